@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from pykoclaw_acp.model.choices import Config
+from pykoclaw_acp.model.session_options import SessionOptions
 
 TRUSTED: Final = "trusted:"  # prefix of a `workspace` whose active content takes effect
 WITHOUT: Final = "without:"  # prefix of one whose active content does not
@@ -54,6 +55,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     cli_path: str | None
     log_level: Literal["debug", "info", "warning", "error"]
     config: Config = Config()  # effort and fast mode
+    asked: SessionOptions = SessionOptions()
     bypass: bool  # whether the mode bypassPermissions may be chosen
     profile: Literal["editor", "pykoclaw"] = "editor"
     conversation: str = ""  # its name, to which pykoclaw's tools are bound

@@ -12,6 +12,7 @@ from typing import Any, Final
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.choices import Config
 from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.model.session_options import SessionOptions
 
 AWAY_GRACE: Final = 5.0  # s; a front that reconnects within it was not away
 
@@ -43,6 +44,7 @@ class SessionRecord:
     mode: str | None = None  # None: the setting's
     model: str | None = None
     config: Config = field(default_factory=Config)
+    options: SessionOptions = field(default_factory=SessionOptions)
     title: str | None = None
     last_seq: int = 0
     pruned_upto: int = 0  # events up to here were deleted

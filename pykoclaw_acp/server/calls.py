@@ -23,7 +23,7 @@ from pykoclaw_acp.errors import (
     StoreClosed,
 )
 from pykoclaw_acp.link.framing import MAX_LINE_OUT
-from pykoclaw_acp.protocol import jsonrpc
+from pykoclaw_acp.protocol import jsonrpc, own_meta
 from pykoclaw_acp.protocol.messages import CancelRequestParams
 from pykoclaw_acp.server.acp_client import AcpClient
 from pykoclaw_acp.server.call import Call
@@ -181,6 +181,7 @@ class Calls:
                 f"More than {MAX_CALLS} calls are open; wait for answers first.", "calls"
             )
         params = read.params(raw, method.params)
+        own_meta.check(params, method.meta)
         if call.withdrawn and not method.answers_cancel:
             raise RequestCancelled("The request was cancelled.")
         if method.heavy:

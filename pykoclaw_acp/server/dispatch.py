@@ -27,7 +27,7 @@ class Method(Generic[C, P]):
     answers by itself, through `Call.on_cancel`. `heavy`: its answer may be large, or cost much: a
     client has one such call at a time, until it has taken the answer. `slow`: it waits for commits:
     a client has one such call at a time, so that those of others do not queue behind all of its
-    own.
+    own. `meta`: keys of ours that its `_meta` may have; with another one the call is refused.
     """
 
     params: type[P]
@@ -36,3 +36,4 @@ class Method(Generic[C, P]):
     answers_cancel: bool = False
     heavy: bool = False
     slow: bool = False
+    meta: frozenset[str] = frozenset()

@@ -10,7 +10,7 @@ import msgspec
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.link.lines import MAX_NUMBER
 from pykoclaw_acp.model.away import AwayPolicy
-from pykoclaw_acp.protocol import projection
+from pykoclaw_acp.protocol import projection, session_meta
 from pykoclaw_acp.protocol.messages import (
     Empty,
     LoadSessionParams,
@@ -77,8 +77,9 @@ def _options(
     """The parameters that new, load and resume have in common; raises InvalidParams."""
     cwd = absolute("cwd", params.cwd)
     policy = _away_policy(params)
+    wishes = session_meta.parse(params.meta, new=type(params) is NewSessionParams)
     return OpenOptions(
-        cwd, directories(params.additional_directories), servers(raw_servers), policy
+        cwd, directories(params.additional_directories), servers(raw_servers), policy, wishes
     )
 
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pykoclaw_acp.protocol import messages
+from pykoclaw_acp.protocol import messages, session_meta
 from pykoclaw_acp.server import initialize, lifecycle, listing, prompts, selection
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
+from pykoclaw_acp.sessions import opening
+from pykoclaw_acp.sessions.turns.deduplication import IDEMPOTENCY
+
+_OPENING: Final = frozenset({lifecycle.AWAY_POLICY, *session_meta.OWN_KEYS})
 
 METHODS: Final[dict[str, Method[Call, Any]]] = {
     "initialize": Method(messages.InitializeParams, initialize.initialize, before_initialize=True),
-    "session/new": Method(messages.NewSessionParams, lifecycle.new, slow=True),
-    "session/load": Method(messages.LoadSessionParams, lifecycle.load),
-    "session/resume": Method(messages.ResumeSessionParams, lifecycle.resume),
+    "session/new": Method(messages.NewSessionParams, lifecycle.new, slow=True, meta=_OPENING),
+    "session/load": Method(messages.LoadSessionParams, lifecycle.load, meta=_OPENING),
+    "session/resume": Method(
+        messages.ResumeSessionParams, lifecycle.resume, meta=_OPENING | {opening.AFTER}
+    ),
     "session/close": Method(messages.SessionParams, lifecycle.close),
     "session/list": Method(messages.ListSessionsParams, listing.list_sessions),
     "session/delete": Method(messages.SessionParams, listing.delete),
@@ -25,6 +31,11 @@ METHODS: Final[dict[str, Method[Call, Any]]] = {
     "session/set_config_option": Method(
         messages.SetConfigOptionParams, selection.set_config_option
     ),
-    "session/prompt": Method(messages.PromptParams, prompts.prompt, answers_cancel=True),
+    "session/prompt": Method(
+        messages.PromptParams,
+        prompts.prompt,
+        answers_cancel=True,
+        meta=frozenset({IDEMPOTENCY}),
+    ),
     "session/cancel": Method(messages.SessionParams, prompts.cancel),
 }

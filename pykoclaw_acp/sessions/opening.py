@@ -14,6 +14,7 @@ from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.choices import Selection
+from pykoclaw_acp.model.session_options import NO_WISHES, Wishes
 from pykoclaw_acp.sessions.adopting import OTHER_DIRECTORY, require_directory, same_place
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscriber import Subscriber
@@ -36,6 +37,7 @@ class OpenOptions:
     directories: tuple[str, ...]
     servers: tuple[McpServer, ...]
     away_policy: AwayPolicy | None = None
+    wishes: Wishes = NO_WISHES
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ async def create(subscriber: Subscriber, options: OpenOptions, request_key: str 
         options.servers,
         request_key=request_key,
         client=subscriber.name,
+        wishes=options.wishes,
     )
     if options.away_policy is not None:
         await sessions.set_away_policy(session.id, options.away_policy)
@@ -147,7 +150,9 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
         await require_directory(options.cwd)
     if not session.busy:  # else when its turn has ended
         await session.others.look_if_possible()
-    await sessions.reopen(session, options.cwd, options.directories, options.servers)
+    await sessions.reopen(
+        session, options.cwd, options.directories, options.servers, options.wishes
+    )
     session.unclaimed.claim_for(subscriber.name)
     if options.away_policy is not None:
         await sessions.set_away_policy(session.id, options.away_policy)

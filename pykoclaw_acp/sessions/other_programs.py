@@ -36,6 +36,10 @@ log: Final = structlog.get_logger()
 class RowsOnly:
     """Follows the rows of conversations, and looks at no transcript."""
 
+    async def exists(self, claude_session_id: str) -> bool:  # noqa: ARG002
+        """It knows of none."""
+        return False
+
     async def take_in(
         self,
         record: SessionRecord,

@@ -17,8 +17,9 @@ from pykoclaw_acp.channel.options import McpServer, WorkerOptions
 from pykoclaw_acp.errors import InvalidRequest, SessionNotFound
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.permissions import RequestPolicy
+from pykoclaw_acp.model.session_options import NO_WISHES, Wishes
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
-from pykoclaw_acp.sessions import adopting, worker_options
+from pykoclaw_acp.sessions import adopting, wishing, worker_options
 from pykoclaw_acp.sessions.catalogue import Catalogue
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.live_sessions import LiveSessions
@@ -91,12 +92,16 @@ class Sessions:
         servers: tuple[McpServer, ...],
         request_key: str | None = None,
         client: str | None = None,
+        *,
+        wishes: Wishes = NO_WISHES,
     ) -> Session:
         """A new session, in the database before this returns; the same one for a request that comes
         again.
+
+        Raises InvalidParams for wishes that cannot be granted.
         """
         if request_key is None:
-            return await self._create(cwd, directories, servers, None, client)
+            return await self._create(cwd, directories, servers, None, client, wishes=wishes)
         lock = self._creating.setdefault(request_key, asyncio.Lock())
         async with lock:
             if (made := await self._journal.find_created(request_key)) is not None:
@@ -104,7 +109,7 @@ class Sessions:
                 if found is not None:
                     self.take_options(found, directories, servers)
                     return found
-            return await self._create(cwd, directories, servers, request_key, client)
+            return await self._create(cwd, directories, servers, request_key, client, wishes=wishes)
 
     async def _create(
         self,
@@ -113,8 +118,12 @@ class Sessions:
         servers: tuple[McpServer, ...],
         request_key: str | None,
         client: str | None,
+        *,
+        wishes: Wishes,
     ) -> Session:
         session_id = str(uuid4())
+        if wishes.session_id is not None:
+            session_id = await wishing.require_free(self._journal, self._transcripts, wishes)
         async with self._names.reserve(session_id) as name:
             record = SessionRecord(
                 session_id=session_id,
@@ -125,6 +134,7 @@ class Sessions:
                 request_key=request_key,
                 client=client,
             )
+            await wishing.settle(self._journal, self._template, record, wishes)
             await self._journal.create(record)
         log.info("Session created", action="session_created", session=session_id, cwd=cwd)
         session = self._make(record, servers)
@@ -216,8 +226,13 @@ class Sessions:
         cwd: str,
         directories: tuple[str, ...],
         servers: tuple[McpServer, ...],
+        wishes: Wishes = NO_WISHES,
     ) -> None:
-        """Reopen the session; directories and servers apply to its next worker."""
+        """Reopen the session; directories, servers and wishes apply to its next worker.
+
+        Raises InvalidParams for wishes that cannot be granted.
+        """
+        await wishing.grant(session, self._journal, self._template, wishes)
         session.record.cwd = session.record.cwd or cwd
         session.record.additional_directories = directories
         session.record.closed = False
@@ -229,6 +244,8 @@ class Sessions:
             "cwd": session.record.cwd,
             "additional_directories": directories,
             "mcp_servers": servers,
+            "asked": session.record.options,
+            "setting_sources": worker_options.sources(session.record.options, self._template),
         }
         session.next_worker.open(msgspec.structs.replace(session.options, **own))
 

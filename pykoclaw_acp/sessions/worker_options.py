@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.options import McpServer, WorkerOptions
+from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.turns import SessionRecord
 
 
@@ -21,4 +22,12 @@ def of(
         model=record.model or template.model,
         permission_mode=record.mode or template.permission_mode,
         config=record.config,
+        asked=record.options,
+        setting_sources=sources(record.options, template),
     )
+
+
+def sources(asked: SessionOptions, template: WorkerOptions) -> tuple[str, ...]:
+    """Claude's setting sources: the client may leave some out."""
+    wanted = asked.setting_sources
+    return template.setting_sources if wanted is None else wanted

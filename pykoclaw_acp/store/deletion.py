@@ -52,6 +52,7 @@ _OF_DELETED: Final = (
     *_OF_PRUNED,
     _Table("acp_merged_logs", "first_seq", "acp_session_id"),
     _Table("acp_notes", "note_id", "text"),
+    _Table("acp_session_options", "acp_session_id", "options"),
     _Table("acp_transcript_turns", "prompt_uuid", "prompt_uuid"),
     _Table("acp_transcripts", "claude_session_id", "path"),
 )

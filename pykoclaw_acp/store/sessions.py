@@ -13,7 +13,9 @@ from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.choices import DEFAULT_MODEL, Config
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
 from pykoclaw_acp.model.schedule import now_text
+from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.store import session_options
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.logs import DROP, LAST_SEQ
 from pykoclaw_acp.store.sql import CWD, UNFINISHED
@@ -30,14 +32,17 @@ def insert(record: SessionRecord, clock: int) -> tuple[Statement, ...]:
     """
     at = now_ms()
     session = Statement(
-        "INSERT INTO acp_sessions (acp_session_id, conversation_name, cwd, additional_directories, model, request_key,"
-        " client, created_at, updated_at, used_clock) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO acp_sessions (acp_session_id, conversation_name, cwd, additional_directories, mode, model,"
+        " config, request_key, client, created_at, updated_at, used_clock)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             record.session_id,
             record.conversation_name,
             record.cwd,
             json.dumps(record.additional_directories),
+            record.mode,
             record.model,
+            None if record.config == Config() else _written(record.config),
             record.request_key,
             record.client,
             at,
@@ -49,7 +54,9 @@ def insert(record: SessionRecord, clock: int) -> tuple[Statement, ...]:
         "INSERT INTO conversations (name, session_id, cwd, created_at) VALUES (?, NULL, ?, ?)",
         (record.conversation_name, record.cwd, now_text()),
     )
-    return session, conversation
+    if record.options == SessionOptions():
+        return session, conversation
+    return session, conversation, session_options.keep(record.session_id, record.options)
 
 
 def reopen(record: SessionRecord, clock: int) -> Statement:
@@ -129,7 +136,7 @@ def follow(session_id: str, events: Sequence[Event]) -> Iterator[Statement]:
             if (config := event.selection.config) is not None:
                 yield Statement(
                     "UPDATE acp_sessions SET config = ? WHERE acp_session_id = ?",
-                    (msgspec.json.encode(config).decode(), session_id),
+                    (_written(config), session_id),
                 )
         elif isinstance(event, TitleChanged):
             yield Statement(
@@ -201,16 +208,17 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         " ORDER BY e.seq LIMIT 1) AS begin UNION ALL SELECT MIN(o.seq) FROM acp_events o"
         " WHERE o.acp_session_id = s.acp_session_id) AS begins),"
         " s.prompted_at, s.auxiliary, s.closed_at, s.away_policy,"
-        " COALESCE(s.followed, NULLIF(c.session_id, ''))"
+        " COALESCE(s.followed, NULLIF(c.session_id, '')), p.options"
         " FROM acp_sessions a JOIN acp_sessions s ON s.acp_session_id = COALESCE(a.alias_of, a.acp_session_id)"
         " LEFT JOIN conversations c ON c.name = s.conversation_name"
+        " LEFT JOIN acp_session_options p ON p.acp_session_id = s.acp_session_id"
         " WHERE a.acp_session_id = ? AND s.deleted_at IS NULL",
         (session_id,),
     )
     if not rows:
         return None
     owner, name, cwd, directories, mode, model, config, title, last_seq, before, *rest = rows[0]
-    prompted_at, helper, closed_at, away, claude = rest
+    prompted_at, helper, closed_at, away, claude, options = rest
     return SessionRecord(
         session_id=owner,
         conversation_name=name,
@@ -219,6 +227,7 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         mode=mode,
         model=model,
         config=_config(config),
+        options=session_options.decode(options),
         title=title,
         last_seq=last_seq,
         pruned_upto=last_seq if before is None else before,
@@ -228,6 +237,10 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         closed=closed_at is not None,
         away_policy=None if away is None else AwayPolicy(away),
     )
+
+
+def _written(config: Config) -> str:
+    return msgspec.json.encode(config).decode()
 
 
 def _config(written: str | None) -> Config:
@@ -263,6 +276,16 @@ async def find_created(database: Database, request_key: str) -> str | None:
         "SELECT acp_session_id FROM acp_sessions WHERE request_key = ?", (request_key,)
     )
     return str(rows[0][0]) if rows else None
+
+
+async def id_taken(database: Database, session_id: str) -> bool:
+    """Whether a session has or had this id, or a conversation a Claude session of it."""
+    rows = await database.read(
+        "SELECT EXISTS (SELECT 1 FROM acp_sessions WHERE acp_session_id = ?)"
+        " OR EXISTS (SELECT 1 FROM conversations WHERE session_id = ?)",
+        (session_id, session_id),
+    )
+    return bool(rows[0][0])
 
 
 async def name_taken(database: Database, name: str) -> bool:

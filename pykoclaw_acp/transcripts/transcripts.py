@@ -51,6 +51,10 @@ class ImportedTranscripts:
         self._seen: dict[str, tuple[tuple[str | None, str | None, bool], Standing]] = {}
         self._returned: dict[str, list[tuple[str, str | None]]] = {}  # turns of digests
 
+    async def exists(self, claude_session_id: str) -> bool:
+        """Whether there is a transcript of this Claude session, in whatever project's folder."""
+        return await asyncio.to_thread(files.find, self._projects, claude_session_id) is not None
+
     async def take_in(
         self, record: SessionRecord, row_session_id: str | None, *, own: Collection[str]
     ) -> Imported:

@@ -8,11 +8,17 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 import claude_agent_sdk
 from claude_agent_sdk import CanUseTool, ClaudeAgentOptions, CLINotFoundError
-from claude_agent_sdk.types import EffortLevel, PermissionMode, SettingSource
+from claude_agent_sdk.types import (
+    EffortLevel,
+    PermissionMode,
+    SettingSource,
+    SystemPromptFile,
+    SystemPromptPreset,
+)
 
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.system.lineage import WORKER
@@ -70,6 +76,7 @@ def environment(spec: LaunchSpec, temporary: str) -> dict[str, str]:
     `credential` does.
     """
     return {
+        **(spec.options.asked.env or {}),
         **credential(),
         "PYKOCLAW_CLAUDE": find_cli(spec.options.cli_path),
         "PYKOCLAW_PYTHON": sys.executable,
@@ -87,7 +94,7 @@ def options(
     temporary: str,
     begin: dict[str, Any],
     servers: Servers,
-    mcp_file: Path | None,
+    files: Files,
     *,
     can_use_tool: CanUseTool,
     on_stderr: Callable[[str], None],
@@ -96,8 +103,15 @@ def options(
     flags: dict[str, str | None] = {}
     if spec.options.bypass:
         flags["allow-dangerously-skip-permissions"] = None
-    if mcp_file is not None:
-        flags["mcp-config"] = str(mcp_file)  # besides that of `mcp_servers`; Claude takes several
+    if files.servers is not None:
+        flags["mcp-config"] = str(files.servers)  # besides `mcp_servers`; Claude takes several
+    system_prompt: str | SystemPromptPreset | SystemPromptFile = profile.system_prompt(spec)
+    if files.system_prompt is not None:
+        if profile.replaces_system_prompt(spec):
+            system_prompt = SystemPromptFile(type="file", path=str(files.system_prompt))
+        else:
+            flags["append-system-prompt-file"] = str(files.system_prompt)
+    asked = spec.options.asked
     return ClaudeAgentOptions(
         cwd=spec.options.cwd,
         add_dirs=[
@@ -110,11 +124,17 @@ def options(
         setting_sources=cast("list[SettingSource]", sources(spec)),
         cli_path=WRAPPER,
         env=environment(spec, temporary),
-        system_prompt=profile.system_prompt(spec),
+        system_prompt=system_prompt,
         settings=json.dumps(_settings(spec)),
         effort=cast("EffortLevel | None", spec.options.config.effort),
-        disallowed_tools=DISALLOWED,
-        allowed_tools=[*profile.allowed_tools(spec), *servers.unasked],
+        tools=None if asked.tools is None else list(asked.tools),
+        disallowed_tools=[*DISALLOWED, *(asked.disallowed_tools or ())],
+        allowed_tools=[
+            *profile.allowed_tools(spec),
+            *servers.unasked,
+            *(asked.allowed_tools or ()),
+        ],
+        max_turns=asked.max_turns,
         extra_args=flags,
         include_partial_messages=True,
         thinking={"type": "adaptive", "display": "summarized"},
@@ -132,18 +152,35 @@ def _settings(spec: LaunchSpec) -> dict[str, Any]:
     return {**kept, "fastMode": True} if spec.options.config.fast else kept
 
 
-@contextlib.contextmanager
-def mcp_file(servers: dict[str, Any], temporary: str) -> Iterator[Path | None]:
-    """A private file with these MCP servers while the CLI starts: `ps` would show them on the
-    command line.
+class Files(NamedTuple):
+    """Private files for what is not to be on the command line, which `ps` shows and the system
+    limits.
     """
-    if not servers:
+
+    servers: Path | None
+    system_prompt: Path | None
+
+
+@contextlib.contextmanager
+def private_files(spec: LaunchSpec, servers: dict[str, Any], temporary: str) -> Iterator[Files]:
+    """Files with these MCP servers and the session's system prompt, while the CLI starts."""
+    text = profile.asked_system_prompt(spec)
+    with contextlib.ExitStack() as stack:
+        configured = json.dumps({"mcpServers": servers}) if servers else None
+        yield Files(
+            stack.enter_context(_file(Path(temporary) / "mcp.json", configured)),
+            stack.enter_context(_file(Path(temporary) / "system-prompt.txt", text)),
+        )
+
+
+@contextlib.contextmanager
+def _file(path: Path, content: str | None) -> Iterator[Path | None]:
+    if content is None:
         yield None
         return
-    path = Path(temporary) / "mcp.json"
     try:
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            json.dump({"mcpServers": servers}, file)
+            file.write(content)
         yield path
     finally:
         path.unlink(missing_ok=True)

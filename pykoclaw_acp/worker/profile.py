@@ -33,6 +33,21 @@ def system_prompt(spec: LaunchSpec) -> str | SystemPromptPreset:
     return PROMPT if _is_pykoclaw(spec) else _CLAUDE_CODE
 
 
+def asked_system_prompt(spec: LaunchSpec) -> str | None:
+    """The text that the client asks for; the profile's own goes before one that is added."""
+    asked = spec.options.asked.system_prompt
+    if asked is None:
+        return None
+    own = _is_pykoclaw(spec) and not asked.replaces
+    return f"{PROMPT}\n\n{asked.text}" if own else asked.text
+
+
+def replaces_system_prompt(spec: LaunchSpec) -> bool:
+    """Whether `asked_system_prompt` stands in the place of Claude Code's."""
+    asked = spec.options.asked.system_prompt
+    return asked is not None and (asked.replaces or _is_pykoclaw(spec))
+
+
 def allowed_tools(spec: LaunchSpec) -> list[str]:
     """Tools that Claude may use unasked; others are not forbidden by this."""
     return list(ALLOWED) if _is_pykoclaw(spec) else []

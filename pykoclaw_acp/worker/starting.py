@@ -85,13 +85,13 @@ class Start:
 
     async def _connect(self, begin: dict[str, str]) -> ClaudeSDKClient:
         self._stderr.clear()
-        with options.mcp_file(self._servers.outside, self._temporary) as file:
+        with options.private_files(self._spec, self._servers.outside, self._temporary) as files:
             chosen = options.options(
                 self._spec,
                 self._temporary,
                 begin,
                 self._servers,
-                file,
+                files,
                 can_use_tool=self._permissions.can_use_tool,
                 on_stderr=self._stderr.append,
             )

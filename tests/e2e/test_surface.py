@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -119,6 +121,48 @@ async def test_effort_and_fast_mode_reach_the_model_and_survive_restart(
     await client.prompt(session, text("Plain."))
     assert sent()[-1] == ("medium", None)
     assert "fast" not in config(client, session)
+
+
+async def test_what_a_client_asks_of_claude_reaches_it_also_after_a_restart(stack: Stack) -> None:
+    chosen, prompt = str(uuid4()), "Answer like a pelican."
+    asked = {
+        "disallowedTools": ["WebFetch"],
+        "allowedTools": ["Bash(mkdir *)"],
+        "maxTurns": 1,
+        "env": {"GIT_AUTHOR_NAME": "Pelican"},
+    }
+    meta = {
+        "claudeCode": {"options": asked},
+        "systemPrompt": {"append": prompt},
+        "pykoclaw.dev/sessionId": chosen,
+    }
+    client = await stack.start()
+    assert await client.new(stack.work, _meta=meta) == chosen
+    with pytest.raises(RpcError, match="session/load"):
+        await client.new(stack.work, _meta={"pykoclaw.dev/sessionId": chosen})
+    command = "bash mkdir made-$GIT_AUTHOR_NAME; tr '\\0' ' ' < /proc/$PPID/cmdline > cmdline"
+    ended = await client.prompt(chosen, script(command, "text Never said."))
+    assert ended["stopReason"] == "max_turn_requests"
+    assert (stack.work / "made-Pelican").is_dir()
+    assert prompt not in (stack.work / "cmdline").read_text()
+    assert stack.transcript(chosen)
+    await client.close()
+
+    client = await stack.start()
+    await client.load(chosen, stack.work)
+    await client.prompt(chosen, text("Again."))
+    for request in stack.asked():
+        assert prompt in request["system"]
+        assert "Bash" in request["tools"]
+        assert "WebFetch" not in request["tools"]
+    assert prompt not in json.dumps(client.received)
+    only = {"systemPrompt": "You are a pelican.", "claudeCode": {"options": {"tools": ["Read"]}}}
+    session = await client.new(stack.work, _meta=only)
+    await client.prompt(session, text("Croak."))
+    request = stack.asked()[-1]
+    assert request["system"].endswith("You are a pelican.")
+    assert "Read" in request["tools"]
+    assert "Bash" not in request["tools"]
 
 
 @pytest.mark.long

@@ -56,6 +56,9 @@ class ScriptedTranscripts:
     def all_found(self) -> bool:
         return not self._findings
 
+    async def exists(self, claude_session_id: str) -> bool:
+        return False
+
     async def take_in(
         self, record: SessionRecord, row_session_id: str | None, *, own: Collection[str]
     ) -> Imported:

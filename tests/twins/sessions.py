@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pykoclaw_acp.errors import RowRefused
 from pykoclaw_acp.model.away import AwayPolicy
+from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.turns import SessionRecord
 from tests.twins.base import MemoryStore
 from tests.twins.database import SessionRow
@@ -53,6 +54,16 @@ class MemorySessionStore(MemoryStore):
         return await self.find_created(request_key) is not None or any(
             row.keys.request == request_key for row in turns
         )
+
+    async def id_taken(self, session_id: str) -> bool:
+        database = self.database.read()
+        return session_id in database.sessions or session_id in database.claude_sessions.values()
+
+    async def set_options(self, session_id: str, options: SessionOptions) -> None:
+        def keep() -> None:
+            self.database.session(session_id).record.options = options
+
+        await self.database.write(keep)
 
     async def name_taken(self, name: str) -> bool:
         database = self.database.read()

@@ -15,7 +15,15 @@ from pykoclaw_acp import errors
 from pykoclaw_acp.link import framing, lines, meta_keys
 from pykoclaw_acp.link.greeting import greeting
 from pykoclaw_acp.model import choices, events, folding
-from pykoclaw_acp.protocol import attachments, jsonrpc, long_lines, projection, prompt
+from pykoclaw_acp.model.session_options import ENVIRONMENT
+from pykoclaw_acp.protocol import (
+    attachments,
+    jsonrpc,
+    long_lines,
+    projection,
+    prompt,
+    session_meta,
+)
 from pykoclaw_acp.protocol import limits as ranges
 from pykoclaw_acp.protocol.control.following import EVENT, QUESTION, SETTLED
 from pykoclaw_acp.server import (
@@ -111,6 +119,24 @@ def test_the_meta_keys_are_those_of_the_code() -> None:
         deduplication.IDEMPOTENCY,
     }
     assert keys == {one for one in said_in_code() if re.fullmatch(r"pykoclaw\.dev/\w+", one)}
+
+
+def test_what_can_be_asked_of_claude_is_that_of_the_code() -> None:
+    rows = table("docs/protocol.md", "key of `claudeCode.options`")
+    assert {code for row in rows for code in codes(row[0])} == session_meta.SDK_KEYS.keys()
+    assert {code for row in rows for code in codes(row[1])} == session_meta.OWN_KEYS.keys()
+    listed = text("docs/protocol.md").split("The variables that a client may set:")[1]
+    assert set(codes(listed.split("Their")[0])) == ENVIRONMENT
+
+
+def test_the_config_options_are_those_of_the_code() -> None:
+    rows = table("docs/protocol.md", "option")
+    able = choices.Offer(models=(choices.Model("default", "Default", fast=True),))
+    selection = choices.selection(choices.Chosen("plan", "default"), able, bypass=False)
+    options = projection.config_options(selection)
+    assert [(codes(row[0])[0], codes(row[1])[0]) for row in rows] == [
+        (one.id, one.category) for one in options
+    ]
 
 
 def test_the_modes_are_those_that_can_be_chosen() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.ports.store import Store
 
@@ -29,6 +30,12 @@ class SessionStore(Store, Protocol):
 
     async def was_taken(self, request_key: str) -> bool:
         """Whether this request has made a session or a turn."""
+
+    async def id_taken(self, session_id: str) -> bool:
+        """Whether a session has or had this id, or a conversation a Claude session of it."""
+
+    async def set_options(self, session_id: str, options: SessionOptions) -> None:
+        """Store what clients asked of Claude for the session."""
 
     async def name_taken(self, name: str) -> bool:
         """Whether a conversation of any channel has this name."""

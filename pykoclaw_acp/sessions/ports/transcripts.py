@@ -14,6 +14,9 @@ __all__ = ["Imported", "Standing", "Transcripts"]
 class Transcripts(Protocol):
     """Transcripts, looked at from a session."""
 
+    async def exists(self, claude_session_id: str) -> bool:
+        """Whether there is a transcript of this Claude session."""
+
     async def take_in(
         self, record: SessionRecord, row_session_id: str | None, *, own: Collection[str]
     ) -> Imported:

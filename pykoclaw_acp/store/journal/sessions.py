@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.store import deletion, merging, sessions, turns
+from pykoclaw_acp.store import deletion, merging, session_options, sessions, turns
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
 
@@ -34,6 +35,14 @@ class SqlSessionStore(SqlStore):
         return await self.find_created(request_key) is not None or await turns.exists(
             self._database, request_key
         )
+
+    async def id_taken(self, session_id: str) -> bool:
+        """Whether a session has or had this id, or a conversation a Claude session of it."""
+        return await sessions.id_taken(self._database, session_id)
+
+    async def set_options(self, session_id: str, options: SessionOptions) -> None:
+        """The session's options."""
+        await self._run(session_options.keep(session_id, options))
 
     async def name_taken(self, name: str) -> bool:
         """Whether a conversation of any channel has this name."""

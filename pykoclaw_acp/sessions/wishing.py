@@ -1,0 +1,115 @@
+"""What a client asks of Claude when it opens a session: checked, then made the session's own."""
+
+from __future__ import annotations
+
+import msgspec
+
+from pykoclaw_acp.channel.options import WorkerOptions
+from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.model import choices as offers
+from pykoclaw_acp.model.choices import Chosen, Config, Offer
+from pykoclaw_acp.model.session_options import Wishes
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.sessions.choosing import require
+from pykoclaw_acp.sessions.ports import Journal, OfferStore, SessionStore, Transcripts
+from pykoclaw_acp.sessions.session import Session
+
+
+async def settle(
+    store: OfferStore, template: WorkerOptions, record: SessionRecord, wishes: Wishes
+) -> None:
+    """Make what is asked for a new session its record's; raises InvalidParams for what Claude does
+    not offer there. `template`: options of a session without its own.
+    """
+    _check_sources(template, wishes)
+    record.options = wishes.options
+    named = wishes.given
+    if not named.keys() & {"mode", "model", "effort", "fast"}:
+        return
+    offer = await store.offer(record.cwd or "")
+    chosen = Chosen(template.permission_mode, template.model or offers.DEFAULT_MODEL)
+    if wishes.model is not None:
+        chosen = msgspec.structs.replace(chosen, model=_model(wishes, offer))
+        record.model = chosen.model
+    now = offers.selection(chosen, offer, bypass=template.bypass)
+    if wishes.mode is not None:
+        require(named["mode"], wishes.mode, now.modes)
+        record.mode = wishes.mode
+    values = {one.id: one for one in now.options or ()}
+    for option, wanted in ((offers.EFFORT, wishes.effort), (offers.FAST, wishes.fast)):
+        if wanted is None:
+            continue
+        if option not in values:
+            if wanted in (offers.DEFAULT_EFFORT, offers.OFF):
+                continue  # it is so
+            raise InvalidParams(f"`{named[option]}`: the model does not have it.")
+        require(named[option], wanted, values[option].choices)
+    effort = None if wishes.effort == offers.DEFAULT_EFFORT else wishes.effort
+    record.config = Config(effort, wishes.fast == offers.ON)
+
+
+async def require_free(store: SessionStore, transcripts: Transcripts | None, wishes: Wishes) -> str:
+    """The id that the client has chosen for a new session; raises InvalidParams if it is taken.
+
+    A Claude session of this id, begun in a terminal, say, would be continued by the new one.
+    """
+    assert wishes.session_id is not None
+    taken = await store.id_taken(wishes.session_id)
+    if taken or (transcripts is not None and await transcripts.exists(wishes.session_id)):
+        raise InvalidParams(
+            f"`{wishes.given['session_id']}`: a session has or had this id. Choose another one, or open"
+            " that session with `session/load`."
+        )
+    return wishes.session_id
+
+
+async def grant(session: Session, store: Journal, template: WorkerOptions, wishes: Wishes) -> None:
+    """Make what is asked for a session that is opened again its own, and tell its clients.
+
+    Raises InvalidParams for what Claude does not offer there, and for another system prompt than
+    that with which the conversation has begun.
+    """
+    if not wishes.given:
+        return
+    _check_sources(template, wishes)
+    before = session.record.options
+    options = wishes.options.over(before)
+    has_begun = session.record.prompted or session.record.claude_session_id is not None
+    if has_begun and options.system_prompt != before.system_prompt:
+        raise InvalidParams(
+            f"`{wishes.given['system_prompt']}`: the conversation has begun with another system prompt,"
+            " which Claude keeps. Leave it out, or create a session."
+        )
+    choose, named = session.choosing.choose, wishes.given
+    if wishes.model is not None:
+        offer = await store.offer(session.options.cwd)
+        await choose(named["model"], model=_model(wishes, offer))
+    if wishes.mode is not None:
+        await choose(named["mode"], mode=wishes.mode)
+    for option, wanted in ((offers.EFFORT, wishes.effort), (offers.FAST, wishes.fast)):
+        if wanted is not None:
+            await choose(named[option], option=(option, wanted))
+    if options != before:
+        await store.set_options(session.id, options)
+        session.record.options = options
+
+
+def _model(wishes: Wishes, offer: Offer | None) -> str:
+    """The id of the wanted model, which may be named as Claude itself names it."""
+    assert wishes.model is not None
+    offered = offers.models(offer)
+    if offer is None or not offer.models:
+        return wishes.model  # Claude has not said yet which there are
+    found = next((one.id for one in offered if wishes.model in (one.id, one.resolved)), None)
+    if found is None:
+        require(wishes.given["model"], wishes.model, offered)
+    return found or wishes.model
+
+
+def _check_sources(template: WorkerOptions, wishes: Wishes) -> None:
+    wanted = wishes.options.setting_sources or ()
+    if more := [one for one in wanted if one not in template.setting_sources]:
+        raise InvalidParams(
+            f"`{wishes.given['setting_sources']}`: {', '.join(more)} is not in effect here;"
+            " PYKOCLAW_SETTING_SOURCES decides."
+        )

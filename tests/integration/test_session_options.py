@@ -1,0 +1,184 @@
+"""What clients ask of Claude in `_meta` when they open a session: granted, kept, or refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from pykoclaw_acp.channel.options import WorkerOptions
+from pykoclaw_acp.model.choices import Config, Model, Offer
+from pykoclaw_acp.model.conversations import Conversation
+from pykoclaw_acp.model.session_options import SessionOptions, SystemPrompt
+from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
+from tests.integration.journals import upsert_row
+from tests.integration.rig import Rig, rig
+from tests.integration.wires import Wire, client, prompt
+
+OFFER = Offer(
+    models=(
+        Model("default", "Default", "", "claude-big", ("low", "max"), fast=True, auto=True),
+        Model("haiku", "Haiku", "", "claude-small", ()),
+    )
+)
+ASKED = {
+    "claudeCode": {
+        "options": {
+            "allowedTools": ["Read"],
+            "disallowedTools": ["WebFetch"],
+            "maxTurns": 3,
+            "settingSources": [],
+            "env": {"TZ": "Europe/Berlin"},
+        }
+    },
+    "systemPrompt": {"append": "Be brief."},
+}
+KEPT = SessionOptions(
+    SystemPrompt("Be brief."), None, ("Read",), ("WebFetch",), (), 3, {"TZ": "Europe/Berlin"}
+)
+
+
+async def new(wire: Wire, **meta: Any) -> dict[str, Any]:
+    return await wire.call("session/new", cwd="/", mcpServers=[], _meta=meta)
+
+
+async def load(wire: Wire, session: str, **meta: Any) -> dict[str, Any]:
+    return await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[], _meta=meta)
+
+
+async def launched(r: Rig, wire: Wire, session: str) -> WorkerOptions:
+    """The options of the worker that a prompt of the session starts."""
+    answer = await wire.call("session/prompt", **prompt(session, "say 1"))
+    assert "result" in answer
+    return r.launcher.launched[-1].spec.options
+
+
+def words(answer: dict[str, Any]) -> str:
+    """Of a refusal."""
+    assert answer["error"]["code"] == -32602, answer
+    return str(answer["error"]["message"])
+
+
+def values(answer: dict[str, Any]) -> dict[str, str]:
+    return {one["id"]: one["currentValue"] for one in answer["result"]["configOptions"]}
+
+
+async def test_options_reach_every_worker_also_after_a_restart(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = (await new(wire, **ASKED))["result"]["sessionId"]
+        options = await launched(r, wire, session)
+        assert options.asked == KEPT
+        assert options.setting_sources == ()
+    async with rig(tmp_path) as r, client(r) as wire:
+        await load(wire, session)
+        options = await launched(r, wire, session)
+        assert (options.asked, options.setting_sources) == (KEPT, ())
+        assert await r.database.read("SELECT COUNT(*) FROM acp_session_options") == [(1,)]
+        await wire.call("session/delete", sessionId=session)
+        assert await r.database.read("SELECT COUNT(*) FROM acp_session_options") == [(0,)]
+
+
+async def test_a_session_without_wishes_has_no_row(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        await new(wire, **{"example.com/other": {"a": 1}})
+        assert await r.database.read("SELECT COUNT(*) FROM acp_session_options") == [(0,)]
+
+
+async def test_mode_model_and_effort_of_a_new_session(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        await r.journal.keep_offer("/", OFFER)
+        wanted = {"permissionMode": "plan", "model": "claude-big", "effort": "max"}
+        made = await new(wire, claudeCode={"options": wanted}, **{"pykoclaw.dev/fast": True})
+        assert values(made) == {"mode": "plan", "model": "default", "effort": "max", "fast": "on"}
+        session = made["result"]["sessionId"]
+        options = await launched(r, wire, session)
+        assert (options.permission_mode, options.config) == ("plan", Config("max", True))
+    async with rig(tmp_path) as r, client(r) as wire:
+        assert values(await load(wire, session)) == values(made)
+
+
+async def test_what_claude_does_not_offer_is_refused_and_makes_no_session(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        await r.journal.keep_offer("/", OFFER)
+        for wanted, named in (
+            ({"model": "gpt"}, "haiku"),
+            ({"permissionMode": "bypassPermissions"}, "acceptEdits"),
+            ({"effort": "xhigh"}, "max"),
+            ({"model": "haiku", "effort": "low"}, "effort"),
+            ({"model": "haiku", "permissionMode": "auto"}, "permissionMode"),
+            ({"settingSources": ["project"]}, "PYKOCLAW_SETTING_SOURCES"),
+            ({"colour": "red"}, "`colour`"),
+        ):
+            assert named in words(await new(wire, claudeCode={"options": wanted}))
+        assert "`pykoclaw.dev/colour`" in words(await new(wire, **{"pykoclaw.dev/colour": 1}))
+        assert await r.database.read("SELECT COUNT(*) FROM acp_sessions") == [(0,)]
+
+
+async def test_before_claude_has_said_what_it_offers_any_model_is_taken(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        made = await new(wire, **{"pykoclaw.dev/model": "claude-fable-5-2"})
+        assert values(made)["model"] == "claude-fable-5-2"
+        assert (await launched(r, wire, made["result"]["sessionId"])).model == "claude-fable-5-2"
+
+
+async def test_an_id_is_chosen_once(tmp_path: Path) -> None:
+    wanted = str(uuid4())
+    async with rig(tmp_path) as r, client(r) as wire:
+        made = await new(wire, **{"pykoclaw.dev/sessionId": wanted})
+        assert made["result"]["sessionId"] == wanted
+        assert r.launcher.launched == []
+        await launched(r, wire, wanted)
+        assert r.launcher.launched[-1].spec.session_id == wanted
+    async with rig(tmp_path) as r, client(r) as wire:
+        key = {"pykoclaw.dev/sessionId": wanted}
+        assert "session/load" in words(await new(wire, **key))
+        await wire.call("session/delete", sessionId=wanted)
+        assert "session/load" in words(await new(wire, **key)), "an id is never used again"
+        assert "new session" in words(await load(wire, str(uuid4()), **key))
+
+
+async def test_an_id_of_a_claude_session_is_taken(tmp_path: Path) -> None:
+    known, begun = str(uuid4()), str(uuid4())
+    folder = tmp_path / "projects/-work"
+    folder.mkdir(parents=True)
+    (folder / f"{begun}.jsonl").write_text("{}\n")
+    async with rig(tmp_path) as r, client(r) as wire:
+        r.sessions._transcripts = ImportedTranscripts(r.journal, str(tmp_path / "projects"))
+        await upsert_row(r.database, Conversation("wa-x", known, None, None))
+        for taken in (known, begun):
+            assert "another" in words(await new(wire, **{"pykoclaw.dev/sessionId": taken}))
+
+
+async def test_options_change_when_a_session_is_opened_again(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        await r.journal.keep_offer("/", OFFER)
+        session = (await new(wire, **ASKED))["result"]["sessionId"]
+        other = {"systemPrompt": {"append": "Be long."}}
+        await load(wire, session, **other)  # nothing was said yet
+        assert (await launched(r, wire, session)).asked.system_prompt == SystemPrompt("Be long.")
+        assert "begun" in words(await load(wire, session, **ASKED))
+        wanted = {"model": "haiku", "maxTurns": 9}
+        loaded = await load(wire, session, claudeCode={"options": wanted}, **other)
+        assert values(loaded) == {"mode": "default", "model": "haiku"}
+        options = await launched(r, wire, session)
+        assert (options.model, options.asked.max_turns) == ("haiku", 9)
+        assert options.asked.disallowed_tools == ("WebFetch",), "what is not given stays"
+        assert len(r.launcher.launched) == 2, "the idle worker had other options"
+        assert "haiku" in words(await load(wire, session, claudeCode={"options": {"model": "x"}}))
+    async with rig(tmp_path) as r, client(r) as wire:
+        await load(wire, session)
+        assert (await launched(r, wire, session)).asked.max_turns == 9
+
+
+@pytest.mark.parametrize("method", ["session/prompt", "session/close", "session/set_mode"])
+async def test_unknown_keys_of_ours_are_refused_by_every_method(
+    tmp_path: Path, method: str
+) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = (await new(wire))["result"]["sessionId"]
+        params = {**prompt(session, "say 1"), "modeId": "plan", "_meta": {"pykoclaw.dev/stear": 1}}
+        assert "`pykoclaw.dev/stear`" in words(await wire.call(method, **params))
+        params["_meta"] = {"example.com/stear": 1, "traceparent": "00-0"}
+        assert "result" in await wire.call(method, **params)

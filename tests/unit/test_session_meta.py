@@ -1,0 +1,172 @@
+"""What a client asks of Claude in `_meta`: read, or refused with its name."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.model.session_options import SessionOptions, SystemPrompt
+from pykoclaw_acp.protocol import own_meta, session_meta
+from pykoclaw_acp.protocol.messages import NewSessionParams
+from pykoclaw_acp.protocol.session_meta import MAX_SYSTEM_PROMPT, OWN_KEYS, SDK_KEYS
+
+ID = "0b3a8e2e-6f0c-4c53-9d5a-111111111111"
+PRESET = {"type": "preset", "preset": "claude_code"}
+
+
+def sdk(**options: Any) -> dict[str, Any]:
+    return {"claudeCode": {"options": options}}
+
+
+def refused(meta: dict[str, Any], *, new: bool = True) -> str:
+    with pytest.raises(InvalidParams) as error:
+        session_meta.parse(meta, new=new)
+    return str(error.value)
+
+
+def test_what_acpx_sends_is_honoured() -> None:
+    meta = {
+        **sdk(model="opus", allowedTools=["Read", "Bash(git log *)"], maxTurns=3),
+        "systemPrompt": {"append": "Be brief."},
+    }
+    wishes = session_meta.parse(meta, new=True)
+    assert wishes.model == "opus"
+    assert wishes.options == SessionOptions(
+        system_prompt=SystemPrompt("Be brief."),
+        allowed_tools=("Read", "Bash(git log *)"),
+        max_turns=3,
+    )
+    assert wishes.given["model"] == "_meta.claudeCode.options.model"
+
+
+@pytest.mark.parametrize("prefix", ["own", "sdk"])
+def test_every_option_is_read_from_both_namespaces(prefix: str) -> None:
+    values = {
+        "sessionId": ID,
+        "permissionMode": "plan",
+        "model": "opus",
+        "effort": "high",
+        "systemPrompt": "Only this.",
+        "tools": ["Read"],
+        "allowedTools": ["Read"],
+        "disallowedTools": ["Bash"],
+        "settingSources": ["local", "project"],
+        "maxTurns": 7,
+        "env": {"TZ": "Europe/Berlin"},
+    }
+    assert values.keys() == SDK_KEYS.keys()
+    own = {f"pykoclaw.dev/{key.replace('permissionMode', 'mode')}": values[key] for key in values}
+    assert own.keys() | {"pykoclaw.dev/fast"} == OWN_KEYS.keys()
+    given = {**own, "pykoclaw.dev/fast": True} if prefix == "own" else sdk(**values)
+    wishes = session_meta.parse(given, new=True)
+    said = (wishes.session_id, wishes.mode, wishes.model, wishes.effort, wishes.fast)
+    assert said == (ID, "plan", "opus", "high", "on" if prefix == "own" else None)
+    assert wishes.options == SessionOptions(
+        SystemPrompt("Only this.", True),
+        ("Read",),
+        ("Read",),
+        ("Bash",),
+        ("project", "local"),
+        7,
+        {"TZ": "Europe/Berlin"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ("Only this.", SystemPrompt("Only this.", replaces=True)),
+        ({"append": "And this."}, SystemPrompt("And this.")),
+        ({**PRESET, "append": "And this."}, SystemPrompt("And this.")),
+        (PRESET, None),
+        ("", None),
+    ],
+)
+def test_system_prompts_replace_or_append(given: Any, wanted: SystemPrompt | None) -> None:
+    assert session_meta.parse({"systemPrompt": given}, new=True).options.system_prompt == wanted
+
+
+@pytest.mark.parametrize(
+    ("meta", "named"),
+    [
+        (sdk(nonsense=1, model="opus"), "`nonsense`"),
+        (sdk(hooks={}), "hooks"),
+        (sdk(mcpServers={}), "mcpServers"),
+        (sdk(resume=ID), "session/load"),
+        (sdk(includePartialMessages=False), "includePartialMessages"),
+        ({"claudeCode": {"outputStyle": "x"}}, "`outputStyle`"),
+        ({"claudeCode": {"emitRawSDKMessages": True}}, "emitRawSDKMessages"),
+        ({"claudeCode": 5}, "claudeCode"),
+        ({"claudeCode": {"options": []}}, "claudeCode.options"),
+        ({"additionalRoots": ["/x"]}, "additionalDirectories"),
+        ({"disableBuiltInTools": 1}, "disableBuiltInTools"),
+        (sdk(env={"ANTHROPIC_API_KEY": "sk-ant-verysecret"}), "ANTHROPIC_API_KEY"),
+        (sdk(env={"PATH": "/evil"}), "PATH"),
+        (sdk(env={"HTTPS_PROXY": "http://u:verysecret@x"}), "HTTPS_PROXY"),
+        (sdk(env={"LD_PRELOAD": "/evil.so"}), "LD_PRELOAD"),
+        (sdk(env={"TZ": 1}), "TZ"),
+        (sdk(env={"TZ": "a\0b"}), "TZ"),
+        (sdk(env=[]), "env"),
+        (sdk(sessionId="x"), "sessionId"),
+        (sdk(sessionId=ID.upper().replace("1", "A")), "sessionId"),
+        (sdk(sessionId=ID.replace("-", "")), "sessionId"),
+        (sdk(sessionId=5), "sessionId"),
+        (sdk(model=""), "model"),
+        (sdk(maxTurns=0), "maxTurns"),
+        (sdk(maxTurns=True), "maxTurns"),
+        (sdk(maxTurns=1.5), "maxTurns"),
+        (sdk(allowedTools="Read"), "allowedTools"),
+        (sdk(allowedTools=[1]), "allowedTools"),
+        (sdk(allowedTools=["--dangerously-skip-permissions"]), "allowedTools"),
+        (sdk(disallowedTools=["a\nb"]), "disallowedTools"),
+        (sdk(allowedTools=["x"] * 501), "allowedTools"),
+        (sdk(settingSources=["managed"]), "settingSources"),
+        (sdk(systemPrompt={"append": 5}), "systemPrompt"),
+        (sdk(systemPrompt={"type": "file", "path": "/etc/shadow"}), "systemPrompt"),
+        (sdk(systemPrompt={}), "systemPrompt"),
+        ({"systemPrompt": "x" * (MAX_SYSTEM_PROMPT + 1)}, "systemPrompt"),
+        ({"pykoclaw.dev/fast": "on"}, "pykoclaw.dev/fast"),
+        ({"pykoclaw.dev/model": "opus", **sdk(model="haiku")}, "claudeCode.options.model"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_by_name(meta: dict[str, Any], named: str) -> None:
+    words = refused(meta)
+    assert named in words
+    assert "verysecret" not in words
+
+
+def test_what_is_so_anyway_and_what_others_use_is_left_alone() -> None:
+    anyway = sdk(includePartialMessages=True, promptSuggestions=False, resume=None, tools=PRESET)
+    foreign = {"example.com/x": {"a": 1}, "traceparent": "00-1", "terminal-auth": True}
+    wishes = session_meta.parse({**anyway, **foreign}, new=True)
+    assert wishes.options == SessionOptions()
+
+
+def test_an_id_is_for_new_sessions_only() -> None:
+    assert session_meta.parse({"pykoclaw.dev/sessionId": ID}, new=True).session_id == ID
+    assert "new session" in refused({"pykoclaw.dev/sessionId": str(uuid4())}, new=False)
+
+
+def test_the_earlier_name_of_no_tools_is_known() -> None:
+    assert session_meta.parse({"disableBuiltInTools": True}, new=True).options.tools == ()
+    assert session_meta.parse({"disableBuiltInTools": False}, new=True).options.tools is None
+
+
+def test_unknown_keys_of_ours_are_refused_everywhere() -> None:
+    def params(**meta: Any) -> NewSessionParams:
+        return NewSessionParams(cwd="/", mcp_servers=[], meta=meta or None)
+
+    own_meta.check(params(), ())
+    own_meta.check(params(**{"pykoclaw.dev/known": 1, "other.dev/x": 2}), {"pykoclaw.dev/known"})
+    with pytest.raises(InvalidParams, match="dev/knwon"):
+        own_meta.check(params(**{"pykoclaw.dev/knwon": 1}), {"pykoclaw.dev/known"})
+
+
+def test_options_that_are_given_replace_earlier_ones() -> None:
+    earlier = SessionOptions(SystemPrompt("x"), max_turns=3, env={"TZ": "UTC"})
+    assert SessionOptions(max_turns=5).over(earlier) == SessionOptions(
+        SystemPrompt("x"), max_turns=5, env={"TZ": "UTC"}
+    )
