@@ -13,11 +13,14 @@ import pytest_asyncio
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 from tests.conformance import rules
 from tests.conformance.agents import Agent, CommandAgent
-from tests.conformance.registry import in_order
+from tests.conformance.registry import Rule, in_order
+from tests.conformance.rules import initializing, prompting, transport
 from tests.e2e.harness.stack import PROGRAM, Stack
 
 OURS = {"front": PROGRAM, "stdio": (*PROGRAM, "serve", "--stdio")}
 GIVEN = "given"
+# Rules about what is different without front and socket: lines, the first call, turns, the end.
+OF_STDIO = {module.__name__ for module in (initializing, prompting, transport)}
 assert rules
 PATIENCE = 60.0  # seconds
 
@@ -61,12 +64,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A file for each agent: the tests of a file run in one process, and share the agent's."""
     kind = getattr(metafunc.module, "KIND", None)
     if kind is not None:
-        cases = [
-            pytest.param(rule, id=rule.name, marks=getattr(pytest.mark, rule.level))
-            for rule in in_order()
-        ]
+        cases = [pytest.param(rule, id=rule.name, marks=_marks(rule, kind)) for rule in in_order()]
         metafunc.parametrize("rule", cases)
         metafunc.parametrize("agent", [kind], indirect=True, ids=[""])
+
+
+def _marks(rule: Rule, kind: str) -> list[pytest.MarkDecorator]:
+    """Its level; and `long` where `serve --stdio` answers from what the front examines as well."""
+    marks: list[pytest.MarkDecorator] = [getattr(pytest.mark, rule.level)]
+    if kind == "stdio" and rule.acts is not None and rule.acts.__module__ not in OF_STDIO:
+        marks.append(pytest.mark.long)
+    return marks
 
 
 @pytest.fixture(scope="session")

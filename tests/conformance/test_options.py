@@ -25,7 +25,7 @@ def examined(fault: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("fault", ["", "text_is_accepted"])
+@pytest.mark.parametrize("fault", [pytest.param("", marks=pytest.mark.long), "text_is_accepted"])
 def test_an_agent_that_is_given_is_examined(fault: str) -> None:
     run = examined(fault)
     failed = [line for line in run.stdout.splitlines() if line.startswith("FAILED")]
