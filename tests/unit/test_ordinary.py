@@ -1,0 +1,46 @@
+"""`make test` examines each part: no file of the end-to-end tests and of the fault tests is left to
+`make test-long` as a whole.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+LONG = "pytest.mark.long"
+FILES = [
+    path for folder in ("e2e", "faults") for path in sorted((TESTS / folder).glob("test_*.py"))
+]
+# Seeded walks: a few of them would find nothing that other tests do not.
+ALWAYS_LONG = {"test_walk.py"}
+
+
+def is_ordinary(test: ast.AST) -> bool:
+    """A test function that is run by `make test`, with some parameters at least."""
+    if not isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    if not test.name.startswith("test_"):
+        return False
+    return not any(_skips_all(decorator) for decorator in test.decorator_list)
+
+
+def _skips_all(decorator: ast.expr) -> bool:
+    if ast.unparse(decorator) == LONG:
+        return True
+    if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.parametrize":
+        values = decorator.args[1]
+        return isinstance(values, ast.List) and all(
+            LONG in ast.unparse(value) for value in values.elts
+        )
+    return False
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_each_file_keeps_an_ordinary_test(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    for_all = any(ast.unparse(line) == f"pytestmark = {LONG}" for line in tree.body)
+    ordinary = not for_all and any(is_ordinary(line) for line in tree.body)
+    assert ordinary or path.name in ALWAYS_LONG
