@@ -101,18 +101,26 @@ class Agent:
         """`session/load` or `session/resume`."""
         return self.wait(self.begin(method, sessionId=session, cwd=self._cwd, mcpServers=[]))[0]
 
-    def begin_prompt(self, session: str, text: str, stop_after: int | None = None) -> Turn:
-        """Send a prompt without reading anything; the bare SDK stops by itself."""
-        prompt = [{"type": "text", "text": text}]
+    def begin_prompt(
+        self, session: str, text: str, stop_after: int | None = None, *before: dict[str, Any]
+    ) -> Turn:
+        """Send a prompt without reading anything, with blocks before its text; the bare SDK stops
+        by itself.
+        """
+        prompt = [*before, {"type": "text", "text": text}]
         return self.begin(
             "session/prompt", sessionId=session, prompt=prompt, _meta={"stopAfter": stop_after}
         )
 
-    def prompt(self, session: str, text: str, stop_after: int | None = None) -> Turn:
+    def prompt(
+        self, session: str, text: str, stop_after: int | None = None, *before: dict[str, Any]
+    ) -> Turn:
         """A whole turn, cancelled at that many pieces of text. Raises RuntimeError if it ends
         otherwise.
         """
-        turn, result = self.wait(self.begin_prompt(session, text, stop_after), session, stop_after)
+        turn, result = self.wait(
+            self.begin_prompt(session, text, stop_after, *before), session, stop_after
+        )
         if result["stopReason"] != ("cancelled" if stop_after else "end_turn"):
             raise RuntimeError(f"the turn ended with {result}")
         return Turn(turn.sent, **result["turn"]) if "turn" in result else turn
@@ -143,4 +151,4 @@ class Agent:
 
 
 def _words(update: bytes) -> int:
-    return len(json.loads(update)["params"]["update"]["content"]["text"].split())
+    return len(json.loads(update)["params"]["update"]["content"].get("text", "").split())

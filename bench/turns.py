@@ -13,6 +13,7 @@ from typing import Final
 from bench.agents import Agent
 from bench.figures import Figures
 from bench.lab import OURS, Lab
+from bench.pictures import picture
 from bench.tap import MARK, Tap
 
 HELLO: Final = "[[script text Hello.]]"
@@ -42,6 +43,8 @@ def _story(lab: Lab, agent: Agent, deltas: int) -> dict[str, float]:
     later = [agent.prompt(one, HELLO) for _ in range(5)]
     two, opened_too = agent.new()
     other = agent.prompt(two, HELLO)
+    three, opened_third = agent.new()
+    seen = agent.prompt(three, HELLO, None, picture())
     used = lab.cpu(*OURS)
     long = agent.prompt(one, f"[[script repeat {deltas}x0ms x]]").words
     used = lab.cpu(*OURS) - used
@@ -55,13 +58,14 @@ def _story(lab: Lab, agent: Agent, deltas: int) -> dict[str, float]:
         "session/new and first prompt → first text, ms": (opened + first.pieces[0][0] - first.sent)
         * MS,
         "… for a second session, ms": (opened_too + other.pieces[0][0] - other.sent) * MS,
+        "… with an image of 1 MB, ms": (opened_third + seen.pieces[0][0] - seen.sent) * MS,
         "later prompts → first text, ms": median(turn.pieces[0][0] - turn.sent for turn in later)
         * MS,
         "later prompts → answered, ms": median(turn.ended - turn.sent for turn in later) * MS,
         f"{deltas:,} deltas, per second": deltas / (long[-1] - long[0]),
         "CPU of 1,000 deltas, without claude, ms": used * MS * 1000 / deltas,
         "cancel of streaming text → answered, ms": (cancelled.ended - cancelled.stopped) * MS,
-        "EOF, two idle sessions → exit, ms": agent.close() * MS,
+        "EOF, three idle sessions → exit, ms": agent.close() * MS,
     }
 
 

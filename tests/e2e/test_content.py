@@ -145,3 +145,27 @@ async def test_what_is_refused_leaves_nothing(shared: Stack) -> None:
     assert shared.rows("SELECT * FROM acp_turns WHERE acp_session_id = ?", session) == []
     assert shared.rows("SELECT * FROM acp_blobs WHERE acp_session_id = ?", session) == []
     assert (await client.prompt(session, text("It goes on.")))["stopReason"] == "end_turn"
+
+
+@pytest.mark.parametrize("step", ["blobs_written", "turn_queued", "turn_dispatched"])
+async def test_image_survives_a_crash_at_any_step(stack: Stack, step: str) -> None:
+    """The front gives the prompt to the next daemon, and Claude is asked once."""
+    daemon = await stack.daemon(PYKOCLAW_CRASH_AT=step)
+    client = await stack.front()
+    session = await client.new(stack.work)
+    content = [
+        image(png(3, 2)),
+        file("file:///w/words.txt", WORDS),
+        {"type": "text", "text": text("Seen.")},
+    ]
+    answer = client.prompting(session, *content)
+    await daemon.wait()
+    assert (await client.answer(answer))["stopReason"] == "end_turn"
+    (asked,) = stack.asked()
+    assert len(asked["messages"][-1]["attachments"]) == 1
+    assert WORDS in asked["messages"][-1]["text"]
+    await client.load(session, stack.work)
+    shown = [one["content"] for one in client.of(session, "user_message_chunk")]
+    assert shown == content
+    assert len(blobs(stack)) == 2
+    assert len(stack.rows("SELECT * FROM acp_turns WHERE acp_session_id = ?", session)) == 1
