@@ -40,7 +40,7 @@ async def logged(store: BlobStore, one: Logged) -> Logged:
 
 def cut(event: Event | None) -> Event | None:
     """What stands for an event that is too long for a line to its client."""
-    if not isinstance(event, UserMessage):
+    if not isinstance(event, UserMessage) or event.content.get("type") == "text":
         return None
     content = event.content
     size = sum(len(content.get(name, "")) for name in ("data", "blob")) // 4 * 3
