@@ -95,7 +95,7 @@ class Calls:
 
     def begin(
         self, line: ClientLine, message_id: bytes | None, method: str, raw: bytes, read: Read
-    ) -> None:
+    ) -> Call:
         """Call the method in a task of its own; a notification has no `message_id`."""
         call = Call(self._client, message_id, line, self._methods.get(method))
         if message_id is not None:
@@ -107,6 +107,13 @@ class Calls:
         self._open.add(call)
         self._unanswered += 1
         call.task.add_done_callback(lambda _: self._remove(call))
+        return call
+
+    async def wait_taken(self, call: Call) -> None:
+        """Wait until the call was answered, or handed over to a turn that answers it."""
+        while not call.handed_over and call.task is not None and not call.task.done():
+            self._fewer.clear()
+            await self._fewer.wait()
 
     def _remove(self, call: Call) -> None:
         self._open.discard(call)

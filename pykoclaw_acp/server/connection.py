@@ -141,7 +141,9 @@ class Connection:
             case Request(id=message_id, method=method, params=params):
                 if method == INITIALIZE and not self.client.introduced:
                     self._widen(params)
-                self.calls.begin(line, message_id, method, params, read)
+                call = self.calls.begin(line, message_id, method, params, read)
+                if read.heavy:  # its bytes are in memory until they are on disk
+                    await self.calls.wait_taken(call)
 
     async def _refusal(self, line: ClientLine) -> TurnFailure | None:
         """Why a re-sent line must not be taken: it would kill another daemon, or run again.

@@ -24,10 +24,13 @@ MAX_OTHER: Final = MAX_LINE_EARLY  # bytes of a message that is no prompt; it is
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A message. For a prompt with long texts, `long` is its parameters, or the error in them."""
+    """A message. For a prompt with long texts, `long` is its parameters, or the error in them;
+    `heavy`: the line was so long that a client gets one such prompt at a time accepted.
+    """
 
     message: Message | None
     long: PromptParams | AcpError | None = None
+    heavy: bool = False
 
     def params(self, raw: bytes, kind: type[Any]) -> Any:
         """The message's parameters; raises InvalidParams."""
@@ -67,7 +70,7 @@ async def _read(line: Line | Oversized, rest: Callable[[], Awaitable[None]] | No
         return Read(Invalid(jsonrpc.NULL_ID, InvalidRequest(jsonrpc.BAD_ID)))
     if getattr(message, "method", "") == PROMPT:
         await asyncio.sleep(0)
-        return Read(message, await _prompt(message, short, rest))
+        return Read(message, await _prompt(message, short, rest), heavy=len(line) > MAX_OTHER)
     if len(line) <= MAX_OTHER:
         return Read(jsonrpc.parse(line) if short.texts else message)
     return Read(_too_long(message))

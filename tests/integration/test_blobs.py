@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import os
 import stat
 import time
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from pykoclaw_acp.store.database import Statement, Unit
 from tests.integration.rig import rig
 from tests.integration.wires import client, new, prompt
 from tests.pictures import file, image, png
+from tests.waiting import eventually
 
 PICTURE = png(5, 5)
 NAME = hashlib.sha256(PICTURE).hexdigest()
@@ -148,6 +152,35 @@ async def test_files_are_private(tmp_path: Path) -> None:
         os.umask(mask)
     assert stat.S_IMODE((tmp_path / "blobs").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "blobs" / NAME).stat().st_mode) == 0o600
+
+
+async def test_one_large_prompt_of_a_client_is_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others wait in the pipe, until its bytes are on disk; other clients do not."""
+    async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
+        sessions = [await new(wire) for _ in range(3)]
+        kept, gate, begun = r.database.blobs.kept, asyncio.Event(), 0
+
+        @contextlib.asynccontextmanager
+        async def slow(given: Mapping[str, bytes]) -> AsyncIterator[None]:
+            nonlocal begun
+            begun += bool(given)
+            if given:
+                await gate.wait()
+            async with kept(given):
+                yield
+
+        monkeypatch.setattr(r.database.blobs, "kept", slow)
+        large = image(png(700, 700, noise=True))
+        asked = [wire.begin("session/prompt", **pictures(one, large)) for one in sessions]
+        await eventually(lambda: begun == 1)
+        await other.call("session/prompt", **prompt(await new(other), "say 1"))
+        assert begun == 1
+        gate.set()
+        for one in asked:
+            assert (await wire.answer(one))["result"]["stopReason"] == "end_turn"
+        assert begun == 3
 
 
 @pytest.mark.parametrize("link", [True, False])
