@@ -19,6 +19,7 @@ from bench.crowd import crowd
 from bench.figures import Figures
 from bench.holdings import fill, loads, memory
 from bench.lab import Lab
+from bench.lists import lists
 from bench.logbook import write
 from bench.outside import deliveries
 from bench.resident import attached, fronted, recovery, starts
@@ -95,6 +96,12 @@ def main() -> None:
                 partial(crowd, requests=200 if chosen.quick else 1000),
                 partial(stored, answers=30 if chosen.quick else 300, deltas=400),
                 partial(imports, messages=10_000),
+                partial(
+                    lists,
+                    sessions=10_000 if chosen.quick else 100_000,
+                    transcripts=2_000 if chosen.quick else 20_000,
+                    times=100 if chosen.quick else 300,
+                ),
             ):
                 console.print(f"round {number} of {rounds}: {measure.func.__name__}", style="dim")
                 lab.wait_until_quiet()

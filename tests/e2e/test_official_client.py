@@ -171,6 +171,13 @@ async def test_whole_surface(stack: Stack) -> None:
         await connection.cancel(session_id=session)
         assert (await running).stop_reason == "cancelled"
 
+        listed = await connection.list_sessions(cwd=str(stack.work))
+        assert [one.session_id for one in listed.sessions] == [session]
+        assert listed.sessions[0].updated_at is not None
+        with pytest.raises(acp.RequestError) as unknown:
+            await connection.list_sessions(cursor="unknown")
+        assert unknown.value.code == -32602
+
         with pytest.raises(acp.RequestError) as unknown:
             await connection.ext_method("example.com/unknown", {})
         assert unknown.value.code == -32601

@@ -93,6 +93,10 @@ await app.connectWith(stream, async (ctx) => {
   await ctx.notify(session.cancel, { sessionId });
   assert.equal((await running).stopReason, "cancelled");
 
+  const { sessions } = await ctx.request(session.list, { cwd });
+  assert.deepEqual(sessions.map((one) => one.sessionId), [sessionId]);
+  await assert.rejects(ctx.request(session.list, { cursor: "unknown" }), { code: -32602 });
+
   await assert.rejects(ctx.request("_example.com/unknown", {}), { code: -32601 });
   await assert.rejects(
     ctx.request(session.load, { sessionId: "no-such-session", cwd, mcpServers: [] }),
@@ -107,6 +111,9 @@ await app.connectWith(stream, async (ctx) => {
   assert.ok(said("user_message_chunk").includes("refused.txt"));
   const shown = updates.filter((one) => one.sessionUpdate === "user_message_chunk").map((one) => one.content);
   assert.deepEqual(shown.slice(1, 4), [link, picture, notes]);
+  await ctx.request(session.delete, { sessionId });
+  await ctx.request(session.delete, { sessionId });
+  assert.deepEqual((await ctx.request(session.list, {})).sessions, []);
 });
 
 agent.stdin.end();
