@@ -27,7 +27,7 @@ def sessions() -> None:
     "--all",
     "every",
     is_flag=True,
-    help="Include unused sessions and clients' helper sessions.",
+    help="Include unused and archived sessions, and clients' helper sessions.",
 )
 @click.option(
     "--limit",

@@ -159,8 +159,13 @@ def _workspace(worker: dict[str, Any] | None) -> list[tuple[str, str]]:
 def _state(summary: dict[str, Any]) -> str:
     if summary["busy"]:
         return "busy"
-    for name, state in (("prunedAt", "emptied"), ("auxiliary", "helper"), ("closedAt", "closed")):
-        if summary[name]:
+    for name, state in (
+        ("prunedAt", "emptied"),
+        ("auxiliary", "helper"),
+        ("archivedAt", "archived"),
+        ("closedAt", "closed"),
+    ):
+        if summary.get(name):  # an earlier daemon archives nothing
             return state
     if summary.get("elsewhere"):
         return "elsewhere"

@@ -132,7 +132,8 @@ class SessionControl:
 
     async def delete(self, call: Call, params: SessionParams) -> Empty:  # noqa: ARG002
         """End its turns, and delete what was said in it."""
-        await self._sessions.delete(await self._finder.find(params.session))
+        session = await self._finder.find(params.session)
+        await self._sessions.catalogue.delete(session.id)
         return Empty()
 
     async def follow(self, call: Call, params: FollowParams) -> Followed:

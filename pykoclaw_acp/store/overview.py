@@ -25,7 +25,7 @@ TURNS_SHOWN: Final = 20
 # The plus rules out the index of the session's turns; the one of unfinished turns is smaller.
 _SUMMARY: Final = (
     f"SELECT s.acp_session_id, s.conversation_name, s.title, {CWD}, s.client, s.created_at, s.updated_at,"  # noqa: S608
-    f" s.prompted_at, s.closed_at, s.pruned_at, s.auxiliary, s.prompted_at IS NULL AND {CONTINUED},"
+    f" s.prompted_at, s.closed_at, s.pruned_at, s.archived_at, s.auxiliary, s.prompted_at IS NULL AND {CONTINUED},"
     " EXISTS (SELECT 1 FROM acp_turns t"
     f" WHERE +t.acp_session_id = s.acp_session_id AND t.state IN {UNFINISHED})"
     " FROM acp_sessions s LEFT JOIN conversations c ON c.name = s.conversation_name"
@@ -92,13 +92,14 @@ async def listing(
     """Sessions, the last used first, then conversations that other programs began and no client has
     opened.
 
-    Without `every` only those that a person has prompted. `hidden` channels are left out. Yields to
-    other tasks in between, however many there are.
+    Without `every` only those that a person has prompted, and nobody has archived. `hidden` channels
+    are left out. Yields to other tasks in between, however many there are.
     """
     used = (
         ""
         if every
-        else f" AND s.auxiliary = 0 AND s.pruned_at IS NULL AND (s.prompted_at IS NOT NULL OR {CONTINUED})"
+        else " AND s.auxiliary = 0 AND s.pruned_at IS NULL AND s.archived_at IS NULL"
+        f" AND (s.prompted_at IS NOT NULL OR {CONTINUED})"
     )
     shown, channels = of_channels("s.conversation_name", hidden)
     rows = await database.read(
@@ -235,6 +236,7 @@ def _summary(row: tuple[Any, ...]) -> SessionSummary:
         prompted,
         closed,
         pruned,
+        archived,
         auxiliary,
         elsewhere,
         busy,
@@ -251,6 +253,7 @@ def _summary(row: tuple[Any, ...]) -> SessionSummary:
         prompted_at=prompted,
         closed_at=closed,
         pruned_at=pruned,
+        archived_at=archived,
         auxiliary=bool(auxiliary),
         elsewhere=bool(elsewhere),
         busy=bool(busy),
@@ -276,6 +279,7 @@ def _unopened(row: tuple[Any, ...]) -> SessionSummary:
         prompted_at=None,
         closed_at=None,
         pruned_at=None,
+        archived_at=None,
         auxiliary=False,
         elsewhere=True,
         busy=False,

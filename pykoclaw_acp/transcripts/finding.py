@@ -26,6 +26,8 @@ from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
 FIRST_WAIT: Final = 1.0  # s that a list waits for the first look
 SETTLE: Final = 1.0  # s from a change to a look
 REST: Final = 20.0  # times as long as a look took, until the next one
+LEAST_REST: Final = 3.0  # s
+LONGEST_REST: Final = 30.0  # s
 LOOK_EVERY: Final = 10.0  # s between looks, without watches
 UNASKED: Final = 600.0  # s without a list, after which nothing is watched any more
 
@@ -55,6 +57,7 @@ class TranscriptFinder:
         self._folders = watching.Notices(self._changed, watching.FOLDER_CHANGES)
         self._watched = False
         self._surveyed = float("-inf")  # when the last survey was complete
+        self._wait_until: float | None = None  # lists wait for the first look
         self._asked = float("-inf")
         self._rested = 0.0  # when the next look may begin
         self._dirty: set[str] = set()
@@ -71,8 +74,10 @@ class TranscriptFinder:
         if self._looking is None or self._looking.done():
             self._dirty.add(self._projects)
             self._begin()
-        if self._looking is not None and self._surveyed == float("-inf"):
-            await asyncio.wait([self._looking], timeout=FIRST_WAIT)
+        if self._wait_until is None:
+            self._wait_until = now + FIRST_WAIT
+        if self._looking is not None and now < self._wait_until:
+            await asyncio.wait([self._looking], timeout=self._wait_until - now)
 
     async def find(self, claude_session_id: str) -> FoundTranscript | None:
         """The transcript of this session as it is now; None if there is none, or it is of no session
@@ -148,7 +153,8 @@ class TranscriptFinder:
                 return
             if self._projects not in self._dirty:
                 break
-        self._rested = time.monotonic() + REST * (time.monotonic() - began)
+        took = time.monotonic() - began
+        self._rested = time.monotonic() + min(max(LEAST_REST, REST * took), LONGEST_REST)
         if self._dirty:
             self._changed(next(iter(self._dirty)))
 

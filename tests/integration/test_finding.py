@@ -77,7 +77,7 @@ class Index:
 async def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Index]:
     monkeypatch.setattr(finding, "FIRST_WAIT", 60.0)
     monkeypatch.setattr(finding, "SETTLE", 0.01)
-    monkeypatch.setattr(finding, "REST", 0.0)
+    monkeypatch.setattr(finding, "LONGEST_REST", 0.0)
     database = await Database.open(tmp_path / "pykoclaw.db")
     made = Index(tmp_path, database)
     yield made

@@ -15,6 +15,7 @@ from pykoclaw_acp.model.listing import ListQuery, Place
 from pykoclaw_acp.protocol import list_cursor
 from pykoclaw_acp.sessions import catalogue
 from pykoclaw_acp.sessions.catalogue import ListSettings
+from pykoclaw_acp.store import overview
 from pykoclaw_acp.store.units import Statement, Unit
 from tests.integration.journals import upsert_row
 from tests.integration.rig import Rig, rig
@@ -150,6 +151,9 @@ async def test_archiving_closes_the_session_and_keeps_it(tmp_path: Path) -> None
         assert (await wire.answer(running))["result"]["stopReason"] == "cancelled"
         assert await ids(wire) == []
         assert await ids(wire, archived="only") == await ids(wire, archived="include") == [session]
+        for every in (True, False):
+            shown = await overview.listing(r.database, every=every, limit=9)
+            assert [one.archived_at is None async for one in shown] == [False] * every
         error = (await wire.call("session/prompt", **prompt(session, "say 1")))["error"]
         assert error["code"] == -32600
         await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])

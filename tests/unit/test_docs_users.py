@@ -206,6 +206,7 @@ def test_documented_session_states_match_those_shown(monkeypatch: pytest.MonkeyP
         {"busy": True},
         {},
         {"closedAt": 2},
+        {"closedAt": 2, "archivedAt": 3},
         {"elsewhere": True},
         helper,
         {**helper, "prunedAt": 3},

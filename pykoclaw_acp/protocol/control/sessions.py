@@ -28,7 +28,7 @@ class ResolveParams(Params, frozen=True, kw_only=True):
 
 
 class ListParams(Params, frozen=True, kw_only=True):
-    """`all`: include unused sessions and clients' helper sessions. At most the `limit` newest."""
+    """`all`: include unused and archived sessions, and clients' helper sessions. At most the `limit` newest."""
 
     all: bool = False
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_ITEMS)] = 1000
@@ -68,6 +68,7 @@ class SessionSummary(FullAnswer, frozen=True, kw_only=True):
     prompted_at: int | None
     closed_at: int | None
     pruned_at: int | None
+    archived_at: int | None
     auxiliary: bool
     elsewhere: bool
     busy: bool
