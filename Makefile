@@ -82,7 +82,7 @@ test-faults: $(READY) ## tests that kill and break things
 	@echo "== faults"
 	@$(PYTEST) $(PARALLEL) tests/faults
 
-test-long: lint types test-lowest node ## the same tests with all seeds and sizes; up to an hour
+test-long: lint types test-lowest node ## the same tests with all seeds, sizes and variants; over an hour
 	@echo "== all tests, long ones too"
 	@PYKOCLAW_TEST_LONG=1 $(PYTEST) $(PARALLEL) -m "long or not long" tests
 

@@ -156,6 +156,7 @@ async def test_all_prompts_of_the_session(shared: Stack) -> None:
     assert (await client.answer(untouched))["stopReason"] == "end_turn"
 
 
+@pytest.mark.long
 async def test_by_cancel_request(shared: Stack) -> None:
     """`$/cancel_request` of a prompt: it is answered `cancelled`, not with an error."""
     client = await shared.start()

@@ -91,7 +91,12 @@ async def test_an_agent_without_a_daemon_is_not_healthy(stack: Stack) -> None:
 
 
 @pytest.mark.parametrize(
-    "program", ["print('hello')", "import sys; sys.exit(3)", 'print(\'{"jsonrpc": "2.0"}\')']
+    "program",
+    [
+        'print(\'{"jsonrpc": "2.0"}\')',
+        pytest.param("print('hello')", marks=pytest.mark.long),
+        pytest.param("import sys; sys.exit(3)", marks=pytest.mark.long),
+    ],
 )
 async def test_another_answer_is_a_failure(program: str, stack: Stack) -> None:
     other = stack.root / "pykoclaw"

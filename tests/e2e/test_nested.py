@@ -188,7 +188,10 @@ async def test_process_without_parents_and_environment_is_still_inside(
     assert error["data"]["sessionId"] == session
 
 
-@pytest.mark.parametrize(("access", "operates"), [("clients", False), ("all", True)])
+@pytest.mark.parametrize(
+    ("access", "operates"),
+    [pytest.param("clients", False, marks=pytest.mark.long), ("all", True)],
+)
 async def test_the_setting_allows_it(stack: Stack, access: str, operates: bool) -> None:
     client, session = await begun(stack, access)
     (stack.work / "speaker.py").write_text(SPEAKER)

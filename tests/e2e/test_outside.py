@@ -137,6 +137,7 @@ async def test_question_for_nobody_says_how_to_answer_it(stack: Stack) -> None:
     assert (process.returncode, out) == (0, b"Made.\n")
 
 
+@pytest.mark.long
 async def test_question_is_answered_in_the_terminal(stack: Stack) -> None:
     client, session = await conversation(stack)
     await client.close()
@@ -205,6 +206,7 @@ async def test_scheduled_turn_is_part_of_the_conversation(stack: Stack) -> None:
     assert "The daemon runs the tasks that are due." in status.out
 
 
+@pytest.mark.long
 async def test_isolated_result_is_delivered_and_told(stack: Stack) -> None:
     client, session = await conversation(stack, "on")
     schedule(

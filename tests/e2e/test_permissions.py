@@ -191,6 +191,7 @@ async def test_client_that_loads_is_asked_again(stack: Stack) -> None:
     assert client.text(session) == "And then?"
 
 
+@pytest.mark.long
 async def test_question_that_nobody_answers(stack: Stack) -> None:
     client = await stack.start(PYKOCLAW_PERMISSION_TIMEOUT="0.3")
     client.permit = lambda _: None

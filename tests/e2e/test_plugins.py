@@ -198,6 +198,7 @@ async def test_only_the_list_of_tasks_needs_no_question(stack: Stack) -> None:
     assert asked == ["pykoclaw: pause_task", "pykoclaw: cancel_task"]
 
 
+@pytest.mark.long
 async def test_a_restricted_session_has_pykoclaws_server(stack: Stack) -> None:
     (stack.work / ".mcp.json").write_text(
         json.dumps({"mcpServers": {"theirs": {"command": "false"}}})

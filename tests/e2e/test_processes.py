@@ -34,7 +34,8 @@ async def test_only_a_prompt_starts_a_worker(stack: Stack) -> None:
     assert client.log.read_text().count('"worker_launched"') == 1
 
 
-@pytest.mark.parametrize("dies", [pytest.param("worker", marks=pytest.mark.long), "claude"])
+@pytest.mark.long
+@pytest.mark.parametrize("dies", ["worker", "claude"])
 async def test_prompt_just_after_idle_process_was_killed(stack: Stack, dies: str) -> None:
     """Nothing had begun, so it simply runs, with the conversation's memory."""
     client = await stack.start()

@@ -55,6 +55,7 @@ async def test_the_policy_answers_when_the_client_is_gone(
     assert later.questions == []
 
 
+@pytest.mark.long
 async def test_parked_question_survives_worker_and_daemon_restart(stack: Stack) -> None:
     await stack.daemon(PYKOCLAW_AWAY_POLICY="park")
     client, session, _ = await asked(stack)

@@ -235,6 +235,7 @@ async def test_no_command_reads_untrusted_directory_env_file(
     assert not (repository.path / "data").exists()
 
 
+@pytest.mark.long
 async def test_directories_below_and_additional_ones_are_asked_about(
     shared: Stack, repository: Repository
 ) -> None:
