@@ -105,10 +105,10 @@ async def test_question_survives_daemon_death_and_is_answered_later(stack: Stack
     "step",
     [
         pytest.param("worker_epoch", marks=pytest.mark.long),
-        "worker_launched",
+        pytest.param("worker_launched", marks=pytest.mark.long),
         pytest.param("worker_recorded", marks=pytest.mark.long),
         pytest.param("worker_ready", marks=pytest.mark.long),
-        pytest.param("turn_dispatched", marks=pytest.mark.long),
+        "turn_dispatched",
         pytest.param("prompt_sent", marks=pytest.mark.long),
         pytest.param("frames_received", marks=pytest.mark.long),
     ],
@@ -204,6 +204,7 @@ async def test_truncating_spool_of_working_worker_leaves_gap(stack: Stack) -> No
     assert stack.worker(session).pid == worker.pid
 
 
+@pytest.mark.long
 async def test_a_damaged_line_takes_nothing_else_with_it(stack: Stack) -> None:
     session, _, worker = await alone(stack)
     await eventually(lambda: ended_on_disk(stack), 60)

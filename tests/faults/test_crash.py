@@ -20,7 +20,6 @@ from tests.folds import is_part, told
 LONG = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
 MOMENTS = 20 if LONG else 1
 SHORT = {
-    "turn_queued",
     "turn_dispatched",
     "turn_end_committed",
 }

@@ -171,6 +171,7 @@ async def test_a_new_front_goes_on_by_the_cursor(
     await check(stack, session, client, other)
 
 
+@pytest.mark.long
 @moments
 async def test_load_during_turn_shows_everything_once(stack: Stack, moment: int) -> None:
     client = await stack.front()

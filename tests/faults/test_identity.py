@@ -308,7 +308,8 @@ def refused(stack: Stack) -> str:
     return done.stderr
 
 
-@pytest.mark.parametrize("gone", ["file", pytest.param("directory", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("gone", ["file", "directory"])
 async def test_start_with_missing_database_creates_no_empty_one(stack: Stack, gone: str) -> None:
     await stack.daemon()
     client = await stack.front()
