@@ -279,11 +279,12 @@ async def find_created(database: Database, request_key: str) -> str | None:
 
 
 async def id_taken(database: Database, session_id: str) -> bool:
-    """Whether a session has or had this id, or a conversation a Claude session of it."""
+    """Whether a session has or had this id, or a Claude session of it, which may be deleted."""
     rows = await database.read(
         "SELECT EXISTS (SELECT 1 FROM acp_sessions WHERE acp_session_id = ?)"
-        " OR EXISTS (SELECT 1 FROM conversations WHERE session_id = ?)",
-        (session_id, session_id),
+        " OR EXISTS (SELECT 1 FROM conversations WHERE session_id = ?)"
+        " OR EXISTS (SELECT 1 FROM acp_deleted_transcripts WHERE claude_session_id = ?)",
+        (session_id, session_id, session_id),
     )
     return bool(rows[0][0])
 

@@ -120,3 +120,26 @@ async def test_conversations_of_other_channels_are_listed_unless_hidden(s: Subje
     await s.journal.adopt(SessionRecord("mine", WHATSAPP, "/work"))
     assert set(await ids(s)) == {"one", "mine"}
     assert await ids(s, hidden=("wa",)) == ["one"]
+
+
+async def test_the_id_of_a_buried_transcript_makes_no_session(s: Subject) -> None:
+    await s.journal.bury_transcript("buried")
+    await s.journal.adopt_transcript(SessionRecord("kept", "acp-kept", "/work", title="T"), 5)
+    await s.journal.bury_transcript("kept")  # a session has it
+    assert await s.journal.id_taken("buried")
+    for one in ("buried", "kept"):
+        with pytest.raises(Conflict):
+            await s.journal.adopt_transcript(SessionRecord(one, f"acp-2-{one}", "/work"), 5)
+    (row,) = await s.journal.listed(ListQuery(9, transcripts=True))
+    assert (row.session_id, row.title, row.updated_at) == ("kept", "T", 5)
+
+
+async def test_a_conversation_is_found_by_its_claude_session(s: Subject) -> None:
+    await s.upsert(Conversation("acp-old", "claude", "/work"))
+    assert await s.journal.conversation_following("claude") == "acp-old"
+    assert await s.journal.conversation_following("other") is None
+    await s.journal.adopt(SessionRecord("claude", "acp-old", "/work"))
+    assert await s.journal.conversation_following("claude") is None
+    await s.upsert(Conversation("acp-older", "buried", "/work"))
+    await s.journal.bury_transcript("buried")
+    assert await s.journal.conversation_following("buried") is None

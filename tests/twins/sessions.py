@@ -57,7 +57,8 @@ class MemorySessionStore(MemoryStore):
 
     async def id_taken(self, session_id: str) -> bool:
         database = self.database.read()
-        return session_id in database.sessions or session_id in database.claude_sessions.values()
+        claude = {*database.claude_sessions.values(), *database.buried}
+        return session_id in database.sessions or session_id in claude
 
     async def set_options(self, session_id: str, options: SessionOptions) -> None:
         def keep() -> None:
