@@ -8,9 +8,11 @@ and `holds` names the field that it stood in: `data` or `blob` as base64, `text`
 from __future__ import annotations
 
 import binascii
+import hashlib
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+PIECE: Final = 64 * 1024  # characters or bytes that are looked at at once; a multiple of 4
 STEP: Final = 48 * 1024  # bytes that are encoded at once; a multiple of 3
 MISSING: Final = (
     "({what} was here. Its file {name} in the folder `blobs` of the data directory is missing or"
@@ -28,6 +30,28 @@ class Blob(NamedTuple):
 def reference(blob: Blob, holds: str) -> dict[str, Any]:
     """The fields that a block has in place of the field `holds`."""
     return {"holds": holds, "sha256": blob.sha256, "size": blob.size}
+
+
+def decoded(text: str) -> Generator[None, None, bytearray]:
+    """The bytes of base64, in steps; raises ValueError."""
+    data = bytearray()
+    for begin in range(0, len(text), PIECE):
+        piece = text[begin : begin + PIECE]
+        data += binascii.a2b_base64(piece, strict_mode=True)
+        if piece[-1] == "=" and begin + PIECE < len(text):
+            raise ValueError("padding in the middle")
+        yield
+    return data
+
+
+def measured(data: bytes | bytearray) -> Generator[None, None, Blob]:
+    """Hash and size of the bytes, in steps."""
+    digest = hashlib.sha256()
+    with memoryview(data) as view:
+        for begin in range(0, len(data), PIECE):
+            digest.update(view[begin : begin + PIECE])
+            yield
+    return Blob(digest.hexdigest(), len(data))
 
 
 def of(block: dict[str, Any]) -> Blob | None:

@@ -29,11 +29,13 @@ class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
     text: str
 
 
-class ImagePart(msgspec.Struct, frozen=True, tag_field="type", tag="image"):
-    """Image output of a tool; `data` is base64."""
+class ImagePart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="image"):
+    """Image output of a tool; `data` is base64. In the log it is a blob, and `data` empty."""
 
     data: str
     mime_type: str
+    sha256: str | None = None
+    size: int = 0
 
 
 class DiffPart(msgspec.Struct, frozen=True, tag_field="type", tag="diff"):

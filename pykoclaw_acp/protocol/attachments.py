@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import binascii
-import hashlib
 from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model import blobs, images
-from pykoclaw_acp.model.blobs import Blob
 from pykoclaw_acp.protocol.content import ImageContent, Resource
 
 MAX_IMAGE: Final = 10 * 1024 * 1024  # bytes; Claude makes larger ones than 2000 pixels smaller
@@ -20,7 +17,7 @@ MAX_FILE: Final = 20 * 1024 * 1024  # bytes of an embedded resource; Claude take
 MAX_ALL: Final = 30 * 1024 * 1024  # bytes of a prompt; a request to the Messages API has 32 MB
 MAX_NAMES: Final = 64 * 1024  # characters of a block's other fields together
 SMALL_TEXT: Final = 64 * 1024  # characters; a longer one of a resource is a blob
-STEP: Final = 64 * 1024  # characters that are decoded at once; a multiple of 4
+STEP: Final = 64 * 1024  # characters that are encoded at once
 _MEGA: Final = 1024 * 1024
 
 
@@ -75,12 +72,7 @@ class Attachments:
         self.size += len(data)
         if self.size > MAX_ALL:
             raise too_much()
-        digest = hashlib.sha256()
-        with memoryview(data) as view:
-            for begin in range(0, len(data), STEP):
-                digest.update(view[begin : begin + STEP])
-                yield
-        blob = Blob(digest.hexdigest(), len(data))
+        blob = yield from blobs.measured(data)
         self.data[blob.sha256] = bytes(data)
         return blobs.reference(blob, holds)
 
@@ -121,17 +113,10 @@ def _require_short(name: str, fields: dict[str, str | None]) -> None:
 
 
 def _decoded(name: str, text: str) -> Generator[None, None, bytearray]:
-    data = bytearray()
-    for begin in range(0, len(text), STEP):
-        piece = text[begin : begin + STEP]
-        try:
-            data += binascii.a2b_base64(piece, strict_mode=True)
-        except ValueError:
-            raise InvalidParams(f"`{name}`: is not base64.") from None
-        if piece[-1] == "=" and begin + STEP < len(text):
-            raise InvalidParams(f"`{name}`: is not base64.")
-        yield
-    return data
+    try:
+        return (yield from blobs.decoded(text))
+    except ValueError:
+        raise InvalidParams(f"`{name}`: is not base64.") from None
 
 
 def _block(kind: str, fields: dict[str, str | None]) -> dict[str, Any]:

@@ -9,7 +9,17 @@ from typing import Any, Final
 from msgspec.structs import replace as replaced
 
 from pykoclaw_acp.model import blobs
-from pykoclaw_acp.model.events import Event, UserMessage
+from pykoclaw_acp.model.blobs import Blob
+from pykoclaw_acp.model.events import (
+    Event,
+    ImagePart,
+    TextPart,
+    ToolEnded,
+    ToolPart,
+    ToolProgressed,
+    ToolStarted,
+    UserMessage,
+)
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.sessions.ports.blobs import BlobStore
 from pykoclaw_acp.tasks import in_pieces
@@ -33,9 +43,22 @@ def needs_blocks(content: Iterable[dict[str, Any]]) -> bool:
 async def logged(store: BlobStore, one: Logged) -> Logged:
     """A logged event, as `whole`."""
     event = one.event
-    if not isinstance(event, UserMessage) or blobs.of(event.content) is None:
-        return one
-    return replace(one, event=replaced(event, content=await _restored(store, event.content)))
+    if isinstance(event, UserMessage) and blobs.of(event.content) is not None:
+        return replace(one, event=replaced(event, content=await _restored(store, event.content)))
+    if isinstance(event, ToolStarted | ToolProgressed | ToolEnded) and any(
+        isinstance(part, ImagePart) and part.sha256 for part in event.content
+    ):
+        parts = [await _part(store, part) for part in event.content]
+        return replace(one, event=replaced(event, content=tuple(parts)))
+    return one
+
+
+async def _part(store: BlobStore, part: ToolPart) -> ToolPart:
+    if not isinstance(part, ImagePart) or part.sha256 is None:
+        return part
+    reference = blobs.reference(Blob(part.sha256, part.size), "data")
+    block = await _restored(store, {"type": "image", "mimeType": part.mime_type, **reference})
+    return ImagePart(block["data"], part.mime_type) if "data" in block else TextPart(block["text"])
 
 
 def cut(event: Event | None) -> Event | None:

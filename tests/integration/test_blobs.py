@@ -12,13 +12,16 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from pykoclaw_acp.model.events import Event, ImagePart, ToolEnded, UserMessage
+from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow
 from pykoclaw_acp.store import blobs, deletion
 from pykoclaw_acp.store.blob_files import ORPHAN_AGE, BlobFiles
 from pykoclaw_acp.store.database import Statement, Unit
 from tests.integration.rig import rig
-from tests.integration.wires import client, new, prompt
+from tests.integration.wires import Wire, client, new, prompt
 from tests.pictures import file, image, png
 from tests.waiting import eventually
 
@@ -140,6 +143,65 @@ async def test_a_copied_log_keeps_its_bytes(tmp_path: Path) -> None:
         await r.database.commit(Unit(statements=(blobs.share(first, second),)))
         await r.journal.delete(first)
         assert files(tmp_path) == [NAME]
+
+
+async def test_images_of_tools_are_kept_as_files(tmp_path: Path) -> None:
+    """Shown live and in a replay as they came; in the row if no file can be written."""
+    data = png(80, 80, noise=True)
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        running = wire.begin("session/prompt", **prompt(session, "hang"))
+        await eventually(lambda: r.launcher.launched and r.launcher.launched[0].prompts)
+        (worker,) = r.launcher.launched
+        (turn,) = await r.states()
+        parts = (ImagePart(image(data)["data"], "image/png"), ImagePart("AAAA", "image/png"))
+        ends = [ToolEnded(f"call-{at}", "completed", content=parts) for at in range(2)]
+
+        async def say(event: Event, shown: int) -> None:
+            frame = worker.event(turn, "")
+            worker.say(msgspec.structs.replace(frame, event=event))
+            await eventually(lambda: len(shows(wire)) == shown)
+
+        await say(ends[0], 1)
+        assert files(tmp_path) == [hashlib.sha256(data).hexdigest()]
+        (tmp_path / "blobs").rename(tmp_path / "away")
+        (tmp_path / "blobs").write_text("no directory")
+        await say(ends[1], 2)
+        (tmp_path / "blobs").unlink()
+        (tmp_path / "away").rename(tmp_path / "blobs")
+        rows = await r.database.read(
+            "SELECT LENGTH(payload) FROM acp_log WHERE kind = 'tool_ended' ORDER BY seq"
+        )
+        assert rows[0][0] < 1000 < len(data) < rows[1][0]
+        wire.send({"method": "session/cancel", "params": {"sessionId": session}})
+        await wire.answer(running)
+        live = shows(wire)
+        wire.lines.clear()
+        await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+        assert shows(wire) == live == [["image", image(data)["data"], "AAAA"]] * 2
+        await r.journal.delete(session)
+        assert files(tmp_path) == []
+
+
+def shows(wire: Wire) -> list[list[str]]:
+    """What the ends of tool calls show."""
+    return [
+        ["image", *(part["content"]["data"] for part in one["content"])]
+        for one in wire.updates()
+        if one["sessionUpdate"] == "tool_call_update"
+    ]
+
+
+async def test_images_of_a_transcript_are_kept_as_files(tmp_path: Path) -> None:
+    data = png(80, 80, noise=True)
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        said = UserMessage("m", image(data), origin="terminal")
+        row = TranscriptRow("claude", "/x", 1, 1, 1, 1, "", None, False)
+        await r.journal.commit_piece(session, ImportedPiece(row, [("source", said)]))
+        assert files(tmp_path) == [hashlib.sha256(data).hexdigest()]
+        (logged,) = await r.journal.read(session, 0, 10)
+        assert logged.size < 1000
 
 
 async def test_files_are_private(tmp_path: Path) -> None:

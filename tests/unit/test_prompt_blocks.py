@@ -16,7 +16,7 @@ from pykoclaw_acp.long_texts import finished
 from pykoclaw_acp.model import blobs, images
 from pykoclaw_acp.model.blobs import Blob
 from pykoclaw_acp.model.events import UserMessage
-from pykoclaw_acp.protocol import attachments, long_lines, projection, prompt
+from pykoclaw_acp.protocol import long_lines, projection, prompt
 from pykoclaw_acp.protocol.messages import PromptParams
 from pykoclaw_acp.server import reading
 from pykoclaw_acp.worker import content
@@ -233,5 +233,5 @@ def test_a_command_is_the_last_text(first: bool) -> None:
 def test_texts_keep_their_order() -> None:
     texts = [{"type": "text", "text": one} for one in ("/greet me", "and you")]
     assert got(*texts) == ["/greet me", "and you"]
-    assert attachments.STEP % 4 == blobs.STEP % 3 == 0
+    assert blobs.PIECE % 4 == blobs.STEP % 3 == 0
     assert Blob("x", 1) == ("x", 1)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from typing import Final
 
+from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.imports import ImportedPiece, KnownTranscripts, TranscriptTurn
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.store import events, imports, sessions
+from pykoclaw_acp.store import blobs, events, imports, sessions
 from pykoclaw_acp.store.journal.base import SqlStore
+from pykoclaw_acp.store.journal.detaching import Detaching
 from pykoclaw_acp.store.units import NewEvent, Unit
 from pykoclaw_acp.tasks import in_pieces
 
@@ -46,16 +48,29 @@ class SqlImportStore(SqlStore):
 
     async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[Logged]:
         """Append the events of a piece, with all that it says."""
-        rows = await in_pieces(_rows(session_id, piece.events))
-        statements = (
-            *sessions.follow(session_id, [event for _, event in piece.events]),
-            *imports.piece(session_id, piece),
-        )
-        seqs = await self._commit(Unit(statements, rows), patient=True)
-        return [
-            Logged(seq, None, event, len(row.payload))
-            for seq, row, (_, event) in zip(seqs, rows, piece.events, strict=True)
+        detaching = Detaching()
+        light = [
+            (source, await in_pieces(detaching.event(event))) for source, event in piece.events
         ]
+
+        async def commit(said: Sequence[tuple[str, Event]], names: Iterable[str]) -> list[Logged]:
+            rows = await in_pieces(_rows(session_id, said))
+            statements = (
+                *sessions.follow(session_id, [event for _, event in said]),
+                *imports.piece(session_id, piece),
+                *blobs.use(session_id, names),
+            )
+            seqs = await self._commit(Unit(statements, rows), patient=True)
+            return [
+                Logged(seq, None, event, len(row.payload))
+                for seq, row, (_, event) in zip(seqs, rows, said, strict=True)
+            ]
+
+        try:
+            async with self._database.blobs.kept(detaching.data):
+                return await commit(light, detaching.data)
+        except StoreUnavailable:  # no file can be written: the rows have the bytes
+            return await commit(piece.events, ())
 
     async def follow_transcript(
         self, session_id: str, claude_session_id: str, *, told: bool

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from pykoclaw_acp import crash_points, long_texts
 from pykoclaw_acp.channel.frames import Numbered
-from pykoclaw_acp.errors import Conflict, NoPlaceForEnd
+from pykoclaw_acp.errors import Conflict, NoPlaceForEnd, StoreUnavailable
 from pykoclaw_acp.model import blobs as model_blobs
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event
@@ -15,6 +15,7 @@ from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
 from pykoclaw_acp.store import blobs, events, notes, sessions, turns
 from pykoclaw_acp.store.journal.base import SqlStore
+from pykoclaw_acp.store.journal.detaching import Detaching
 from pykoclaw_acp.store.journal.frames import FrameBatch
 from pykoclaw_acp.store.units import Unit
 from pykoclaw_acp.tasks import in_pieces
@@ -67,8 +68,20 @@ class SqlTurnJournal(SqlStore):
         """A worker's frames in one transaction. `dead`: no worker lives, and the epoch is not
         compared.
         """
-        batch = FrameBatch.of(session_id, epoch, frames, outcomes, self.clock.now())
-        return batch.logged(await self._commit(batch.unit(None if dead else epoch), patient=True))
+        detaching = Detaching()
+        light = await in_pieces(detaching.frames(frames))
+
+        async def commit(frames: Sequence[Numbered], names: Iterable[str]) -> list[Logged]:
+            batch = FrameBatch.of(session_id, epoch, frames, outcomes, self.clock.now())
+            batch.statements.extend(blobs.use(session_id, names))
+            unit = batch.unit(None if dead else epoch)
+            return batch.logged(await self._commit(unit, patient=True))
+
+        try:
+            async with self._database.blobs.kept(detaching.data):
+                return await commit(light, detaching.data)
+        except StoreUnavailable:  # no file can be written: the rows have the bytes
+            return await commit(frames, ())
 
     async def finish(
         self, session_id: str, turn_id: str, outcome: Outcome, said: Sequence[Event]
