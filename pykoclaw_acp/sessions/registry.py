@@ -240,14 +240,8 @@ class Sessions:
             session.record.prompted = True
         await self._soon(self._journal.reopen(replace(session.record)))
         self.deliveries_wanted.set()
-        own = {
-            "cwd": session.record.cwd,
-            "additional_directories": directories,
-            "mcp_servers": servers,
-            "asked": session.record.options,
-            "setting_sources": worker_options.sources(session.record.options, self._template),
-        }
-        session.next_worker.open(msgspec.structs.replace(session.options, **own))
+        options = worker_options.opened(session.options, session.record, self._template, servers)
+        session.next_worker.open(options)
 
     def take_options(
         self, session: Session, directories: tuple[str, ...], servers: tuple[McpServer, ...]

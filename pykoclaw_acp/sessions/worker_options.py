@@ -23,11 +23,28 @@ def of(
         permission_mode=record.mode or template.permission_mode,
         config=record.config,
         asked=record.options,
-        setting_sources=sources(record.options, template),
+        setting_sources=_sources(record.options, template),
     )
 
 
-def sources(asked: SessionOptions, template: WorkerOptions) -> tuple[str, ...]:
+def opened(
+    options: WorkerOptions,
+    record: SessionRecord,
+    template: WorkerOptions,
+    servers: tuple[McpServer, ...],
+) -> WorkerOptions:
+    """These options with what a client has opened the session with."""
+    return replace(
+        options,
+        cwd=record.cwd or "",
+        additional_directories=record.additional_directories,
+        mcp_servers=servers,
+        asked=record.options,
+        setting_sources=_sources(record.options, template),
+    )
+
+
+def _sources(asked: SessionOptions, template: WorkerOptions) -> tuple[str, ...]:
     """Claude's setting sources: the client may leave some out."""
     wanted = asked.setting_sources
     return template.setting_sources if wanted is None else wanted
