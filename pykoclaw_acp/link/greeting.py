@@ -33,6 +33,7 @@ def greeting() -> dict[str, Any]:
                 "delete": {},
                 "archive": {},
                 "title": {},
+                "systemPrompt": {"mode": {"override": {}}},
             },
         },
         "agentInfo": {"name": "pykoclaw-acp", "version": __version__, "title": "pykoclaw"},

@@ -76,6 +76,7 @@ class NewSessionParams(Params, frozen=True, kw_only=True):
     cwd: str
     mcp_servers: list[msgspec.Raw]
     additional_directories: list[str] | None = None
+    system_prompt: dict[str, Any] | None = None
 
 
 class LoadSessionParams(NewSessionParams, frozen=True, kw_only=True):
@@ -87,6 +88,7 @@ class ResumeSessionParams(Params, frozen=True, kw_only=True):
     cwd: str
     mcp_servers: list[msgspec.Raw] | None = None
     additional_directories: list[str] | None = None
+    system_prompt: dict[str, Any] | None = None
 
 
 class SessionParams(Params, frozen=True, kw_only=True):

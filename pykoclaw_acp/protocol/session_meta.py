@@ -30,8 +30,10 @@ MOST_TURNS: Final = 1_000_000
 _SOURCES: Final = ("user", "project", "local")
 
 
-def parse(meta: Mapping[str, Any] | None, *, new: bool) -> Wishes:
-    """What `_meta` asks for. `new`: the session is made by it.
+def parse(
+    meta: Mapping[str, Any] | None, *, new: bool, system_prompt: Mapping[str, Any] | None = None
+) -> Wishes:
+    """What `_meta` asks for, and ACP's parameter `systemPrompt`. `new`: the session is made by it.
 
     Raises InvalidParams, which names what is not known, not honoured, or given twice.
     """
@@ -47,6 +49,8 @@ def parse(meta: Mapping[str, Any] | None, *, new: bool) -> Wishes:
         if field == "session_id" and not new:
             raise InvalidParams(f"`{at}`: only a new session can be given an id.")
         take(field, _READ[field](at, value), at)
+    if system_prompt is not None:
+        take("system_prompt", _parameter(system_prompt), "systemPrompt")
     own = {name: found.pop(name) for name in SessionOptions.__struct_fields__ if name in found}
     return Wishes(**found, options=SessionOptions(**own), given=given)
 
@@ -148,6 +152,23 @@ def _system_prompt(at: str, value: Any) -> SystemPrompt | None:
     if not isinstance(text, str) or len(text) > MAX_SYSTEM_PROMPT or "\0" in text:
         raise InvalidParams(f"`{at}`: must be a text of at most {MAX_SYSTEM_PROMPT:,} characters.")
     return SystemPrompt(text, replaces) if text else None
+
+
+def _parameter(given: Mapping[str, Any]) -> SystemPrompt | None:
+    """ACP's own form, which is unstable there: content blocks, to add or in place of Claude's own."""
+    mode, content = given.get("mode"), given.get("content")
+    if mode not in ("append", "override"):
+        raise InvalidParams("`systemPrompt.mode`: must be append or override.")
+    if not isinstance(content, list) or any(
+        not isinstance(one, dict) or one.get("type") != "text" or "text" not in one
+        for one in content
+    ):
+        raise InvalidParams("`systemPrompt.content`: must be a list of text blocks.")
+    texts = [one["text"] for one in content]
+    if not all(isinstance(one, str) for one in texts):
+        raise InvalidParams("`systemPrompt.content`: must be a list of text blocks.")
+    text = "\n\n".join(texts)
+    return _system_prompt("systemPrompt", text if mode == "override" else {"append": text})
 
 
 def _texts(at: str, value: Any) -> tuple[str, ...]:

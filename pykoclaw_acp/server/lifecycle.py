@@ -77,7 +77,11 @@ def _options(
     """The parameters that new, load and resume have in common; raises InvalidParams."""
     cwd = absolute("cwd", params.cwd)
     policy = _away_policy(params)
-    wishes = session_meta.parse(params.meta, new=type(params) is NewSessionParams)
+    wishes = session_meta.parse(
+        params.meta,
+        new=type(params) is NewSessionParams,
+        system_prompt=params.system_prompt,
+    )
     return OpenOptions(
         cwd, directories(params.additional_directories), servers(raw_servers), policy, wishes
     )

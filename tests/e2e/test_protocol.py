@@ -36,7 +36,16 @@ async def test_initialize_is_honest(shared: Stack) -> None:
         "embeddedContext": True,
     }
     assert offered["mcpCapabilities"] == {"http": True, "sse": True}
-    assert set(offered["sessionCapabilities"]) == {"resume", "close", "additionalDirectories"}
+    assert set(offered["sessionCapabilities"]) == {
+        "resume",
+        "close",
+        "additionalDirectories",
+        "list",
+        "delete",
+        "archive",
+        "title",
+        "systemPrompt",
+    }
 
 
 async def test_other_protocol_versions_are_answered_with_ours(shared: Stack) -> None:

@@ -35,6 +35,7 @@ from pykoclaw_acp.channel.processes import WorkerHandle, WorkerProcess, WorkerRe
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.errors import LaunchFailed
 from pykoclaw_acp.link.records import Site
+from pykoclaw_acp.model.choices import Config
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.pool.launcher import Deliver, Inheritance
 from pykoclaw_acp.pool.whereabouts import Sighting, Unlisted, Whereabouts
@@ -61,6 +62,7 @@ class MemoryChannel:
         self.protocol = PROTOCOL
         self.asks: list[str] = []
         self.mode: str | None = None
+        self.config: Config | None = Config()  # None: of a version before SetConfig
         self.model: str | None = None
         self.upto = 0
         self.blocks = True  # it takes images and files; False: as an earlier version
@@ -102,6 +104,7 @@ class MemoryChannel:
                 turn_id=self._given,
                 asks=self.asks,
                 mode=self.mode,
+                config=self.config,
                 model=self.model,
                 upto=self.upto,
                 blocks=self.blocks,

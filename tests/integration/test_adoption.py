@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp.channel.choosing import SetMode, SetModel
+from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
 from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     EventFrame,
@@ -21,6 +21,7 @@ from pykoclaw_acp.channel.frames import (
     encode,
 )
 from pykoclaw_acp.channel.processes import WorkerProcess
+from pykoclaw_acp.model.choices import Config
 from pykoclaw_acp.model.events import Failure, ModeChanged, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.store import events
@@ -353,6 +354,28 @@ async def test_undelivered_choice_reaches_worker_before_next_prompt(
         sent = [frame for frame in channel.got if isinstance(frame, SetMode | SetModel | Prompt)]
         assert sent[:2] == [SetMode(epoch=1, mode="plan"), SetModel(epoch=1, model="haiku")]
         assert isinstance(sent[2], Prompt)
+
+
+@pytest.mark.parametrize("takes_it", [True, False])
+async def test_an_effort_reaches_an_adopted_worker_or_the_next_one(
+    tmp_path: Path, alive: WorkerProcess, *, takes_it: bool
+) -> None:
+    """A worker of a version that does not know SetConfig is replaced when its turn has ended."""
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+    channel.config = Config() if takes_it else None
+    channel.got.clear()
+    async with daemon(tmp_path, first) as second:
+        again = await found(second, session)
+        await eventually(lambda: takes_it or again.choosing._old_epoch == 1)
+        await again.choosing.choose("value", option=("effort", "high"))
+        sent = [frame for frame in channel.got if isinstance(frame, SetConfig)]
+        assert sent == ([SetConfig(epoch=1, config=Config("high"))] if takes_it else [])
+        channel.say(channel.ended(turn.turn_id))
+        assert (await ended(again)).state == "done"
+        assert (await second.run(again, "say 1")).state == "done"
+        launched = [one.spec.options.config for one in second.launcher.launched[1:]]
+        assert launched == ([] if takes_it else [Config("high")])
 
 
 async def test_changes_made_by_claude_are_not_reverted(

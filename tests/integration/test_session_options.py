@@ -86,6 +86,17 @@ async def test_a_session_without_wishes_has_no_row(tmp_path: Path) -> None:
         assert await r.database.read("SELECT COUNT(*) FROM acp_session_options") == [(0,)]
 
 
+async def test_acps_own_system_prompt_reaches_the_worker(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        only = {"mode": "override", "content": [{"type": "text", "text": "Be a pelican."}]}
+        made = await wire.call("session/new", cwd="/", mcpServers=[], systemPrompt=only)
+        options = await launched(r, wire, made["result"]["sessionId"])
+        assert options.asked.system_prompt == SystemPrompt("Be a pelican.", replaces=True)
+        wrong = {"mode": "append", "content": [{"type": "audio", "data": "", "mimeType": "x"}]}
+        refused = await wire.call("session/new", cwd="/", mcpServers=[], systemPrompt=wrong)
+        assert "systemPrompt.content" in words(refused)
+
+
 async def test_mode_model_and_effort_of_a_new_session(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         await r.journal.keep_offer("/", OFFER)

@@ -89,6 +89,25 @@ def test_system_prompts_replace_or_append(given: Any, wanted: SystemPrompt | Non
     assert session_meta.parse({"systemPrompt": given}, new=True).options.system_prompt == wanted
 
 
+def test_acps_own_parameter_is_read() -> None:
+    blocks = [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be kind."}]
+    for mode, replaces in (("append", False), ("override", True)):
+        wishes = session_meta.parse(None, new=True, system_prompt={"mode": mode, "content": blocks})
+        assert wishes.options.system_prompt == SystemPrompt("Be brief.\n\nBe kind.", replaces)
+    for wrong in (
+        {"mode": "_later", "content": blocks},
+        {"content": blocks},
+        {"mode": "append", "content": [{"type": "image", "data": "x"}]},
+        {"mode": "append", "content": [{"type": "text", "text": 5}]},
+        {"mode": "append", "content": "Be brief."},
+    ):
+        with pytest.raises(InvalidParams, match="systemPrompt"):
+            session_meta.parse(None, new=True, system_prompt=wrong)
+    other = {"systemPrompt": "Only this."}
+    with pytest.raises(InvalidParams, match="something else"):
+        session_meta.parse(other, new=True, system_prompt={"mode": "append", "content": blocks})
+
+
 @pytest.mark.parametrize(
     ("meta", "named"),
     [
