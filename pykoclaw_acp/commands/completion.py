@@ -8,12 +8,12 @@ import click
 from click.shell_completion import CompletionItem, get_completion_class
 
 from pykoclaw_acp import terminal
-from pykoclaw_acp.__main__ import COMPLETION
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.errors import CommandFailed, StartupError
 
 PROGRAM: Final = "pykoclaw-acp"
+VARIABLE: Final = "_PYKOCLAW_ACP_COMPLETE"  # click: a shell asks; as in __main__
 PATIENCE: Final = 1.0  # s; somebody waits at a command line
 MOST: Final = 1000
 
@@ -23,7 +23,7 @@ def script(cli: click.Command, shell: str) -> None:
     made = get_completion_class(shell)
     if made is None:
         raise CommandFailed(f"There is no completion for {shell}.")
-    terminal.prose(made(cli, {}, PROGRAM, COMPLETION).source() + "\n")
+    terminal.prose(made(cli, {}, PROGRAM, VARIABLE).source() + "\n")
 
 
 def sessions(begun: str) -> list[CompletionItem]:

@@ -17,7 +17,7 @@ from docs import manual
 from pykoclaw_acp import terminal
 from pykoclaw_acp.__main__ import COMPLETION
 from pykoclaw_acp.cli import cli
-from pykoclaw_acp.commands import daemon, logs, prompt, show
+from pykoclaw_acp.commands import completion, daemon, logs, prompt, show
 from pykoclaw_acp.commands.transcript import Terminal, markdown
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front import call as front
@@ -439,6 +439,7 @@ def test_shells_complete_commands_and_sessions(
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_asks_by_the_variable_that_main_knows(shell: str) -> None:
     assert f"{COMPLETION}={shell}_complete" in run("completion", shell).stdout
+    assert completion.VARIABLE == COMPLETION
 
 
 def test_paragraphs_are_indented_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
