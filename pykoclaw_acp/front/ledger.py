@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 _OPENING: Final = frozenset({"session/new", "session/load", "session/resume"})
+_OPENING_AGAIN: Final = ("session/load", "session/resume")
 _MOST_DEATHS: Final = 1000  # lines of which a hello says that daemons died over them
 _KEPT: Final = (
     "additionalDirectories",
@@ -83,7 +84,7 @@ class Ledger:
         self.lines: dict[int, KeptLine] = {}
         self.sessions: dict[str, Followed] = {}
         self._opened: dict[str, Any] = {}  # parameters of the request that opened the session last
-        self._asked: set[str] = set()
+        self._asked: dict[str, str] = {}  # ids of requests that the client has, with the session
         self._initialize: Any = None
         self._count = 0
         self._wall = 0.0  # s; the wall clock less the monotonic one, at the last hello
@@ -113,8 +114,10 @@ class Ledger:
             line.message["params"] = message.get("params")
         if method == "initialize":
             self._initialize = message.get("params")
+        elif method in _OPENING_AGAIN:
+            self._forget_requests(message.get("params"))
         elif method is None and isinstance(message.get("id"), str):
-            self._asked.discard(message["id"])
+            self._asked.pop(message["id"], None)
 
     # --- what the daemon sends
 
@@ -163,22 +166,22 @@ class Ledger:
         self._lost = daemon
         self._over = [line for line in self.lines.values() if not (line.taken or line.acknowledged)]
 
-    def add_request(self, ask_id: str) -> bool:
+    def add_request(self, ask_id: str, request: bytes) -> bool:
         """Note a request of the daemon's. False if the client has it, or has answered it: it is not
-        passed on.
+        passed on. A client that opens the session again may have lost it, and gets it once more.
         """
         if ask_id in self._asked or any(
             line.message.get("id") == ask_id for line in self._responses()
         ):
             return False
-        self._asked.add(ask_id)
+        self._asked[ask_id] = _session(json.loads(request).get("params"))
         return True
 
     def note_withdrawal(self, notification: bytes | bytearray) -> None:
         """A request of the daemon's that was withdrawn may be made again."""
         if b'"$/cancel_request"' in notification:
             request_id = json.loads(notification).get("params", {}).get("requestId")
-            self._asked.discard(request_id)
+            self._asked.pop(request_id, None)
 
     # --- for a new daemon
 
@@ -250,6 +253,11 @@ class Ledger:
             and line.deaths < lines.MAX_DEATHS
         )
 
+    def _forget_requests(self, params: Any) -> None:
+        session_id = _session(params)
+        for ask_id in [one for one, session in self._asked.items() if session == session_id]:
+            del self._asked[ask_id]
+
     def _count_deaths(self) -> None:
         """Now that another daemon is there, it can be seen what became of the one before."""
         if self._lost is not None and client_process.is_gone(self._lost):
@@ -276,6 +284,10 @@ class Ledger:
             followed = self.sessions.get(session_id)
             if followed is not None and followed.line == line.number:
                 followed.line = 0  # the replay is complete
+
+
+def _session(params: Any) -> str:
+    return str(params.get("sessionId", "")) if isinstance(params, dict) else ""
 
 
 def _uuid() -> str:

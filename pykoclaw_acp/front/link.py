@@ -164,8 +164,9 @@ class Link:
     def _pass_request(self, _: list[int], said: bytes | bytearray) -> None:
         text = said.decode()
         ask_id, end = json.JSONDecoder().raw_decode(text)
-        if self._ledger.add_request(ask_id):
-            self._write(text[end:].lstrip().encode())
+        request = text[end:].lstrip().encode()
+        if self._ledger.add_request(ask_id, request):
+            self._write(request)
 
     def _pass_notification(self, _: list[int], notification: bytes | bytearray) -> None:
         self._ledger.note_withdrawal(notification)

@@ -179,7 +179,9 @@ async def test_open_question_holds_nothing_else_up(shared: Stack) -> None:
 
 async def test_client_that_loads_is_asked_again(stack: Stack) -> None:
     """A client that lost its dialogue, or came later, can still answer."""
-    client, session = await asked(stack, lambda _: None)
+    client = await stack.front()
+    client.permit = lambda _: None
+    session = await client.new(stack.work)
     pending = client.prompting(session, MAKE)
     await client.until(lambda: client.questions)
     await client.load(session, stack.work)

@@ -184,8 +184,9 @@ class MemoryFront:
                     self.ledger.drop_session(session)
             case lines.REQUEST:
                 ask_id, end = json.JSONDecoder().raw_decode(text.decode())
-                if self.ledger.add_request(ask_id):
-                    self.questions[ask_id] = json.loads(text.decode()[end:])
+                request = text.decode()[end:]
+                if self.ledger.add_request(ask_id, request.encode()):
+                    self.questions[ask_id] = json.loads(request)
             case lines.NOTIFY:
                 self.ledger.note_withdrawal(text)
                 note = json.loads(text)
