@@ -189,6 +189,9 @@ async def test_14_mode_and_model_change_during_a_turn(shared: Stack) -> None:
         "acceptEdits",
         "haiku",
     )
+    offered = {model["modelId"]: model["name"] for model in conversation.models["availableModels"]}
+    assert offered["fable"] == "Fable", "Claude's own models, once a worker has run"
+    assert "auto" in {mode["id"] for mode in conversation.modes["availableModes"]}
 
 
 @pytest.mark.long
