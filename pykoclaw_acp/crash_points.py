@@ -36,7 +36,11 @@ MERGING: Final = ("merge_piece_written", "conversation_united", "merge_piece_fin
 CONVERSION: Final = ("log_piece_read", "log_piece_converted")
 # In a delivery, and in the run of a scheduled task.
 DELIVERY: Final = ("delivery_committed", "task_claimed", "task_run_ended")
-EVERY: Final = STEPS + UNANSWERED + ADOPTION + MERGING + CONVERSION + DELIVERY
+# In the making of a fork.
+FORKING: Final = ("fork_begun", "fork_piece_copied", "fork_shown")
+# When a prompt goes into the running turn.
+STEERING: Final = ("turn_steered",)
+EVERY: Final = STEPS + UNANSWERED + ADOPTION + MERGING + CONVERSION + DELIVERY + FORKING + STEERING
 
 _remaining: dict[str, int] = {}
 

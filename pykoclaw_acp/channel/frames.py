@@ -20,15 +20,16 @@ import msgspec
 from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
 from pykoclaw_acp.channel.database import DatabaseAnswer, DatabaseCall
 from pykoclaw_acp.channel.frame import Frame
+from pykoclaw_acp.channel.requests import Reply, RewindFiles, StopTask
+from pykoclaw_acp.channel.steering import Steer
+from pykoclaw_acp.channel.usage import TurnUsage
 from pykoclaw_acp.model.choices import Config, Offer
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.permissions import PermissionRequest
 
 PROTOCOL: Final = 1
-ENDED_UNREADABLY: Final = (
-    "The turn ended under another version of pykoclaw-acp, and it cannot be read how."
-)
+ENDED_UNREADABLY: Final = "The turn ended under another version, and it cannot be read how."
 MAX_FRAME: Final = 96 * 1024 * 1024  # bytes; a prompt of one 64 MiB line fits
 
 
@@ -72,9 +73,7 @@ class Interrupt(Frame, frozen=True, kw_only=True, tag="interrupt"):
 
 
 class Answer(Frame, frozen=True, kw_only=True, tag="answer"):
-    """The user's answer to an `ask`; one to a form is `accept` with its content, `decline` or
-    `cancel`.
-    """
+    """The user's answer to an `ask`; of a form `accept` with its content, `decline`, `cancel`."""
 
     ask_id: str
     decision: Literal["allow_once", "allow_always", "reject", "accept", "decline", "cancel"]
@@ -109,6 +108,7 @@ class Ready(Frame, frozen=True, kw_only=True, tag="ready"):
     not take SetConfig. It is so after frame `upto`; 0: the daemon has all frames. `told`: as in
     LaunchSpec, what this worker has said or will say. `blocks`: it takes images and embedded
     resources in a Prompt; a worker of an earlier version does not.
+    `steers`: it takes Steer; `steered` are those that have not ended.
     """
 
     pid: int
@@ -125,6 +125,8 @@ class Ready(Frame, frozen=True, kw_only=True, tag="ready"):
     offer: Offer = Offer()
     told: str = ""
     blocks: bool = False
+    steers: bool = False
+    steered: list[str] = msgspec.field(default_factory=list)
 
 
 class _Numbered(Frame, frozen=True, kw_only=True):
@@ -132,10 +134,13 @@ class _Numbered(Frame, frozen=True, kw_only=True):
 
 
 class TurnStarted(_Numbered, frozen=True, kw_only=True, tag="turn_started"):
-    """Claude has begun the turn; `background`: by itself, since a background task ended."""
+    """Claude has begun the turn; `background`: by itself, since a background task ended. `into`: the
+    running turn has taken the prompt up.
+    """
 
     turn_id: str
     background: bool = False
+    into: str | None = None
 
 
 class EventFrame(_Numbered, frozen=True, kw_only=True, tag="event"):
@@ -151,23 +156,16 @@ class AskWithdrawn(_Numbered, frozen=True, kw_only=True, tag="ask_withdrawn"):
     ask_id: str
 
 
-class TurnUsage(msgspec.Struct, frozen=True):
-    """Tokens used by one turn."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_read_tokens: int = 0
-    cached_write_tokens: int = 0
-
-
 class TurnEnded(_Numbered, frozen=True, kw_only=True, tag="turn_ended"):
-    """Exactly one per turn: a stop reason of ACP, or an error."""
+    """Exactly one per turn: a stop reason of ACP, or an error. `last_uuid`: of Claude's transcript."""
 
     turn_id: str
     stop_reason: str | None
     claude_session_id: str
     error: TurnFailure | None = None
     usage: TurnUsage | None = None
+    last_uuid: str | None = None
+    into: str | None = None  # the turn that has taken its prompt up, and ended with it
 
 
 class Background(_Numbered, frozen=True, kw_only=True, tag="background"):
@@ -177,7 +175,7 @@ class Background(_Numbered, frozen=True, kw_only=True, tag="background"):
 
 
 class Skipped(_Numbered, frozen=True, kw_only=True, tag="skipped"):
-    """Replaces a frame of another version: it is acknowledged, and makes no event."""
+    """Replaces a frame of another version; it makes no event."""
 
 
 class Gap(_Numbered, frozen=True, kw_only=True, tag="gap"):
@@ -237,6 +235,9 @@ ToWorker = (
     Hello
     | Where
     | Prompt
+    | Steer
+    | StopTask
+    | RewindFiles
     | Interrupt
     | SetMode
     | SetModel
@@ -257,7 +258,7 @@ Numbered = (
     | Skipped
     | Gap
 )
-FromWorker = Ready | Numbered | Heartbeat | Pong | Place | Lost | DatabaseCall
+FromWorker = Ready | Numbered | Heartbeat | Pong | Place | Lost | DatabaseCall | Reply
 
 to_worker: Final[msgspec.json.Decoder[ToWorker]] = msgspec.json.Decoder(ToWorker)
 from_worker: Final[msgspec.json.Decoder[FromWorker]] = msgspec.json.Decoder(FromWorker)

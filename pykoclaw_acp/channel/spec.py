@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from pykoclaw_acp.channel.options import WorkerOptions
+from pykoclaw_acp.model.branches import Branch
 
 
 class WorkerIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,12 +26,13 @@ class LaunchSpec(WorkerIdentity, frozen=True, kw_only=True):
     limits.
 
     `resume_session_id` comes from `WorkerPool.set_resume` alone; None begins a Claude session under
-    the ACP id. `told` identifies what an earlier worker of the session has said to the user about
-    plugins.
+    the ACP id. With a `branch` it begins one that branches off another. `told` identifies what an
+    earlier worker of the session has said to the user about plugins.
     """
 
     options: WorkerOptions
     resume_session_id: str | None = None
+    branch: Branch | None = None
     orphan_grace: (
         float  # s that what runs may go on without a daemon; 0: the worker ends with its daemon
     )

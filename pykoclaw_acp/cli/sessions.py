@@ -121,6 +121,24 @@ def attach(session: str) -> None:
     command.main(session)
 
 
+@click.command(short_help="Put files and Claude's memory back to an earlier message.")
+@SESSION
+@click.argument("message", required=False)
+@click.option("--no-files", is_flag=True, help="Leave the files as they are.")
+@click.option("--dry-run", is_flag=True, help="Only show what would change.")
+@click.option("-y", "--yes", "sure", is_flag=True, help="Do not ask for confirmation.")
+def rewind(session: str, message: str | None, no_files: bool, dry_run: bool, sure: bool) -> None:
+    """Put the files of SESSION, and what Claude remembers, back to what was before MESSAGE.
+
+    MESSAGE is the messageId of a message, as in `sessions export --format json`; the turn that it belongs to and all
+    later ones are rewound. Without it, the newest prompt is. What changes is shown first. The history keeps everything.
+    Files are those that Claude changed with its file tools, not with commands. Refused while a turn runs.
+    """
+    from pykoclaw_acp.commands import rewind as command
+
+    command.rewind(session, message, files=not no_files, dry=dry_run, sure=sure)
+
+
 @click.command(short_help="List or answer pending permission requests.")
 @click.argument("question", metavar="[REQUEST]", required=False)
 @click.option("--allow", is_flag=True, help="Allow once.")

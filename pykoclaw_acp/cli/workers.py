@@ -39,3 +39,15 @@ def stop_workers(session: str | None, now: bool) -> None:
     from pykoclaw_acp.commands import workers as command
 
     command.stop(session, now)
+
+
+@workers.command(name="stop-task", short_help="Stop one subagent or background command.")
+@click.argument("session")
+@click.argument("tool_call")
+def stop_task(session: str, tool_call: str) -> None:
+    """Stop the subagent or the background command of SESSION that the tool call TOOL_CALL began. The
+    turn goes on.
+    """
+    from pykoclaw_acp.commands import rewind as command
+
+    command.stop_task(session, tool_call)

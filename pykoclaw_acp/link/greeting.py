@@ -34,8 +34,10 @@ def greeting() -> dict[str, Any]:
                 "archive": {},
                 "title": {},
                 "systemPrompt": {"mode": {"override": {}}},
+                "fork": {},
             },
         },
         "agentInfo": {"name": "pykoclaw-acp", "version": __version__, "title": "pykoclaw"},
         "authMethods": [],
+        "_meta": {"steering": {"supported": True}},  # as claude-agent-acp says it
     }

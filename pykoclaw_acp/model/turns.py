@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from pykoclaw_acp.model.away import AwayPolicy
+from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.choices import Config
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.session_options import SessionOptions
@@ -55,17 +56,22 @@ class SessionRecord:
     request_key: str | None = None  # of the session/new that made it
     client: str | None = None  # name of the client that made it
     away_policy: AwayPolicy | None = None  # None: the setting's
+    steers: bool = False  # prompts go into the running turn, unless they say otherwise
+    branch: Branch | None = None  # where its next Claude session begins; None: it has one, or none
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """End of a turn; `usage`: tokens of this turn, under ACP's names."""
+    """End of a turn; `usage`: tokens of this turn, under ACP's names. `last_uuid`: its last entry in
+    Claude's transcript.
+    """
 
     state: TurnState
     stop_reason: str | None = None
     failure: TurnFailure | None = None
     usage: dict[str, int] | None = None
     claude_session_id: str | None = None
+    last_uuid: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,8 @@ class Turn:
     daemons that died while preparing it; `begun`: this one is counted in the journal. `task_id`: of
     the scheduled task whose run it is; `aside`: in a session of its own. `blobs`: bytes that its
     content refers to, by their hashes, until it is accepted.
+    `steers`: it is to go into the turn that runs; `waited`: one ran when it came; `taken_by`: the turn
+    that has taken it up; `unsaid`: it was given to Claude, and its message is not in the log yet.
     """
 
     turn_id: str
@@ -114,6 +122,10 @@ class Turn:
     task_id: str | None = None
     aside: bool = False
     blobs: Mapping[str, bytes] = field(default_factory=dict)
+    steers: bool = False
+    waited: bool = False
+    taken_by: str | None = None
+    unsaid: bool = False
     lost_at: float | None = None
     state: TurnState = TurnState.QUEUED
     spoke: bool = False

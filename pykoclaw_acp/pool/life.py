@@ -28,6 +28,7 @@ from pykoclaw_acp.channel.frames import (
     ToWorker,
 )
 from pykoclaw_acp.channel.processes import WorkerRecord
+from pykoclaw_acp.channel.requests import Reply
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.errors import LaunchFailed, StaleEpoch, StoreClosed, WorkerFailed
 from pykoclaw_acp.model.failures import TurnFailure
@@ -280,6 +281,8 @@ class WorkerLife:
         for frame in batch:
             if isinstance(frame, DatabaseCall) and frame.epoch == self.spec.epoch:
                 self._caller.take(frame)
+            elif isinstance(frame, Reply) and frame.epoch == self.spec.epoch:
+                self._context.listener.replied(self.spec.session_id, frame)
         frames = inbox.sort(batch)
         if any(isinstance(frame, Background) for frame in frames):
             self._context.changed(self)

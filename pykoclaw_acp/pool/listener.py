@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from pykoclaw_acp.channel.frames import Numbered, Ready
+from pykoclaw_acp.channel.requests import Reply
 from pykoclaw_acp.model.choices import Offer
 
 
@@ -22,6 +23,9 @@ class WorkerListener(Protocol):
 
     async def frames(self, session_id: str, epoch: int, frames: Sequence[Numbered]) -> None:
         """Commit these frames; an exception ends the worker."""
+
+    def replied(self, session_id: str, reply: Reply) -> None:
+        """The worker has answered a request."""
 
     async def lost(self, session_id: str, epoch: int, kind: str, message: str) -> None:
         """The worker is gone; `kind` and `message` as in TurnFailure."""

@@ -19,6 +19,7 @@ from pykoclaw_acp.channel.options import WorkerOptions, is_restricted
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.errors import LaunchFailed, SpoolPending, WorkerFailed
+from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.pool.capacity import Capacity
 from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.life import PoolContext, WorkerLife
@@ -56,6 +57,7 @@ class WorkerPool:
             launcher, store, listener, limits, self._worker_changed, database
         )
         self._resume: dict[str, str | None] = {}
+        self._branches: dict[str, Branch | None] = {}
         self._told: dict[str, str] = {}  # what its last worker has said about plugins
         self._workers: dict[str, WorkerLife] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = (
@@ -70,9 +72,14 @@ class WorkerPool:
 
     # --- for sessions
 
-    def set_resume(self, acp_session_id: str, claude_session_id: str | None) -> None:
-        """Which Claude session the next worker of this session resumes; None: it begins one."""
+    def set_resume(
+        self, acp_session_id: str, claude_session_id: str | None, branch: Branch | None = None
+    ) -> None:
+        """Which Claude session the next worker of this session resumes; None: it begins one. With a
+        `branch` it begins one that branches off another.
+        """
         self._resume[acp_session_id] = claude_session_id
+        self._branches[acp_session_id] = branch
 
     def warm(self) -> None:
         """Prepare the launcher for a prompt that is likely soon."""
@@ -82,6 +89,12 @@ class WorkerPool:
         """Whether the session has a worker that can take a prompt."""
         worker = self._workers.get(session_id)
         return worker is not None and worker.usable
+
+    def steers(self, session_id: str) -> bool:
+        """Whether the session's worker takes prompts for the turn that runs."""
+        worker = self._workers.get(session_id)
+        ready = worker is not None and worker.usable and worker.ready.done()
+        return ready and worker is not None and worker.ready.result().steers
 
     def workspace(self, session_id: str) -> str | None:
         """`workspace` of the options that the session's worker runs with; None without a live
@@ -102,6 +115,7 @@ class WorkerPool:
         if session_id in self._workers or self._capacity.is_reserved(session_id):
             return False
         self._resume.pop(session_id, None)
+        self._branches.pop(session_id, None)
         self._told.pop(session_id, None)
         return True
 
@@ -124,7 +138,8 @@ class WorkerPool:
                 "start_timeout", f"Claude was not ready within {seconds:g} s."
             ) from None
         self._start_limit.record_success(session_id)
-        self._resume[session_id] = None if ready.fresh else ready.claude_session_id
+        if self._branches.get(session_id) is None:  # else until a turn of it has ended
+            self._resume[session_id] = None if ready.fresh else ready.claude_session_id
         self._told[session_id] = ready.told
         return worker.spec.epoch
 
@@ -284,6 +299,7 @@ class WorkerPool:
             epoch=epoch,
             options=options,
             resume_session_id=self._resume.get(session_id),
+            branch=self._branches.get(session_id),
             orphan_grace=self._limits.orphan_grace,
             spool_limit=self._limits.spool_limit,
             data=self._limits.data,

@@ -91,6 +91,10 @@ class ResumeSessionParams(Params, frozen=True, kw_only=True):
     system_prompt: dict[str, Any] | None = None
 
 
+class ForkSessionParams(ResumeSessionParams, frozen=True, kw_only=True):
+    """Unstable in ACP."""
+
+
 class SessionParams(Params, frozen=True, kw_only=True):
     """Parameters of methods that need the session's id only."""
 
@@ -216,6 +220,10 @@ class SetTitleResult(Wire, frozen=True, kw_only=True):
     title: str
 
 
+class ForkSessionResult(NewSessionResult, frozen=True, kw_only=True):
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
 class SetConfigOptionResult(Wire, frozen=True, kw_only=True):
     config_options: list[ConfigOption]
 
@@ -237,3 +245,10 @@ class Usage(Wire, frozen=True, kw_only=True, omit_defaults=False):
 class PromptResult(Wire, frozen=True, kw_only=True):
     stop_reason: str
     usage: Usage | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
+
+
+class SteeringResult(Wire, frozen=True, kw_only=True):
+    """Result of `_session/steering`."""
+
+    outcome: str

@@ -35,6 +35,7 @@ from pykoclaw_acp.server.turn_locks import FileLocks
 from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.sessions.cursor_retention import CursorAges
 from pykoclaw_acp.sessions.deliveries import Deliverer
+from pykoclaw_acp.sessions.forking import Forks
 from pykoclaw_acp.sessions.ports import Journal
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.retention import Pruner
@@ -47,6 +48,7 @@ from pykoclaw_acp.store.changes import Changes
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.hinting_journal import HintingJournal
+from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from pykoclaw_acp.store.journal.deliveries import SqlDeliveryStore
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.lock import DataLock
@@ -255,6 +257,7 @@ def _wire(
     store = SqlWorkerStore(database)
     pool = WorkerPool(launcher, store, sessions.worker_events, limits, statements)
     sessions.workers = pool
+    sessions.forks = Forks(SqlBranchStore(database), sessions.names, sessions.find)
     return sessions, pool
 
 

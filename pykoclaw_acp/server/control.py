@@ -17,6 +17,7 @@ from pykoclaw_acp.server.session_control import SessionControl
 from pykoclaw_acp.server.session_finder import SessionFinder
 from pykoclaw_acp.server.status import DaemonStatus
 from pykoclaw_acp.server.trusting import Trusting
+from pykoclaw_acp.server.turn_control import TurnControl
 from pykoclaw_acp.server.worker_control import WorkerControl
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.store.conversion import Conversion
@@ -57,6 +58,7 @@ class Control:
             questions,
             workers,
             Trusting(sessions, database),
+            TurnControl(sessions, database, self.finder),
         )
 
     @property

@@ -20,6 +20,7 @@ from pykoclaw_acp.protocol.messages import (
     ResumeSessionParams,
     SessionParams,
 )
+from pykoclaw_acp.server import steering
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.given_servers import servers
 from pykoclaw_acp.sessions import opening
@@ -32,8 +33,8 @@ MAX_DIRECTORIES: Final = 1000
 
 async def new(call: Call, params: NewSessionParams) -> NewSessionResult:
     """Create a session; it is in the database before the response."""
-    opened = await opening.create(call.subscriber, _options(params, params.mcp_servers), call.key)
-    state = _state(call, opened)
+    opened = await opening.create(call.subscriber, options_of(params, params.mcp_servers), call.key)
+    state = state_of(call, opened)
     return NewSessionResult(
         session_id=opened.session_id,
         modes=state.modes,
@@ -44,9 +45,9 @@ async def new(call: Call, params: NewSessionParams) -> NewSessionResult:
 
 async def load(call: Call, params: LoadSessionParams) -> OpenedState:
     """Send the whole history as updates, then the response."""
-    options = _options(params, params.mcp_servers)
+    options = options_of(params, params.mcp_servers)
     number, again = call.line.number, call.line.sent_at is not None
-    return _state(
+    return state_of(
         call,
         await opening.load(call.subscriber, params.session_id, options, number=number, again=again),
     )
@@ -57,8 +58,8 @@ async def resume(call: Call, params: ResumeSessionParams) -> OpenedState:
     the response.
     """
     after, again = _cursor(params), call.line.sent_at is not None
-    options = _options(params, params.mcp_servers or [])
-    return _state(
+    options = options_of(params, params.mcp_servers or [])
+    return state_of(
         call,
         await opening.resume(call.subscriber, params.session_id, options, after=after, again=again),
     )
@@ -71,7 +72,7 @@ async def close(call: Call, params: SessionParams) -> Empty:
     return Empty()
 
 
-def _options(
+def options_of(
     params: NewSessionParams | ResumeSessionParams, raw_servers: list[msgspec.Raw]
 ) -> OpenOptions:
     """The parameters that new, load and resume have in common; raises InvalidParams."""
@@ -83,11 +84,16 @@ def _options(
         system_prompt=params.system_prompt,
     )
     return OpenOptions(
-        cwd, directories(params.additional_directories), servers(raw_servers), policy, wishes
+        cwd,
+        directories(params.additional_directories),
+        servers(raw_servers),
+        policy,
+        steering.wanted(params),
+        wishes,
     )
 
 
-def _state(call: Call, opened: Opened) -> OpenedState:
+def state_of(call: Call, opened: Opened) -> OpenedState:
     call.follow_ups += opened.follow_ups
     return projection.state(opened.selection, legacy_models=call.legacy_models)
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pykoclaw_acp.protocol import messages, session_meta
-from pykoclaw_acp.server import initialize, lifecycle, listing, prompts, selection
+from pykoclaw_acp.server import (
+    forks,
+    initialize,
+    lifecycle,
+    listing,
+    prompts,
+    selection,
+    steering,
+)
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.sessions import opening
@@ -19,6 +27,11 @@ METHODS: Final[dict[str, Method[Call, Any]]] = {
     "session/load": Method(messages.LoadSessionParams, lifecycle.load, meta=_OPENING),
     "session/resume": Method(
         messages.ResumeSessionParams, lifecycle.resume, meta=_OPENING | {opening.AFTER}
+    ),
+    "session/fork": Method(
+        messages.ForkSessionParams,
+        forks.fork,
+        meta=frozenset({lifecycle.AWAY_POLICY, steering.STEERING, forks.MESSAGE}),
     ),
     "session/close": Method(messages.SessionParams, lifecycle.close),
     "session/list": Method(messages.ListSessionsParams, listing.list_sessions),
@@ -35,7 +48,8 @@ METHODS: Final[dict[str, Method[Call, Any]]] = {
         messages.PromptParams,
         prompts.prompt,
         answers_cancel=True,
-        meta=frozenset({IDEMPOTENCY}),
+        meta=frozenset({IDEMPOTENCY, steering.STEERING}),
     ),
+    "_session/steering": Method(messages.PromptParams, steering.steer),
     "session/cancel": Method(messages.SessionParams, prompts.cancel),
 }

@@ -11,6 +11,7 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.turns import Outcome, Turn
 from pykoclaw_acp.protocol import prompt as content
 from pykoclaw_acp.protocol.messages import PromptParams, PromptResult, SessionParams, Usage
+from pykoclaw_acp.server import steering
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Later
 from pykoclaw_acp.sessions import prompting
@@ -38,6 +39,7 @@ async def prompt(call: Call, params: PromptParams) -> Later:
             sent_at=call.line.sent_at,
             uptime=call.line.uptime,
             blobs=kept.data,
+            steers=steering.wanted(params),
         ),
     )
     if accepted is None:
@@ -61,7 +63,9 @@ async def _answer(call: Call, turn: Turn, session_id: str) -> PromptResult:
     outcome = await call.subscriber.outcome(turn, session_id)
     crash_points.reached("response_ready")
     if outcome.stop_reason is not None:
-        return PromptResult(stop_reason=outcome.stop_reason, usage=_usage(outcome))
+        return PromptResult(
+            stop_reason=outcome.stop_reason, usage=_usage(outcome), meta=steering.told(turn)
+        )
     raise _error(outcome)
 
 

@@ -29,7 +29,7 @@ from pykoclaw_acp.server.identity import Standing
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import outcomes as endings
-from pykoclaw_acp.store import conversations, events, permissions, turns
+from pykoclaw_acp.store import conversations, events, forking, permissions, turns
 from pykoclaw_acp.store.database import Database, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.turns import UnfinishedTurn
@@ -55,6 +55,7 @@ async def recover(
     Without `resident` nothing is continued: no worker is adopted, and queued prompts end.
     `standing` says which workers are the instance's own.
     """
+    await forking.abandon(database)
     await conversations.finish(database)
     ledger, journal = SqlWorkerStore(database), SessionJournal(database)
     rows = await ledger.rows()
@@ -162,9 +163,9 @@ async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database
             for left in found.turns
             if left.turn.session_id == session.id and left.turn.state in STARTED
         ]
-        current = next((left.turn for left in mine if not left.background), None)
+        given = [left.turn for left in mine if not left.background]
         background = [left.turn.turn_id for left in mine if left.background]
-        session.adopt(worker.identity.epoch, current, background, open_tools)
+        session.adopt(worker.identity.epoch, given, background, open_tools)
         session.permissions.restore(worker.identity.epoch, questions)
     for owner, turn in waiting:
         if owner is not None:
@@ -267,7 +268,10 @@ async def _end_turn(
         outcome = endings.not_begun()
     else:
         why = last_words or TurnFailure("server_lost", endings.STOPPED)
-        outcome = endings.interrupted(spoke=turn.spoke, kind=why.kind, message=why.message)
+        spoke = turn.spoke or turn.taken_by is not None
+        outcome = endings.interrupted(spoke=spoke, kind=why.kind, message=why.message)
+        if turn.unsaid:
+            said.extend(await in_pieces(endings.user_messages(turn)))
         said.extend(_closed(await events.open_tools(database, turn.session_id, left.epoch or 0)))
     said.extend(failure(turn.turn_id, outcome))
     await journal.finish(turn.session_id, turn.turn_id, outcome, said)

@@ -6,16 +6,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.away import AwayPolicy
+from pykoclaw_acp.model.branches import ForkPoint
 from pykoclaw_acp.model.choices import Selection
 from pykoclaw_acp.model.session_options import NO_WISHES, Wishes
 from pykoclaw_acp.sessions.adopting import OTHER_DIRECTORY, require_directory, same_place
+from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscriber import Subscriber
 from pykoclaw_acp.sessions.subscription import Subscription
@@ -29,14 +31,15 @@ FollowUp = Callable[[], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, slots=True)
 class OpenOptions:
-    """What a client says of a session that it opens; without an `away_policy` that
-    stays as it is.
+    """What a client says of a session that it opens; without an `away_policy`, or `steers`, these
+    stay as they are.
     """
 
     cwd: str
     directories: tuple[str, ...]
     servers: tuple[McpServer, ...]
     away_policy: AwayPolicy | None = None
+    steers: bool | None = None
     wishes: Wishes = NO_WISHES
 
 
@@ -49,6 +52,8 @@ class Opened:
     session_id: str
     selection: Selection
     follow_ups: list[FollowUp]
+    point: ForkPoint | None = None
+    """Of a fork: where it was made."""
 
 
 async def create(subscriber: Subscriber, options: OpenOptions, request_key: str | None) -> Opened:
@@ -65,8 +70,7 @@ async def create(subscriber: Subscriber, options: OpenOptions, request_key: str 
         client=subscriber.name,
         wishes=options.wishes,
     )
-    if options.away_policy is not None:
-        await sessions.set_away_policy(session.id, options.away_policy)
+    await _set(sessions, session, options)
     subscriber.subscription(session, session.id)
     return await _opened(subscriber, session, session.id)
 
@@ -138,6 +142,39 @@ async def resume(
     return await _opened(subscriber, session, session_id, *follow_ups)
 
 
+async def fork(
+    subscriber: Subscriber,
+    session_id: str,
+    options: OpenOptions,
+    request_key: str | None,
+    *,
+    message_id: str | None = None,
+) -> Opened:
+    """A new session with the history of another one up to the turn of a message, or without one up
+    to its last complete turn. The client has it open from there on.
+    """
+    sessions = subscriber.sessions
+    source = await sessions.find(session_id)
+    if source is None:
+        source = await sessions.adopt(session_id, options.cwd, subscriber.name)
+    await require_directory(options.cwd)
+    if not source.busy:
+        await source.others.look_if_possible()
+    made, point = await sessions.forks.fork(
+        source,
+        options.cwd,
+        options.directories,
+        options.servers,
+        message_id=message_id,
+        request_key=request_key,
+        client=subscriber.name,
+    )
+    await _set(sessions, made, options)
+    subscriber.subscription(made, made.id)
+    opened = await _opened(subscriber, made, made.id)
+    return replace(opened, point=point)
+
+
 async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions) -> Session:
     sessions = subscriber.sessions
     session = await sessions.find(session_id)
@@ -154,9 +191,15 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
         session, options.cwd, options.directories, options.servers, options.wishes
     )
     session.unclaimed.claim_for(subscriber.name)
+    await _set(sessions, session, options)
+    return session
+
+
+async def _set(sessions: Sessions, session: Session, options: OpenOptions) -> None:
     if options.away_policy is not None:
         await sessions.set_away_policy(session.id, options.away_policy)
-    return session
+    if options.steers not in (None, session.record.steers):
+        await session.steering.set(steers=bool(options.steers))
 
 
 async def _opened(

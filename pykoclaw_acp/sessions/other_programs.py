@@ -234,8 +234,11 @@ class OtherPrograms:
                 session=self._state.id,
                 claude_session=claude_session_id,
             )
-        self._state.record.claude_session_id = claude_session_id
-        self._workers.set_resume(self._state.id, claude_session_id)
+        record = self._state.record
+        if record.branch is not None and claude_session_id != record.claude_session_id:
+            record.branch = None  # its next turn continues that of the other program
+        record.claude_session_id = claude_session_id
+        self._workers.set_resume(self._state.id, claude_session_id, record.branch)
 
     async def _entitle(self, logged: Collection[Logged]) -> None:
         """A conversation without a title has one from the first prompt that was taken in."""

@@ -34,6 +34,8 @@ class Prompt:
     sent_at: int | None = None
     uptime: int | None = None
     blobs: Mapping[str, bytes] = field(default_factory=dict)
+    steers: bool | None = None  # None: as the session's setting says
+    unattended: bool = False  # it runs whoever is there
 
 
 async def accept(subscriber: Subscriber, prompt: Prompt) -> tuple[Session, Turn] | None:
@@ -53,6 +55,8 @@ async def accept(subscriber: Subscriber, prompt: Prompt) -> tuple[Session, Turn]
     turn = Turn(
         str(uuid4()), session.id, prompt.content, keys, shown, client=subscriber.name, sent=sent
     )
+    turn.steers = session.record.steers if prompt.steers is None else prompt.steers
+    turn.unattended = prompt.unattended
     if (
         prompt.request_key is not None
         and sessions.awaits_recovery
@@ -60,7 +64,9 @@ async def accept(subscriber: Subscriber, prompt: Prompt) -> tuple[Session, Turn]
     ):
         return None
     turn.blobs = prompt.blobs
+    steers = turn.steers
     turn = await session.intake.accept(turn, subscription)
+    turn.steers = turn.steers or steers
     subscriber.expect_answer(prompt.number, session, turn)
     return session, turn
 

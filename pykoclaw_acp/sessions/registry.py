@@ -22,6 +22,7 @@ from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
 from pykoclaw_acp.sessions import adopting, wishing, worker_options
 from pykoclaw_acp.sessions.catalogue import Catalogue
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
+from pykoclaw_acp.sessions.forking import Forks
 from pykoclaw_acp.sessions.live_sessions import LiveSessions
 from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.permissions.all_requests import AllRequests
@@ -70,10 +71,10 @@ class Sessions:
         self._waiting = AllWaiting()
         self._owners: dict[str, str] = {}  # session by alias
         self._creating: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by request
-        self._names = ConversationNames(journal)
+        self.names = ConversationNames(journal)
         self.confirmations = Confirmations(journal, alive)
         self.requests = AllRequests(self._find_broker, journal)
-        self.catalogue = Catalogue(self, journal, self._names)
+        self.catalogue = Catalogue(self, journal, self.names)
         self._deleted: set[str] = set()  # while they are
         self._writing = Tasks()
         self.deliveries_wanted = asyncio.Event()
@@ -83,6 +84,7 @@ class Sessions:
         self.legacy_models: bool | None = None
         """Whether clients get `models` and `session/set_model`; None: those that are known to need them."""
         self.workers: Workers
+        self.forks: Forks
         self.worker_events = WorkerEvents(self.live, lambda owner: self.workers.retire(owner))  # noqa: PLW0108  set later
 
     async def create(
@@ -124,7 +126,7 @@ class Sessions:
         session_id = str(uuid4())
         if wishes.session_id is not None:
             session_id = await wishing.require_free(self._journal, self._transcripts, wishes)
-        async with self._names.reserve(session_id) as name:
+        async with self.names.reserve(session_id) as name:
             record = SessionRecord(
                 session_id=session_id,
                 conversation_name=name,
@@ -331,7 +333,7 @@ class Sessions:
 
     def _make(self, record: SessionRecord, servers: tuple[McpServer, ...]) -> Session:
         options = worker_options.of(record, self._template, servers)
-        self.workers.set_resume(record.session_id, record.claude_session_id)
+        self.workers.set_resume(record.session_id, record.claude_session_id, record.branch)
         session = Session(
             record,
             options,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Final
 
 import structlog
@@ -18,12 +18,11 @@ from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.deliveries import Delivery
 from pykoclaw_acp.model.events import OpenTools
-from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import STARTED, SessionRecord, Turn, TurnTimes
 from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.next_worker import NextWorker
 from pykoclaw_acp.sessions.other_programs import OtherPrograms, RowsOnly
-from pykoclaw_acp.sessions.permissions import decisions
+from pykoclaw_acp.sessions.parking import Parking
 from pykoclaw_acp.sessions.permissions.broker import Broker
 from pykoclaw_acp.sessions.ports import (
     Client,
@@ -42,8 +41,10 @@ from pykoclaw_acp.sessions.turns.deduplication import Deduplication
 from pykoclaw_acp.sessions.turns.intake import Intake
 from pykoclaw_acp.sessions.turns.queue import AllWaiting, TurnQueue
 from pykoclaw_acp.sessions.turns.runner import TurnRunner
+from pykoclaw_acp.sessions.turns.steering import Steering
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
 from pykoclaw_acp.sessions.worker_reports import WorkerReports
+from pykoclaw_acp.sessions.worker_requests import WorkerRequests
 from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
 from pykoclaw_acp.tasks import Tasks
 
@@ -75,12 +76,14 @@ class Session:
         self._workers = workers
         self._tasks = Tasks()
         self._background = BackgroundTurns()
-        self.gives_up_worker = False  # as soon as the turn has ended, for the sake of others
+        self.requests = WorkerRequests(state, workers)
         self.next_worker = NextWorker(state, workers, lambda: self.busy)
         self.choosing = Choosing(state, journal, workers, self.next_worker.change)
         self.permissions = Broker(
-            state, journal, workers, times, park=self._park, claim=self.claim, enqueue=self.enqueue
-        )
+            state, journal, workers, times,
+            park=lambda request: self.parking.park(request),  # noqa: PLW0108  made later
+            claim=self.claim, enqueue=self.enqueue,
+        )  # fmt: skip
         self.unclaimed = Unclaimed(record, times.rejoin_window)
         self.others = OtherPrograms(
             state, journal, workers, transcripts or RowsOnly(), self._unfinished, locks=locks
@@ -96,7 +99,14 @@ class Session:
             look=lambda: self.others.before_prompt(self._background.over),
             unlock=self.others.unlock,
         )
-        self._queue = TurnQueue(self.id, self._runner.run, self._rest, all_waiting)
+        self._queue = TurnQueue(self.id, self._runner.run, self._rest, all_waiting, self._hold_lock)
+        self.steering = Steering(
+            state, journal, workers, self._queue, send=self._runner.send_prompt, finish=self._runner.finish,
+        )  # fmt: skip
+        self.parking = Parking(
+            state, journal, workers, queue=self._queue, runner=self._runner, background=self._background,
+            cancel=self.cancel,
+        )  # fmt: skip
         self.reports = WorkerReports(
             state,
             journal,
@@ -159,13 +169,18 @@ class Session:
     @property
     def dormant(self) -> bool:
         """Whether nobody has to do with it now, and all of it is in the database."""
-        held = self.subscriptions or self.busy or self._background or self._tasks
+        held = self.subscriptions or self.busy or self._background or self._tasks or self.parking
         return (
             not (held or self.intake or self.reports)
             and not self.others
             and not self.permissions.pending_ids
             and not self.deduplication.expects_resends
         )
+
+    @property
+    def background(self) -> bool:
+        """Whether a turn runs that Claude began by itself."""
+        return bool(self._background)
 
     def _save_memory(self) -> None:
         if not self.subscriptions and not self.busy:
@@ -199,7 +214,8 @@ class Session:
 
     async def submit(self, turn: Turn) -> None:
         """Accept a prompt: when this returns it is in the journal, and it will run."""
-        turn.begun = not self._queue.busy  # at once: no commit of its own says so
+        turn.waited = self._queue.busy
+        turn.begun = not turn.waited  # at once: no commit of its own says so
         await self._journal.accept(turn)
         helper = turn.aside or prompt_text.by_client_itself(turn.content, turn.client)
         self.record.auxiliary = helper and (self.record.auxiliary or not self.record.prompted)
@@ -209,7 +225,8 @@ class Session:
         if turn.cancelled.is_set():
             await self._runner.finish(turn, outcomes.CANCELLED)
             return
-        self.enqueue(turn)
+        if not await self.steering.give(turn):
+            self.enqueue(turn)
 
     def enqueue(self, turn: Turn) -> None:
         """Run a turn that is in the journal as `queued`."""
@@ -234,7 +251,7 @@ class Session:
                 continue
             one.cancelled.set()
             log.info("Turn cancelled", action="turn_cancelled", session=self.id, turn=one.turn_id)
-            if one is self._queue.current:
+            if one is self._queue.current or one in self._queue.steered:
                 leaving.append(self._tasks.start(self._runner.stop(one)))
             elif self._queue.remove(one):
                 leaving.append(self._tasks.start(self._runner.finish(one, outcomes.CANCELLED)))
@@ -281,24 +298,34 @@ class Session:
             self._tasks.start(self._runner.pause(self._queue.current))
 
     def adopt(
-        self, epoch: int, turn: Turn | None, background: Collection[str], open_tools: OpenTools
+        self,
+        epoch: int,
+        given: Sequence[Turn],
+        background: Collection[str],
+        open_tools: OpenTools,
     ) -> None:
-        """Go on with the worker of another daemon: with the turn that it was given, and those that
-        it began itself.
+        """Go on with the worker of another daemon: with the turn that it was given, those that went
+        to it meanwhile, and those that it began itself.
         """
         self._state.epoch = epoch
         self.next_worker.note_adopted(epoch)
         self._background.begin(background)
         self.log.open_tools = open_tools
-        if turn is None:
+        if not given:
             self._workers.release(self.id)
             return
-        self.deduplication.expect(turn)
-        self.unclaimed.start_behind(turn)
-        self._tasks.start(self.others.hold_lock(turn))
-        self._queue.go_on(turn)
+        turn, *steered = given
+        for one in given:
+            self.deduplication.expect(one)
+            one.waited = one is not turn
+        self.unclaimed.start_behind(given[-1])
+        self._hold_lock(turn)
+        self._queue.go_on(turn, steered)
         if self.permissions.away.has_parked(turn.turn_id):  # in the last moment of the other daemon
-            self._tasks.start(self._give_up_worker(turn.turn_id))
+            self._tasks.start(self.parking.give_up_worker(turn.turn_id))
+
+    def _hold_lock(self, turn: Turn) -> None:
+        self._tasks.start(self.others.hold_lock(turn))
 
     def requeue(self, turn: Turn) -> None:
         """Run a prompt that another daemon had accepted and not begun, as soon as somebody stands
@@ -320,28 +347,3 @@ class Session:
         self.others.changed()
         self._workers.release(self.id)
         self.next_worker.rest()
-
-    # --- parking
-
-    async def _park(self, request: PermissionRequest) -> None:
-        """Park a pending request: write down that it waits on, stop its turn, give up
-        the worker.
-        """
-        note = decisions.parked_note(request)
-        self.log.committed(await self._journal.park(self.id, request, note), request.turn_id, note)
-        self._tasks.start(self._give_up_worker(request.turn_id))
-
-    async def _give_up_worker(self, turn_id: str) -> None:
-        """Stop a turn, and free its worker for others before the next turn begins."""
-        if turn_id in self._background:
-            await self._runner.stop_background(turn_id)
-        elif turn := self._queue.running(turn_id):
-            self.gives_up_worker = True
-            try:
-                with self._queue.hold():
-                    self.cancel(turn)
-                    await turn.over()
-                    self._workers.release(self.id)
-                    self._workers.evict(self.id)
-            finally:
-                self.gives_up_worker = False

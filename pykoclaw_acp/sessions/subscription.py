@@ -132,4 +132,5 @@ class Subscription:
             asyncio.get_running_loop().call_soon(self._moved.set)
 
     def _is_own(self, logged: Logged) -> bool:
-        return logged.turn_id in self.own and isinstance(logged.event, UserMessage)
+        event = logged.event
+        return isinstance(event, UserMessage) and event.message_id in self.own

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from pykoclaw_acp.channel.frames import Numbered, Ready
+from pykoclaw_acp.channel.requests import Reply
 from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.sessions.session import Session
 
@@ -36,9 +37,15 @@ class WorkerEvents:
         else:
             await live.reports.frames(epoch, frames)
 
+    def replied(self, session_id: str, reply: Reply) -> None:
+        """Pass on a worker's answer to a request."""
+        if (live := self._live.get(session_id)) is not None:
+            live.requests.take(reply)
+
     async def lost(self, session_id: str, epoch: int, kind: str, message: str) -> None:
         """End what the worker was doing: it is gone."""
         if (live := self._live.get(session_id)) is not None:
+            live.requests.lost(message)
             await live.reports.lost(epoch, kind, message)
 
     def make_room(self, session_id: str) -> None:
@@ -47,7 +54,7 @@ class WorkerEvents:
         """
         if (waiting := self._live.get(session_id)) is not None:
             waiting.pause_current()
-        if any(session.gives_up_worker for session in self._live.values()):
+        if any(session.parking.active for session in self._live.values()):
             return
         away = {
             session: since

@@ -15,7 +15,7 @@ from pykoclaw_acp.channel.frames import (
     TurnStarted,
 )
 from pykoclaw_acp.model.choices import Offer
-from pykoclaw_acp.model.events import Event, ToolEnded
+from pykoclaw_acp.model.events import Event, ToolEnded, UserMessage
 from pykoclaw_acp.model.notes import failure
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome, TurnState
@@ -76,6 +76,7 @@ class WorkerReports:
         for turn_id, outcome in ends.items():
             self._end_background(turn_id)
             self._state.record.claude_session_id = outcome.claude_session_id
+            self._state.record.branch = None
             self._workers.set_resume(self._state.id, outcome.claude_session_id)
             if turn := self._queue.running(turn_id):
                 self._runner.resolve(turn, outcome)
@@ -95,7 +96,10 @@ class WorkerReports:
             and frame.turn_id
             and (turn := self._queue.running(frame.turn_id))
         ):
-            turn.spoke = True
+            turn.spoke, turn.unsaid = turn.spoke or _speaks(frame), False
+        elif isinstance(frame, TurnStarted) and frame.into is not None:
+            if (turn := self._queue.running(frame.turn_id)) is not None:
+                turn.taken_by, turn.unsaid, turn.spoke = frame.into, False, True
         elif isinstance(frame, PermissionRequest):
             self._permissions.open(epoch, frame, self._state.last_seq)
         elif isinstance(frame, AskWithdrawn):
@@ -114,10 +118,10 @@ class WorkerReports:
         again.
         """
         closed: list[Event] = [ToolEnded(tool, "failed") for tool in self._state.log.open_tools]
-        turn = self._queue.current
-        if turn is not None and turn.state != TurnState.QUEUED and epoch == self._state.epoch:
-            await self._runner.finish(turn, outcomes.lost(turn, kind, message), closed)
-            closed = []
+        for turn in self._queue.given:
+            if epoch == self._state.epoch and not turn.ended.done():
+                await self._runner.finish(turn, outcomes.lost(turn, kind, message), closed)
+                closed = []
         for turn_id in self._background:
             outcome = outcomes.background_lost(message)
             await self._runner.end(turn_id, outcome, [*closed, *failure(turn_id, outcome)])
@@ -133,25 +137,26 @@ class WorkerReports:
         """
         await self._choosing.bring_up_to_date(ready)
         await self._permissions.interrupt_orphans(ready.asks)
-        turn = self._queue.current
-        if (
-            turn is not None
-            and turn.state == TurnState.DISPATCHED
-            and turn.turn_id != ready.turn_id
-        ):
-            # The worker has read all that the other daemon wrote: this prompt never left.
-            if turn.cancelled.is_set():
-                await self._runner.finish(turn, outcomes.CANCELLED)
-            elif foreign:
-                await self._runner.finish(turn, outcomes.not_begun())
-            else:
-                await self._runner.send_prompt(turn)
-        if turn is not None and turn.cancelled.is_set() and not turn.ended.done():
-            self._tasks.start(
-                self._runner.stop(turn)
-            )  # it was cancelled before there was a way to say so
+        known = {ready.turn_id, *ready.steered}
+        for turn in self._queue.given:
+            if turn.state == TurnState.DISPATCHED and turn.turn_id not in known:
+                # The worker has read all that the other daemon wrote: this prompt never left.
+                if turn.cancelled.is_set():
+                    await self._runner.finish(turn, outcomes.CANCELLED)
+                elif foreign:
+                    await self._runner.finish(turn, outcomes.not_begun())
+                else:
+                    await self._runner.send_prompt(turn)
+            if turn.cancelled.is_set() and not turn.ended.done():
+                # It was cancelled before there was a way to say so.
+                self._tasks.start(self._runner.stop(turn))
         with contextlib.suppress(ConnectionError):
             for one in await self._journal.find_settled(ready.asks):
                 await self._workers.send(
                     self._state.id, decisions.stored_to_worker(self._state.epoch, one)
                 )
+
+
+def _speaks(frame: EventFrame | Gap) -> bool:
+    """Whether it is a part of an answer."""
+    return isinstance(frame, Gap) or not isinstance(frame.event, UserMessage)

@@ -1,4 +1,7 @@
-"""Deletion of sessions and logs: hidden by one short transaction, and deleted in pieces afterwards."""
+"""Deletion of sessions and logs: hidden by one short transaction, and deleted in pieces afterwards.
+
+A session whose `deleted_at` is 0 is a fork that is being made (`store/forking.py`).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ _LOG: Final = _Owner("log_key", "EXISTS (SELECT 1 FROM acp_log_leftovers WHERE l
 _SESSION: Final = _Owner(
     "acp_session_id",
     "EXISTS (SELECT 1 FROM acp_sessions WHERE acp_session_id = ?"
-    " AND (deleted_at IS NOT NULL OR pruned_at IS NOT NULL))",
+    " AND (deleted_at > 0 OR pruned_at IS NOT NULL))",
 )
 _OF_LOG: Final = (
     _Table("acp_log", "seq", "payload"),
@@ -55,6 +58,7 @@ _OF_DELETED: Final = (
     _Table("acp_session_options", "acp_session_id", "options"),
     _Table("acp_transcript_turns", "prompt_uuid", "prompt_uuid"),
     _Table("acp_transcripts", "claude_session_id", "path"),
+    _Table("acp_branches", "claude_session_id", "claude_session_id"),
 )
 # Claude sessions of the session: what is left of them makes none again.
 _KEEP: Final = (
@@ -68,7 +72,7 @@ _KEEP: Final = (
 )
 _CURSORS: Final = (
     "DELETE FROM acp_cursors WHERE acp_session_id IN"
-    " (SELECT acp_session_id FROM acp_sessions WHERE deleted_at IS NOT NULL)"
+    " (SELECT acp_session_id FROM acp_sessions WHERE deleted_at > 0)"
 )
 
 
@@ -91,7 +95,7 @@ async def purge(database: Database) -> None:
     """Delete the contents of deleted and pruned sessions, also after an interrupted deletion."""
     logged = (
         "SELECT s.acp_session_id FROM acp_sessions s"
-        " WHERE s.deleted_at IS NOT NULL AND s.log_key IS NOT NULL"
+        " WHERE s.deleted_at > 0 AND s.log_key IS NOT NULL"
     )
     for (session_id,) in await database.read(logged):
         drop = tuple(Statement(sql, (session_id,)) for sql in DROP)
@@ -102,7 +106,7 @@ async def purge(database: Database) -> None:
         # CROSS JOIN fixes the order: sessions first, then their rows by key.
         hidden = await database.read(
             f"SELECT DISTINCT s.acp_session_id FROM acp_sessions s CROSS JOIN {table.name} e"  # noqa: S608  constants
-            f" ON e.acp_session_id = s.acp_session_id WHERE s.deleted_at IS NOT NULL{pruned}"
+            f" ON e.acp_session_id = s.acp_session_id WHERE s.deleted_at > 0{pruned}"
         )
         for (session_id,) in hidden:
             await _clear_session(database, table, session_id)

@@ -38,6 +38,11 @@ _FIRST_OF_WORKER: Final = (
     "SELECT MIN(COALESCE(t.first_seq, (SELECT MIN(e.seq) FROM acp_events e WHERE e.turn_id = t.turn_id)))"
     " FROM acp_turns t WHERE t.acp_session_id = ? AND t.epoch = ?"
 )
+_NEWEST_TOOL_EVENTS: Final = (
+    "SELECT e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
+    " WHERE s.acp_session_id = ? AND e.seq <= ? AND e.kind IN ('tool_started', 'tool_ended')"
+    " ORDER BY e.seq DESC LIMIT 500"
+)
 _KINDS = {kind: str(kind.__struct_config__.tag) for kind in Event.__args__}
 
 
@@ -108,5 +113,14 @@ async def open_tools(database: Database, session_id: str, epoch: int) -> OpenToo
         return tools
     found = await database.read(_TOOL_EVENTS, (session_id, session_id, first, session_id, first))
     for _, payload in found:
+        tools.follow(decode(payload))
+    return tools
+
+
+async def open_tools_upto(database: Database, session_id: str, upto: int) -> OpenTools:
+    """Tool calls that have started up to this place, and not ended up to there; of the newest ones."""
+    tools = OpenTools()
+    found = await database.read(_NEWEST_TOOL_EVENTS, (session_id, upto), PAGE_SIZE)
+    for (payload,) in reversed(found):
         tools.follow(decode(payload))
     return tools

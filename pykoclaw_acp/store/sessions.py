@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from pykoclaw_acp.model.away import AwayPolicy
+from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.choices import DEFAULT_MODEL, Config
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
 from pykoclaw_acp.model.schedule import now_text
@@ -208,17 +209,20 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         " ORDER BY e.seq LIMIT 1) AS begin UNION ALL SELECT MIN(o.seq) FROM acp_events o"
         " WHERE o.acp_session_id = s.acp_session_id) AS begins),"
         " s.prompted_at, s.auxiliary, s.closed_at, s.away_policy,"
-        " COALESCE(s.followed, NULLIF(c.session_id, '')), p.options"
+        " COALESCE(s.followed, NULLIF(c.session_id, '')), p.options,"
+        " b.claude_session_id, b.last_uuid, s.steering"
         " FROM acp_sessions a JOIN acp_sessions s ON s.acp_session_id = COALESCE(a.alias_of, a.acp_session_id)"
         " LEFT JOIN conversations c ON c.name = s.conversation_name"
         " LEFT JOIN acp_session_options p ON p.acp_session_id = s.acp_session_id"
+        " LEFT JOIN acp_branches b ON b.acp_session_id = s.acp_session_id"
         " WHERE a.acp_session_id = ? AND s.deleted_at IS NULL",
         (session_id,),
     )
     if not rows:
         return None
     owner, name, cwd, directories, mode, model, config, title, last_seq, before, *rest = rows[0]
-    prompted_at, helper, closed_at, away, claude, options = rest
+    prompted_at, helper, closed_at, away, claude, options, *more = rest
+    branches_off, at, steering = more
     return SessionRecord(
         session_id=owner,
         conversation_name=name,
@@ -236,6 +240,8 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         claude_session_id=claude,
         closed=closed_at is not None,
         away_policy=None if away is None else AwayPolicy(away),
+        steers=steering == "steer",
+        branch=None if branches_off is None else Branch(branches_off, at),
     )
 
 
@@ -266,6 +272,15 @@ def set_archived(session_id: str, *, archived: bool) -> Statement:
     return Statement(
         f"UPDATE acp_sessions SET archived_at = {at} WHERE acp_session_id = ? AND deleted_at IS NULL",  # noqa: S608
         (*((now_ms(),) if archived else ()), session_id),
+        rows=1,
+    )
+
+
+def set_steering(session_id: str, *, steers: bool) -> Statement:
+    """Whether prompts go into the running turn unless they say otherwise."""
+    return Statement(
+        "UPDATE acp_sessions SET steering = ? WHERE acp_session_id = ?",
+        ("steer" if steers else None, session_id),
         rows=1,
     )
 

@@ -106,7 +106,7 @@ async def _ended(
 ) -> list[tuple[Turn, Outcome]]:
     rows = await database.read(
         "SELECT turn_id, acp_session_id, request_key, idempotency_key, fingerprint, created_at, answered_at, state,"  # noqa: S608
-        f" stop_reason, error, usage FROM acp_turns {where}",
+        f" taken_by, stop_reason, error, usage FROM acp_turns {where}",
         values,
     )
     found: list[tuple[Turn, Outcome]] = []
@@ -119,6 +119,7 @@ async def _ended(
         created_at,
         answered_at,
         state,
+        taken_by,
         *end,
     ) in rows:
         keys = PromptKeys(request, idempotency, fingerprint)
@@ -128,6 +129,7 @@ async def _ended(
             [],
             keys,
             created_at,
+            taken_by=taken_by,
             state=TurnState(state),
             answered=answered_at is not None,
         )
@@ -210,12 +212,12 @@ def dispatch(turn_id: str, epoch: int) -> Statement:
     )
 
 
-def start(turn_id: str) -> Statement:
-    """`dispatched` to `running`: Claude has taken it up."""
+def start(turn_id: str, taken_by: str | None = None) -> Statement:
+    """`dispatched` to `running`: Claude has taken it up, or the turn that runs has."""
     return Statement(
-        f"UPDATE acp_turns SET state = {RUNNING}, started_at = ?"  # noqa: S608  constants
+        f"UPDATE acp_turns SET state = {RUNNING}, started_at = ?, taken_by = ?"  # noqa: S608  constants
         f" WHERE turn_id = ? AND state = {DISPATCHED}",
-        (now_ms(), turn_id),
+        (now_ms(), taken_by, turn_id),
     )
 
 
@@ -234,8 +236,8 @@ def end(turn_id: str, outcome: Outcome, at: int, *, once: bool = False) -> State
     with Conflict.
     """
     return Statement(
-        "UPDATE acp_turns SET state = ?, stop_reason = ?, error = ?, usage = ?, ended_at = ?, ended_clock = ?"  # noqa: S608  constant
-        f" WHERE turn_id = ? AND state IN {UNFINISHED}",
+        "UPDATE acp_turns SET state = ?, stop_reason = ?, error = ?, usage = ?, ended_at = ?, ended_clock = ?,"  # noqa: S608  constant
+        f" claude_session_id = ?, last_uuid = ? WHERE turn_id = ? AND state IN {UNFINISHED}",
         (
             outcome.state,
             outcome.stop_reason,
@@ -243,6 +245,8 @@ def end(turn_id: str, outcome: Outcome, at: int, *, once: bool = False) -> State
             None if outcome.usage is None else json.dumps(outcome.usage),
             now_ms(),
             at,
+            outcome.claude_session_id,
+            outcome.last_uuid,
             turn_id,
         ),
         rows=1 if once else None,
@@ -253,7 +257,9 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
     """Unfinished turns, per session in the order of their positions."""
     rows = await database.read(
         "SELECT t.turn_id, t.acp_session_id, t.prompt, t.request_key, t.idempotency_key, t.fingerprint, t.created_at,"  # noqa: S608
-        " t.client, t.sent_clock, t.state, t.epoch, t.origin, t.unattended, t.attempts,"
+        " t.client, t.sent_clock, t.state, t.epoch, t.origin, t.unattended, t.attempts, t.taken_by,"
+        " t.first_seq IS NULL AND t.taken_by IS NULL AND NOT EXISTS"
+        " (SELECT 1 FROM acp_events e WHERE e.turn_id = t.turn_id),"
         " EXISTS (SELECT 1 FROM acp_events e"
         " WHERE e.turn_id = t.turn_id AND e.kind NOT IN ('user_message', 'title_changed'))"
         " OR EXISTS (SELECT 1 FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
@@ -273,7 +279,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
         client,
         *rest,
     ) in rows:
-        sent, state, epoch, origin, unattended, attempts, spoke = rest
+        sent, state, epoch, origin, unattended, attempts, taken_by, unsaid, spoke = rest
         keys = PromptKeys(request, idempotency, fingerprint)
         turn = Turn(
             turn_id,
@@ -286,6 +292,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
             spoke=bool(spoke),
         )
         turn.sent, turn.unattended, turn.attempts = sent, bool(unattended), attempts
+        turn.taken_by, turn.unsaid = taken_by, bool(unsaid) and turn.state != TurnState.QUEUED
         found.append(UnfinishedTurn(turn, epoch, origin == "background"))
     return found
 

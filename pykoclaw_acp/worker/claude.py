@@ -17,14 +17,24 @@ import structlog
 from claude_agent_sdk import (
     AssistantMessage,
     ClaudeSDKClient,
+    ConversationResetMessage,
     Message,
     ResultMessage,
     SystemMessage,
     TextBlock,
 )
 
-from pykoclaw_acp.channel.frames import Answer, Background, EventFrame, Prompt, TurnStarted
+from pykoclaw_acp.channel.frames import (
+    Answer,
+    Background,
+    EventFrame,
+    Prompt,
+    TurnEnded,
+    TurnStarted,
+)
+from pykoclaw_acp.channel.requests import Reply, RewindFiles, StopTask
 from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import processes
@@ -34,8 +44,10 @@ from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.failures import early_end, failed_servers, plain
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
+from pykoclaw_acp.worker.requests import TaskRequests
 from pykoclaw_acp.worker.servers import Servers
 from pykoclaw_acp.worker.starting import Start
+from pykoclaw_acp.worker.steering import Steered
 from pykoclaw_acp.worker.translate import Translator, is_turn_start
 
 INTERRUPT_AGAIN: Final = 0.5  # s; an interrupt before the CLI took the prompt up does nothing
@@ -68,9 +80,12 @@ class ClaudeSession:
         self._failed_servers: set[str] = set()
         self._reported = asyncio.Condition()
         self._tasks = 0  # that run in the background
+        self.steered = Steered(spec.epoch, outbox.put)
+        self._requests = TaskRequests()
         self._failure: TurnFailure | None = None  # why we interrupt the turn that runs
         # the newest turn that the daemon gave, also when it has ended
         self.last_prompt: str | None = None
+        self._last_uuid: str | None = None  # of the newest entry of Claude's transcript
         self.claude_session_id = spec.resume_session_id or spec.session_id
         self.fresh = spec.resume_session_id is None
 
@@ -108,12 +123,23 @@ class ClaudeSession:
 
     # --- commands
 
-    async def prompt(self, prompt: Prompt) -> None:
-        """Send a prompt to Claude; the end of its turn becomes a `turn_ended` frame."""
-        assert self._client is not None
+    async def prompt(self, prompt: Prompt | Steer) -> None:
+        """Send a prompt to Claude, for a turn of its own or for the one that runs; the end of its
+        turn becomes a `turn_ended` frame.
+        """
+        if isinstance(prompt, Steer) and self._prompted is not None:
+            self.steered.add(prompt)
+            await self._query(prompt)
+            return
         await self.choices.settled()
         self._prompted = self.last_prompt = prompt.turn_id
         self._failure = None
+        if isinstance(prompt, Steer):
+            self.steered.say(prompt, prompt.turn_id)
+        await self._query(prompt)
+
+    async def _query(self, prompt: Prompt | Steer) -> None:
+        assert self._client is not None
         message = {
             "type": "user",
             "message": {
@@ -130,8 +156,16 @@ class ClaudeSession:
         await self._client.query(one())
 
     async def interrupt(self, turn_id: str) -> None:
-        """Interrupt the turn, repeatedly until its result comes."""
-        while turn_id in (self._prompted, self._turn) and self._client is not None:
+        """Interrupt the turn, repeatedly until its result comes. A steering prompt is taken back; if
+        it was taken up, the turn that did is interrupted.
+        """
+        if self._client is not None and await self.steered.take_back(
+            self._client, turn_id, self.claude_session_id
+        ):
+            return
+        while self._client is not None and (
+            turn_id in (self._prompted, self._turn) or self.steered.was_taken(turn_id)
+        ):
             with contextlib.suppress(Exception):  # the SDK's own time-out is a bare one
                 await self._client.interrupt()
             await asyncio.sleep(INTERRUPT_AGAIN)
@@ -141,6 +175,10 @@ class ClaudeSession:
         if turn_id := self._prompted or self._turn:
             self._failure = failure
             await self.interrupt(turn_id)
+
+    async def carry_out(self, request: StopTask | RewindFiles) -> Reply:
+        """Carry out a request of the daemon."""
+        return await self._requests.carry_out(self._client, request)
 
     def answer(self, answer: Answer) -> None:
         """The user's answer to a question."""
@@ -181,6 +219,12 @@ class ClaudeSession:
         return plain(self._stderr[-1]) if self._stderr else ""
 
     async def _take(self, message: Message) -> None:
+        if self.steered.follow(message, self._turn):
+            return
+        self._requests.follow(message)
+        self._last_uuid = results.entry(message) or self._last_uuid
+        if isinstance(message, ConversationResetMessage):
+            self._last_uuid = None
         if isinstance(message, SystemMessage):
             self.choices.follow(message)
             self._note_failed_servers(failed_servers(message))
@@ -261,16 +305,20 @@ class ClaudeSession:
             self._report_end(turn_id, result)
             self._report_background()
         if mine and self._prompted is not None:
-            self._report_end(self._prompted, result)
-            self._prompted = None
+            ended = self._report_end(self._prompted, result)
+            self._prompted = self.steered.turn_ended(ended)
+            self.last_prompt = self._prompted or self.last_prompt
 
-    def _report_end(self, turn_id: str, result: ResultMessage) -> None:
+    def _report_end(self, turn_id: str, result: ResultMessage) -> TurnEnded:
         failure, self._failure = self._failure, None
-        ended = results.turn_ended(self._spec.epoch, turn_id, result, failure, self._api_error)
+        ended = results.turn_ended(
+            self._spec.epoch, turn_id, result, failure, self._api_error, last_uuid=self._last_uuid
+        )
         notice = self.servers.notice(turn_id) if turn_id == self._prompted else []
         for event in [*early_end(turn_id, ended.stop_reason), *notice]:
             self._put(event, turn_id)
         self._outbox.put(ended)
+        return ended
 
     async def _tool_reported(self, tool_id: str, name: str, arguments: dict[str, Any]) -> str:
         """Wait until the tool call is reported, or report it; returns its turn."""

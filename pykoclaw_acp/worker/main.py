@@ -39,9 +39,11 @@ from pykoclaw_acp.channel.frames import (
     ToWorker,
 )
 from pykoclaw_acp.channel.home import HeldDirectory
+from pykoclaw_acp.channel.requests import RewindFiles, StopTask
 from pykoclaw_acp.channel.socket import SocketLine
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.channel.spool import Spool
+from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.errors import ClaudeNotStarted
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import reaper
@@ -201,6 +203,8 @@ class Worker:
             offer=self._claude.choices.offer,
             told=self._claude.servers.told,
             blocks=True,
+            steers=True,
+            steered=self._claude.steered.ids,
         )
 
     def _spool_full(self) -> None:
@@ -248,12 +252,8 @@ class Worker:
         die_with_parent(False)
         if self._orphaned is not None:
             self._orphaned.cancel()
-            log.info(
-                "Adopted by a new daemon",
-                action="adopted",
-                after=hello.after,
-                protocol=hello.protocol,
-            )
+            told = {"after": hello.after, "protocol": hello.protocol}
+            log.info("Adopted by a new daemon", action="adopted", **told)
         self._home.follow(hello.data)
         self._daemon.attach(line)
         self._calls.attach(hello)
@@ -298,7 +298,7 @@ class Worker:
     async def _command(self, frame: ToWorker) -> None:
         if frame.epoch != self._spec.epoch:
             return
-        if isinstance(frame, Prompt):
+        if isinstance(frame, Prompt | Steer):
             try:
                 await self._claude.prompt(frame)
             except ClaudeSDKError as error:
@@ -318,8 +318,13 @@ class Worker:
         elif isinstance(frame, Ping):
             if self._claude.alive:
                 await self._daemon.send(Pong(epoch=self._spec.epoch))
+        elif isinstance(frame, StopTask | RewindFiles):
+            self._start(self._carry_out(frame))
         elif isinstance(frame, Stop):
             self._ended.set()
+
+    async def _carry_out(self, request: StopTask | RewindFiles) -> None:
+        await self._daemon.send(await self._claude.carry_out(request))
 
 
 def run(spec: LaunchSpec, files: WorkerFiles, listener: socket.socket) -> int:

@@ -100,7 +100,8 @@ def options(
     on_stderr: Callable[[str], None],
 ) -> ClaudeAgentOptions:
     """The options; `begin` is `{"resume": id}` or `{"session_id": id}`."""
-    flags: dict[str, str | None] = {}
+    # It repeats a message when it takes it up (`worker/steering.py`).
+    flags: dict[str, str | None] = {"replay-user-messages": None}
     if spec.options.bypass:
         flags["allow-dangerously-skip-permissions"] = None
     if files.servers is not None:
@@ -137,6 +138,7 @@ def options(
         max_turns=asked.max_turns,
         extra_args=flags,
         include_partial_messages=True,
+        enable_file_checkpointing=True,
         thinking={"type": "adaptive", "display": "summarized"},
         max_buffer_size=MAX_BUFFER,
         can_use_tool=can_use_tool,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from claude_agent_sdk import ResultMessage
+from claude_agent_sdk import AssistantMessage, Message, ResultMessage, UserMessage
 
-from pykoclaw_acp.channel.frames import TurnEnded, TurnUsage
+from pykoclaw_acp.channel.frames import TurnEnded
+from pykoclaw_acp.channel.usage import TurnUsage
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.worker.failures import turn_failure
 
@@ -22,15 +23,24 @@ def answers(result: ResultMessage, turn_id: str) -> bool:
     return result.origin is None
 
 
+def entry(message: Message) -> str | None:
+    """The uuid under which the message is in Claude's transcript; None if it is not in the main one."""
+    if isinstance(message, AssistantMessage | UserMessage) and not message.parent_tool_use_id:
+        return message.uuid
+    return None
+
+
 def turn_ended(
     epoch: int,
     turn_id: str,
     result: ResultMessage,
     failure: TurnFailure | None,
     api_error: tuple[str, str] | None,
+    *,
+    last_uuid: str | None = None,
 ) -> TurnEnded:
     """The end of a turn. `failure`: why we stopped it; `api_error`: kind and message of the API's
-    last error.
+    last error; `last_uuid`: its last entry in Claude's transcript.
     """
     error: TurnFailure | None = None
     stop: str | None = None
@@ -55,6 +65,7 @@ def turn_ended(
         claude_session_id=result.session_id,
         error=error,
         usage=_usage(result.usage),
+        last_uuid=last_uuid,
     )
 
 

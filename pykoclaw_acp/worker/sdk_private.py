@@ -85,6 +85,25 @@ async def _control(client: ClaudeSDKClient, request: dict[str, Any]) -> Any:
     return await client._query._send_control_request(request)  # type: ignore[union-attr]
 
 
+async def control(client: ClaudeSDKClient, request: dict[str, Any]) -> dict[str, Any]:
+    """The CLI's answer to a control request, some of which the SDK cuts; raises what the SDK does."""
+    send = getattr(getattr(client, "_query", None), "_send_control_request", None)
+    if not callable(send):
+        raise NotImplementedError("This Claude Agent SDK leaves no way to ask this of Claude.")
+    answer = await send(request)
+    return answer if isinstance(answer, dict) else {}
+
+
+async def cancel_message(client: ClaudeSDKClient, uuid: str) -> bool:
+    """Whether the CLI has dropped a message that it had not taken up yet."""
+    try:
+        request = {"subtype": "cancel_async_message", "message_uuid": uuid}
+        return (await control(client, request)).get("cancelled") is True
+    except Exception as error:  # noqa: BLE001  of a CLI that ends, or does not know it
+        log.info("A message could not be dropped", action="cancel_message", error=repr(error))
+        return False
+
+
 def cli_pid(client: ClaudeSDKClient) -> int | None:
     """The CLI's process; None if this SDK is another inside."""
     pid = getattr(getattr(getattr(client, "_transport", None), "_process", None), "pid", None)

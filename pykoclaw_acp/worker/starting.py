@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from typing import Final
+from typing import Any, Final
 from uuid import NAMESPACE_OID, UUID, uuid4, uuid5
 
 import structlog
@@ -19,7 +19,7 @@ from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.servers import Servers
 
 _IN_USE: Final = "already in use"
-_NOTHING_TO_RESUME: Final = "No conversation found"
+_NOTHING_TO_RESUME: Final = ("No conversation found", "No message found")
 
 log: Final = structlog.get_logger()
 
@@ -57,8 +57,8 @@ class Start:
                 client = await self._connect(begin)
             except Exception as error:
                 words = f"{error} {' '.join(self._stderr)}"
-                if isinstance(error, CLINotFoundError) or not (
-                    _IN_USE in words or _NOTHING_TO_RESUME in words
+                if isinstance(error, CLINotFoundError) or not any(
+                    one in words for one in (_IN_USE, *_NOTHING_TO_RESUME)
                 ):
                     raise self._not_started(error) from error
                 log.info(
@@ -67,23 +67,32 @@ class Start:
                     begin=next(iter(begin)),
                 )
             else:
-                return client, next(iter(begin.values())), "session_id" in begin
+                fresh = "session_id" in begin
+                return client, begin["session_id" if fresh else "resume"], fresh
         raise ClaudeNotStarted(
             "context_lost",
             "Claude no longer has this conversation's transcript, so it cannot go on with its memory. "
             "The history can still be read; start a new session to go on.",
         )
 
-    def _beginnings(self) -> list[dict[str, str]]:
+    def _beginnings(self) -> list[dict[str, Any]]:
         """Ways to begin, in order: a worker that was killed in its first turn may have left part of
         a transcript.
         """
+        if (branch := self._spec.branch) is not None and not branch.source:
+            return [{"session_id": str(uuid4())}]
+        if branch is not None:
+            off: dict[str, Any] = {"resume": branch.source, "fork_session": True}
+            if branch.at is not None:
+                off["resume_session_at"] = branch.at
+            own = _claude_id(self._spec.session_id)
+            return [off | {"session_id": one} for one in (own, str(uuid4()))]
         if self._spec.resume_session_id is not None:
             return [{"resume": self._spec.resume_session_id}]
         own = _claude_id(self._spec.session_id)
         return [{"session_id": own}, {"resume": own}, {"session_id": str(uuid4())}]
 
-    async def _connect(self, begin: dict[str, str]) -> ClaudeSDKClient:
+    async def _connect(self, begin: dict[str, Any]) -> ClaudeSDKClient:
         self._stderr.clear()
         with options.private_files(self._spec, self._servers.outside, self._temporary) as files:
             chosen = options.options(

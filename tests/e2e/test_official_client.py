@@ -196,3 +196,12 @@ async def test_whole_surface(stack: Stack) -> None:
         assert "Refused.Made.w1" in editor.said(schema.AgentMessageChunk)
         shown = [one.content for one in editor.updates if isinstance(one, schema.UserMessageChunk)]
         assert shown[1:5] == attached
+
+        forked = await connection.fork_session(session_id=session, cwd=str(stack.work))
+        assert {one.id: one.current_value for one in forked.config_options or []} == values
+        editor.updates.clear()
+        answer = await connection.prompt(
+            session_id=forked.session_id, prompt=[acp.text_block(text("Forked."))]
+        )
+        assert answer.stop_reason == "end_turn"
+        assert editor.said(schema.AgentMessageChunk) == "Forked."

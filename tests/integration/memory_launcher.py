@@ -99,8 +99,8 @@ class MemoryChannel:
                 epoch=self.spec.epoch,
                 pid=self.handle.process.pid,
                 protocol=self.protocol,
-                claude_session_id=self.spec.resume_session_id or self.spec.session_id,
-                fresh=self.spec.resume_session_id is None,
+                claude_session_id=self.claude,
+                fresh=self.claude != self.spec.resume_session_id,
                 turn_id=self._given,
                 asks=self.asks,
                 mode=self.mode,
@@ -108,6 +108,7 @@ class MemoryChannel:
                 model=self.model,
                 upto=self.upto,
                 blocks=self.blocks,
+                steers=True,
             )
         )
 
@@ -130,8 +131,15 @@ class MemoryChannel:
             n=self._n,
             turn_id=turn_id,
             stop_reason=stop,
-            claude_session_id=self.spec.resume_session_id or self.spec.session_id,
+            claude_session_id=self.claude,
+            last_uuid=f"end-{turn_id}",
         )
+
+    @property
+    def claude(self) -> str:
+        """Its Claude session."""
+        fresh = self.spec.branch is not None or self.spec.resume_session_id is None
+        return self.spec.session_id if fresh else self.spec.resume_session_id or ""
 
     @property
     def labels(self) -> dict[str, int | str]:

@@ -17,11 +17,13 @@ from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnTimes
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
+from pykoclaw_acp.sessions.forking import Forks
 from pykoclaw_acp.sessions.ports import TurnLocks
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.hinting_journal import HintingJournal
+from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from pykoclaw_acp.store.workers import SqlWorkerStore
 from tests import databases
 from tests.integration.memory_launcher import MemoryChannel, MemoryLauncher
@@ -146,6 +148,7 @@ async def rig(
         PoolLimits(instance=path.name, data="", **{**numbers, **limits}),
     )
     sessions.workers = pool
+    sessions.forks = Forks(SqlBranchStore(database), sessions.names, sessions.find)
     try:
         made = Rig(database, sessions, pool, launcher)
         made.journal = journal

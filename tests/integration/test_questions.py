@@ -247,7 +247,7 @@ async def test_parked_question_frees_worker_before_next_prompt(tmp_path: Path) -
         assert asking.turn.ended.done()
         assert not later.ended.done()
         assert r.launcher.live == [r.launcher.launched[1]]
-        assert not asking.session.gives_up_worker
+        assert not asking.session.parking.active
 
 
 async def test_oldest_unattended_question_makes_room(

@@ -101,6 +101,12 @@ class MemorySessionStore(MemoryStore):
 
         await self.database.write(keep, patient=patient)
 
+    async def set_steering(self, session_id: str, *, steers: bool) -> None:
+        def keep() -> None:
+            self.database.session(session_id).record.steers = steers
+
+        await self.database.write(keep)
+
     async def delete(self, session_id: str) -> None:
         def hide() -> None:
             self.database.session(session_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pykoclaw_acp.channel.frames import Interrupt, Prompt, ToWorker
 from pykoclaw_acp.channel.options import WorkerOptions
+from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.turns import TurnState
 from tests.twins.database import MemoryDatabase
 
@@ -20,8 +21,13 @@ class MemoryWorkers:
         self.interrupted: list[str] = []
         self.killed: list[str] = []
 
-    def set_resume(self, acp_session_id: str, claude_session_id: str | None) -> None:
+    def set_resume(
+        self, acp_session_id: str, claude_session_id: str | None, branch: Branch | None = None
+    ) -> None:
         pass
+
+    def steers(self, session_id: str) -> bool:
+        return False
 
     def warm(self) -> None:
         pass

@@ -28,12 +28,14 @@ from pykoclaw_acp.protocol import limits as ranges
 from pykoclaw_acp.protocol.control.following import EVENT, QUESTION, SETTLED
 from pykoclaw_acp.server import (
     admission,
+    forks,
     given_servers,
     lifecycle,
     line_room,
     listing,
     reading,
     sockets,
+    steering,
 )
 from pykoclaw_acp.server.asking import CANCEL
 from pykoclaw_acp.server.calls import MAX_CALLS, MOST_OPEN
@@ -117,6 +119,9 @@ def test_the_meta_keys_are_those_of_the_code() -> None:
         listing.CHANNEL,
         listing.TRANSCRIPT,
         deduplication.IDEMPOTENCY,
+        forks.MESSAGE,
+        forks.FORKED,
+        steering.STEERING,
     }
     assert keys == {one for one in said_in_code() if re.fullmatch(r"pykoclaw\.dev/\w+", one)}
 

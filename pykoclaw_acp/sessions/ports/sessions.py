@@ -56,6 +56,9 @@ class SessionStore(Store, Protocol):
     ) -> None:
         """The session's own away policy; None: that of the settings."""
 
+    async def set_steering(self, session_id: str, *, steers: bool) -> None:
+        """Whether prompts go into the running turn unless they say otherwise."""
+
     async def delete(self, session_id: str) -> None:
         """Delete the session's contents; its id is never found or used again."""
 

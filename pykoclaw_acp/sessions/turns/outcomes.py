@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Final
 
 from pykoclaw_acp.channel.frames import TurnEnded
+from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event, UserMessage, split_text
 from pykoclaw_acp.model.failures import TurnFailure
@@ -65,6 +66,12 @@ def prompt_events(
     return _messages(turn_id, content, prompt_text.unwrap)
 
 
+def steer(epoch: int, turn: Turn, content: list[dict[str, Any]]) -> Generator[None, None, Steer]:
+    """The frame of a prompt for the turn that runs; `content`: for Claude. Made in steps."""
+    said = yield from user_messages(turn)
+    return Steer(epoch=epoch, turn_id=turn.turn_id, content=content, said=said)
+
+
 def plain_messages(turn: Turn) -> Generator[None, None, list[Event]]:
     """All that the client sent, as events: to write it down as it is takes no work on its text."""
     return _messages(turn.turn_id, turn.content, lambda text: text)
@@ -99,19 +106,16 @@ def of_frame(frame: TurnEnded, cancelled: bool) -> Outcome:
             "cachedReadTokens": used.cached_read_tokens,
             "cachedWriteTokens": used.cached_write_tokens,
         }
-    claude = frame.claude_session_id
+    where: dict[str, Any] = {
+        "claude_session_id": frame.claude_session_id,
+        "last_uuid": frame.last_uuid,
+    }
     if cancelled or frame.stop_reason == "cancelled":
-        return Outcome(
-            TurnState.CANCELLED, stop_reason="cancelled", usage=usage, claude_session_id=claude
-        )
+        return Outcome(TurnState.CANCELLED, stop_reason="cancelled", usage=usage, **where)
     if frame.error is not None:
-        return Outcome(TurnState.FAILED, failure=frame.error, usage=usage, claude_session_id=claude)
-    return Outcome(
-        TurnState.DONE,
-        stop_reason=frame.stop_reason or "end_turn",
-        usage=usage,
-        claude_session_id=claude,
-    )
+        return Outcome(TurnState.FAILED, failure=frame.error, usage=usage, **where)
+    stop = frame.stop_reason or "end_turn"
+    return Outcome(TurnState.DONE, stop_reason=stop, usage=usage, **where)
 
 
 def not_started(turn: Turn, kind: str, message: str, retry_after: int | None = None) -> Outcome:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Final
 
 import structlog
 
 from pykoclaw_acp.errors import Overloaded
 from pykoclaw_acp.logging import share
-from pykoclaw_acp.model.turns import Turn
+from pykoclaw_acp.model.turns import STARTED, Turn
 
 MOST_WAITING: Final = 100  # prompts of a session
 MOST_TEXT: Final = 32 * 1024 * 1024  # characters of them together
@@ -55,8 +55,13 @@ class TurnQueue:
         run: Callable[[Turn], Awaitable[None]],
         rest: Callable[[], None],
         all_waiting: AllWaiting,
+        follow: Callable[[Turn], object] = lambda _: None,
     ) -> None:
+        """`follow`: called with a turn with which the worker goes on by itself."""
         self.current: Turn | None = None
+        self.steered: list[Turn] = []
+        """Those that were given to the turn that runs, or to one that has ended since."""
+        self._follow = follow
         self._session_id = session_id
         self._run = run
         self._rest = rest
@@ -76,7 +81,14 @@ class TurnQueue:
     @property
     def turns(self) -> list[Turn]:
         """Those that run or wait."""
-        return [*([self.current] if self.current else []), *self._waiting]
+        given = [*self.steered, *([self.current] if self.current else [])]
+        return [*dict.fromkeys(given), *self._waiting]
+
+    @property
+    def given(self) -> list[Turn]:
+        """Those that a worker has, or may have, in order."""
+        given = [*([self.current] if self.current else []), *self.steered]
+        return [turn for turn in dict.fromkeys(given) if turn.state in STARTED]
 
     @property
     def waiting(self) -> list[Turn]:
@@ -100,10 +112,11 @@ class TurnQueue:
         self._all_waiting.require_room(turn)
 
     def running(self, turn_id: str) -> Turn | None:
-        """The turn of this id, if it is the one that runs."""
-        return (
-            self.current if self.current is not None and self.current.turn_id == turn_id else None
-        )
+        """The turn of this id, if it is the one that runs, or was given to that."""
+        for turn in (self.current, *self.steered):
+            if turn is not None and turn.turn_id == turn_id:
+                return turn
+        return None
 
     def add(self, turn: Turn) -> None:
         """Run a turn when those before it have ended."""
@@ -112,9 +125,10 @@ class TurnQueue:
         if self._runner is None and not self._suspended:
             self._start(None)
 
-    def go_on(self, turn: Turn) -> None:
-        """Take over a turn that runs already, from another daemon."""
+    def go_on(self, turn: Turn, steered: Sequence[Turn] = ()) -> None:
+        """Take over a turn that runs already, from another daemon, and those that were given to it."""
         self.current = turn
+        self.steered.extend(steered)
         self._start(turn)
 
     def remove(self, turn: Turn) -> bool:
@@ -159,7 +173,7 @@ class TurnQueue:
         try:
             if running is not None:
                 await running.over()
-                self.current = None
+                await self._go_on()
             while await self._may_begin():
                 turn = self.current = self._waiting.popleft()
                 self._all_waiting.remove(turn)
@@ -167,11 +181,23 @@ class TurnQueue:
                     session=self._session_id, turn=turn.turn_id
                 ):
                     await self._run(turn)
-                self.current = None
+                await self._go_on()
         finally:
             self.current = None
             self._runner = None
         self._rest()
+
+    async def _go_on(self) -> None:
+        """Wait for the turns that were given to the one that has ended: the worker runs those that
+        it had not taken up.
+        """
+        while self.steered:
+            turn = self.current = self.steered[0]
+            if not turn.ended.done():
+                self._follow(turn)
+                await turn.over()
+            self.steered.remove(turn)
+        self.current = None
 
     async def _may_begin(self) -> bool:
         """Whether a turn waits, as soon as it may begin."""

@@ -13,6 +13,7 @@ from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel import long_prompt
 from pykoclaw_acp.channel.frames import Interrupt, Prompt
 from pykoclaw_acp.channel.options import WorkerOptions
+from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.errors import NoPlaceForEnd, StoreClosed, WorkerFailed
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event, TitleChanged
@@ -96,18 +97,25 @@ class TurnRunner:
         """Let the prompt leave for the worker, which `prompt` may hold already; that it does is in
         the journal.
         """
-        if prompt is None:
+        frame: Prompt | Steer | None = prompt
+        if turn.unsaid:
+            blocks = prompt_text.for_claude(turn.content, remembers=True)
+            blocks = await contents.whole(self._journal, blocks)
+            frame = await in_pieces(outcomes.steer(self._state.epoch, turn, blocks))
+        elif prompt is None:
             carried = await self._journal.carried_notes(turn.turn_id)
-            prompt, _ = await self._prompt(turn, carried)
+            frame, _ = await self._prompt(turn, carried)
+        assert frame is not None
         try:
-            await self._workers.send(self._state.id, prompt)
+            await self._workers.send(self._state.id, frame)
         except ConnectionError:
             log.info("The worker died before the prompt left", action="prompt_not_sent")
         crash_points.reached("prompt_sent")
 
     async def _prompt(self, turn: Turn, notes: Sequence[Note]) -> tuple[Prompt, Sequence[Note]]:
         """The prompt's frame, and those of the notes that it carries."""
-        remembers = self._state.record.claude_session_id is not None
+        record = self._state.record
+        remembers = record.claude_session_id is not None or record.branch is not None
         blocks = prompt_text.for_claude(turn.content, remembers=remembers)
         blocks = await contents.whole(self._journal, blocks)
         blocks, carried = prompt_text.with_notes(blocks, notes)
@@ -165,7 +173,7 @@ class TurnRunner:
         try:
             said = (
                 await in_pieces(outcomes.user_messages(turn))
-                if turn.state == TurnState.QUEUED
+                if turn.state == TurnState.QUEUED or turn.unsaid
                 else []
             )
             events = [*said, *more, *failure(turn.turn_id, outcome)]

@@ -20,7 +20,15 @@ from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.notes import failure, gap
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome
-from pykoclaw_acp.store import events, permissions, sessions, shared_conversations, turns, workers
+from pykoclaw_acp.store import (
+    branches,
+    events,
+    permissions,
+    sessions,
+    shared_conversations,
+    turns,
+    workers,
+)
 from pykoclaw_acp.store.units import NewEvent, Statement, Unit
 
 
@@ -74,7 +82,8 @@ class FrameBatch:
             )
         elif isinstance(frame, TurnStarted):
             new = turns.insert_background(self.session_id, frame.turn_id, self.epoch)
-            self.statements.append(new if frame.background else turns.start(frame.turn_id))
+            started = turns.start(frame.turn_id, frame.into)
+            self.statements.append(new if frame.background else started)
         elif isinstance(frame, TurnEnded):
             self._end(frame, outcomes[frame.turn_id])
         elif isinstance(frame, PermissionRequest):
@@ -86,8 +95,10 @@ class FrameBatch:
         self.statements.append(turns.end(frame.turn_id, outcome, self.now))
         self.statements.append(sessions.used(self.session_id, self.now))
         self.statements += shared_conversations.turn_ended(self.session_id, frame.claude_session_id)
+        self.statements.append(branches.drop(self.session_id))
         self.ends.append((self.session_id, frame.turn_id))
-        self._log(frame.turn_id, failure(frame.turn_id, outcome))
+        if frame.into is None:  # else that turn says it
+            self._log(frame.turn_id, failure(frame.turn_id, outcome))
 
     def _log(self, turn_id: str | None, said: Sequence[Event]) -> None:
         self.statements.extend(sessions.follow(self.session_id, said))

@@ -66,6 +66,10 @@ class SqlSessionStore(SqlStore):
         """The session's own away policy."""
         await self._run(sessions.set_away_policy(session_id, policy), patient=patient)
 
+    async def set_steering(self, session_id: str, *, steers: bool) -> None:
+        """Whether prompts go into the running turn unless they say otherwise."""
+        await self._run(sessions.set_steering(session_id, steers=steers))
+
     async def delete(self, session_id: str) -> None:
         """Delete the session's contents, and hide it for ever."""
         await deletion.delete(self._database, session_id)

@@ -1,0 +1,47 @@
+"""`pykoclaw-acp rewind`, and `workers stop-task`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pykoclaw_acp import terminal
+from pykoclaw_acp.commands import show
+from pykoclaw_acp.commands.daemon import ask
+from pykoclaw_acp.errors import CommandFailed
+
+REWIND_WAIT: Final = 120.0  # s; a worker may have to start
+MOST_SHOWN: Final = 50  # files
+
+
+def rewind(session: str, message: str | None, *, files: bool, dry: bool, sure: bool) -> None:
+    """Show what a rewind changes; rewind after confirmation."""
+    summary = ask("sessions/show", session=session)["summary"]
+    chosen = {"session": summary["id"], "message": message, "files": files}
+    plan = ask("rewind", timeout=REWIND_WAIT, dryRun=True, **chosen)
+    name = show.one_line(summary["title"], summary["conversation"])
+    turns = show.count(plan["turns"], "turn")
+    terminal.line(f"Claude forgets {turns} of {name}; the history keeps them.")
+    for path in plan["files"][:MOST_SHOWN]:
+        terminal.line(f"  {path}")
+    if plan["files"]:
+        lines = f"+{plan['insertions'] or 0} -{plan['deletions'] or 0} lines"
+        terminal.line(f"{show.count(len(plan['files']), 'file')} are put back ({lines}).")
+    elif files and plan["filesError"] is None:
+        terminal.line("No file changes.")
+    if plan["filesError"] is not None:
+        raise CommandFailed(
+            f"The files cannot be put back: {plan['filesError']} With --no-files only Claude's memory is rewound."
+        )
+    if dry:
+        return
+    if not sure:
+        terminal.confirm("Rewind?")
+    # To the turn that was shown, whatever was prompted since.
+    ask("rewind", timeout=REWIND_WAIT, **chosen | {"message": plan["turnId"]})
+    terminal.line("Rewound.")
+
+
+def stop_task(session: str, tool_call: str) -> None:
+    """Stop a subagent, or a command in the background."""
+    ask("toolcalls/stop", timeout=REWIND_WAIT, session=session, toolCallId=tool_call)
+    terminal.line("Stopped.")

@@ -1,0 +1,42 @@
+"""`_pykoclaw.dev/toolcalls/stop` and `_pykoclaw.dev/rewind`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from pykoclaw_acp.protocol.control.answers import FullAnswer
+from pykoclaw_acp.protocol.control.sessions import SessionParams
+from pykoclaw_acp.protocol.limits import Name
+
+Named = Annotated[Name, msgspec.Meta(min_length=1)]
+
+
+class StopTaskParams(SessionParams, frozen=True, kw_only=True):
+    """`toolCallId`: the tool call that began the subagent or the command in the background."""
+
+    tool_call_id: Named
+
+
+class RewindParams(SessionParams, frozen=True, kw_only=True):
+    """`message`: a message of the turn to rewind; without it the newest prompt. `files`: put files
+    back, too; `dryRun`: only say what would change.
+    """
+
+    message: Named | None = None
+    files: bool = True
+    dry_run: bool = False
+
+
+class RewindResult(FullAnswer, frozen=True, kw_only=True):
+    """What changes: the `turns` that Claude forgets, from the prompt `turnId` on, and `files`.
+    `filesError`: why files cannot be put back.
+    """
+
+    turn_id: str
+    turns: int
+    files: list[str]
+    insertions: int | None
+    deletions: int | None
+    files_error: str | None

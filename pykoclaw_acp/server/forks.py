@@ -1,0 +1,47 @@
+"""`session/fork`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.protocol.messages import ForkSessionParams, ForkSessionResult
+from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.lifecycle import options_of, state_of
+from pykoclaw_acp.sessions import opening
+
+MESSAGE: Final = "pykoclaw.dev/messageId"
+FORKED: Final = "pykoclaw.dev/forkedFrom"
+MAX_ID: Final = 256  # characters
+
+
+async def fork(call: Call, params: ForkSessionParams) -> ForkSessionResult:
+    """A session of its own with the history of another one, up to its last complete turn, or to the
+    turn of the message that `_meta` names.
+    """
+    options = options_of(params, params.mcp_servers or [])
+    opened = await opening.fork(
+        call.subscriber, params.session_id, options, call.key, message_id=_message(params)
+    )
+    state = state_of(call, opened)  # without `models`, which were gone when forks came to ACP
+    point = opened.point
+    assert point is not None
+    told = {
+        "sessionId": params.session_id,
+        "seq": point.upto,
+        "runningTurnLeftOut": not point.complete,
+    }
+    return ForkSessionResult(
+        session_id=opened.session_id,
+        modes=state.modes,
+        config_options=state.config_options,
+        meta={FORKED: told},
+    )
+
+
+def _message(params: ForkSessionParams) -> str | None:
+    """The message in `_meta`, under the id that its updates carry; raises InvalidParams."""
+    named = (params.meta or {}).get(MESSAGE)
+    if named is not None and (not isinstance(named, str) or not 0 < len(named) <= MAX_ID):
+        raise InvalidParams(f"`_meta.{MESSAGE}`: must be a string of 1 to {MAX_ID} characters.")
+    return named

@@ -1,0 +1,120 @@
+"""Forking a session: another one with its history up to the end of a turn, whose Claude session
+branches off there at its first prompt.
+
+Neither the source nor its transcript is touched. While a turn of the source runs, the fork has what
+was before that turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+from uuid import uuid4
+from weakref import WeakValueDictionary
+
+import msgspec
+import structlog
+
+from pykoclaw_acp.channel.options import McpServer
+from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.model.branches import Fork, ForkPoint
+from pykoclaw_acp.model.events import Event, Text, TitleChanged, ToolEnded
+from pykoclaw_acp.sessions.names import ConversationNames
+from pykoclaw_acp.sessions.ports.branches import BranchStore
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.turns import titles
+from pykoclaw_acp.tasks import Tasks
+
+SUFFIX: Final = " (fork)"
+LEFT_OUT: Final = (
+    "(This is a fork of a session in which a turn was running. It has what was said before that"
+    " turn; the turn goes on there, and is not part of this one.)"
+)
+
+log: Final = structlog.get_logger()
+
+
+class Forks:
+    """Makes forks, once for each request."""
+
+    def __init__(
+        self,
+        store: BranchStore,
+        names: ConversationNames,
+        find: Callable[[str], Awaitable[Session | None]],
+    ) -> None:
+        """`find`: the session of an id."""
+        self._store = store
+        self._names = names
+        self._find = find
+        self._making: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by request
+        self._tasks = Tasks()
+
+    async def fork(
+        self,
+        source: Session,
+        cwd: str,
+        directories: tuple[str, ...],
+        servers: tuple[McpServer, ...],
+        *,
+        message_id: str | None = None,
+        request_key: str | None = None,
+        client: str | None = None,
+    ) -> tuple[Session, ForkPoint]:
+        """The fork, in the database before this returns, and where it was made; the same one for a
+        request that comes again.
+
+        Raises as `BranchStore.point` and `BranchStore.fork`.
+        """
+        async with self._making.setdefault(request_key or str(uuid4()), asyncio.Lock()):
+            point = await self._store.point(source.record, source.last_seq, message_id)
+            made = await self._made(request_key)
+            if made is None:
+                making = self._make(
+                    source, point, cwd, directories, request_key=request_key, client=client
+                )
+                made = await asyncio.shield(self._tasks.start(making))
+        options = {"cwd": cwd, "additional_directories": directories, "mcp_servers": servers}
+        made.next_worker.open(msgspec.structs.replace(made.options, **options))
+        return made, point
+
+    async def _made(self, request_key: str | None) -> Session | None:
+        made = None if request_key is None else await self._store.find_created(request_key)
+        return None if made is None else await self._find(made)
+
+    async def _make(
+        self,
+        source: Session,
+        point: ForkPoint,
+        cwd: str,
+        directories: tuple[str, ...],
+        *,
+        request_key: str | None,
+        client: str | None,
+    ) -> Session:
+        session_id = str(uuid4())
+        tools = await self._store.open_tools(source.id, point.upto)
+        said: list[Event] = [ToolEnded(tool, "failed") for tool in tools]
+        if source.record.title is not None:
+            said.append(TitleChanged(titles.shorten(f"{source.record.title}{SUFFIX}") or SUFFIX))
+        if not point.complete:
+            said.append(Text(f"fork-{session_id}", LEFT_OUT, note=True))
+        async with self._names.reserve(session_id) as name:
+            fork = Fork(
+                session_id, name, source.id, cwd, directories, point, said,
+                at_end=point.complete and point.upto >= source.last_seq,
+                request_key=request_key, client=client,
+            )  # fmt: skip
+            await self._store.fork(fork)
+        log.info(
+            "Session forked",
+            action="session_forked",
+            session=source.id,
+            fork=session_id,
+            upto=point.upto,
+        )
+        made = await self._find(session_id)
+        if made is None:
+            raise Conflict("the fork was deleted at once")
+        return made

@@ -1,0 +1,46 @@
+"""Forks and rewinding in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from pykoclaw_acp.model.branches import Fork, ForkPoint, RewindPoint
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.sessions.ports.store import Store
+
+
+class BranchStore(Store, Protocol):
+    """Places between turns at which a session can be forked, and its forks."""
+
+    async def point(
+        self, record: SessionRecord, last_seq: int, message_id: str | None
+    ) -> ForkPoint:
+        """The end of the turn of a message; without one, that of the last turn that has ended.
+
+        Raises InvalidParams for an unknown message, InvalidRequest if its turn runs, was rewound, or
+        if it is not known what Claude remembers there.
+        """
+
+    async def rewind_point(self, record: SessionRecord, message_id: str | None) -> RewindPoint:
+        """The beginning of the turn of a message; without one, of the newest prompt. Raises as
+        `point`.
+        """
+
+    async def rewind(self, session_id: str, point: RewindPoint, said: Sequence[Event]) -> list[int]:
+        """Let Claude forget what came from there on, when it is prompted next; logs these events and
+        returns their seqs.
+        """
+
+    async def open_tools(self, session_id: str, upto: int) -> list[str]:
+        """Tool calls up to this place that end later, or not at all."""
+
+    async def find_created(self, request_key: str) -> str | None:
+        """Id of the session that this request has created."""
+
+    async def fork(self, fork: Fork) -> None:
+        """Make a fork; it is there whole when this returns, and not at all otherwise.
+
+        Raises Conflict if its source was deleted.
+        """

@@ -1,0 +1,125 @@
+"""Rewinding a session to the beginning of an earlier turn: its files, and what Claude remembers.
+
+The log keeps everything, with a note. Files are put back by the CLI, from the copies that it made
+before it changed them; Claude forgets when it is prompted next, by a Claude session that branches
+off there. Files come first: what was done of them can be done again, if the server dies in between.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from msgspec.structs import replace
+
+from pykoclaw_acp.channel.options import WITHOUT
+from pykoclaw_acp.errors import InvalidRequest, WorkerFailed
+from pykoclaw_acp.model.branches import RewindPoint
+from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.sessions.ports import Workers
+from pykoclaw_acp.sessions.ports.branches import BranchStore
+from pykoclaw_acp.sessions.session import Session
+
+BUSY: Final = (
+    "A turn of this session runs. Wait until it has ended, or stop it with session/cancel."
+)
+
+log: Final = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """What a rewind changes: the turns that Claude forgets, and files. `files_error`: why files
+    cannot be put back; None if they can.
+    """
+
+    turn_id: str
+    turns: int
+    files: list[str]
+    insertions: int | None
+    deletions: int | None
+    files_error: str | None = None
+
+
+class Rewinding:
+    """Rewinds sessions."""
+
+    def __init__(self, store: BranchStore, workers: Workers) -> None:
+        self._store = store
+        self._workers = workers
+
+    async def rewind(
+        self, session: Session, message_id: str | None, *, files: bool, dry: bool
+    ) -> Rewound:
+        """Rewind to what was before the prompt of a message; without one, before the newest prompt.
+        `dry`: only say what would change.
+
+        Raises InvalidRequest while a turn runs, or if files were wanted and cannot be put back; then
+        nothing was changed. Also as `BranchStore.rewind_point`.
+        """
+        async with session.intake.lock:  # no prompt is accepted meanwhile
+            if session.background or not all(turn.ended.done() for turn in session.turns):
+                raise InvalidRequest(BUSY)
+            await session.idle()
+            await session.others.look_if_possible()
+            point = await self._store.rewind_point(session.record, message_id)
+            changed = await self._files(session, point, dry=True) if files else _NOTHING
+            rewound = Rewound(
+                point.turn_id,
+                point.turns,
+                [str(one) for one in changed.get("filesChanged") or []],
+                changed.get("insertions"),
+                changed.get("deletions"),
+                None if changed.get("canRewind") else str(changed.get("error")),
+            )
+            if dry:
+                return rewound
+            if rewound.files_error is not None:
+                raise InvalidRequest(
+                    f"The files cannot be put back: {rewound.files_error} Nothing was changed."
+                )
+            if rewound.files:
+                await self._files(session, point, dry=False)
+            await self._forget(session, point, rewound)
+        return rewound
+
+    async def _forget(self, session: Session, point: RewindPoint, rewound: Rewound) -> None:
+        said = _note(point, rewound)
+        seqs = await self._store.rewind(session.id, point, said)
+        session.log.committed(seqs, None, said)
+        session.record.branch = point.branch
+        self._workers.set_resume(session.id, session.record.claude_session_id, point.branch)
+        self._workers.retire(session.id)
+        log.info("Session rewound", action="session_rewound", session=session.id, turns=point.turns)
+
+    async def _files(self, session: Session, point: RewindPoint, *, dry: bool) -> dict[str, Any]:
+        """The CLI's answer; a worker that is launched for it acts on nothing in the directory."""
+        entry = point.turn_id.rpartition("/")[2]  # a fork's copy of a turn has it in its id
+        live = self._workers.workspace(session.id)
+        options = session.options
+        if live is None:
+            options = replace(options, workspace=f"{WITHOUT}rewind", mcp_servers=())
+        else:
+            options = replace(options, workspace=live)
+        try:
+            epoch = await self._workers.acquire(session.id, options)
+            return await session.requests.rewind_files(entry, epoch, dry=dry)
+        except WorkerFailed as failure:
+            return {"canRewind": False, "error": failure.message}
+        finally:
+            self._workers.release(session.id)
+
+
+_NOTHING: Final[dict[str, Any]] = {"canRewind": True}
+
+
+def _note(point: RewindPoint, rewound: Rewound) -> list[Event]:
+    """What the log says of it."""
+    turns = "turn" if point.turns == 1 else "turns"
+    files = f" {len(rewound.files)} changed files were put back." if rewound.files else ""
+    text = (
+        f"(Rewound: the last {point.turns} {turns} above stay here, and Claude does not remember them"
+        f" any more.{files})"
+    )
+    return [Text(f"rewound-{point.turn_id}", text, note=True)]

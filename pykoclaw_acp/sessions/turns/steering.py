@@ -1,0 +1,104 @@
+"""Steering: a prompt that goes into the turn that runs, between its tool calls, instead of waiting.
+
+In the journal it is a turn like others, and is sent once: `dispatched` is committed before it leaves.
+Its worker says when the running turn has taken it up, and its message is logged there; the two end
+together. If the running turn ends before, the worker goes on with it as a turn of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp import crash_points
+from pykoclaw_acp.errors import StoreClosed
+from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.model.turns import STARTED, Outcome, Turn, TurnState
+from pykoclaw_acp.sessions.ports import Journal, Workers
+from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.sessions.turns import outcomes
+from pykoclaw_acp.sessions.turns.queue import TurnQueue
+
+INJECTED: Final = "injected"  # it went into the turn that ran
+QUEUED: Final = "queued"  # it waited for that
+NEW: Final = "startedNewTurn"  # none ran
+
+log: Final = structlog.get_logger()
+
+
+def result(turn: Turn) -> str:
+    """What became of a prompt that was to go into the running turn, and has ended."""
+    if turn.taken_by is not None:
+        return INJECTED
+    return QUEUED if turn.waited else NEW
+
+
+class Steering:
+    """Gives prompts of one session to the turn that runs.
+
+    `send` lets a turn's frame leave for the worker, `finish` ends a turn that no worker ends.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        journal: Journal,
+        workers: Workers,
+        queue: TurnQueue,
+        *,
+        send: Callable[[Turn], Awaitable[None]],
+        finish: Callable[[Turn, Outcome], Awaitable[None]],
+    ) -> None:
+        self._state = state
+        self._journal = journal
+        self._workers = workers
+        self._queue = queue
+        self._send = send
+        self._finish = finish
+
+    def was_given(self, turn: Turn) -> bool:
+        """Whether the prompt was given to a running turn, whether that has taken it up or not."""
+        return turn.taken_by is not None or turn in self._queue.steered
+
+    async def set(self, *, steers: bool) -> None:
+        """Whether the session's prompts go into the running turn unless they say otherwise."""
+        await self._journal.set_steering(self._state.id, steers=steers)
+        self._state.record.steers = steers
+
+    async def give(self, turn: Turn) -> bool:
+        """Give a queued prompt to the turn that runs; False if it has to wait in the queue: none
+        runs, it is a slash command, or the worker is of an earlier version.
+        """
+        if not turn.steers or not self._takes(turn):
+            return False
+        self._queue.steered.append(turn)
+        try:
+            await self._journal.dispatch(turn, self._state.epoch, ())
+        except StoreClosed:
+            self._queue.steered.remove(turn)
+            return True  # the next daemon runs it
+        except Exception:
+            log.exception("A prompt could not be steered", action="steering_failed")
+            self._queue.steered.remove(turn)
+            return False
+        turn.state, turn.unsaid = TurnState.DISPATCHED, True
+        crash_points.reached("turn_steered")
+        log.info("Turn steered", action="turn_steered", session=self._state.id, turn=turn.turn_id)
+        if turn.cancelled.is_set():
+            await self._finish(turn, outcomes.CANCELLED)
+            return True
+        await self._send(turn)
+        if not self._workers.is_live(self._state.id) and not turn.ended.done():
+            died = outcomes.lost(turn, "worker_lost", "Claude's worker process died.")
+            await self._finish(turn, died)
+        return True
+
+    def _takes(self, turn: Turn) -> bool:
+        host = self._queue.current
+        if host is None or host.state not in STARTED or host.cancelled.is_set():
+            return False
+        first = turn.content[0].get("text", "") if turn.content else ""
+        command = prompt_text.is_command(prompt_text.unwrap(first))
+        return not command and self._workers.steers(self._state.id)

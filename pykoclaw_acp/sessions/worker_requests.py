@@ -1,0 +1,73 @@
+"""Requests to a session's worker, which it answers at once or never."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any, Final
+
+from pykoclaw_acp.channel.requests import Reply, RewindFiles, StopTask
+from pykoclaw_acp.errors import InvalidRequest
+from pykoclaw_acp.sessions.ports import Workers
+from pykoclaw_acp.sessions.state import SessionState
+
+LIMIT: Final = 60.0  # s
+NO_WORKER: Final = "Nothing runs in this session."
+OLDER: Final = (
+    "The session's worker is of an earlier version and cannot do this. Wait until it ends."
+)
+
+
+class WorkerRequests:
+    """Requests of one session. Each raises InvalidRequest with the reason if it was refused."""
+
+    def __init__(self, state: SessionState, workers: Workers) -> None:
+        self._state = state
+        self._workers = workers
+        self._numbers = itertools.count(1)
+        self._open: dict[int, asyncio.Future[Reply]] = {}
+
+    async def stop_task(self, tool_call_id: str) -> None:
+        """Stop a subagent, or a command that runs in the background."""
+        frame = StopTask(
+            epoch=self._state.epoch, request=next(self._numbers), tool_call_id=tool_call_id
+        )
+        await self._ask(frame)
+
+    async def rewind_files(self, turn_id: str, epoch: int, *, dry: bool) -> dict[str, Any]:
+        """What of the files changes, or `dry` would change, if they are put back to what they were
+        before a turn.
+        """
+        frame = RewindFiles(epoch=epoch, request=next(self._numbers), turn_id=turn_id, dry=dry)
+        return await self._ask(frame)
+
+    def take(self, reply: Reply) -> None:
+        """An answer has come."""
+        future = self._open.get(reply.request)
+        if future is not None and not future.done():
+            future.set_result(reply)
+
+    def lost(self, why: str) -> None:
+        """The worker is gone."""
+        for future in self._open.values():
+            if not future.done():
+                future.set_exception(InvalidRequest(why))
+
+    async def _ask(self, frame: StopTask | RewindFiles) -> dict[str, Any]:
+        if not self._workers.is_live(self._state.id):
+            raise InvalidRequest(NO_WORKER)
+        if not self._workers.steers(self._state.id):
+            raise InvalidRequest(OLDER)
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._open[frame.request] = future
+        try:
+            async with asyncio.timeout(LIMIT):
+                await self._workers.send(self._state.id, frame)
+                reply = await future
+        except (ConnectionError, TimeoutError) as error:
+            raise InvalidRequest("The session's worker did not answer.") from error
+        finally:
+            del self._open[frame.request]
+        if reply.error is not None:
+            raise InvalidRequest(reply.error)
+        return reply.result

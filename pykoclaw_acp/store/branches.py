@@ -1,0 +1,198 @@
+"""`acp_branches`, and the places between turns at which a session can be forked or rewound."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from pykoclaw_acp.errors import InvalidParams, InvalidRequest
+from pykoclaw_acp.model.branches import Branch, ForkPoint, RewindPoint
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.store.database import Database, Statement
+from pykoclaw_acp.store.sql import LOG_KEY, UNFINISHED
+
+NOT_KNOWN: Final = (
+    "It is not known where in Claude's memory this place is, because an earlier version of"
+    " pykoclaw-acp ran that turn, or its worker died. Nothing was changed. Choose a later message."
+)
+REWOUND: Final = "Claude does not remember this message any more: it was rewound."
+NO_PROMPT: Final = (
+    "The turn of this message was not begun by a prompt of this server, but by another program or by"
+    " Claude itself. Nothing was changed. Choose another message."
+)
+RUNNING: Final = "The turn of this message still runs. Wait until it has ended."
+_STARTED: Final = "('dispatched', 'running')"
+_OLDEST_RUNNING: Final = (
+    f"SELECT MIN(first_seq) FROM acp_turns WHERE acp_session_id = ? AND state IN {_STARTED}"  # noqa: S608
+)
+_NEWEST_TURN: Final = (
+    "SELECT claude_session_id, last_uuid, last_seq, state FROM acp_turns WHERE acp_session_id = ?"  # noqa: S608
+    f" AND rewound_at IS NULL AND state NOT IN {UNFINISHED} AND taken_by IS NULL"
+    " AND (last_uuid IS NOT NULL OR state = 'done') AND COALESCE(first_seq, 0) <= ?"
+    " ORDER BY COALESCE(position, 0) DESC, created_at DESC LIMIT 1"
+)
+_NEWEST_IMPORTED: Final = (
+    f"SELECT source_uuid, seq FROM acp_log WHERE log_key = {LOG_KEY} AND source_uuid IS NOT NULL"  # noqa: S608
+    " AND seq <= ? AND EXISTS (SELECT 1 FROM acp_transcript_turns"
+    " WHERE acp_session_id = ? AND own = 0) ORDER BY seq DESC LIMIT 1"
+)
+_TURN: Final = (
+    "SELECT first_seq, last_seq, state, rewound_at IS NOT NULL FROM acp_turns"
+    " WHERE acp_session_id = ?"
+)
+_MESSAGE: Final = (
+    f"SELECT seq, turn FROM acp_log WHERE log_key = {LOG_KEY}"  # noqa: S608
+    " AND kind IN ('text', 'thinking', 'user_message') AND payload LIKE ? ESCAPE '!'"
+    " ORDER BY seq DESC LIMIT 1"
+)
+_NEXT_PROMPT: Final = (
+    f"SELECT first_seq FROM acp_log WHERE log_key = {LOG_KEY} AND kind = 'user_message'"  # noqa: S608
+    " AND seq > ? AND NOT payload LIKE ? ESCAPE '!' ORDER BY seq LIMIT 1"
+)
+
+
+_REWINDABLE: Final = (
+    "SELECT turn_id, position, first_seq, last_seq FROM acp_turns WHERE acp_session_id = ? AND origin = 'client'"  # noqa: S608
+    f" AND first_seq IS NOT NULL AND rewound_at IS NULL AND state NOT IN {UNFINISHED}"
+)
+_COUNT: Final = (
+    "SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ? AND position >= ? AND origin = 'client'"
+    " AND rewound_at IS NULL"
+)
+
+
+class _Place(NamedTuple):
+    upto: int
+    rewound: bool = False
+
+
+def save(session_id: str, branch: Branch) -> Statement:
+    """The session's next Claude session branches off there."""
+    return Statement(
+        "INSERT INTO acp_branches (acp_session_id, claude_session_id, last_uuid) VALUES (?, ?, ?)"
+        " ON CONFLICT (acp_session_id) DO UPDATE SET"
+        " claude_session_id = excluded.claude_session_id, last_uuid = excluded.last_uuid",
+        (session_id, branch.source, branch.at),
+    )
+
+
+def drop(session_id: str) -> Statement:
+    """The session has a Claude session of its own, or goes on elsewhere."""
+    return Statement("DELETE FROM acp_branches WHERE acp_session_id = ?", (session_id,))
+
+
+async def point(
+    database: Database, record: SessionRecord, last_seq: int, message_id: str | None
+) -> ForkPoint:
+    """The end of the turn that a message belongs to; without a message that of the last turn that
+    has ended.
+
+    Raises InvalidParams for an unknown message, InvalidRequest if its turn runs, or if it is not
+    known what Claude remembers there.
+    """
+    complete, place = True, _Place(last_seq)
+    if message_id is not None:
+        place = await _end_of(database, record.session_id, message_id, last_seq)
+    else:
+        ((oldest,),) = await database.read(_OLDEST_RUNNING, (record.session_id,))
+        if oldest is not None:
+            complete, place = False, _Place(oldest - 1)
+    if place.rewound:
+        raise InvalidRequest(REWOUND)
+    at_end = complete and place.upto >= last_seq
+    branch = await _branch(database, record, place.upto, at_end=at_end)
+    return ForkPoint(place.upto, branch, complete)
+
+
+async def rewind_point(
+    database: Database, record: SessionRecord, message_id: str | None
+) -> RewindPoint:
+    """The beginning of the turn that a message belongs to; without one, of the newest prompt.
+
+    Raises InvalidParams for an unknown message, InvalidRequest if the turn was rewound or nothing
+    was prompted, or if it is not known what Claude remembers there.
+    """
+    session = record.session_id
+    newest = f"{_REWINDABLE} ORDER BY position DESC LIMIT 1"
+    values: tuple[object, ...] = (session,)
+    if message_id is not None:
+        place = await _end_of(database, session, message_id, record.last_seq)
+        if place.rewound:
+            raise InvalidRequest(REWOUND)
+        newest = f"{_REWINDABLE} AND first_seq <= ? ORDER BY position DESC LIMIT 1"
+        values = (session, place.upto)
+    found = await database.read(newest, values)
+    if not found:
+        raise InvalidRequest("There is no prompt to rewind to.")
+    turn_id, position, first, last = found[0]
+    if message_id is not None and last != place.upto:
+        raise InvalidRequest(NO_PROMPT)
+    branch = await _branch(database, record, first - 1, at_end=False)
+    ((count,),) = await database.read(_COUNT, (session, position))
+    return RewindPoint(turn_id, count, branch or Branch(""))
+
+
+def rewind(session_id: str, point: RewindPoint) -> Iterator[Statement]:
+    """Claude does not remember these turns any more; the log keeps them."""
+    yield Statement(
+        "UPDATE acp_turns SET rewound_at = ? WHERE acp_session_id = ? AND rewound_at IS NULL"
+        " AND position >= (SELECT t.position FROM acp_turns t WHERE t.turn_id = ?)",
+        (time.time_ns() // 1_000_000, session_id, point.turn_id),
+    )
+    yield save(session_id, point.branch)
+
+
+async def _branch(
+    database: Database, record: SessionRecord, upto: int, *, at_end: bool
+) -> Branch | None:
+    """What Claude remembers at this place; None: nothing."""
+    if at_end and record.branch is not None:
+        return record.branch
+    claude = record.claude_session_id
+    session = record.session_id
+    turns = await database.read(_NEWEST_TURN, (session, upto))
+    imported = await database.read(_NEWEST_IMPORTED, (session, upto, session))
+    source, at, ended, _ = turns[0] if turns else (None, None, 0, None)
+    if imported and imported[0][1] > (ended or 0):
+        return None if claude is None else Branch(claude, str(imported[0][0]).partition(":")[0])
+    if at is not None and source is not None:
+        return Branch(source, at)
+    if claude is None or not turns:
+        return None if claude is None or not at_end else Branch(claude)
+    if not at_end:
+        raise InvalidRequest(NOT_KNOWN)
+    return Branch(claude)
+
+
+async def _end_of(database: Database, session_id: str, message_id: str, last_seq: int) -> _Place:
+    """The end of the turn that the message belongs to."""
+    for turn_id in (message_id, copied(session_id, message_id)):
+        rows = await database.read(f"{_TURN} AND turn_id = ?", (session_id, turn_id))
+        if rows and rows[0][0] is not None:
+            return _ended(*rows[0][1:])
+    escaped = message_id.replace("!", "!!").replace("%", "!%").replace("_", "!_")
+    like = f'%"message!_id":"{escaped}"%'
+    found = await database.read(_MESSAGE, (session_id, like))
+    if not found:
+        raise InvalidParams("`message`: no message of this session has this id.")
+    seq, position = found[0]
+    if position is not None:
+        rows = await database.read(f"{_TURN} AND position = ?", (session_id, position))
+        if rows:
+            return _ended(*rows[0][1:])
+    following = await database.read(_NEXT_PROMPT, (session_id, seq, like))
+    return _Place(following[0][0] - 1 if following else last_seq)
+
+
+def _ended(last: int | None, state: str, rewound: int) -> _Place:
+    if state in ("queued", "dispatched", "running"):
+        raise InvalidRequest(RUNNING)
+    if last is None:  # from before there were positions of turns
+        raise InvalidRequest(NOT_KNOWN)
+    return _Place(last, bool(rewound))
+
+
+def copied(session_id: str, turn_id: str) -> str:
+    """Id of the copy of a turn in a fork."""
+    return f"{session_id}/{turn_id}"

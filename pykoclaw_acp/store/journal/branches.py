@@ -1,0 +1,44 @@
+"""Forks and rewinding, over `store/branches.py` and `store/forking.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pykoclaw_acp.model.branches import Fork, ForkPoint, RewindPoint
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.store import branches, events, forking, sessions
+from pykoclaw_acp.store.journal.base import SqlStore
+from pykoclaw_acp.store.units import Unit
+
+
+class SqlBranchStore(SqlStore):
+    """Implements `sessions.ports.branches.BranchStore`."""
+
+    async def point(
+        self, record: SessionRecord, last_seq: int, message_id: str | None
+    ) -> ForkPoint:
+        """The end of the turn of a message, or of the last turn that has ended."""
+        return await branches.point(self._database, record, last_seq, message_id)
+
+    async def rewind_point(self, record: SessionRecord, message_id: str | None) -> RewindPoint:
+        """The beginning of the turn of a message; without one, of the newest prompt."""
+        return await branches.rewind_point(self._database, record, message_id)
+
+    async def rewind(self, session_id: str, point: RewindPoint, said: Sequence[Event]) -> list[int]:
+        """Let Claude forget what came from there on, when it is prompted next."""
+        statements = tuple(branches.rewind(session_id, point))
+        rows = events.rows(session_id, None, said)
+        return await self._commit(Unit(statements, rows, durable=True))
+
+    async def open_tools(self, session_id: str, upto: int) -> list[str]:
+        """Tool calls up to this place that end later, or not at all."""
+        return list(await events.open_tools_upto(self._database, session_id, upto))
+
+    async def find_created(self, request_key: str) -> str | None:
+        """Id of the session that this request has created."""
+        return await sessions.find_created(self._database, request_key)
+
+    async def fork(self, fork: Fork) -> None:
+        """Make a fork."""
+        await forking.fork(self._database, fork, self.clock.now())

@@ -1,0 +1,56 @@
+"""Requests of the daemon about tasks and files, which the CLI carries out."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import structlog
+from claude_agent_sdk import ClaudeSDKClient, Message, TaskNotificationMessage, TaskStartedMessage
+
+from pykoclaw_acp.channel.requests import Reply, RewindFiles, StopTask
+from pykoclaw_acp.worker import sdk_private
+
+NO_TASK: Final = "No subagent and no command in the background runs under this tool call."
+MOST_TASKS: Final = 1000
+
+log: Final = structlog.get_logger()
+
+
+class TaskRequests:
+    """Knows the tasks that run, by the tool calls that began them."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, str] = {}
+
+    def follow(self, message: Message) -> None:
+        """Note which tasks begin and end."""
+        if isinstance(message, TaskStartedMessage) and message.tool_use_id:
+            self._tasks[message.tool_use_id] = message.task_id
+            if len(self._tasks) > MOST_TASKS:
+                del self._tasks[next(iter(self._tasks))]
+        elif isinstance(message, TaskNotificationMessage) and message.tool_use_id:
+            self._tasks.pop(message.tool_use_id, None)
+
+    async def carry_out(
+        self, client: ClaudeSDKClient | None, request: StopTask | RewindFiles
+    ) -> Reply:
+        """Carry out the request; never raises."""
+        try:
+            if client is None:
+                raise RuntimeError("Claude is not ready.")
+            result = await self._ask(client, request)
+        except Exception as error:  # noqa: BLE001  it is the daemon's to say
+            log.info("A request was refused", action="request_refused", error=repr(error))
+            return Reply(epoch=request.epoch, request=request.request, error=str(error))
+        return Reply(epoch=request.epoch, request=request.request, result=result)
+
+    async def _ask(
+        self, client: ClaudeSDKClient, request: StopTask | RewindFiles
+    ) -> dict[str, Any]:
+        if isinstance(request, RewindFiles):
+            body = {"subtype": "rewind_files", "user_message_id": request.turn_id}
+            return await sdk_private.control(client, body | {"dry_run": request.dry})
+        task = self._tasks.get(request.tool_call_id)
+        if task is None:
+            raise LookupError(NO_TASK)
+        return await sdk_private.control(client, {"subtype": "stop_task", "task_id": task})

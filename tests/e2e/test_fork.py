@@ -1,0 +1,84 @@
+"""Forks, with the real CLI: history, what Claude remembers, and the source undisturbed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.harness.client import RpcError
+
+
+async def fork(client: Client, stack: Stack, session: str, **meta: Any) -> dict[str, Any]:
+    return await client.call(
+        "session/fork", sessionId=session, cwd=str(stack.work), mcpServers=[], _meta=meta
+    )
+
+
+def remembered(stack: Stack) -> list[str]:
+    """The user's words in the newest request to the model."""
+    return [line for text in stack.asked()[-1]["user_texts"] for line in text.splitlines()
+            if line.startswith("Word:")]  # fmt: skip
+
+
+def word(word: str, *steps: str) -> str:
+    return f"Word: {word}\n" + (script(*steps) if steps else text(f"Noted {word}."))
+
+
+async def test_forks_of_a_session_remember_what_was_before_them(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    blank = (await fork(client, stack, session))["sessionId"]
+    await client.prompt(session, word("one"))
+    await client.prompt(session, word("two"))
+    first = client.of(session, "agent_message_chunk")[0]["messageId"]
+    early = (await fork(client, stack, session, **{"pykoclaw.dev/messageId": first}))["sessionId"]
+    running = client.prompting(session, word("three", "bash sleep 4", "text Noted three."))
+    await client.until(lambda: bool(client.of(session, "tool_call")))
+    answer = await fork(client, stack, session)
+    late = answer["sessionId"]
+    assert answer["_meta"]["pykoclaw.dev/forkedFrom"]["runningTurnLeftOut"] is True
+    of_fork = (await fork(client, stack, late))["sessionId"]
+    with pytest.raises(RpcError, match="no message of this session"):
+        await fork(client, stack, session, **{"pykoclaw.dev/messageId": "none"})
+
+    await client.prompt(blank, word("blank"))
+    assert remembered(stack) == ["Word: blank"]
+    await client.prompt(late, word("late"))
+    assert remembered(stack) == ["Word: one", "Word: two", "Word: late"]
+    await client.prompt(of_fork, word("of a fork"))
+    assert remembered(stack) == ["Word: one", "Word: two", "Word: of a fork"]
+    await client.prompt(early, word("early"))
+    assert remembered(stack) == ["Word: one", "Word: early"]
+    assert (await client.answer(running))["stopReason"] == "end_turn"
+    await client.prompt(session, word("four"))
+    assert remembered(stack) == [f"Word: {one}" for one in ("one", "two", "three", "four")]
+    await client.close()
+
+    client = await stack.start()
+    for one, said in ((early, "Noted one.Noted early."), (of_fork, "Noted one.Noted two.")):
+        await client.load(one, stack.work)
+        shown = client.text(one)
+        assert shown.startswith(said)
+        await client.prompt(one, word("later"))
+        assert client.text(one).endswith("Noted later."), "nothing was imported from its transcript"
+        assert client.text(one).removesuffix("Noted later.") == shown
+    assert remembered(stack) == ["Word: one", "Word: two", "Word: of a fork", "Word: later"]
+    await client.load(session, stack.work)
+    assert client.text(session) == "Noted one.Noted two.Noted three.Noted four."
+
+
+async def test_fork_whose_worker_died_in_its_first_turn_still_remembers(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, word("one"))
+    copy = (await fork(client, stack, session))["sessionId"]
+    running = client.prompting(copy, word("two", "bash tail -f /dev/null"))
+    await client.until(lambda: bool(client.of(copy, "tool_call")))
+    stack.worker(copy).kill()
+    with pytest.raises(RpcError):
+        await client.answer(running)
+    await client.prompt(copy, word("three"))
+    assert remembered(stack)[0] == "Word: one"
+    assert remembered(stack)[-1] == "Word: three"

@@ -1,0 +1,83 @@
+"""Rewinding, and stopping one task, with the real CLI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.harness.client import RpcError
+
+
+async def front(stack: Stack) -> Client:
+    """A client of the resident daemon, which has these methods."""
+    await stack.daemon()
+    client = await stack.front()
+    await client.initialize()
+    return client
+
+
+async def test_rewind_puts_back_files_and_memory(stack: Stack) -> None:
+    client = await front(stack)
+    session = await client.new(stack.work)
+    made = stack.work / "made.txt"
+    for count in (1, 2, 3):
+        await client.prompt(session, f"Word: {count}\n" + script(
+            f"write made.txt <<< {count}", f"write n{count}.txt <<< x", f"text Noted {count}."))  # fmt: skip
+    turns = [
+        row["turn_id"] for row in stack.rows("SELECT turn_id FROM acp_turns ORDER BY position")
+    ]
+    plan = await client.call("_pykoclaw.dev/rewind", session=session, message=turns[1], dryRun=True)
+    assert {Path(one).name for one in plan["files"]} == {"made.txt", "n2.txt", "n3.txt"}
+    assert plan["turns"] == 2
+    assert made.read_text() == "3", "nothing changes when it is shown"
+
+    running = client.prompting(session, script("bash tail -f /dev/null"))
+    await client.until(lambda: len(client.of(session, "tool_call")) == 7)
+    with pytest.raises(RpcError, match="A turn of this session runs"):
+        await client.call("_pykoclaw.dev/rewind", session=session, message=turns[1])
+    client.cancel(session)
+    await client.answer(running)
+
+    await client.call("_pykoclaw.dev/rewind", session=session, message=turns[1])
+    assert made.read_text() == "1"
+    assert not (stack.work / "n3.txt").exists()
+    await client.close()
+    await stack.end_daemon()
+
+    client = await front(stack)
+    await client.load(session, stack.work)
+    assert "Noted 3." in client.text(session), "the history keeps it"
+    assert "Rewound" in client.text(session)
+    await client.prompt(session, "Word: after\n" + text("Noted after."))
+    asked = "\n".join(stack.asked()[-1]["user_texts"])
+    assert "Word: 1" in asked
+    assert "Word: 2" not in asked
+    with pytest.raises(RpcError, match="was rewound"):
+        await client.call("_pykoclaw.dev/rewind", session=session, message=turns[2])
+    shown = client.text(session)
+    await client.prompt(session, text("More."))
+    await client.load(session, stack.work)
+    assert client.text(session) == shown + "More.", "nothing of the transcript was imported"
+
+    await client.call("_pykoclaw.dev/rewind", session=session, message=turns[0], files=False)
+    await client.prompt(session, "Word: anew\n" + text("Noted anew."))
+    assert "Word: 1" not in "\n".join(stack.asked()[-1]["user_texts"])
+
+
+async def test_one_task_is_stopped_and_the_turn_goes_on(stack: Stack) -> None:
+    client = await front(stack)
+    session = await client.new(stack.work)
+    running = client.prompting(
+        session, script("background sleep 1000", "bash sleep 3", "text Done.")
+    )
+    await client.until(lambda: len(client.of(session, "tool_call")) == 2)
+    call = client.of(session, "tool_call")[0]["toolCallId"]
+    await client.call("_pykoclaw.dev/toolcalls/stop", session=session, toolCallId=call)
+    assert (await client.answer(running))["stopReason"] == "end_turn"
+    ends = {one["toolCallId"]: one["status"] for one in client.of(session, "tool_call_update")}
+    assert ends[call] == "failed"
+    assert client.text(session) == "Done."
+    with pytest.raises(RpcError, match="No subagent and no command"):
+        await client.call("_pykoclaw.dev/toolcalls/stop", session=session, toolCallId=call)

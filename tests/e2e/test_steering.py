@@ -1,0 +1,111 @@
+"""Steering with the real CLI: a prompt goes into the turn that runs, or after it, once, whoever dies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from typing import Any
+
+from tests.e2e.harness import Client, Stack, script, text
+
+STEER = {"pykoclaw.dev/steering": "steer"}
+
+
+def steer(client: Client, session: str, words: str, **meta: Any) -> asyncio.Future[dict[str, Any]]:
+    block = {"type": "text", "text": words}
+    return client.begin("session/prompt", sessionId=session, prompt=[block], _meta=meta or STEER)
+
+
+def times(stack: Stack, words: str) -> int:
+    """How often these words are in the newest request to the model."""
+    return json.dumps(stack.asked()[-1]["messages"]).count(words)
+
+
+async def test_prompt_goes_into_the_turn_between_its_tool_calls(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    running = client.prompting(session, script("bash sleep 2", "bash echo second", "text Done."))
+    await client.until(lambda: bool(client.of(session, "tool_call")))
+    steered = steer(client, session, "Look out.")
+    other = await client.call(
+        "_session/steering", sessionId=session, prompt=[{"type": "text", "text": "And hurry."}]
+    )
+    assert other["outcome"] == "injected"
+    answer = await client.answer(steered)
+    assert answer["_meta"] == {"pykoclaw.dev/steering": "injected"}
+    assert answer["stopReason"] == (await client.answer(running))["stopReason"] == "end_turn"
+    assert client.text(session) == "Done.", "one turn"
+    assert times(stack, "Look out.") == 1
+    assert stack.transcript(session).count('"type":"queued_command"') == 2
+
+    late = client.prompting(session, script("repeat 60x50ms w{n} "))
+    await client.until(lambda: "w5" in client.text(session))
+    steered = steer(client, session, text("After it."))
+    queued = client.prompting(session, text("The last."))
+    assert (await client.answer(steered))["_meta"] == {"pykoclaw.dev/steering": "queued"}
+    await client.answer(late)
+    await client.answer(queued)
+    assert client.text(session).endswith("w60After it.The last.")
+    again = await client.answer(steer(client, session, text("Alone.")))
+    assert again["_meta"] == {"pykoclaw.dev/steering": "startedNewTurn"}
+    await client.load(session, stack.work)
+    shown = client.of(session, "user_message_chunk", "tool_call", "tool_call_update")
+    kinds = [(one["sessionUpdate"], one.get("status")) for one in shown[1:6]]
+    assert kinds[:2] == [("tool_call", "in_progress"), ("tool_call_update", "completed")]
+    said = [one["content"]["text"] for one in client.of(session, "user_message_chunk")]
+    assert said[1:3] == ["Look out.", "And hurry."], "shown where they were taken up"
+    assert kinds[2][0] == "user_message_chunk"
+
+
+async def test_cancel_takes_back_what_was_not_taken_up(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work, _meta=STEER)
+    running = client.prompting(session, script("bash tail -f /dev/null", "text No."))
+    await client.until(lambda: bool(client.of(session, "tool_call")))
+    by_setting = client.prompting(session, "By the session's setting.")
+    await client.until(
+        lambda: (
+            len(stack.rows("SELECT 1 FROM acp_turns WHERE state IN ('dispatched', 'running')")) == 2
+        )
+    )
+    client.cancel(session)
+    for one in (running, by_setting):
+        assert (await client.answer(one))["stopReason"] == "cancelled"
+    await client.prompt(session, text("Next."))
+    assert times(stack, "By the session's setting.") == 0
+    assert client.text(session) == "Next."
+
+
+async def test_steered_prompt_is_given_once_whoever_dies(stack: Stack) -> None:
+    await stack.daemon()
+    client = await stack.front()
+    await client.initialize()
+    session = await client.new(stack.work)
+    running = client.prompting(session, script("bash sleep 6", "bash echo second", "text Done."))
+    await client.until(lambda: bool(client.of(session, "tool_call")))
+    steered = steer(client, session, "Look out.")
+    await client.until(
+        lambda: bool(stack.rows("SELECT 1 FROM acp_turns WHERE state = 'dispatched'"))
+    )
+    await stack.end_daemon(signal.SIGKILL)
+    await stack.daemon()
+    assert (await client.answer(steered))["_meta"] == {"pykoclaw.dev/steering": "injected"}
+    assert (await client.answer(running))["stopReason"] == "end_turn"
+    assert times(stack, "Look out.") == 1
+
+    running = client.prompting(session, script("bash tail -f /dev/null", "text No."))
+    await client.until(lambda: len(client.of(session, "tool_call")) == 3)
+    steered = steer(client, session, "Not lost.")
+    await client.until(
+        lambda: bool(stack.rows("SELECT 1 FROM acp_turns WHERE state = 'dispatched'"))
+    )
+    stack.worker(session).kill()
+    for one in (running, steered):
+        await asyncio.wait([one])
+        assert one.exception() is not None
+    assert steered.exception().data["turnState"] == "unknown"  # type: ignore[union-attr]
+    await client.load(session, stack.work)
+    said = [one["content"]["text"] for one in client.of(session, "user_message_chunk")]
+    assert said.count("Not lost.") == 1
+    await client.close()

@@ -1,0 +1,222 @@
+"""Forks on a real database: whole or not at all, with the log of their source up to their place."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pykoclaw_acp
+from pykoclaw_acp import crash_points
+from pykoclaw_acp.errors import Conflict, InvalidParams, InvalidRequest
+from pykoclaw_acp.model.branches import Branch, Fork, ForkPoint
+from pykoclaw_acp.model.events import TitleChanged, ToolStarted
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store import deletion, forking
+from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.store.journal.branches import SqlBranchStore
+from pykoclaw_acp.store.session_journal import SessionJournal
+from tests.integration.rig import Rig, hanging, rig
+from tests.waiting import eventually
+
+TABLES = ("acp_log", "acp_turns", "acp_transcript_turns", "acp_notes", "acp_branches")
+
+
+async def fork(r: Rig, source: Session, **more: Any) -> tuple[Session, ForkPoint]:
+    return await r.sessions.forks.fork(source, "/", (), (), **more)
+
+
+async def words(r: Rig, session: Session) -> list[Any]:
+    return [one.event for one in await r.journal.read(session.id, 0, 1000)]
+
+
+async def test_fork_has_the_log_of_its_source_up_to_the_turn_that_runs(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        source, turn, worker = await hanging(r)
+        assert (await fork(r, source))[1] == ForkPoint(0, None, complete=False)
+        worker.say(worker.ended(turn.turn_id))
+        await turn.over()
+        await r.run(source, "say 3")
+        before = await words(r, source)
+        running = await r.prompt(source, "hang")
+        await eventually(lambda: running.state != "queued")
+        made, point = await fork(r, source)
+        assert not point.complete
+        said = await words(r, made)
+        assert said[: len(before)] == before
+        assert "a turn was running" in said[-1].text
+        assert [one.title for one in said if isinstance(one, TitleChanged)][-1].endswith("(fork)")
+        await r.run(made, "say 1")
+        branch = r.launcher.launched[-1].spec.branch
+        assert branch is not None
+        assert branch.source == source.id
+        assert branch.at is not None
+        assert branch.at.startswith("end-")
+        await r.run(made, "say 1")
+        r.pool.retire(made.id)
+        await r.run(made, "say 1")
+        assert r.launcher.launched[-1].spec.branch is None, "it has a Claude session of its own"
+        assert r.launcher.launched[-1].spec.resume_session_id == made.id
+        assert (await words(r, source))[: len(before)] == before
+        source.cancel()
+        await source.idle()
+
+
+async def test_fork_ends_with_the_turn_of_the_message(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        source = await r.session()
+        for count in (1, 2, 3):
+            await r.run(source, f"say {count}")
+        log = await r.journal.read(source.id, 0, 1000)
+        last = next(one for one in log if one.turn_id == log[-1].turn_id)
+        asked: list[Any] = [one.event for one in log if getattr(one.event, "content", None)]
+        made, point = await fork(r, source, message_id=asked[1].message_id)
+        assert point.upto < last.seq
+        assert point.branch == Branch(source.id, f"end-{asked[1].message_id}")
+        ids = {one.message_id for one in await words(r, made) if hasattr(one, "content")}
+        assert ids == {one.message_id for one in asked[:2]}
+        again, same = await fork(r, made, message_id=asked[0].message_id)
+        assert same.branch == Branch(source.id, f"end-{asked[0].message_id}"), "in a fork, too"
+        with pytest.raises(InvalidParams):
+            await fork(r, source, message_id="none")
+        running = await r.prompt(source, "hang")
+        await eventually(lambda: running.state != "queued")
+        with pytest.raises(InvalidRequest, match="still runs"):
+            await fork(r, source, message_id=running.turn_id)
+        assert again.id != made.id
+        source.cancel()
+        await source.idle()
+
+
+async def test_request_that_comes_again_makes_one_fork(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        source = await r.session()
+        await r.run(source, "say 1")
+        made = await asyncio.gather(*(fork(r, source, request_key="f:1") for _ in range(3)))
+        assert len({one.id for one, _ in made}) == 1
+        ((count,),) = await r.database.read("SELECT COUNT(*) FROM acp_sessions")
+        assert count == 2
+
+
+async def test_calls_that_are_open_in_the_source_end_in_the_fork(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        source = await r.session()
+        await source.log.tell([ToolStarted("tool", "Bash", "Bash", "execute")])
+        made, _ = await fork(r, source)
+        said = [(one.tool_call_id, getattr(one, "status", None)) for one in await words(r, made)]
+        assert said == [("tool", None), ("tool", "failed")]
+
+
+async def test_fork_of_a_session_that_is_deleted_meanwhile_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        source = await r.session()
+        await r.run(source, "say 3")
+        steps: list[str] = []
+
+        def reached(name: str) -> None:
+            if name == "fork_piece_copied" and not steps:
+                steps.append(name)
+                deleting.append(asyncio.ensure_future(r.sessions.delete(source)))
+
+        deleting: list[asyncio.Future[None]] = []
+        monkeypatch.setattr(crash_points, "reached", reached)
+        copy = forking._copy
+
+        async def slowly(*given: Any) -> None:
+            await copy(*given)
+            await asyncio.gather(*deleting)
+
+        monkeypatch.setattr(forking, "_copy", slowly)
+        with pytest.raises(Conflict):
+            await fork(r, source)
+        monkeypatch.undo()
+        await deletion.purge(r.database)
+        for table in TABLES:
+            assert await r.database.read(f"SELECT * FROM {table}") == []
+        ((names,),) = await r.database.read("SELECT COUNT(*) FROM conversations")
+        assert names == 1
+
+
+FORK = """
+import asyncio, pathlib, sys
+from pykoclaw_acp import crash_points
+from pykoclaw_acp.model.branches import Branch, Fork, ForkPoint
+from pykoclaw_acp.store import pieces
+from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.journal.branches import SqlBranchStore
+async def main():
+    database = await Database.open(pathlib.Path(sys.argv[1]))
+    pieces.LARGEST = pieces.SMALLEST = 1
+    crash_points.arm(sys.argv[3])
+    point = ForkPoint(6, Branch("claude", "uuid"))
+    await SqlBranchStore(database).fork(
+        Fork("fork", "acp-fork", sys.argv[2], "/", (), point, (), at_end=True, request_key="f:1")
+    )
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "step", ["fork_begun", "fork_piece_copied", "fork_piece_copied:4", "fork_shown"]
+)
+async def test_killed_server_leaves_a_whole_fork_or_none(tmp_path: Path, step: str) -> None:
+    async with rig(tmp_path) as r:
+        source = await r.session()
+        for _ in range(2):
+            await r.run(source, "say 2")
+        known = await r.journal.read(source.id, 0, 100)
+    root = os.fspath(Path(pykoclaw_acp.__file__).parents[1])
+    done = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", FORK, os.fspath(tmp_path / "pykoclaw.db"), source.id, step,
+        env={**os.environ, "PYTHONPATH": root}, stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert await done.wait() == -signal.SIGKILL
+    database = await Database.open(tmp_path / "pykoclaw.db")
+    try:
+        await deletion.purge(database)  # of another session, in a daemon that still makes the fork
+        await forking.abandon(database)
+        await deletion.purge(database)
+        journal = SessionJournal(database)
+        found = await journal.find("fork")
+        if step == "fork_shown":
+            assert found is not None
+            assert found.branch == Branch("claude", "uuid")
+            assert await journal.find_created("f:1") == "fork"
+            copied = await journal.read("fork", 0, 100)
+            assert [(one.seq, one.event) for one in copied] == [
+                (one.seq, one.event) for one in known if one.seq <= 6
+            ]
+        else:
+            assert found is None
+            assert await journal.find_created("f:1") is None
+            for table, column in (
+                ("acp_turns", "acp_session_id"),
+                ("acp_transcript_turns", "acp_session_id"),
+            ):
+                sql = f"SELECT 1 FROM {table} WHERE {column} = 'fork'"
+                assert await database.read(sql) == []
+            logs = await database.read("SELECT DISTINCT log_key FROM acp_log")
+            assert len(logs) == 1
+        fork = Fork("other", "acp-other", source.id, "/", (), ForkPoint(6, None), (), at_end=True)
+        await SqlBranchStore(database).fork(fork)
+        assert await journal.find("other") is not None
+    finally:
+        await database.close()
+
+
+async def test_half_made_fork_is_not_deleted_while_it_is_made(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        source = await r.session()
+        await r.run(source, "say 3")
+        hidden = Statement("UPDATE acp_sessions SET deleted_at = 0", ())
+        await r.database.commit(Unit(statements=(hidden,)))
+        await deletion.purge(r.database)
+        assert await r.database.read("SELECT 1 FROM acp_log LIMIT 1") == [(1,)]

@@ -1,0 +1,56 @@
+"""Rewinding on a real database: what is kept, and when it is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp.errors import InvalidRequest
+from pykoclaw_acp.model.branches import Branch
+from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.sessions.rewinding import Rewinding
+from pykoclaw_acp.store.journal.branches import SqlBranchStore
+from tests.integration.rig import Rig, hanging, rig
+
+
+def rewinding(r: Rig) -> Rewinding:
+    return Rewinding(SqlBranchStore(r.database), r.pool)
+
+
+async def test_next_worker_branches_off_before_the_turn(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        turns = [await r.prompt(session, "say 1") for _ in range(3)]
+        await session.idle()
+        before = session.last_seq
+        plan = await rewinding(r).rewind(session, turns[1].turn_id, files=False, dry=True)
+        assert (plan.turns, session.last_seq) == (2, before)
+        await rewinding(r).rewind(session, turns[1].turn_id, files=False, dry=False)
+        note = (await r.journal.read(session.id, before, 10))[0].event
+        assert isinstance(note, Text)
+        assert note.note
+        point = await SqlBranchStore(r.database).point(session.record, session.last_seq, None)
+        assert point.branch == Branch(session.id, f"end-{turns[0].turn_id}"), "of a fork, too"
+        with pytest.raises(InvalidRequest, match="was rewound"):
+            await rewinding(r).rewind(session, turns[2].turn_id, files=False, dry=True)
+        await r.run(session, "say 1")
+        assert r.launcher.launched[-1].spec.branch == point.branch
+        newest = await rewinding(r).rewind(session, None, files=False, dry=False)
+        assert newest.turns == 1
+        await rewinding(r).rewind(session, None, files=False, dry=False)
+        await r.run(session, "say 1")
+        assert r.launcher.launched[-1].spec.branch == Branch(""), "nothing is left to remember"
+        await rewinding(r).rewind(session, None, files=False, dry=False)
+        with pytest.raises(InvalidRequest, match="no prompt"):
+            await rewinding(r).rewind(session, None, files=False, dry=False)
+
+
+async def test_it_is_refused_while_a_turn_runs(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, turn, worker = await hanging(r)
+        with pytest.raises(InvalidRequest, match="A turn of this session runs"):
+            await rewinding(r).rewind(session, None, files=False, dry=True)
+        worker.say(worker.ended(turn.turn_id))
+        await session.idle()
+        assert (await rewinding(r).rewind(session, None, files=False, dry=True)).turns == 1

@@ -1,0 +1,95 @@
+"""Prompts that go into the running turn, in the journal and the queue; the worker says what it does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pykoclaw_acp.channel.frames import EventFrame, TurnStarted
+from pykoclaw_acp.channel.steering import Steer
+from pykoclaw_acp.model.events import UserMessage
+from pykoclaw_acp.model.turns import Turn, TurnState
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.turns import steering
+from tests.integration.memory_launcher import MemoryChannel
+from tests.integration.rig import Rig, hanging, rig
+
+
+async def steered(session: Session, text: str) -> Turn:
+    turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": text}], steers=True)
+    await session.submit(turn)
+    return turn
+
+
+async def said(r: Rig, session: Session) -> list[Any]:
+    log = await r.journal.read(session.id, 0, 1000)
+    return [one.event.content["text"] for one in log if isinstance(one.event, UserMessage)]
+
+
+def take_up(worker: MemoryChannel, turn: Turn, into: Turn) -> None:
+    worker._n += 2
+    event = UserMessage(turn.turn_id, turn.content[0])
+    worker.say(
+        TurnStarted(epoch=1, n=worker._n - 1, turn_id=turn.turn_id, into=into.turn_id),
+        EventFrame(epoch=1, n=worker._n, turn_id=into.turn_id, event=event),
+    )
+
+
+async def test_prompt_that_is_taken_up_ends_with_the_turn(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, host, worker = await hanging(r)
+        waiting = await r.prompt(session, "say 1")
+        turn = await steered(session, "Look out.")
+        assert [one.turn_id for one in worker.got if isinstance(one, Steer)] == [turn.turn_id]
+        assert (await r.states())[turn.turn_id] == "dispatched"
+        assert await said(r, session) == ["hang"]
+        take_up(worker, turn, host)
+        worker.say(worker.ended(host.turn_id), worker.ended(turn.turn_id))
+        assert (await turn.ended)[0].state == (await host.ended)[0].state == TurnState.DONE
+        assert steering.result(turn) == steering.INJECTED
+        assert (await waiting.ended)[0].state == TurnState.DONE
+        assert await said(r, session) == ["hang", "Look out.", "say 1"]
+
+
+async def test_prompt_that_is_not_taken_up_runs_before_those_that_wait(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, host, worker = await hanging(r)
+        waiting = await r.prompt(session, "say 1")
+        turn = await steered(session, "Look out.")
+        worker.say(worker.ended(host.turn_id))
+        await host.over()
+        assert session.busy
+        assert worker.prompts == ["hang"], "the worker goes on with the steered one"
+        worker.say(worker.started(turn.turn_id), worker.ended(turn.turn_id))
+        assert (await turn.ended)[0].state == TurnState.DONE
+        assert steering.result(turn) == steering.QUEUED
+        await waiting.over()
+        assert worker.prompts == ["hang", "say 1"]
+
+
+async def test_dead_worker_leaves_unknown_what_it_had_not_taken_up(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, host, worker = await hanging(r)
+        taken, untaken = await steered(session, "Taken."), await steered(session, "Untaken.")
+        take_up(worker, taken, host)
+        worker.kill()
+        assert (await untaken.ended)[0].state == TurnState.UNKNOWN
+        assert (await taken.ended)[0].state == TurnState.FAILED
+        await host.over()
+        assert await said(r, session) == ["hang", "Taken.", "Untaken."]
+        assert (await r.run(session, "say 1")).state == TurnState.DONE
+
+
+async def test_commands_and_prompts_for_an_idle_session_wait_their_turn(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, host, worker = await hanging(r)
+        command = await steered(session, "/compact")
+        assert not [one for one in worker.got if isinstance(one, Steer)]
+        worker.say(worker.ended(host.turn_id))
+        await host.over()
+        session.cancel(command)
+        await session.idle()
+        again = await steered(session, "say 1")
+        assert (await again.ended)[0].state == TurnState.DONE
+        assert steering.result(again) == steering.NEW
