@@ -29,7 +29,6 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.permissions import PermissionRequest
 
 PROTOCOL: Final = 1
-ENDED_UNREADABLY: Final = "The turn ended under another version, and it cannot be read how."
 MAX_FRAME: Final = 96 * 1024 * 1024  # bytes; a prompt of one 64 MiB line fits
 
 
@@ -60,9 +59,14 @@ class Where(Frame, frozen=True, kw_only=True, tag="where"):
 class Prompt(Frame, frozen=True, kw_only=True, tag="prompt"):
     """Run a turn; `content` are ACP content blocks of the kinds text and resource_link; for a worker
     that says so in Ready also image, and resource with its fields in the block itself.
+
+    `helper`: the client's own prompt, whose answer nobody reads. `links`: a client is there that
+    can open a page for the user.
     """
 
     turn_id: str
+    helper: bool = False
+    links: bool = False
     content: list[dict[str, Any]]
 
 
@@ -157,7 +161,9 @@ class AskWithdrawn(_Numbered, frozen=True, kw_only=True, tag="ask_withdrawn"):
 
 
 class TurnEnded(_Numbered, frozen=True, kw_only=True, tag="turn_ended"):
-    """Exactly one per turn: a stop reason of ACP, or an error. `last_uuid`: of Claude's transcript."""
+    """Exactly one per turn: a stop reason of ACP, or an error. `last_uuid`: of Claude's transcript.
+    `told`: as in LaunchSpec; None: of an earlier version.
+    """
 
     turn_id: str
     stop_reason: str | None
@@ -166,6 +172,7 @@ class TurnEnded(_Numbered, frozen=True, kw_only=True, tag="turn_ended"):
     usage: TurnUsage | None = None
     last_uuid: str | None = None
     into: str | None = None  # the turn that has taken its prompt up, and ended with it
+    told: str | None = None
 
 
 class Background(_Numbered, frozen=True, kw_only=True, tag="background"):
@@ -262,57 +269,6 @@ FromWorker = Ready | Numbered | Heartbeat | Pong | Place | Lost | DatabaseCall |
 
 to_worker: Final[msgspec.json.Decoder[ToWorker]] = msgspec.json.Decoder(ToWorker)
 from_worker: Final[msgspec.json.Decoder[FromWorker]] = msgspec.json.Decoder(FromWorker)
-
-
-class _Head(msgspec.Struct, kw_only=True):
-    """Fields that every version can read; those from `pid` on are of Ready, some of TurnEnded."""
-
-    frame: str
-    epoch: int
-    n: int = 0
-    pid: int = 0
-    protocol: int = 0
-    claude_session_id: str = ""
-    fresh: bool = False
-    turn_id: str | None = None
-    asks: list[str] = []
-    background: int = 0
-
-
-_head: Final = msgspec.json.Decoder(_Head)
-
-
-def decode_from_worker(line: bytes) -> FromWorker:
-    """Decode a worker's frame; an unknown one becomes Skipped, except the end of a turn.
-
-    Raises ValueError for what is no frame.
-    """
-    try:
-        return from_worker.decode(line)
-    except msgspec.ValidationError:
-        head = _head.decode(line)
-    if head.frame == "turn_ended" and head.turn_id and head.claude_session_id:
-        error = TurnFailure("worker_foreign", ENDED_UNREADABLY)
-        return TurnEnded(
-            epoch=head.epoch,
-            n=head.n,
-            turn_id=head.turn_id,
-            stop_reason=None,
-            claude_session_id=head.claude_session_id,
-            error=error,
-        )
-    if head.frame != "ready":
-        return Skipped(epoch=head.epoch, n=head.n)
-    return Ready(
-        epoch=head.epoch,
-        pid=head.pid,
-        protocol=head.protocol,
-        claude_session_id=head.claude_session_id,
-        fresh=head.fresh,
-        turn_id=head.turn_id,
-        asks=head.asks,
-        background=head.background,
-    )
 
 
 def check_order(frame: Numbered, after: int) -> None:

@@ -20,15 +20,30 @@ class LongPrompt(Prompt, frozen=True, kw_only=True, tag="prompt"):
     pieces: list[bytes]
 
 
-def prompt(epoch: int, turn_id: str, blocks: list[dict[str, Any]]) -> Generator[None, None, Prompt]:
+def prompt(
+    epoch: int,
+    turn_id: str,
+    blocks: list[dict[str, Any]],
+    *,
+    helper: bool = False,
+    links: bool = False,
+) -> Generator[None, None, Prompt]:
     """Make the frame of a prompt, in steps."""
     if sum(_length(block) for block in blocks) <= LONG_PROMPT:
-        return Prompt(epoch=epoch, turn_id=turn_id, content=blocks)
-    pieces = [encode(Prompt(epoch=epoch, turn_id=turn_id, content=[])).removesuffix(_NO_CONTENT)]
+        return Prompt(epoch=epoch, turn_id=turn_id, helper=helper, links=links, content=blocks)
+    empty = Prompt(epoch=epoch, turn_id=turn_id, helper=helper, links=links, content=[])
+    pieces = [encode(empty).removesuffix(_NO_CONTENT)]
     for piece in long_texts.encode(blocks, ascii_only=False):
         pieces.append(piece.encode(errors="replace"))
         yield
-    return LongPrompt(epoch=epoch, turn_id=turn_id, content=blocks, pieces=[*pieces, b"}\n"])
+    return LongPrompt(
+        epoch=epoch,
+        turn_id=turn_id,
+        helper=helper,
+        links=links,
+        content=blocks,
+        pieces=[*pieces, b"}\n"],
+    )
 
 
 def _length(block: dict[str, Any]) -> int:

@@ -12,6 +12,7 @@ from typing import BinaryIO, Final
 
 import msgspec
 
+from pykoclaw_acp.channel.decoding import decode_from_worker
 from pykoclaw_acp.channel.frames import (
     MAX_FRAME,
     EventFrame,
@@ -19,7 +20,6 @@ from pykoclaw_acp.channel.frames import (
     Gap,
     Numbered,
     TurnStarted,
-    decode_from_worker,
 )
 from pykoclaw_acp.model.events import Text, Thinking
 

@@ -27,7 +27,7 @@ class LaunchSpec(WorkerIdentity, frozen=True, kw_only=True):
 
     `resume_session_id` comes from `WorkerPool.set_resume` alone; None begins a Claude session under
     the ACP id. With a `branch` it begins one that branches off another. `told` identifies what an
-    earlier worker of the session has said to the user about plugins.
+    earlier worker of the session has said to the user about plugins and MCP servers.
     """
 
     options: WorkerOptions

@@ -11,6 +11,7 @@ import click
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.cli.deploy import deploy
+from pykoclaw_acp.cli.mcp import mcp
 from pykoclaw_acp.cli.outside import prompt, tasks
 from pykoclaw_acp.cli.sessions import approve, attach, rewind, sessions
 from pykoclaw_acp.cli.showing import completion, doctor, logs, show_config, status
@@ -250,8 +251,8 @@ def scripted_model(ctx: click.Context) -> None:
 
 
 for command in (
-    approve, attach, completion, deploy, doctor, logs, prompt, rewind, sessions, show_config, status, tasks, trust,
-    workers,
+    approve, attach, completion, deploy, doctor, logs, mcp, prompt, rewind, sessions, show_config, status, tasks,
+    trust, workers,
 ):  # fmt: skip
     cli.add_command(command)
 

@@ -42,11 +42,14 @@ class RequestOutcome(StrEnum):
 
 
 class Form(msgspec.Struct, frozen=True):
-    """Form of an MCP server: its name, its message, and MCP's `requestedSchema`."""
+    """Form of an MCP server: its name, its message, and MCP's `requestedSchema`; or, with a `url`,
+    a page that the user should open.
+    """
 
     server: str
     message: str
     schema: dict[str, Any]
+    url: str | None = None
 
 
 class Workspace(msgspec.Struct, frozen=True):

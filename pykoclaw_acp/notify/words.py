@@ -79,7 +79,12 @@ def of_question(question: PendingQuestion) -> Notice | None:
     short = request.ask_id[:SHORT_ID]
     title = _short(request.title)
     where = _where(question.place)
-    if request.form is not None:
+    if request.form is not None and request.form.url is not None:
+        text = (
+            f"A page waits in {where} to be opened: {title}\n"
+            f"Open it where the conversation is open, or refuse: pykoclaw-acp approve {short} --deny"
+        )
+    elif request.form is not None:
         text = (
             f"Claude waits in {where} for a form: {title}\n"
             f"Fill it in where the conversation is open, or refuse: pykoclaw-acp approve {short} --deny"

@@ -8,7 +8,8 @@ import os
 import signal
 from collections.abc import AsyncIterator, Mapping
 
-from pykoclaw_acp.channel.frames import FromWorker, ToWorker, decode_from_worker, encode
+from pykoclaw_acp.channel.decoding import decode_from_worker
+from pykoclaw_acp.channel.frames import FromWorker, ToWorker, encode
 from pykoclaw_acp.channel.long_prompt import LongPrompt
 from pykoclaw_acp.channel.processes import WorkerHandle, WorkerProcess
 from pykoclaw_acp.channel.socket import SocketLine, connect, read_batches

@@ -14,7 +14,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
-from pykoclaw_acp.channel.frames import Place, Where, decode_from_worker, encode
+from pykoclaw_acp.channel.decoding import decode_from_worker
+from pykoclaw_acp.channel.frames import Place, Where, encode
 from pykoclaw_acp.channel.home import is_deleted
 from pykoclaw_acp.channel.processes import WorkerProcess, WorkerRecord
 from pykoclaw_acp.channel.socket import SocketLine, connect, read_frames

@@ -58,7 +58,7 @@ class WorkerPool:
         )
         self._resume: dict[str, str | None] = {}
         self._branches: dict[str, Branch | None] = {}
-        self._told: dict[str, str] = {}  # what its last worker has said about plugins
+        self._told: dict[str, str] = {}  # what its workers have said
         self._workers: dict[str, WorkerLife] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = (
             WeakValueDictionary()
@@ -108,6 +108,10 @@ class WorkerPool:
         worker = self._workers.get(session_id)
         return worker is not None and worker.takes_blocks
 
+    def note_told(self, session_id: str, told: str) -> None:
+        """Note what its worker has said about plugins and servers, for its next one."""
+        self._told[session_id] = told
+
     def forget(self, session_id: str) -> bool:
         """Forget the session until the next `set_resume`; False, and nothing is done, while it has
         a worker.
@@ -140,7 +144,7 @@ class WorkerPool:
         self._start_limit.record_success(session_id)
         if self._branches.get(session_id) is None:  # else until a turn of it has ended
             self._resume[session_id] = None if ready.fresh else ready.claude_session_id
-        self._told[session_id] = ready.told
+        self._told.setdefault(session_id, ready.told)
         return worker.spec.epoch
 
     async def _find_or_launch(self, session_id: str, options: WorkerOptions) -> WorkerLife:

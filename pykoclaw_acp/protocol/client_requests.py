@@ -46,12 +46,14 @@ class PermissionResult(Params, frozen=True, kw_only=True):
 
 
 class CreateElicitation(Wire, frozen=True, kw_only=True):
-    """A form of an MCP server, shown in a session."""
+    """A form of an MCP server, or a page that the user should open, shown in a session."""
 
     session_id: str
     message: str
-    requested_schema: dict[str, Any]
     mode: Literal["form", "url"]
+    requested_schema: dict[str, Any] | None = None
+    elicitation_id: str | None = None
+    url: str | None = None
 
 
 class ElicitationResult(Params, frozen=True, kw_only=True):

@@ -35,6 +35,7 @@ class ElicitationCapabilities(Wire, frozen=True, kw_only=True):
     """Supported modes: a mode that is present is supported, whatever its object holds."""
 
     form: dict[str, Any] | None = None
+    url: dict[str, Any] | None = None
 
 
 class ClientCapabilities(Wire, frozen=True, kw_only=True):

@@ -180,13 +180,15 @@ def question_parts(question: PermissionRequest) -> list[ShownContent | Diff] | N
     return _parts(question.content)
 
 
-def elicitation(session_id: str, form: Form) -> CreateElicitation:
+def elicitation(session_id: str, ask_id: str, form: Form) -> CreateElicitation:
     """Parameters of `elicitation/create`; the message names the server, as ACP has no field for it."""
+    message = f"{form.server} asks: {form.message}"
+    if form.url is not None:
+        return CreateElicitation(
+            session_id=session_id, message=message, mode="url", elicitation_id=ask_id, url=form.url
+        )
     return CreateElicitation(
-        session_id=session_id,
-        message=f"{form.server} asks: {form.message}",
-        requested_schema=form.schema,
-        mode="form",
+        session_id=session_id, message=message, mode="form", requested_schema=form.schema
     )
 
 

@@ -37,6 +37,7 @@ class AcpClient:
         self.peer = peer
         peer.listener = self
         self.forms = False
+        self.pages = False
         self.introduced = False  # `initialize` was answered
         self.asking = Asking(peer, sessions)
         self.subscriber = Subscriber(sessions, self, peer.instance, peer.front)
@@ -56,6 +57,7 @@ class AcpClient:
         self.subscriber.introduce(client.name, client.version)
         capabilities = lenient.decode(bytes(params.client_capabilities), ClientCapabilities)
         self.forms = capabilities.elicitation.form is not None
+        self.pages = capabilities.elicitation.url is not None
         self.introduced = True
         log.info(
             "Client connected",
@@ -121,7 +123,7 @@ class AcpClient:
     ) -> dict[str, Any]:
         """Send a request under the question's own id; when cancelled, withdraw it."""
         if request.form is not None:
-            form = projection.elicitation(session_id, request.form)
+            form = projection.elicitation(session_id, request.ask_id, request.form)
             raw = await self.asking.request(request.ask_id, "elicitation/create", form)
             result = jsonrpc.decode_params(raw, ElicitationResult)
             return {"action": result.action, "content": result.content}

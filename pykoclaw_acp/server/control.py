@@ -12,6 +12,7 @@ from pykoclaw_acp.protocol.control.tasks import SchedulerInfo
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.lag import LoopLag
+from pykoclaw_acp.server.mcp_control import McpControl
 from pykoclaw_acp.server.question_control import QuestionControl
 from pykoclaw_acp.server.session_control import SessionControl
 from pykoclaw_acp.server.session_finder import SessionFinder
@@ -59,6 +60,7 @@ class Control:
             workers,
             Trusting(sessions, database),
             TurnControl(sessions, database, self.finder),
+            McpControl(sessions),
         )
 
     @property

@@ -10,7 +10,7 @@ from pykoclaw_acp.link.framing import MAX_LONG_LINE_OUT
 from pykoclaw_acp.model.choices import Command, Selection
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.permissions import PermissionRequest
+from pykoclaw_acp.model.permissions import Form, PermissionRequest
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.control.following import (
     EVENT,
@@ -34,6 +34,7 @@ class Follower:
 
     name: Final = "cli"
     forms: Final = True  # it can decline them
+    pages: Final = False
 
     def __init__(self, peer: Peer, *, present: bool) -> None:
         self.present = present
@@ -111,5 +112,9 @@ def whole(question: PermissionRequest) -> dict[str, Any]:
         "choices": {
             decision: named[option] for decision, option in OPTIONS.items() if option in named
         },
-        "form": None if question.form is None else question.form.message,
+        "form": None if question.form is None else _form(question.form),
     }
+
+
+def _form(form: Form) -> str:
+    return form.message if form.url is None else f"{form.message}\n{form.url}"

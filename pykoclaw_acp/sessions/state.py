@@ -38,6 +38,13 @@ class SessionState:
         """Whether a client is there that can be asked."""
         return any(one.alive and one.client.present for one in self.subscriptions)
 
+    @property
+    def opens_pages(self) -> bool:
+        """Whether a client is there that can open a page for the user."""
+        return any(
+            one.alive and one.client.present and one.client.pages for one in self.subscriptions
+        )
+
     def apply(self, event: Event | None) -> None:
         """Make the mode, model, config or title of a logged event the session's own."""
         if isinstance(event, ModeChanged):

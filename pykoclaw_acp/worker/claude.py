@@ -23,6 +23,7 @@ from claude_agent_sdk import (
     SystemMessage,
     TextBlock,
 )
+from msgspec.structs import replace
 
 from pykoclaw_acp.channel.frames import (
     Answer,
@@ -41,11 +42,12 @@ from pykoclaw_acp.system import processes
 from pykoclaw_acp.worker import content, results, sdk_private
 from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
-from pykoclaw_acp.worker.failures import early_end, failed_servers, plain
+from pykoclaw_acp.worker.failures import early_end, plain
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.requests import TaskRequests
-from pykoclaw_acp.worker.servers import Servers
+from pykoclaw_acp.worker.server_states import ServerStates
+from pykoclaw_acp.worker.servers import STATES, Servers
 from pykoclaw_acp.worker.starting import Start
 from pykoclaw_acp.worker.steering import Steered
 from pykoclaw_acp.worker.translate import Translator, is_turn_start
@@ -72,12 +74,14 @@ class ClaudeSession:
         )
         self.choices = Choices(spec.options, self._note)
         self.servers = Servers(spec, calls)
+        said = spec.told.partition(STATES)[2]
+        self._states = ServerStates(said, spec.options.mcp_servers, self._permissions)
+        self._quiet = False  # nobody reads the turn's answer
         self._client: ClaudeSDKClient | None = None
         self._stderr: deque[str] = deque(maxlen=20)
         self._prompted: str | None = None  # the daemon's turn, from prompt to result
         self._turn: str | None = None  # the turn whose messages come in now
         self._api_error: tuple[str, str] | None = None
-        self._failed_servers: set[str] = set()
         self._reported = asyncio.Condition()
         self._tasks = 0  # that run in the background
         self.steered = Steered(spec.epoch, outbox.put)
@@ -107,6 +111,11 @@ class ClaudeSession:
         return self._tasks + (self._turn is not None and self._turn != self._prompted)
 
     @property
+    def told(self) -> str:
+        """Identifies what was or will be said to the user about plugins and servers."""
+        return f"{self.servers.told}{STATES}{self._states.told}".removesuffix(STATES)
+
+    @property
     def asking(self) -> list[str]:
         """Ids of the open questions."""
         return self._permissions.pending
@@ -132,10 +141,15 @@ class ClaudeSession:
             await self._query(prompt)
             return
         await self.choices.settled()
+        if self._client is not None:
+            await self._states.retry(self._client)
         self._prompted = self.last_prompt = prompt.turn_id
         self._failure = None
         if isinstance(prompt, Steer):
+            self._quiet = False
             self.steered.say(prompt, prompt.turn_id)
+        else:
+            self._permissions.links, self._quiet = prompt.links, prompt.helper
         await self._query(prompt)
 
     async def _query(self, prompt: Prompt | Steer) -> None:
@@ -188,6 +202,7 @@ class ClaudeSession:
         """Interrupt the turn, then close the CLI: a plain disconnect waits 5 s and loses the
         partial answer.
         """
+        self._states.close()
         if self._client is None:
             return
         if self._turn is not None or self._prompted is not None:
@@ -227,9 +242,9 @@ class ClaudeSession:
             self._last_uuid = None
         if isinstance(message, SystemMessage):
             self.choices.follow(message)
-            self._note_failed_servers(failed_servers(message))
         if is_turn_start(message):
             self._start_turn()
+            await self._look_at_servers(message)
         elif isinstance(message, ResultMessage):
             self._end_turn(message)
             if not message.num_turns:  # no request to the model: a command of the CLI, it may be
@@ -255,14 +270,11 @@ class ClaudeSession:
             async with self._reported:
                 self._reported.notify_all()
 
-    def _note_failed_servers(self, failed: set[str]) -> None:
-        for name in failed - self._failed_servers:
-            log.warning(
-                "An MCP server could not be started; Claude works without it",
-                action="mcp_failed",
-                server=name,
-            )
-        self._failed_servers |= failed
+    async def _look_at_servers(self, message: Message) -> None:
+        if self._client is None or self._turn is None or self._quiet:
+            return
+        for event in await self._states.look(message, self._client, self._turn):
+            self._put(event)
 
     def _report_background(self) -> None:
         self._outbox.put(Background(epoch=self._spec.epoch, running=self.background))
@@ -317,6 +329,7 @@ class ClaudeSession:
         notice = self.servers.notice(turn_id) if turn_id == self._prompted else []
         for event in [*early_end(turn_id, ended.stop_reason), *notice]:
             self._put(event, turn_id)
+        ended = replace(ended, told=self.told)
         self._outbox.put(ended)
         return ended
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 from typing import Final
 
-from claude_agent_sdk import ResultMessage, SystemMessage
+from claude_agent_sdk import ResultMessage
 
 from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.model.failures import TurnFailure
@@ -87,15 +87,6 @@ def refused_to_root(words: str) -> str | None:
         "Claude refuses the permission mode bypassPermissions to root. Set IS_SANDBOX=1 in the environment of the"
         " daemon if this machine may be lost, run it as another user, or set PYKOCLAW_PERMISSION_MODE to another mode."
     )
-
-
-def failed_servers(message: SystemMessage) -> set[str]:
-    """Names of the MCP servers that Claude could not start or reach, as reported at the beginning
-    of a turn.
-    """
-    servers = message.data.get("mcp_servers") if message.subtype == "init" else None
-    found = [one for one in servers if isinstance(one, dict)] if isinstance(servers, list) else []
-    return {str(one.get("name")) for one in found if one.get("status") == "failed"}
 
 
 def early_end(turn_id: str, stop_reason: str | None) -> list[Event]:

@@ -201,7 +201,7 @@ class Worker:
             config=self._claude.choices.config,
             upto=upto if upto > self._committed else 0,
             offer=self._claude.choices.offer,
-            told=self._claude.servers.told,
+            told=self._claude.told,
             blocks=True,
             steers=True,
             steered=self._claude.steered.ids,

@@ -170,13 +170,14 @@ def private_files(spec: LaunchSpec, servers: dict[str, Any], temporary: str) -> 
     with contextlib.ExitStack() as stack:
         configured = json.dumps({"mcpServers": servers}) if servers else None
         yield Files(
-            stack.enter_context(_file(Path(temporary) / "mcp.json", configured)),
-            stack.enter_context(_file(Path(temporary) / "system-prompt.txt", text)),
+            stack.enter_context(private_file(Path(temporary) / "mcp.json", configured)),
+            stack.enter_context(private_file(Path(temporary) / "system-prompt.txt", text)),
         )
 
 
 @contextlib.contextmanager
-def _file(path: Path, content: str | None) -> Iterator[Path | None]:
+def private_file(path: Path, content: str | None) -> Iterator[Path | None]:
+    """A file that only the user can read, while the CLI starts; none without content."""
     if content is None:
         yield None
         return

@@ -50,6 +50,8 @@ class PermissionCallbacks:
         self._reported = reported
         self._turn = turn
         self._pending: dict[str, asyncio.Future[Answer]] = {}
+        self.links = False
+        """Whether a client is there that can open a page."""
 
     @property
     def pending(self) -> list[str]:
@@ -88,12 +90,16 @@ class PermissionCallbacks:
         )
 
     async def elicit(self, form: Form) -> dict[str, Any]:
-        """The result of an MCP elicitation; `cancel` outside of a turn, since nobody is
-        asked then.
+        """The result of an MCP elicitation; `cancel` outside of a turn, and for a page that no
+        client can open, since nobody is asked then.
         """
-        turn_id = await self._turn()
-        if turn_id is None:
+        if form.url is not None and not self.links:
             return CANCEL
+        turn_id = await self._turn()
+        return CANCEL if turn_id is None else await self.ask(form, turn_id)
+
+    async def ask(self, form: Form, turn_id: str) -> dict[str, Any]:
+        """The result of a form of this turn, which may have ended."""
         answer = await self._request(
             PermissionRequest(
                 epoch=self._epoch,
@@ -106,7 +112,8 @@ class PermissionCallbacks:
             )
         )
         if answer.decision == "accept":
-            return {"action": "accept", "content": answer.content or {}}
+            filled = {} if form.url is not None else {"content": answer.content or {}}
+            return {"action": "accept", **filled}
         return {"action": "decline"} if answer.decision == "decline" else CANCEL
 
     async def _request(self, request: PermissionRequest) -> Answer:

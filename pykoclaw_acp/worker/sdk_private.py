@@ -2,7 +2,8 @@
 
 MCP elicitation: the CLI hands an MCP server's form to the SDK as a control request, which the SDK
 (0.2) answers with "unsupported", and the server is told `cancel`. Here the request is taken before
-the SDK sees it.
+the SDK sees it. A sign-in to an MCP server is a control request of the CLI that the SDK has no
+method for.
 
 Effort and fast mode: the CLI takes them in a control request that the SDK has no method for, and
 tells in another one what holds.
@@ -12,6 +13,7 @@ The CLI's pid: the SDK keeps it to itself.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
@@ -22,8 +24,13 @@ from claude_agent_sdk import ClaudeSDKClient
 from pykoclaw_acp.model.permissions import Form
 
 CANCEL: Final[dict[str, Any]] = {"action": "cancel"}
+PAGES: Final = ("https://", "http://")
 
 log: Final = structlog.get_logger()
+
+
+class NoSignIn(Exception):
+    """A sign-in to an MCP server cannot be begun, or ended; the message says why."""
 
 
 def take_elicitations(
@@ -120,19 +127,44 @@ def cli_status(client: ClaudeSDKClient) -> int | None:
     return status if isinstance(status, int) else None
 
 
-def _form(body: dict[str, Any]) -> Form | None:
-    """None for what is no form: a URL that the user should open, or what this version does not
-    know.
+async def sign_in(client: ClaudeSDKClient, server: str) -> str:
+    """Begin to sign in to an MCP server: the page that the user is to open, for whose end the CLI
+    waits. Raises NoSignIn.
     """
-    server, message, schema = (
-        body.get("mcp_server_name"),
-        body.get("message"),
-        body.get("requested_schema"),
-    )
-    if (
-        body.get("mode", "form") != "form"
-        or not isinstance(message, str)
-        or not isinstance(schema, dict)
-    ):
+    answer = await _sign_in(client, {"subtype": "mcp_authenticate", "serverName": server})
+    url = answer.get("authUrl") if isinstance(answer, dict) else None
+    if not isinstance(url, str) or not url.startswith(PAGES):
+        raise NoSignIn("The server names no page to sign in")
+    return url
+
+
+async def end_sign_in(client: ClaudeSDKClient, server: str, address: str) -> None:
+    """Give the CLI the address at which the user's browser has ended, on another machine. Raises
+    NoSignIn.
+    """
+    request = {"subtype": "mcp_oauth_callback_url", "serverName": server, "callbackUrl": address}
+    await _sign_in(client, request)
+    with contextlib.suppress(Exception):  # its state says so
+        await client.reconnect_mcp_server(server)  # which the CLI then leaves to us
+
+
+async def _sign_in(client: ClaudeSDKClient, request: dict[str, Any]) -> Any:
+    try:
+        return await _control(client, request)
+    except AttributeError:
+        raise NoSignIn("This Claude Agent SDK is another inside") from None
+    except Exception as error:  # the SDK raises a bare one
+        raise NoSignIn(str(error)) from error
+
+
+def _form(body: dict[str, Any]) -> Form | None:
+    """None for what is neither a form nor a page that the user should open."""
+    server, message = str(body.get("mcp_server_name")), body.get("message")
+    mode, schema, url = body.get("mode", "form"), body.get("requested_schema"), body.get("url")
+    if not isinstance(message, str):
         return None
-    return Form(server=str(server), message=message, schema=schema)
+    if mode == "form" and isinstance(schema, dict):
+        return Form(server=server, message=message, schema=schema)
+    if mode == "url" and isinstance(url, str) and url.startswith(PAGES):
+        return Form(server=server, message=message, schema={}, url=url)
+    return None

@@ -13,6 +13,7 @@ from pykoclaw_acp.worker import pykoclaw_tools
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.plugins.loading import Complaint, Plugins
 
+STATES: Final = "|"  # in what was told: what follows is of the servers' states
 _SDK: Final = "sdk"  # the type of a server that runs in this process
 
 
@@ -26,7 +27,7 @@ class Servers:
         self._calls = calls
         self._plugins = Plugins(spec.options.conversation, calls)
         self._servers: dict[str, Any] = {}
-        self._said = set(spec.told.split())
+        self._said = set(spec.told.partition(STATES)[0].split())
         self.unasked: list[str] = []
         """Tools that Claude may use without a question."""
 

@@ -12,6 +12,8 @@ import contextlib
 import secrets
 import socket
 import time
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -175,3 +177,32 @@ async def serving(
     finally:
         server.should_exit = True
         await running
+
+
+async def approve(page: str) -> None:
+    """Open the page of a sign-in as a browser does: it approves, and leads to whoever waits."""
+
+    def opened() -> int:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(page, timeout=30) as answer:
+            return int(answer.status)
+
+    assert await asyncio.to_thread(opened) == 200
+
+
+async def ending(page: str) -> str:
+    """The address at which a browser ends that opens the page of a sign-in, and cannot open it."""
+
+    class Stay(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *_: Any) -> None:
+            return None
+
+    def opened() -> str:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), Stay)
+        try:
+            opener.open(page, timeout=30)
+        except urllib.error.HTTPError as redirected:
+            return str(redirected.headers["Location"])
+        raise AssertionError("the page leads nowhere")
+
+    return await asyncio.to_thread(opened)

@@ -3,14 +3,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
+import socket
 import sys
+from asyncio.subprocess import PIPE
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.harness import Client, Stack, script
-from tests.e2e.mcp_web import serving
+from tests.e2e.commands import done, run
+from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.harness.client import selected
+from tests.e2e.harness.stack import PROGRAM
+from tests.e2e.mcp_web import approve, ending, serving
 from tests.waiting import eventually
 
 SECRET = "s3cret-of-a-server"
@@ -87,3 +93,111 @@ async def no_secret_seen(stack: Stack) -> None:
     assert {pid for pid, one in environments.items() if SECRET.encode() in one} <= own
     await eventually(lambda: found_in_files(stack, SECRET) == [])
     assert SECRET not in json.dumps([dict(row) for row in stack.rows("SELECT * FROM acp_sessions")])
+
+
+def notes(client: Client, session: str) -> str:
+    """What pykoclaw-acp itself has said."""
+    chunks = client.of(session, "agent_message_chunk")
+    return "".join(
+        one["content"]["text"] for one in chunks if one["_meta"].get("pykoclaw.dev/note")
+    )
+
+
+async def test_what_does_not_work_is_told_once_and_tried_again(stack: Stack) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    headers = [{"name": "Authorization", "value": SECRET}]
+    url = f"http://127.0.0.1:{port}/mcp?key={SECRET}"
+    dead = {"type": "http", "name": "dead", "url": url, "headers": headers}
+    async with serving(sign_in=True) as web:
+        client = await stack.front()
+        session = await client.new(stack.work, mcpServers=[dead, web.given()])
+        await client.prompt(session, text("One."))
+        said = notes(client, session)
+        assert "**MCP server `dead` does not work: " in said
+        assert "ECONNREFUSED" in said
+        assert "**MCP server `web` wants you to sign in.** Run `pykoclaw-acp mcp login web`" in said
+        assert SECRET not in said
+        await client.prompt(session, text("Two."))
+        await done(stack, "workers", "stop")
+        await client.prompt(session, text("Three."))
+        assert notes(client, session) == said, "told again, by this worker or the next"
+        async with serving(port=port):
+            call = 'tool mcp__dead__greet {"name": "Ada"}'
+            await client.prompt(session, script(call, "text Four."))
+            assert "Hello, Ada." in results(client, session)[-1]
+        other = await client.new(stack.work, mcpServers=[dead])
+        await client.prompt(other, text("Five."))
+        assert "`dead` does not work" in notes(client, other), "not told in another session"
+
+
+async def test_user_signs_in_on_a_page_that_the_client_opens(stack: Stack) -> None:
+    """Once: Claude keeps the token, where only the user can read it."""
+    async with serving(sign_in=True) as web:
+        client = await stack.spawn_front()
+        await client.initialize(clientCapabilities={"elicitation": {"url": {}}})
+        client.permit = lambda asked: None if "mode" in asked else selected("allow_once")
+        session = await client.new(stack.work, mcpServers=[web.given()])
+        await client.prompt(session, text("Without it."))
+        (page,) = await client.until(lambda: client.questions)
+        params = page["params"]
+        assert (params["mode"], params["elicitationId"]) == ("url", page["id"])
+        assert params["message"].startswith("web asks: Sign in")
+        client.reply(page, {"action": "accept"})
+        await approve(params["url"])
+        call = 'tool mcp__web__greet {"name": "Ada"}'
+
+        async def works() -> list[str]:
+            await client.prompt(session, script(call, "text With it."))
+            return [one for one in results(client, session) if "Hello, Ada." in one]
+
+        works_now: list[str] = await eventually(works)
+        assert works_now
+        asked = len(client.questions)
+        other = await client.new(stack.work, mcpServers=[web.given()])
+        await client.prompt(other, script(call, "text With it."))
+        assert "Hello, Ada." in results(client, other)[-1]
+        assert all("mode" not in one["params"] for one in client.questions[asked:])
+        assert notes(client, other) == ""
+        assert web.accounts is not None
+        for token in web.accounts.tokens:
+            (kept,) = found_in_files(stack, token)
+            assert kept.name == ".credentials.json"
+            assert kept.stat().st_mode & 0o077 == 0
+
+
+async def test_command_signs_in_to_a_server_that_a_client_gave(stack: Stack) -> None:
+    """The session that is open has it with its next prompt; headers belong to the server."""
+    headers = [{"name": "X-Tenant", "value": SECRET}]
+    async with serving(sign_in=True) as web:
+        client = await stack.front()
+        session = await client.new(stack.work, mcpServers=[web.given(headers=headers)])
+        await client.prompt(session, text("Without it."))
+        (listed,) = (await done(stack, "mcp", "list", "--json")).json
+        assert listed == {
+            "name": "web",
+            "transport": "http",
+            "address": f"{web.url}/mcp",
+            "sessions": 1,
+        }
+        command = await asyncio.create_subprocess_exec(
+            *PROGRAM, "mcp", "login", "web", stdin=PIPE, stdout=PIPE, env=stack.environment
+        )
+        assert command.stdin is not None
+        assert command.stdout is not None
+        page = ""
+        while not page.startswith(web.url):
+            page = (await asyncio.wait_for(command.stdout.readline(), 120)).decode().strip()
+        command.stdin.write(f"{await ending(page)}\n".encode())  # a browser on another machine
+        out, _ = await asyncio.wait_for(command.communicate(), 120)
+        assert "Signed in to web." in out.decode()
+        assert command.returncode == 0
+        call = 'tool mcp__web__greet {"name": "Ada"}'
+        await client.prompt(session, script(call, "text With it."))
+        assert "Hello, Ada." in "".join(results(client, session))
+        again = await done(stack, "mcp", "login", f"{web.url}/mcp")
+        assert "nothing to sign in to" in again.out
+        refused = await run(stack, "mcp", "login", "nothing")
+        assert "There is no MCP server nothing" in refused.error
+        assert refused.status == 1
+        await no_secret_seen(stack)

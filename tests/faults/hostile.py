@@ -25,7 +25,8 @@ ACP: Final = (
 )  # fmt: skip
 CONTROL: Final = (
     "status", "sessions/list", "sessions/show", "sessions/rename", "questions/list", "questions/answer",
-    "workers/list", "workers/stop", "trust/list", "trust/show", "trust/add", "trust/remove", "follow", "nothing",
+    "workers/list", "workers/stop", "mcp/list", "mcp/find", "trust/list", "trust/show", "trust/add", "trust/remove",
+    "follow", "nothing",
 )  # fmt: skip
 COSTLY: Final = frozenset((
     "session/new", "session/load", "session/resume", "session/prompt", "_pykoclaw.dev/status",

@@ -40,11 +40,19 @@ async def write(r: Rig, statement: Statement) -> None:
 class Person(Client):
     """A client that keeps what it is asked, and answers when the test says so."""
 
-    def __init__(self, name: str = "editor", *, present: bool = True, forms: bool = False) -> None:
+    def __init__(
+        self,
+        name: str = "editor",
+        *,
+        present: bool = True,
+        forms: bool = False,
+        pages: bool = False,
+    ) -> None:
         super().__init__()
         self.name = name
         self.present = present
         self.forms = forms
+        self.pages = pages
         self.asked: list[PermissionRequest] = []
         self.withdrawn: list[str] = []
         self.told: list[str] = []

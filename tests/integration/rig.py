@@ -40,6 +40,7 @@ class Client:
     name = "test"
     present = True
     forms = False
+    pages = False
 
     def __init__(self) -> None:
         self.shown: list[Logged] = []

@@ -23,6 +23,7 @@ from tests.waiting import eventually
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 FORM = Form("secretary", "Who are you?", SCHEMA)
+PAGE = Form("web", "Sign in.", {}, "https://example.org/authorize")
 ALLOWING: tuple[OperatorDecision, ...] = ("allow_once", "allow_always")
 ADA = {"action": "accept", "content": {"name": "Ada"}}
 
@@ -76,6 +77,20 @@ async def test_only_clients_that_show_forms_are_asked(tmp_path: Path) -> None:
         await able.answer("q1", ADA)
         assert await asking.settled("q1") == ("accept", None, "able")
         assert plain.ids == ["q2"]
+
+
+async def test_only_clients_that_open_pages_are_asked_for_one(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        forms, pages = Person("forms", forms=True), Person("pages", pages=True)
+        asking = await begin(r, forms, pages)
+        asking.ask("q1", form=PAGE)
+        await person_asked(pages)
+        with pytest.raises(InvalidParams, match="only a client that opens pages"):
+            decisions.by_operator(pages.asked[0], "allow_once", "cli")
+        await pages.answer("q1", {"action": "accept"})
+        assert await asking.settled("q1") == ("accept", None, "pages")
+        assert await given(asking) == ("accept", None)
+        assert forms.ids == []
 
 
 async def person_asked(person: Person) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.channel.options import McpServer
+from tests.integration.callers import caller
 from tests.integration.rig import rig
 from tests.integration.wires import client, prompt
 
@@ -83,3 +84,28 @@ def test_claude_puts_no_variable_into_what_a_client_gave() -> None:
         "args": ["$B", "${PYKOCLAW_UNSET:-$}{C:-d}"],
         "env": {"E": "x${PYKOCLAW_UNSET:-$}{F}y"},
     }
+
+
+async def test_operator_sees_servers_without_secrets_and_finds_them_with(tmp_path: Path) -> None:
+    """Both from memory: they are in no table."""
+    user = {**WEB, "name": "b", "url": f"https://me:{SECRET}@example.org/b?{SECRET}"}
+    program = {"name": "a", "command": "/bin/true", "args": [SECRET], "env": []}
+    async with rig(tmp_path) as r, client(r) as wire, caller(r, tmp_path) as cli:
+        for _ in range(2):
+            await wire.call("session/new", cwd="/", mcpServers=[user, program])
+        listed = await cli.call("mcp/list")
+        assert [(one["name"], one["address"], one["sessions"]) for one in listed] == [
+            ("a", "/bin/true", 2),
+            ("b", "https://example.org/b", 2),
+        ]
+        assert SECRET not in str(listed)
+        for word in ("b", "https://example.org/b"):
+            (found,) = (await cli.call("mcp/find", server=word))["servers"]
+            assert found["config"]["headers"] == {"Authorization": f"Bearer {SECRET}"}
+        assert (await cli.call("mcp/find", server="a"))["servers"] == []
+        assert holding_secret(tmp_path) == []
+
+
+def holding_secret(root: Path) -> list[Path]:
+    files = [path for path in root.rglob("*") if path.is_file()]
+    return [path for path in files if SECRET.encode() in path.read_bytes()]

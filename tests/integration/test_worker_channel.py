@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from claude_agent_sdk import ResultMessage
 
+from pykoclaw_acp.channel.decoding import decode_from_worker
 from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.channel.frames import (
     PROTOCOL,
@@ -30,7 +31,6 @@ from pykoclaw_acp.channel.frames import (
     Stop,
     ToWorker,
     TurnEnded,
-    decode_from_worker,
     decode_to_worker,
     encode,
 )

@@ -41,6 +41,9 @@ class MemoryWorkers:
     def workspace(self, session_id: str) -> str | None:
         return "" if session_id in self.live else None
 
+    def note_told(self, session_id: str, told: str) -> None:
+        pass
+
     def forget(self, session_id: str) -> bool:
         return session_id not in self.live
 

@@ -20,12 +20,12 @@ from pykoclaw_acp.channel.database import (
     to_parameters,
     to_rows,
 )
+from pykoclaw_acp.channel.decoding import decode_from_worker
 from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     Hello,
     Skipped,
     ToWorker,
-    decode_from_worker,
     decode_to_worker,
     encode,
 )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.channel.decoding import decode_from_worker
 from pykoclaw_acp.channel.frames import (
     EventFrame,
     Gap,
@@ -19,7 +20,6 @@ from pykoclaw_acp.channel.frames import (
     Skipped,
     TurnEnded,
     check_order,
-    decode_from_worker,
     decode_to_worker,
     encode,
 )

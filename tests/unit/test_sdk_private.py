@@ -77,6 +77,14 @@ async def test_form_is_asked_and_answer_goes_to_cli() -> None:
     }
 
 
+async def test_page_is_asked_for_like_a_form() -> None:
+    inside, user = Inside(), User({"action": "accept"})
+    take_elicitations(client(inside), user.ask)
+    await inside.comes({**FORM, "mode": "url", "url": "https://example.org"})
+    assert user.forms == [Form("s", "Who?", {}, "https://example.org")]
+    assert inside.written[0]["response"]["response"] == {"action": "accept"}
+
+
 async def test_other_requests_stay_the_sdks() -> None:
     inside, user = Inside(), User({})
     take_elicitations(client(inside), user.ask)
@@ -88,7 +96,8 @@ async def test_other_requests_stay_the_sdks() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"mode": "url", "url": "https://example.org"},
+        {"mode": "url", "url": "file:///etc/passwd"},
+        {"mode": "url", "url": None},
         {"message": None},
         {"requested_schema": None},
         {"mode": "later"},

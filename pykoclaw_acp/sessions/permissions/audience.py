@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pykoclaw_acp.model.permissions import Decision, PermissionRequest
+from pykoclaw_acp.model.permissions import Decision, Form, PermissionRequest
 from pykoclaw_acp.sessions.permissions.pending import PendingRequest
+from pykoclaw_acp.sessions.ports import Client
 from pykoclaw_acp.sessions.subscription import Subscription
 
 
@@ -17,8 +18,11 @@ def can_ask(
     """
     client = one.client
     first = next(other for other in subscriptions if other.client is client)
-    able = client.present and (request.form is None or client.forms)
-    return able and first.session_id == one.session_id
+    return client.present and _shows(client, request.form) and first.session_id == one.session_id
+
+
+def _shows(client: Client, form: Form | None) -> bool:
+    return form is None or (client.forms if form.url is None else client.pages)
 
 
 def is_attended(subscriptions: Sequence[Subscription], pending: PendingRequest) -> bool:

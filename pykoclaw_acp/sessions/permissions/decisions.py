@@ -66,6 +66,8 @@ def by_operator(request: PermissionRequest, option: str, by: str) -> Decision:
     if option != REJECT_ONCE:
         raise InvalidParams(
             "This request is a form: only a client that shows forms can fill it in. Deny it, or wait."
+            if request.form.url is None
+            else "This request is a page to be opened: only a client that opens pages can do it. Deny it, or wait."
         )
     return Decision(RequestOutcome.DECLINE, by=by)
 

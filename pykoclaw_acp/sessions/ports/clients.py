@@ -28,6 +28,10 @@ class Client(Protocol):
     def forms(self) -> bool:
         """Whether it can show a form."""
 
+    @property
+    def pages(self) -> bool:
+        """Whether it can open a page for the user."""
+
     def close_request(self, ask_id: str) -> None:
         """Close a request, which is settled in the database; also called on the client that
         answered.

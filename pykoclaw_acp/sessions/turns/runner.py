@@ -119,7 +119,10 @@ class TurnRunner:
         blocks = prompt_text.for_claude(turn.content, remembers=remembers)
         blocks = await contents.whole(self._journal, blocks)
         blocks, carried = prompt_text.with_notes(blocks, notes)
-        return await in_pieces(long_prompt.prompt(self._state.epoch, turn.turn_id, blocks)), carried
+        helper = prompt_text.by_client_itself(turn.content, turn.client)
+        who = {"helper": helper, "links": self._state.opens_pages}
+        frame = long_prompt.prompt(self._state.epoch, turn.turn_id, blocks, **who)
+        return await in_pieces(frame), carried
 
     async def stop(self, turn: Turn) -> None:
         """Ask the worker to stop the turn, and kill it when it does not.

@@ -1,0 +1,43 @@
+"""`pykoclaw-acp mcp`: the MCP servers that clients have given."""
+
+from __future__ import annotations
+
+import click
+
+from pykoclaw_acp.cli.options import JSON
+
+
+@click.group(invoke_without_command=True, short_help="List MCP servers, or sign in to one.")
+@click.pass_context
+def mcp(ctx: click.Context) -> None:
+    """List the MCP servers that clients have given, or sign in to one. Without a command, list
+    them.
+    """
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_servers, as_json=False)
+
+
+@mcp.command(name="list", short_help="List the MCP servers that clients have given.")
+@JSON
+def list_servers(as_json: bool) -> None:
+    """List the MCP servers that clients have given to sessions which are in the daemon's memory.
+
+    Exit status: 3 if no daemon is running.
+    """
+    from pykoclaw_acp.commands import mcp as command
+
+    command.list_all(as_json)
+
+
+@mcp.command(short_help="Sign in to an MCP server.")
+@click.argument("server")
+def login(server: str) -> None:
+    """Sign in to SERVER, an MCP server over http or sse: its name, or its address.
+
+    It is one that a client has given to a session, or one of your Claude settings. Shows a page to
+    open in a browser. Claude keeps the token where it keeps its own credential, and sessions have
+    the server with their next prompt.
+    """
+    from pykoclaw_acp.commands import mcp as command
+
+    command.login(server)

@@ -1,0 +1,175 @@
+"""What works of a session's MCP servers, as the CLI says at the beginning of each turn.
+
+What does not is told to the user once in a session, tried again at each prompt, and where a sign-in
+is missing the user is asked for it, by a client that can open a page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import shlex
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import structlog
+from claude_agent_sdk import ClaudeSDKClient, Message, SystemMessage
+
+from pykoclaw_acp.channel.options import McpServer
+from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.model.permissions import Form
+from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.tasks import Tasks
+from pykoclaw_acp.worker import sdk_private
+from pykoclaw_acp.worker.failures import plain
+from pykoclaw_acp.worker.permissions import PermissionCallbacks
+
+FAILED: Final = "failed"
+NEEDS_SIGN_IN: Final = "needs-auth"
+ASK_WAIT: Final = 5.0  # s; for the CLI to say why a server failed
+RETRY_WAIT: Final = 3.0  # s that a prompt waits for servers that are tried again
+SIGN_IN_WAIT: Final = 600.0  # s in which the user may open the page
+SHORTEST_SECRET: Final = 4  # characters
+SIGN_IN: Final = "Sign in, so that Claude can use this MCP server."
+
+log: Final = structlog.get_logger()
+
+
+class ServerStates:
+    """The servers that do not work, and of which the user was told.
+
+    `told` is what an earlier worker of the session gave as such.
+    """
+
+    def __init__(
+        self, told: str, given: tuple[McpServer, ...], permissions: PermissionCallbacks
+    ) -> None:
+        self._told = set(told.split())
+        self._given = {one.name: one for one in given}
+        self._permissions = permissions
+        self._lacking: dict[str, str] = {}  # states by name
+        self._hanging: set[str] = set()  # not tried again in this worker
+        self._tasks = Tasks()
+
+    @property
+    def told(self) -> str:
+        """Identifies what the user was told of."""
+        return " ".join(sorted(self._told))
+
+    async def retry(self, client: ClaudeSDKClient) -> None:
+        """Connect again to what did not work: it may have been repaired, or signed in to."""
+        names = self._lacking.keys() - self._hanging
+        if not names:
+            return
+        tries = {asyncio.ensure_future(client.reconnect_mcp_server(one)): one for one in names}
+        done, pending = await asyncio.wait(tries, timeout=RETRY_WAIT)
+        for one in done:
+            one.exception()  # it still does not work: the next turn says so
+        for one in pending:
+            one.cancel()
+            self._hanging.add(tries[one])
+
+    async def look(self, message: Message, client: ClaudeSDKClient, turn_id: str) -> list[Event]:
+        """What to tell the user when a turn begins, of which the CLI says this."""
+        states = _states(message)
+        if states is None:
+            return []
+        self._lacking = {
+            name: state for name, state in states.items() if state in (FAILED, NEEDS_SIGN_IN)
+        }
+        keys = {name: _key(name, state) for name, state in self._lacking.items()}
+        self._told &= set(keys.values())  # what works again may fail again
+        new = [name for name, key in keys.items() if key not in self._told]
+        if not new:
+            return []
+        self._told |= {keys[name] for name in new}
+        details = await _details(client)
+        lines = [self._line(name, details.get(name, {}), client, turn_id) for name in new]
+        words = "\n\n".join(line for line in lines if line)
+        return [Text(f"{turn_id}-servers", f"{words}\n\n", note=True)] if words else []
+
+    def close(self) -> None:
+        """Withdraw what the user was asked."""
+        self._tasks.cancel()
+
+    def _line(
+        self, name: str, detail: Mapping[str, Any], client: ClaudeSDKClient, turn_id: str
+    ) -> str:
+        state = self._lacking[name]
+        log.warning(
+            "An MCP server cannot be used; Claude works without it",
+            action="mcp_failed" if state == FAILED else "mcp_needs_sign_in",
+            server=name,
+        )
+        if detail.get("scope") == "claudeai":
+            return ""  # connectors of the account, which the user may never have wanted here
+        shown = f"**MCP server `{neutral(name, 'command')}`"
+        if state == FAILED:
+            why = neutral(self._without_secrets(name, str(detail.get("error") or "")), "command")
+            return (
+                f"{shown} does not work{f': {why}' if why else '.'}** Claude goes on without it. Check that it runs "
+                "and how it is configured; it is tried again with each prompt."
+            )
+        asks = self._permissions.links and not _has_secret(self._given.get(name))
+        if asks:
+            self._tasks.start(self._offer_sign_in(name, client, turn_id))
+        page = "Open the page that you are asked for, or run" if asks else "Run"
+        command = f"pykoclaw-acp mcp login {neutral(shlex.quote(name), 'command')}"
+        return (
+            f"{shown} wants you to sign in.** {page} `{command}` in a terminal. Claude goes on without it, and has it "
+            "with the prompt after that."
+        )
+
+    async def _offer_sign_in(self, name: str, client: ClaudeSDKClient, turn_id: str) -> None:
+        """Ask the user to open the page; the CLI waits for the browser, and keeps the token."""
+        try:
+            url = await sdk_private.sign_in(client, name)
+        except sdk_private.NoSignIn as error:
+            log.info(
+                "A sign-in cannot be begun", action="sign_in_failed", server=name, why=str(error)
+            )
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(SIGN_IN_WAIT):
+                form = Form(server=name, message=SIGN_IN, schema={}, url=url)
+                await self._permissions.ask(form, turn_id)
+
+    def _without_secrets(self, name: str, words: str) -> str:
+        """An error in one line, without what the client has configured."""
+        given = self._given.get(name)
+        if given is not None:
+            for one in (given.url, *given.headers.values(), *given.env.values(), *given.args):
+                if len(one) >= SHORTEST_SECRET:
+                    words = words.replace(one, "…")
+        return plain(words)
+
+
+def _states(message: Message) -> dict[str, str] | None:
+    """The servers' states by name, in what the CLI says when a turn begins; None: it says else."""
+    if not isinstance(message, SystemMessage) or message.subtype != "init":
+        return None
+    servers = message.data.get("mcp_servers")
+    found = [one for one in servers if isinstance(one, dict)] if isinstance(servers, list) else []
+    return {str(one.get("name")): str(one.get("status")) for one in found}
+
+
+async def _details(client: ClaudeSDKClient) -> dict[str, dict[str, Any]]:
+    """What the CLI knows of each server."""
+    try:
+        async with asyncio.timeout(ASK_WAIT):
+            known: Any = await client.get_mcp_status()
+    except Exception as error:  # noqa: BLE001  the SDK's own time-out is a bare one
+        log.info("Claude does not say what its servers lack", action="mcp_unknown", why=repr(error))
+        return {}
+    return {str(one.get("name")): one for one in known.get("mcpServers", [])}
+
+
+def _key(name: str, state: str) -> str:
+    return hashlib.sha256(f"{name}\0{state}".encode()).hexdigest()[:12]
+
+
+def _has_secret(given: McpServer | None) -> bool:
+    """Whether the address may hold a secret: a page to sign in would name it, which is stored."""
+    return given is not None and ("?" in given.url or "@" in urlsplit(given.url).netloc)

@@ -1,0 +1,145 @@
+"""What is said of MCP servers that do not work, on a stand-in for the SDK's client."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from claude_agent_sdk import SystemMessage
+
+from pykoclaw_acp.channel.options import McpServer
+from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.permissions import Form
+from pykoclaw_acp.worker import server_states
+from pykoclaw_acp.worker.server_states import ServerStates
+from tests.waiting import eventually
+
+SECRET = "s3cret-value"
+PAGE = "https://example.org/authorize"
+
+
+class Cli:
+    """The SDK's client: `states` by name, what else is known of each, and what was asked of it."""
+
+    def __init__(self, states: dict[str, str], **details: dict[str, Any]) -> None:
+        self.states = states
+        self.details = details
+        self.retried: list[str] = []
+        self.hangs = False
+        self._query = self
+
+    @property
+    def init(self) -> SystemMessage:
+        servers = [{"name": name, "status": state} for name, state in self.states.items()]
+        return SystemMessage("init", {"mcp_servers": servers})
+
+    async def get_mcp_status(self) -> dict[str, Any]:
+        return {"mcpServers": [{"name": name, **more} for name, more in self.details.items()]}
+
+    async def reconnect_mcp_server(self, name: str) -> None:
+        self.retried.append(name)
+        if self.hangs:
+            await asyncio.Event().wait()
+        raise RuntimeError("it still does not work")
+
+    async def _send_control_request(self, request: dict[str, Any]) -> dict[str, Any]:
+        assert request["subtype"] == "mcp_authenticate"
+        return {"authUrl": PAGE}
+
+
+class User:
+    """Whom the callbacks ask; `links`: there is a client that opens pages."""
+
+    def __init__(self, *, links: bool = False) -> None:
+        self.links = links
+        self.asked: list[tuple[Form, str]] = []
+
+    async def ask(self, form: Form, turn_id: str) -> dict[str, Any]:
+        self.asked.append((form, turn_id))
+        return {"action": "accept"}
+
+
+def states(user: User | None = None, told: str = "", *given: McpServer) -> ServerStates:
+    return ServerStates(told, given, user or User())  # type: ignore[arg-type]
+
+
+async def said(one: ServerStates, cli: Cli) -> str:
+    """What is said when a turn begins."""
+    events = await one.look(cli.init, cli, "t")  # type: ignore[arg-type]
+    assert all(isinstance(event, Text) and event.note for event in events)
+    return "".join(event.text for event in events if isinstance(event, Text))
+
+
+async def test_each_failure_is_told_once_in_a_session() -> None:
+    one, cli = states(), Cli({"a": "failed", "b": "connected"}, a={"error": "No such program"})
+    words = await said(one, cli)
+    assert "**MCP server `a` does not work: No such program**" in words
+    assert "`b`" not in words
+    assert await said(one, cli) == ""
+    assert await said(states(None, one.told), cli) == "", "told by the next worker"
+    cli.states["b"] = "failed"
+    words = await said(one, cli)
+    assert "`b` does not work.**" in words
+    assert "`a`" not in words
+
+
+async def test_what_worked_again_is_told_when_it_fails_again() -> None:
+    one, cli = states(), Cli({"a": "failed"})
+    assert await said(one, cli)
+    cli.states["a"] = "connected"
+    assert await said(one, cli) == ""
+    assert one.told == ""
+    cli.states["a"] = "failed"
+    assert await said(one, cli)
+
+
+async def test_words_hold_nothing_that_a_client_configured() -> None:
+    given = McpServer(
+        name="a", transport="http", url=f"https://e.org/{SECRET}", headers={"K": f"Bearer {SECRET}"}
+    )
+    error = f"GET https://e.org/{SECRET} with Bearer {SECRET} \x1b[31m\nfailed"
+    words = await said(states(None, "", given), Cli({"a": "failed"}, a={"error": error}))
+    assert SECRET not in words
+    assert "\x1b" not in words
+    assert "GET … with …" in words
+
+
+async def test_user_is_asked_to_sign_in_where_a_page_can_be_opened() -> None:
+    user, cli = User(links=True), Cli({"my web": "needs-auth"})
+    words = await said(states(user), cli)
+    assert "Open the page that you are asked for, or run `pykoclaw-acp mcp login 'my web'`" in words
+    await eventually(lambda: user.asked)
+    ((form, turn_id),) = user.asked
+    assert (form.server, form.url, turn_id) == ("my web", PAGE, "t")
+
+
+@pytest.mark.parametrize("url", [f"https://e.org/?key={SECRET}", f"https://u:{SECRET}@e.org/"])
+async def test_no_page_is_shown_whose_address_may_hold_a_secret(url: str) -> None:
+    user = User(links=True)
+    given = McpServer(name="a", transport="http", url=url)
+    words = await said(states(user, "", given), Cli({"a": "needs-auth"}))
+    assert "Run `pykoclaw-acp mcp login a`" in words
+    assert user.asked == []
+
+
+async def test_connectors_of_the_account_are_not_told() -> None:
+    cli = Cli({"claude.ai Mail": "needs-auth"}, **{"claude.ai Mail": {"scope": "claudeai"}})
+    user = User(links=True)
+    assert await said(states(user), cli) == ""
+    assert user.asked == []
+
+
+async def test_what_does_not_work_is_tried_again_with_each_prompt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """But no longer what hangs."""
+    monkeypatch.setattr(server_states, "RETRY_WAIT", 0.05)
+    one, cli = states(), Cli({"a": "failed", "b": "connected"})
+    await said(one, cli)
+    await one.retry(cli)  # type: ignore[arg-type]
+    assert cli.retried == ["a"]
+    cli.hangs = True
+    await one.retry(cli)  # type: ignore[arg-type]
+    await one.retry(cli)  # type: ignore[arg-type]
+    assert cli.retried == ["a", "a"]
