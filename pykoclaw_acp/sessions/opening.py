@@ -16,6 +16,7 @@ from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.branches import ForkPoint
 from pykoclaw_acp.model.choices import Selection
 from pykoclaw_acp.model.session_options import NO_WISHES, Wishes
+from pykoclaw_acp.sessions import directories
 from pykoclaw_acp.sessions.adopting import OTHER_DIRECTORY, require_directory, same_place
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
@@ -62,6 +63,7 @@ async def create(subscriber: Subscriber, options: OpenOptions, request_key: str 
     """
     sessions = subscriber.sessions
     await require_directory(options.cwd)
+    await directories.require(options.directories)
     session = await sessions.create(
         options.cwd,
         options.directories,
@@ -185,6 +187,7 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
         session = await sessions.catalogue.open(session_id, options.cwd, subscriber.name)
     elif known is None:
         await require_directory(options.cwd)
+    await directories.require(options.directories, session.record.additional_directories)
     if not session.busy:  # else when its turn has ended
         await session.others.look_if_possible()
     await sessions.reopen(

@@ -20,6 +20,7 @@ from pykoclaw_acp.model.deliveries import Delivery
 from pykoclaw_acp.model.events import OpenTools
 from pykoclaw_acp.model.turns import STARTED, SessionRecord, Turn, TurnTimes
 from pykoclaw_acp.sessions.choosing import Choosing
+from pykoclaw_acp.sessions.directories import Directories
 from pykoclaw_acp.sessions.next_worker import NextWorker
 from pykoclaw_acp.sessions.other_programs import OtherPrograms, RowsOnly
 from pykoclaw_acp.sessions.parking import Parking
@@ -88,6 +89,7 @@ class Session:
         self.others = OtherPrograms(
             state, journal, workers, transcripts or RowsOnly(), self._unfinished, locks=locks
         )
+        directories = Directories(state, workers)
         self._runner = TurnRunner(
             state,
             journal,
@@ -96,7 +98,7 @@ class Session:
             unclaimed=self.unclaimed,
             gate=WorkspaceGate(state, journal, workers, self.permissions, workspaces),
             choosing=self.choosing,
-            look=lambda: self.others.before_prompt(self._background.over),
+            look=lambda: directories.after(self.others.before_prompt(self._background.over)),
             unlock=self.others.unlock,
         )
         self._queue = TurnQueue(self.id, self._runner.run, self._rest, all_waiting, self._hold_lock)

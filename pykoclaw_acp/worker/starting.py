@@ -49,7 +49,8 @@ class Start:
         if not os.path.isdir(self._spec.options.cwd):  # noqa: ASYNC240  nothing else runs yet
             raise ClaudeNotStarted(
                 "cwd_missing",
-                f"The session's directory does not exist any more: {self._spec.options.cwd}",
+                f"The session's directory went away while Claude started: {self._spec.options.cwd} Put it back, and "
+                "send the prompt again.",
             )
         await self._servers.load()
         for begin in self._beginnings():

@@ -142,10 +142,13 @@ async def test_mcp_server_that_does_not_start(shared: Stack) -> None:
     session = await client.new(shared.work, mcpServers=[broken])
     for answer in ("It works without.", "Still."):
         await client.prompt(session, text(answer))
-    assert client.text(session) == "It works without.Still."
+    said = client.text(session)
+    assert said.startswith("**MCP server `broken` does not work: ")
+    assert "/nowhere" not in said
+    assert said.endswith("\n\nIt works without.Still.")
     (log,) = (shared.home / ".local/state/pykoclaw").rglob("workers.log")
-    said = [json.loads(line) for line in log.read_text().splitlines() if "mcp_failed" in line]
-    assert [(one["level"], one["server"]) for one in said] == [("warning", "broken")], (
+    lines = [json.loads(line) for line in log.read_text().splitlines() if "mcp_failed" in line]
+    assert [(one["level"], one["server"]) for one in lines] == [("warning", "broken")], (
         "it is in the log, once"
     )
 
@@ -159,6 +162,13 @@ async def test_additional_directories_reach_claude(stack: Stack) -> None:
     await client.prompt(session, script(f"write {more}/note.txt <<< here", "text Done."))
     assert client.questions == []
     assert (more / "note.txt").read_text() == "here"
+    other = stack.root / "other"
+    other.mkdir()
+    await client.load(session, stack.work, additionalDirectories=[str(other)])
+    await client.prompt(session, script(f"write {other}/note.txt <<< here", "text Done."))
+    assert client.questions == []
+    await client.prompt(session, script(f"write {more}/late.txt <<< here", "text Done."))
+    assert len(client.questions) == 1, "it was taken away"
 
 
 @pytest.mark.long

@@ -258,11 +258,20 @@ async def test_directory_that_is_gone(shared: Stack) -> None:
     shutil.rmtree(gone)
     error = await failed(client, session, text("Never said."))
     assert (error.code, error.kind) == (-32010, "cwd_missing")
-    assert str(gone) in error.message
+    assert f"there is no such directory: {gone}" in error.message
+    assert "start a session elsewhere" in error.message
     assert shared.asked() == []
     gone.mkdir()
     await client.prompt(session, text("Back again."))
     assert client.text(session).endswith("Back again.")
+    shutil.rmtree(gone)  # below a CLI that runs
+    await client.load(session, gone)
+    assert client.text(session).endswith("Back again.")
+    error = await failed(client, session, text("Never said."))
+    assert error.kind == "cwd_missing"
+    gone.mkdir()
+    await client.prompt(session, script("bash pwd > here.txt", "text In it."))
+    assert (gone / "here.txt").read_text().strip() == str(gone)
 
 
 async def test_claude_that_is_not_there_or_fails_at_its_start(stack: Stack) -> None:

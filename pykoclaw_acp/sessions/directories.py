@@ -1,0 +1,104 @@
+"""The directories of a session as they are when it is prompted: what is gone is said, and Claude
+starts anew in what has come back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Awaitable, Collection
+from typing import Final
+from uuid import uuid4
+
+import structlog
+
+from pykoclaw_acp.errors import InvalidParams, WorkerFailed
+from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.sessions.ports import Workers
+from pykoclaw_acp.sessions.state import SessionState
+
+Identity = tuple[int, int]  # device and inode
+_ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
+
+log: Final = structlog.get_logger()
+
+
+class Directories:
+    """Of one session: its own, and those that its client has added."""
+
+    def __init__(self, state: SessionState, workers: Workers) -> None:
+        self._state = state
+        self._workers = workers
+        self._seen: dict[str, Identity | None] = {}  # at the last prompt; None: gone
+
+    async def after(self, others: Awaitable[list[Event]]) -> list[Event]:
+        """Look at them, after the `others` who were looked at, and replace a worker that was started
+        in other directories of these names. Returns what the log says of both.
+
+        Raises WorkerFailed if the session's own one is gone.
+        """
+        said = await others
+        options = self._state.options
+        added = [one for one in options.additional_directories if one != options.cwd]
+        seen = await asyncio.to_thread(_look, [one for one in (options.cwd, *added) if one])
+        before, self._seen = self._seen, {path: one for path, (one, _) in seen.items()}
+        if options.cwd and self._seen[options.cwd] is None:
+            raise WorkerFailed("cwd_missing", cwd_missing(options.cwd, seen[options.cwd][1]))
+        replaced = [
+            path
+            for path, one in self._seen.items()
+            if one is not None and before.get(path, one) != one
+        ]
+        if replaced and self._workers.is_live(self._state.id):
+            log.info("A directory is another one now", action="directory_replaced", paths=replaced)
+            self._workers.retire(self._state.id)
+        gone = [
+            path for path in added if self._seen[path] is None and before.get(path, ()) is not None
+        ]
+        words = "\n\n".join(_gone(path, seen[path][1]) for path in dict.fromkeys(gone))
+        return [*said, Text(f"directories-{uuid4()}", f"{words}\n\n", note=True)] if gone else said
+
+
+async def require(paths: Collection[str], known: Collection[str] = ()) -> None:
+    """Raises InvalidParams for an added directory that does not exist, unless the session knew it
+    before.
+    """
+    new = [path for path in paths if path not in known]
+    for path, (one, why) in (await asyncio.to_thread(_look, new)).items():
+        if one is None:
+            at = list(paths).index(path)
+            raise InvalidParams(f"`additionalDirectories[{at}]`: {why}.")
+
+
+def cwd_missing(path: str, why: str) -> str:
+    """What is said when the session's own directory is gone."""
+    return (
+        f"The session's directory cannot be used, {why}: {path} The prompt was not sent to Claude. What was said can "
+        "still be read. Put the directory back and send the prompt again, or start a session elsewhere."
+    )
+
+
+def _gone(path: str, why: str) -> str:
+    return (
+        f"**The additional directory `{neutral(path, 'command')}` cannot be used: {why}.** Claude goes on without it, "
+        "and has it again with the first prompt after it is back."
+    )
+
+
+def _look(paths: Collection[str]) -> dict[str, tuple[Identity | None, str]]:
+    return {path: _identity(path) for path in paths}
+
+
+def _identity(path: str) -> tuple[Identity | None, str]:
+    """Which directory it is; or None, and why there is none."""
+    try:
+        status = os.stat(os.path.join(path, ""))  # the separator: a file is none
+    except OSError as error:
+        if error.errno in _ABSENT:
+            return None, "there is no such directory"
+        return None, f"it cannot be looked at ({error.strerror})"
+    except ValueError:
+        return None, "it is no path"
+    return (status.st_dev, status.st_ino), ""

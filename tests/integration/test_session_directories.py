@@ -1,0 +1,103 @@
+"""A session's directories that come, go, and are replaced."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tests.integration.rig import Rig, rig
+from tests.integration.wires import Wire, client, prompt
+
+
+def launches(r: Rig) -> list[tuple[str, ...]]:
+    """The added directories of the workers, in the order of their launch."""
+    return [one.spec.options.additional_directories for one in r.launcher.launched]
+
+
+def notes(wire: Wire) -> list[str]:
+    """What was said by us, and not by Claude."""
+    return [
+        one["content"]["text"]
+        for one in wire.updates()
+        if one.get("_meta", {}).get("pykoclaw.dev/note")
+    ]
+
+
+async def opened(wire: Wire, method: str, **params: Any) -> dict[str, Any]:
+    """The answer to a request that opens a session, whole."""
+    return await wire.call(method, **{"mcpServers": [], **params})
+
+
+async def test_bad_directories_are_refused_in_words(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "data").mkdir()
+    missing, file = str(tmp_path / "missing"), str(tmp_path / "file")
+    async with rig(tmp_path / "data") as r, client(r) as wire:
+        made = await opened(wire, "session/new", cwd="/")
+        session = made["result"]["sessionId"]
+        for path in (missing, file):
+            for method, more in (
+                ("session/new", {}),
+                ("session/load", {"sessionId": session}),
+                ("session/resume", {"sessionId": session}),
+            ):
+                answer = await opened(
+                    wire, method, cwd="/", additionalDirectories=["/tmp", path], **more
+                )
+                assert answer["error"]["code"] == -32602
+                assert answer["error"]["message"] == (
+                    "`additionalDirectories[1]`: there is no such directory."
+                )
+
+
+async def test_changed_directories_reach_the_next_turn_not_the_running_one(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        made = await opened(wire, "session/new", cwd="/", additionalDirectories=["/usr"])
+        session = made["result"]["sessionId"]
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        for method, path in (("session/load", "/tmp"), ("session/resume", "/etc")):
+            await opened(wire, method, sessionId=session, cwd="/", additionalDirectories=[path])
+            await wire.call("session/prompt", **prompt(session, "say 1"))
+        assert launches(r) == [("/usr",), ("/tmp",), ("/etc",)]
+
+
+async def test_added_directory_that_is_gone_is_said_and_comes_back(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    more = tmp_path / "more"
+    more.mkdir()
+    async with rig(tmp_path / "data") as r, client(r) as wire:
+        made = await opened(wire, "session/new", cwd="/", additionalDirectories=[str(more)])
+        session = made["result"]["sessionId"]
+        more.rmdir()
+        reopened = {"sessionId": session, "cwd": "/", "additionalDirectories": [str(more)]}
+        assert "result" in await opened(wire, "session/load", **reopened)
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        (said,) = notes(wire)
+        assert f"**The additional directory `{more}` cannot be used: there is no such" in said
+        assert len(launches(r)) == 1
+        more.mkdir()
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        assert len(launches(r)) == 2, "Claude has taken no notice that it is back"
+        assert notes(wire) == [said]
+
+
+async def test_session_without_its_directory_can_be_read_and_not_prompted(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    work = tmp_path / "work"
+    work.mkdir()
+    async with rig(tmp_path / "data") as r, client(r) as wire:
+        session = (await opened(wire, "session/new", cwd=str(work)))["result"]["sessionId"]
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        shutil.rmtree(work)
+        shown = len(wire.updates())
+        assert "result" in await opened(wire, "session/load", sessionId=session, cwd=str(work))
+        assert len(wire.updates()) > shown, "nothing was replayed"
+        error = (await wire.call("session/prompt", **prompt(session, "say 1")))["error"]
+        assert error["data"]["errorKind"] == "cwd_missing"
+        assert f"there is no such directory: {work} The prompt was not sent" in error["message"]
+        assert len(launches(r)) == 1
+        work.mkdir()
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        assert len(launches(r)) == 2, "Claude is still in the directory that was deleted"
