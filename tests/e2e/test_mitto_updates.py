@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.harness import Stack
-from tests.e2e.mitto import Conversation, Mitto
+from tests.e2e.harness import Stack, text
+from tests.e2e.mcp_web import serving
+from tests.e2e.mitto import Conversation, Mitto, wrapping
 from tests.e2e.mitto_helpers import play, wire_of
 
 
@@ -85,6 +86,31 @@ async def test_15_json_has_the_types_go_expects(shared: Stack) -> None:
         usage["totalTokens"]
         == usage["inputTokens"] + usage["outputTokens"] + usage["cachedWriteTokens"]
     )
+
+
+async def test_17_mittos_server_over_http_is_in_claudes_user_configuration(
+    stack: Stack, web: Mitto
+) -> None:
+    """As `claude mcp add --scope user` writes it, for every workspace, helper sessions included."""
+    async with serving() as mitto:
+        server = {"type": "http", "url": f"{mitto.url}/mcp"}
+        configured = stack.home / ".claude/.claude.json"
+        configured.parent.mkdir(exist_ok=True)
+        configured.write_text(json.dumps({"mcpServers": {"mitto": server}}))
+        conversation = Conversation()
+        await web.open(conversation)
+        await web.prompt(conversation, play('tool mcp__mitto__greet {"name": "Ada"}', "text Done."))
+        (shown,) = conversation.tools.values()
+        assert shown[-1] == "completed"
+    helper = web.auxiliary[0]  # the server is gone, which Mitto must not take for its title
+    await web.help_itself(helper, f"{wrapping.TITLE} {text('A title.')}")
+    rows = stack.rows(
+        "SELECT payload FROM acp_log JOIN acp_sessions USING (log_key) WHERE acp_session_id = ?",
+        helper,
+    )
+    said = str([dict(row) for row in rows])
+    assert "A title." in said
+    assert "MCP server" not in said
 
 
 @pytest.mark.long
