@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.model.session_options import NO_WISHES
 from pykoclaw_acp.protocol.messages import ForkSessionParams, ForkSessionResult
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.lifecycle import options_of, state_of
@@ -12,6 +13,10 @@ from pykoclaw_acp.sessions import opening
 
 MESSAGE: Final = "pykoclaw.dev/messageId"
 FORKED: Final = "pykoclaw.dev/forkedFrom"
+OPTIONS: Final = (
+    "A fork has the system prompt and the options of its source. Give others with `session/load` of"
+    " the fork."
+)
 MAX_ID: Final = 256  # characters
 
 
@@ -20,6 +25,8 @@ async def fork(call: Call, params: ForkSessionParams) -> ForkSessionResult:
     turn of the message that `_meta` names.
     """
     options = options_of(params, params.mcp_servers or [])
+    if options.wishes != NO_WISHES:
+        raise InvalidParams(OPTIONS)
     opened = await opening.fork(
         call.subscriber, params.session_id, options, call.key, message_id=_message(params)
     )

@@ -19,7 +19,7 @@ from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.sessions import opening
 from pykoclaw_acp.sessions.turns.deduplication import IDEMPOTENCY
 
-_OPENING: Final = frozenset({lifecycle.AWAY_POLICY, *session_meta.OWN_KEYS})
+_OPENING: Final = frozenset({lifecycle.AWAY_POLICY, steering.STEERING, *session_meta.OWN_KEYS})
 
 METHODS: Final[dict[str, Method[Call, Any]]] = {
     "initialize": Method(messages.InitializeParams, initialize.initialize, before_initialize=True),

@@ -40,6 +40,8 @@ async def test_forks_of_a_session_remember_what_was_before_them(stack: Stack) ->
     late = answer["sessionId"]
     assert answer["_meta"]["pykoclaw.dev/forkedFrom"]["runningTurnLeftOut"] is True
     of_fork = (await fork(client, stack, late))["sessionId"]
+    with pytest.raises(RpcError, match="system prompt and the options of its source"):
+        await fork(client, stack, session, claudeCode={"options": {"maxTurns": 3}})
     with pytest.raises(RpcError, match="no message of this session"):
         await fork(client, stack, session, **{"pykoclaw.dev/messageId": "none"})
 

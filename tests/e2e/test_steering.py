@@ -88,8 +88,7 @@ async def test_steered_prompt_is_given_once_whoever_dies(stack: Stack) -> None:
     await client.until(
         lambda: bool(stack.rows("SELECT 1 FROM acp_turns WHERE state = 'dispatched'"))
     )
-    await stack.end_daemon(signal.SIGKILL)
-    await stack.daemon()
+    await stack.end_daemon(signal.SIGKILL)  # the front starts the next one
     assert (await client.answer(steered))["_meta"] == {"pykoclaw.dev/steering": "injected"}
     assert (await client.answer(running))["stopReason"] == "end_turn"
     assert times(stack, "Look out.") == 1
