@@ -65,6 +65,12 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     brave_api_key: str | None = None  # never logged or stored
     # its active content: TRUSTED or WITHOUT, and a fingerprint; empty: there is none
     workspace: str = ""
+    # Variables that the worker gets besides those of the fork server; None: of a daemon that does
+    # not say. Never logged or stored.
+    environment: dict[str, str] | None = None
+    own_credential: bool = True  # whether the key that systemd holds for the daemon may be used
+    account: str = ""  # empty: Claude's own configuration
+    withheld: str = ""  # why no worker may be launched; empty: one may
 
     @property
     def restricted(self) -> bool:

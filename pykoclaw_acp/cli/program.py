@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.cli.accounts import login, logout
 from pykoclaw_acp.cli.deploy import deploy
 from pykoclaw_acp.cli.mcp import mcp
 from pykoclaw_acp.cli.outside import prompt, tasks
@@ -134,14 +135,18 @@ def cli(ctx: click.Context, healthcheck: bool, log_level: str | None) -> None:
         ctx.exit(run())
 
 
-@cli.command(short_help="Run the daemon in the foreground.")
+@cli.command(
+    short_help="Run the daemon in the foreground.",
+    context_settings={"ignore_unknown_options": True},
+)
 @click.option(
     "--stdio",
     is_flag=True,
     help="Serve a single client on standard input and output, without a daemon.",
 )
+@click.argument("appended", nargs=-1, metavar="")
 @click.pass_context
-def serve(ctx: click.Context, stdio: bool) -> None:
+def serve(ctx: click.Context, stdio: bool, appended: tuple[str, ...]) -> None:
     """Run the daemon in the foreground until SIGTERM. It logs to standard error.
 
     The daemon serves any number of clients on a unix socket. Its workers outlive it and are adopted
@@ -151,6 +156,12 @@ def serve(ctx: click.Context, stdio: bool) -> None:
     Exit status: 75 if another server owns the data directory or the daemon needs a restart, 78 if a
     setting, a directory or the database cannot be used.
     """
+    if appended[:1] == (login.name,):  # clients append a login's arguments to the agent's own (ACP)
+        ctx.exit(login.main(list(appended[1:]), standalone_mode=False, parent=ctx))
+    if appended and appended[0].startswith("-"):
+        raise click.NoSuchOption(appended[0], ctx=ctx)
+    if appended:
+        raise click.UsageError(f"Got unexpected extra argument ({appended[0]})")
     from pykoclaw_acp.config import dotenv, loading
 
     dotenv.require_own_data()
@@ -251,8 +262,8 @@ def scripted_model(ctx: click.Context) -> None:
 
 
 for command in (
-    approve, attach, completion, deploy, doctor, logs, mcp, prompt, rewind, sessions, show_config, status, tasks,
-    trust, workers,
+    approve, attach, completion, deploy, doctor, login, logout, logs, mcp, prompt, rewind, sessions, show_config,
+    status, tasks, trust, workers,
 ):  # fmt: skip
     cli.add_command(command)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from typing import Any, Final
@@ -14,6 +15,7 @@ from pykoclaw_acp.commands.transcript import Terminal
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front.resuming import Notifications, resumed
 from pykoclaw_acp.front.words_of_claude import WordsOfClaude, note
+from pykoclaw_acp.system.environment import of_sessions
 
 STATUS: Final = {"done": 0, "failed": 1, "cancelled": 4, "unknown": 5}
 INTERRUPTED: Final = 130
@@ -38,6 +40,7 @@ def main(session: str, text: str | None, *, detach: bool, key: str | None, as_js
             "detach": detach,
             "present": present,
             "idempotencyKey": key or str(uuid4()),
+            "environment": of_sessions(os.environ),
         }
     )
     try:

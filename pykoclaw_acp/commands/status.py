@@ -77,10 +77,31 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
             f"{database['engine']} with SQLite {database['engineVersion']}"
             + (" (see `pykoclaw-acp doctor`)" if database["atRisk"] else ""),
         ),
+        *_accounts(status.get("accounts", [])),
+        *_others(status.get("otherSettings", [])),
         *_scheduler(status.get("scheduler")),
         *_trouble(database),
         *_conversion(status.get("conversion")),
         *_damaged(status.get("damaged", [])),
+    ]
+
+
+def _accounts(accounts: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """One line, unless there is nothing to choose and a credential."""
+    if len(accounts) < 2 and all(one["credential"] for one in accounts):
+        return []
+    words = {"login": "logged in", "environment": "a key of the daemon", None: "no credential"}
+    shown = [
+        f"{one['name']}{' (of new sessions)' if one['chosen'] else ''}: {words[one['credential']]}"
+        for one in accounts
+    ]
+    return [("accounts", "; ".join(shown))]
+
+
+def _others(clients: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [
+        ("settings", f"{one['client']} has others in its environment: {', '.join(one['settings'])}")
+        for one in clients
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
@@ -34,6 +34,7 @@ from pykoclaw_acp.config.values import (
     SettingSource,
 )
 from pykoclaw_acp.model.away import AwayPolicy
+from pykoclaw_acp.model.surroundings import OWN, House, stored
 
 T = TypeVar("T")
 
@@ -67,6 +68,14 @@ class Settings(BaseSettings):
     profile: Annotated[Profile, BeforeValidator(values.lowered)] = Field(
         default="editor",
         description="Defaults of sessions: editor (Claude asks), or pykoclaw (as the earlier plugin of pykoclaw).",
+    )
+    account: Annotated[str, AfterValidator(values.account)] = Field(
+        default=OWN,
+        description="Account of new sessions: one of `pykoclaw-acp login --account`, or default for Claude's own.",
+    )
+    accounts: AbsolutePath | None = Field(
+        default=None,
+        description="Directory of the accounts; `accounts` in PYKOCLAW_DATA if unset.",
     )
     permission_mode: PermissionMode = Field(
         default="default",
@@ -249,6 +258,12 @@ class Settings(BaseSettings):
             **{name: str(one) if isinstance(one, Path) else one for name, one in values.items()},
             **more,
         )
+
+    def house(self, variables: Mapping[str, str]) -> House:
+        """The daemon's own account and variables, and where accounts are."""
+        directory = self.accounts or self.data / "accounts"
+        cli = None if self.cli_path is None else str(self.cli_path)
+        return House(stored(self.account), str(directory), variables, cli)
 
     def origin(self, name: str) -> str:
         """Source of the setting `name`: "default", "environment", or the path of a .env file."""

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.link import places
+from pykoclaw_acp.model import surroundings
 
 PermissionMode = Literal["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]
 SettingSource = Literal["user", "project", "local"]
@@ -55,6 +56,13 @@ def program(value: Any) -> Any:
     if found is None:
         raise ValueError("no program of this name is on PATH")
     return absolute(found)
+
+
+def account(value: str) -> str:
+    """The name of an account."""
+    if not surroundings.is_account(value):
+        raise ValueError("it has letters, digits, dots, dashes and underscores")
+    return value
 
 
 def or_none(value: Any) -> Any:

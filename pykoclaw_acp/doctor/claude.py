@@ -10,22 +10,20 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
 from pykoclaw_acp.doctor.report import TOOL_WAIT, Context, Finding
 from pykoclaw_acp.model.choices import BYPASS, may_bypass
+from pykoclaw_acp.model.surroundings import OWN
+from pykoclaw_acp.system import credentials
 
 PROGRAM: Final = "pykoclaw-acp"
-# Claude Code's own variables: a key or a token, or a cloud that has its own way to log in.
-CREDENTIALS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
-CLOUDS: Final = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
 
 
 def claude_cli(context: Context) -> Finding:
     """Claude's CLI exists and runs."""
-    path = context.cli_path or _bundled()
+    path = context.cli_path or credentials.bundled_cli()
     if path is None or not os.access(path, os.X_OK) or os.path.isdir(path):
         advice = "Set PYKOCLAW_CLI_PATH to one, or install claude-agent-sdk again, which brings it along."
         return Finding("Claude CLI", "problem", f"there is no program at {path}", advice)
@@ -51,35 +49,56 @@ def claude_cli(context: Context) -> Finding:
 def credential(context: Context) -> Finding:
     """A credential for Claude exists; it is never shown."""
     environment, whose = _environment(context)
-    for name in CREDENTIALS:
-        if environment.get(name):
-            return Finding("credential", "ok", f"{name} in the environment of {whose}")
-    for name in CLOUDS:
-        if environment.get(name):
-            return Finding("credential", "ok", f"{name} in the environment of {whose}")
-    handed = Path(
-        environment.get("CREDENTIALS_DIRECTORY", "/nonexistent")
-    )  # systemd's LoadCredential
-    if handed.is_dir() and (names := sorted(one.name for one in handed.iterdir())):
-        return Finding("credential", "ok", f"{', '.join(names)} from systemd, for {whose}")
-    folder = Path(environment.get("CLAUDE_CONFIG_DIR") or context.home / ".claude")
-    file = folder / ".credentials.json"
-    if file.is_file():
-        mode = stat.S_IMODE(file.stat().st_mode)
-        if mode & 0o077:
-            return Finding("credential", "problem", f"others may read {file} (mode {mode:o})",
-                           f"Close it with `chmod 600 {file}`.")  # fmt: skip
-        return Finding("credential", "ok", f"Claude's login in {file}")
-    settings = _json(folder / "settings.json")
-    if isinstance(settings, dict) and settings.get("apiKeyHelper"):
-        return Finding("credential", "ok", f"a helper program, in {folder / 'settings.json'}")
-    cli = context.cli_path or _bundled() or "claude"
+    if (name := credentials.in_environment(environment)) is not None:
+        return Finding("credential", "ok", f"{name} in the environment of {whose}")
+    if handed := credentials.handed(environment):
+        return Finding("credential", "ok", f"{', '.join(handed)} from systemd, for {whose}")
+    folder = credentials.configuration(environment, context.home)
+    file = credentials.login(folder)
+    if file is None:
+        # What a client gives to its own sessions no other process can see.
+        if (name := credentials.in_environment(context.environment)) is not None:
+            found = f"{name} in this shell: for clients that have it, too, and their sessions only"
+            return Finding("credential", "ok", found)
+        advice = (
+            "Log in with `pykoclaw-acp login`, or set ANTHROPIC_API_KEY in the environment that your client gives to"
+            " pykoclaw-acp, which cannot be seen from here."
+        )
+        found = f"none in the environment of {whose}, and none in {folder}"
+        return Finding("credential", "problem", found, advice)
+    mode = stat.S_IMODE(os.stat(file).st_mode)
+    if file.endswith(credentials.LOGIN) and mode & 0o077:
+        return Finding(
+            "credential", "problem", f"others may read {file} (mode {mode:o})",
+            f"Close it with `chmod 600 {file}`.",
+        )  # fmt: skip
+    what = "Claude's login in" if file.endswith(credentials.LOGIN) else "a helper program, in"
+    return Finding("credential", "ok", f"{what} {file}")
+
+
+def accounts(context: Context) -> Finding:
+    """Further accounts have a login."""
+    known = [] if context.status is None else context.status.get("accounts", [])
+    named = [one["name"] for one in known if one["name"] != OWN]
+    without = [one["name"] for one in known if one["name"] in named and one["credential"] is None]
+    if without:
+        found = f"no login for {', '.join(without)}"
+        advice = f"Log in with `pykoclaw-acp login --account {without[0]}`."
+        return Finding("accounts", "warning", found, advice)
+    return Finding("accounts", "ok", ", ".join(named) or "none besides Claude's own configuration")
+
+
+def environment(context: Context) -> Finding:
+    """The daemon runs with the settings of its clients' environment."""
+    clients = [] if context.status is None else context.status.get("otherSettings", [])
+    if not clients:
+        return Finding("environment", "ok", "no client has other settings than the daemon")
+    found = "; ".join(f"{one['client']} sets {', '.join(one['settings'])}" for one in clients)
     advice = (
-        f"Log in with `{cli} auth login`, or set ANTHROPIC_API_KEY where the daemon is started."
+        "These hold for all clients, and the daemon keeps those that it was started with. Set them in"
+        " ~/.local/share/pykoclaw/.env, then run `pykoclaw-acp restart`; or take them away from the client."
     )
-    return Finding(
-        "credential", "problem", f"none in the environment of {whose}, and none in {folder}", advice
-    )
+    return Finding("environment", "warning", f"the daemon has other values: {found}", advice)
 
 
 def profile(context: Context) -> Finding:
@@ -132,7 +151,7 @@ def mitto(context: Context) -> Finding:
     return _named(context, "Mitto", path, found)
 
 
-CHECKS: Final = (claude_cli, credential, profile, zed, mitto)
+CHECKS: Final = (claude_cli, credential, accounts, environment, profile, zed, mitto)
 
 
 def _named(context: Context, client: str, path: Path, commands: list[str]) -> Finding:
@@ -179,14 +198,6 @@ def _environment(context: Context) -> tuple[Mapping[str, str], str]:
         return context.environment, "this shell"
     raw = (context.proc / str(context.daemon_pid) / "environ").read_bytes().decode(errors="replace")
     return dict(line.split("=", 1) for line in raw.split("\0") if "=" in line), "the daemon"
-
-
-def _bundled() -> str | None:
-    """Path of the SDK's bundled CLI, found without importing the SDK."""
-    spec = find_spec("claude_agent_sdk")
-    if spec is None or not spec.submodule_search_locations:
-        return None
-    return os.path.join(spec.submodule_search_locations[0], "_bundled", "claude")
 
 
 def _json(path: Path) -> Any:

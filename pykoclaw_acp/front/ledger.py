@@ -8,6 +8,7 @@ import time
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.link import client_process, lines
+from pykoclaw_acp.system import environment
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 _OPENING: Final = frozenset({"session/new", "session/load", "session/resume"})
 _OPENING_AGAIN: Final = ("session/load", "session/resume")
 _MOST_DEATHS: Final = 1000  # lines of which a hello says that daemons died over them
+_LOGINS: Final = frozenset({"authenticate", "logout"})
 _KEPT: Final = (
     "additionalDirectories",
     "mcpServers",
@@ -81,6 +83,8 @@ class Ledger:
     def __init__(self) -> None:
         self.front = _uuid()
         self._parent = client_process.parent()  # now: it may be gone when a daemon asks
+        self._environment = environment.of_sessions(os.environ) | environment.of_daemon(os.environ)
+        self._logged_out = False
         self.lines: dict[int, KeptLine] = {}
         self.sessions: dict[str, Followed] = {}
         self._opened: dict[str, Any] = {}  # parameters of the request that opened the session last
@@ -110,7 +114,7 @@ class Ledger:
             return
         line.message = {key: message[key] for key in ("jsonrpc", "id", "method") if key in message}
         method = message.get("method")
-        if method == "initialize" or (isinstance(method, str) and method in _OPENING):
+        if method == "initialize" or (isinstance(method, str) and method in _OPENING | _LOGINS):
             line.message["params"] = message.get("params")
         if method == "initialize":
             self._initialize = message.get("params")
@@ -217,6 +221,8 @@ class Ledger:
             "asked": sorted(self._asked),
             "deaths": {str(line.number): line.deaths for line in deaths},
             "taken": [line.number for line in taken],
+            "environment": self._environment,
+            "loggedOut": self._logged_out,
             "clocks": [int((now + self._wall) * 1000), int(now * 1000)],
         }
         # Half an emoji, which JavaScript clients send when they cut a text, is no Unicode: the
@@ -278,6 +284,9 @@ class Ledger:
         if line.message["method"] == "initialize":
             if result is None and self._initialize is params:
                 self._initialize = None
+        elif line.message["method"] in _LOGINS:
+            if result is not None:
+                self._logged_out = line.message["method"] == "logout"
         elif isinstance(result, dict) and isinstance(params, dict):
             session_id = str(result.get("sessionId") or params.get("sessionId"))
             self._opened[session_id] = {name: params[name] for name in _KEPT if name in params}

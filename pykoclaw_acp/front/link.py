@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 
+from pykoclaw_acp.front import words
 from pykoclaw_acp.front.flow import Outflow
 from pykoclaw_acp.link import lines
 from pykoclaw_acp.link.framing import MAX_LINE_IN, LineFramer, Oversized
@@ -39,6 +40,9 @@ class Link:
         self.welcome = False  # it has answered the hello
         self.refusal: str | None = None  # why it will not
         self.daemon: dict[str, Any] | None = None  # which process it is, until it says that it ends
+        self.other_settings: list[
+            str
+        ] = []  # of its client's environment, which the daemon does not have
         self._welcomed_at = 0.0
         self._dry = False
 
@@ -104,7 +108,9 @@ class Link:
 
     def _note_welcome(self, _: list[int], known: bytes | bytearray) -> None:
         self.welcome, self._welcomed_at = True, time.monotonic()
-        self.daemon = json.loads(known).get("daemon")
+        said = json.loads(known)
+        self.daemon = said.get("daemon")
+        self.other_settings = words.names(said.get("otherSettings"))
 
     def _note_farewell(self, _: list[int], __: bytes | bytearray) -> None:
         self.daemon = None

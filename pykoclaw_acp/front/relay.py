@@ -8,7 +8,6 @@ import os
 import select
 import time
 
-from pykoclaw_acp import __version__
 from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front import words
 from pykoclaw_acp.front.dial import NotStarted
@@ -145,8 +144,12 @@ class Relay:
         if self._link is None:
             if self._dialer is not None and self._dialer.pipe in ready:
                 self._dial_at = 0.0
-        elif ready.get(self._link.descriptor, 0) & ~select.POLLOUT and not self._link.read():
-            self._lose(self._link)
+        elif ready.get(self._link.descriptor, 0) & ~select.POLLOUT:
+            reads = self._link.read()
+            if self._link.welcome:
+                self._say("connected to", self._link.other_settings)
+            if not reads:
+                self._lose(self._link)
         if self._source in ready:
             self._read()
 
@@ -282,17 +285,13 @@ class Relay:
             self._introduce(Link(connection, self._ledger, self._client, self._receipts))
         starts = self._dialer.pipe is not None
         self._dial_at = self._dialer.deadline if starts else time.monotonic() + self._dialer.pause
-        if not self._said:
-            state = (
-                "connected to"
-                if self._link is not None
-                else "starting"
-                if starts
-                else "waiting for"
-            )
-            words.say(
-                f"pykoclaw-acp {__version__}: {state} the daemon at {self._dialer.places.socket}"
-            )
+        if self._link is None:
+            self._say("starting" if starts else "waiting for")
+
+    def _say(self, state: str, settings: list[str] | None = None) -> None:
+        """The one line on standard error."""
+        if not self._said and self._dialer is not None:
+            words.say(words.of_connection(state, self._dialer.places.socket, settings or []))
             self._said = True
 
     def _introduce(self, link: Link) -> None:
@@ -308,6 +307,7 @@ class Relay:
 
     def _lose(self, link: Link) -> None:
         assert self._dialer is not None
+        self._say("connected to", link.other_settings)
         link.close()
         self._link = None
         self._ledger.note_lost(link.daemon)
@@ -327,6 +327,7 @@ class Relay:
     def _say_goodbye(self) -> None:
         self._receipts.advance(self._client.written)
         if self._link is not None:
+            self._say("connected to", self._link.other_settings)
             self._link.report_answers()
             self._link.confirm()
             _try_flush(self._link.out)

@@ -9,6 +9,7 @@ import sys
 
 from pykoclaw_acp.link import readiness
 from pykoclaw_acp.link.places import Places, secure_directory
+from pykoclaw_acp.system import environment
 from pykoclaw_acp.system.full_disk import TAKES_NO_FILE
 from pykoclaw_acp.system.lineage import MARKS
 
@@ -118,7 +119,9 @@ def _command(places: Places, *, scope: bool) -> list[str]:
 
 
 def _environment(places: Places) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name not in _NOT_PASSED_ON}
+    # What is a session's matter is said to the daemon, for the sessions of this client alone.
+    withheld = _NOT_PASSED_ON | environment.of_one_client(os.environ)
+    kept = {name: value for name, value in os.environ.items() if name not in withheld}
     return kept | {
         "PYKOCLAW_DATA": places.data,
         "PYKOCLAW_STATE": places.state,

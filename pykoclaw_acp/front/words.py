@@ -7,9 +7,11 @@ from __future__ import annotations
 import json
 import os
 
+from pykoclaw_acp import __version__
 from pykoclaw_acp.errors import StartupError, TurnFailed
 from pykoclaw_acp.front.dial import NotStarted
 from pykoclaw_acp.link.lines import MAX_NUMBER
+from pykoclaw_acp.system import environment
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
@@ -46,7 +48,9 @@ def greeting(request: dict[str, Any]) -> bytes | None:
         return None
     if type(version) is not int or not 0 <= version <= MAX_NUMBER:
         return None
-    return _encode({"jsonrpc": "2.0", "id": request_id, "result": result()})
+    capabilities = params.get("clientCapabilities") if isinstance(params, dict) else None
+    answer = result(capabilities, os.environ.get(environment.ACCOUNT))
+    return _encode({"jsonrpc": "2.0", "id": request_id, "result": answer})
 
 
 def refusal(request_id: Any, message: str, kind: str) -> bytes:
@@ -79,6 +83,17 @@ def reason(
         f"{error.strerror or error}.",
     )
     return f"The daemon cannot be started: {sentence}", 1, kind
+
+
+def names(said: object) -> list[str]:
+    """Names of settings, as a daemon lists them."""
+    return [one for one in said if isinstance(one, str)][:50] if isinstance(said, list) else []
+
+
+def of_connection(state: str, socket: str, settings: list[str]) -> str:
+    """The front's line. `settings`: of this environment, which the daemon does not run with."""
+    other = f"; its own values of {', '.join(settings)} hold" if settings else ""
+    return f"pykoclaw-acp {__version__}: {state} the daemon at {socket}{other}"
 
 
 def say(text: str) -> None:

@@ -7,6 +7,7 @@ Standard library only.
 from __future__ import annotations
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.link import logins
 
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
 PROTOCOL_VERSION: Final = 1
 
 
-def greeting() -> dict[str, Any]:
+def greeting(capabilities: object = None, account: str | None = None) -> dict[str, Any]:
     """The answer; it names our own protocol version, whichever was asked for (ACP:
     never an error).
+
+    `capabilities` are the client's, as it sent them; `account`: the one that its environment names.
     """
     return {
         "protocolVersion": PROTOCOL_VERSION,
@@ -36,8 +39,9 @@ def greeting() -> dict[str, Any]:
                 "systemPrompt": {"mode": {"override": {}}},
                 "fork": {},
             },
+            "auth": {"logout": {}},
         },
         "agentInfo": {"name": "pykoclaw-acp", "version": __version__, "title": "pykoclaw"},
-        "authMethods": [],
+        "authMethods": logins.methods(capabilities, account),
         "_meta": {"steering": {"supported": True}},  # as claude-agent-acp says it
     }

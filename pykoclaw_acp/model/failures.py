@@ -5,7 +5,17 @@ The exceptions are in errors.py; the event that tells the user is `Failure` in e
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+# Kinds for want of a credential; clients then offer a login.
+MISSING: Final = "authentication_missing"
+REFUSED: Final = "authentication_failed"
+EXPIRED: Final = "authentication_expired"
+GATEWAY: Final = "authentication_gateway"
+WITHHELD: Final = "authentication_withheld"
+AUTHENTICATION: Final = (MISSING, REFUSED, EXPIRED, GATEWAY, WITHHELD)
 
 
 class TurnFailure(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -14,6 +14,7 @@ from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.choices import Config
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.session_options import SessionOptions
+from pykoclaw_acp.model.surroundings import Given, Surroundings
 
 AWAY_GRACE: Final = 5.0  # s; a front that reconnects within it was not away
 
@@ -58,6 +59,7 @@ class SessionRecord:
     away_policy: AwayPolicy | None = None  # None: the setting's
     steers: bool = False  # prompts go into the running turn, unless they say otherwise
     branch: Branch | None = None  # where its next Claude session begins; None: it has one, or none
+    surroundings: Surroundings = field(default_factory=Surroundings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,8 @@ class Turn:
     the scheduled task whose run it is; `aside`: in a session of its own. `blobs`: bytes that its
     content refers to, by their hashes, until it is accepted.
     `steers`: it is to go into the turn that runs; `waited`: one ran when it came; `taken_by`: the turn
-    that has taken it up; `unsaid`: it was given to Claude, and its message is not in the log yet.
+    that has taken it up; `unsaid`: it was given to Claude, and its message is not in the log yet;
+    `given`: by the command that sent it.
     """
 
     turn_id: str
@@ -126,6 +129,7 @@ class Turn:
     waited: bool = False
     taken_by: str | None = None
     unsaid: bool = False
+    given: Given | None = None
     lost_at: float | None = None
     state: TurnState = TurnState.QUEUED
     spoke: bool = False

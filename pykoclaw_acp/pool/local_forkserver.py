@@ -18,7 +18,7 @@ import structlog
 
 from pykoclaw_acp.channel.processes import Fork, Forked
 from pykoclaw_acp.errors import LaunchFailed
-from pykoclaw_acp.system import shortage
+from pykoclaw_acp.system import environment, shortage
 from pykoclaw_acp.system.lineage import MARKS
 
 CLOSE_WAIT: Final = 0.5  # s; for the fork server to end
@@ -119,6 +119,8 @@ class ForkServer:
 
     def _start(self, control: socket.socket) -> subprocess.Popen[bytes]:
         daemon = [str(os.getpid())] if self._resident else []
+        # What is a session's matter comes with the launch of its worker.
+        withheld = MARKS | environment.of_one_client(os.environ)
         descriptor = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             return subprocess.Popen(
@@ -133,7 +135,7 @@ class ForkServer:
                 stdout=descriptor,
                 stderr=descriptor,
                 cwd="/",
-                env={name: value for name, value in os.environ.items() if name not in MARKS},
+                env={name: value for name, value in os.environ.items() if name not in withheld},
                 pass_fds=[control.fileno()],
                 start_new_session=True,
             )

@@ -20,6 +20,7 @@ from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.errors import LaunchFailed, SpoolPending, WorkerFailed
 from pykoclaw_acp.model.branches import Branch
+from pykoclaw_acp.model.failures import WITHHELD
 from pykoclaw_acp.pool.capacity import Capacity
 from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.life import PoolContext, WorkerLife
@@ -260,6 +261,8 @@ class WorkerPool:
     # --- launch
 
     async def _launch(self, session_id: str, options: WorkerOptions) -> WorkerLife:
+        if options.withheld:
+            raise WorkerFailed(WITHHELD, options.withheld)
         self._start_limit.require(session_id)
         await self._capacity.reserve(session_id)
         try:

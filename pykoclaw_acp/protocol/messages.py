@@ -31,6 +31,10 @@ class InitializeParams(Params, frozen=True, kw_only=True):
     client_capabilities: msgspec.Raw = msgspec.Raw(b"{}")
 
 
+class AuthenticateParams(Params, frozen=True, kw_only=True):
+    method_id: Name
+
+
 class ElicitationCapabilities(Wire, frozen=True, kw_only=True):
     """Supported modes: a mode that is present is supported, whatever its object holds."""
 

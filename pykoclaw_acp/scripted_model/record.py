@@ -49,6 +49,7 @@ class Record:
             "stream": bool(body.get("stream")),
             "session": headers.get("x-claude-code-session-id"),
             "agent": headers.get("x-claude-code-agent-id"),
+            "credential": headers.get("x-api-key") or headers.get("authorization"),
             "user_texts": [prompt.text for prompt in conversation.prompts],
             "messages": [asdict(message) for message in conversation.messages],
             "script": answer.script_hash,

@@ -13,6 +13,7 @@ from pykoclaw_acp.link.framing import MAX_LINE_OUT, MAX_LONG_LINE_OUT
 from pykoclaw_acp.model.choices import Command, Selection
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
+from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.protocol import jsonrpc, lenient, projection
 from pykoclaw_acp.protocol.client_requests import ElicitationResult, PermissionResult
 from pykoclaw_acp.protocol.messages import ClientCapabilities, Implementation, InitializeParams
@@ -22,6 +23,7 @@ from pykoclaw_acp.server.peer import Peer
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.subscriber import Subscriber
+from pykoclaw_acp.system.environment import of_sessions
 
 log: Final = structlog.get_logger()
 
@@ -41,6 +43,9 @@ class AcpClient:
         self.introduced = False  # `initialize` was answered
         self.asking = Asking(peer, sessions)
         self.subscriber = Subscriber(sessions, self, peer.instance, peer.front)
+        self.given = None if peer.environment is None else Given.of(of_sessions(peer.environment))
+        self.subscriber.given = self.given
+        self.logged_out = False  # by `logout`, until `authenticate`
         self._unconfirmed: set[int] = (
             set()
         )  # numbers of requests whose answer the client has not confirmed
@@ -65,6 +70,16 @@ class AcpClient:
             client=client.name,
             version=client.version,
         )
+
+    def log_out(self) -> None:
+        """Its sessions get no credential of the client's any more."""
+        self.logged_out = True
+        self.subscriber.given = None if self.given is None else self.given.without_keys()
+
+    def log_in(self) -> None:
+        """Its sessions get what the client gives."""
+        self.logged_out = False
+        self.subscriber.given = self.given
 
     def request_key(self, number: int) -> str | None:
         """What names the request with this number for ever; None if nothing names the client beyond

@@ -18,9 +18,11 @@ import structlog
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.config.settings import Settings
+from pykoclaw_acp.config.surroundings import own_variables
 from pykoclaw_acp.errors import LaunchFailed
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model.choices import may_bypass
+from pykoclaw_acp.model.surroundings import House
 from pykoclaw_acp.model.turns import TurnTimes
 from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.local import LocalLauncher
@@ -134,10 +136,12 @@ class App:
             undo.pop_all()
         statements = PluginStatements(database)
         journal = HintingJournal(database)
-        transcripts = ImportedTranscripts(journal)
+        house = settings.house(own_variables())
+        transcripts = ImportedTranscripts(journal, accounts=house.configuration)
         sessions, pool = _wire(
             settings, database, launcher, identity,
-            journal=journal, statements=statements, transcripts=transcripts, resident=resident,
+            journal=journal, statements=statements, transcripts=transcripts,
+            house=house, resident=resident,
         )  # fmt: skip
         sessions.know_aliases(await conversations.aliases(database))
         sessions.awaits_recovery = found is None
@@ -233,6 +237,7 @@ def _wire(
     journal: Journal,
     statements: PluginStatements,
     transcripts: ImportedTranscripts,
+    house: House,
     resident: bool,
 ) -> tuple[Sessions, WorkerPool]:
     """Sessions and pool, which know each other."""
@@ -247,6 +252,7 @@ def _wire(
         workspaces,
         transcripts=transcripts,
         locks=FileLocks(str(settings.data), settings.turn_lock_timeout),
+        house=house,
     )
     sessions.catalogue.settings = settings.fill(ListSettings)
     sessions.legacy_models = {"on": True, "off": False}.get(settings.legacy_models)

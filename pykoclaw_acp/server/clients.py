@@ -8,10 +8,12 @@ import errno
 import os
 import socket
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import structlog
 
+from pykoclaw_acp.config import surroundings
 from pykoclaw_acp.errors import AcpError, InvalidRequest, Overloaded
 from pykoclaw_acp.link.lines import GREETING
 from pykoclaw_acp.link.places import Places
@@ -32,7 +34,7 @@ from pykoclaw_acp.server.control import Control
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.lag import LoopLag
 from pykoclaw_acp.server.line_room import LineRoom
-from pykoclaw_acp.server.link import FrontPeer
+from pykoclaw_acp.server.link import Compare, FrontPeer
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.origin import Inside, Origins
 from pykoclaw_acp.server.outside import OutsidePrompts
@@ -63,11 +65,13 @@ class Clients:
             app.conversion,
             scheduler=app.scheduler_info,
             hidden=app.settings.hide_channels,
+            others=self._other_settings,
         )
         outside = OutsidePrompts(app.sessions, app.database, app.settings.data, own.finder.find)
         self._methods: Mapping[str, Method[Call, Any]] = (
             METHODS | own.methods | outside.methods | ScheduledTasks(app).methods
         )
+        self._compare = partial(surroundings.others, app.settings)
         self._tasks = Tasks()
         self._connections: set[Connection] = set()
         self._commands: Mapping[str, Method[Call, Any]] = {
@@ -115,6 +119,14 @@ class Clients:
         await self._tasks.end()
         self._spare.close()
 
+    def _other_settings(self) -> list[tuple[str, list[str]]]:
+        """Clients whose environment sets a daemon's setting to another value, and which settings."""
+        return [
+            (one.client.name, peer.other_settings)
+            for one in self._connections
+            if isinstance(peer := one.client.peer, FrontPeer) and peer.other_settings
+        ]
+
     def _take(self, accepted: socket.socket) -> None:
         """Serve an accepted connection, or refuse it."""
         if peer_uid(accepted) != os.geteuid():
@@ -145,7 +157,7 @@ class Clients:
             peer = (
                 None
                 if visitor.gone
-                else await _meet(transport, visitor, self._admission, self._room)
+                else await _meet(transport, visitor, self._admission, self._room, self._compare)
             )
             inside = await looking
             if peer is None:
@@ -211,7 +223,11 @@ async def _hurry(transport: SocketTransport, visitor: Visitor) -> None:
 
 
 async def _meet(
-    transport: SocketTransport, visitor: Visitor, admission: Admission, room: LineRoom
+    transport: SocketTransport,
+    visitor: Visitor,
+    admission: Admission,
+    room: LineRoom,
+    compare: Compare,
 ) -> Peer | None:
     """Determine the peer; None if nothing was sent. Raises TimeoutError if it stays silent.
 
@@ -227,5 +243,5 @@ async def _meet(
         if begun.startswith(GREETING):
             if visitor.kept:
                 raise admission.refusal
-            return await FrontPeer.meet(transport, begun, visitor.process, room)
+            return await FrontPeer.meet(transport, begun, visitor.process, room, compare)
     return DirectPeer(transport, begun, instances.of(visitor.process), room) if begun else None

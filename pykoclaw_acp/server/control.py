@@ -38,8 +38,11 @@ class Control:
         *,
         scheduler: Callable[[], Awaitable[SchedulerInfo]] | None = None,
         hidden: Collection[str] = (),
+        others: Callable[[], list[tuple[str, list[str]]]] = list,
     ) -> None:
-        """`hidden`: channels whose conversations are in no list."""
+        """`hidden`: channels whose conversations are in no list. `others`: clients whose environment
+        has other settings than the daemon, and which.
+        """
         self.finder = SessionFinder(sessions, database)
         workers = WorkerControl(sessions, database, self.finder)
         questions = QuestionControl(sessions)
@@ -52,6 +55,7 @@ class Control:
             workers=workers,
             questions=questions,
             scheduler=scheduler,
+            others=others,
         )
         self._groups = (
             status,

@@ -20,7 +20,7 @@ from pykoclaw_acp.protocol.messages import (
     ResumeSessionParams,
     SessionParams,
 )
-from pykoclaw_acp.server import steering
+from pykoclaw_acp.server import authenticating, steering
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.given_servers import servers
 from pykoclaw_acp.sessions import opening
@@ -33,6 +33,7 @@ MAX_DIRECTORIES: Final = 1000
 
 async def new(call: Call, params: NewSessionParams) -> NewSessionResult:
     """Create a session; it is in the database before the response."""
+    authenticating.require_login(call.client)
     opened = await opening.create(call.subscriber, options_of(params, params.mcp_servers), call.key)
     state = state_of(call, opened)
     return NewSessionResult(
@@ -90,6 +91,7 @@ def options_of(
         policy,
         steering.wanted(params),
         wishes,
+        authenticating.account(params.meta or {}),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -54,7 +54,7 @@ class FrontHello(msgspec.Struct, frozen=True):
     at one moment. `deaths`: by line, how many daemons died before one had taken it. `taken`: lines of prompts
     that were in the journal. `parent` is the
     process that has started it: empty from a front that does not say it, null if it could not be
-    seen.
+    seen. `environment`: variables that are its client's, or that differ from a daemon's settings.
     """
 
     front: Id
@@ -68,7 +68,11 @@ class FrontHello(msgspec.Struct, frozen=True):
     deaths: Annotated[dict[Name, Count], msgspec.Meta(max_length=MAX_FOLLOWED)] = {}
     taken: Annotated[list[Count], msgspec.Meta(max_length=MAX_FOLLOWED)] = []
     clocks: tuple[Count, Count] | None = None
+    environment: msgspec.Raw = NOTHING
+    logged_out: bool = msgspec.field(default=False, name="loggedOut")
 
+
+Compare = Callable[[Mapping[str, str]], list[str]]
 
 _hello: Final = msgspec.json.Decoder(FrontHello)
 
@@ -77,6 +81,7 @@ class FrontPeer:
     """A client behind a front, which re-sends what was not confirmed."""
 
     listener: Listener
+    other_settings: list[str]
 
     def __init__(
         self, transport: Transport, hello: FrontHello, rest: bytes, pid: int, room: Room | None
@@ -91,6 +96,7 @@ class FrontPeer:
         self.instance = (
             parent or f"front:{hello.front}"
         )  # its own, where nobody can say whose it is
+        self.environment = environment_of(hello)
         self._transport = transport
         self._rest = rest
         self._framer = LineFramer(MAX_LINE_EARLY + lines.HEAD, room)
@@ -100,12 +106,17 @@ class FrontPeer:
 
     @classmethod
     async def meet(
-        cls, transport: Transport, begun: bytes | bytearray, pid: int = 0, room: Room | None = None
+        cls,
+        transport: Transport,
+        begun: bytes | bytearray,
+        pid: int = 0,
+        room: Room | None = None,
+        compare: Compare = lambda _: [],
     ) -> FrontPeer:
         """Read the introduction, which begins with `begun`; raises ParseError.
 
         `pid`: the front's, as the kernel says; 0 if it cannot be seen. `room` is for its lines that
-        are not complete.
+        are not complete. `compare`: names of the variables that set another value than the daemon's.
         """
         said = bytearray(begun)
         looked = 0
@@ -123,8 +134,10 @@ class FrontPeer:
             hello = _hello.decode(said[len(lines.GREETING) : end])
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise ParseError("The front's introduction cannot be read.") from error
-        known = {"version": __version__, "link": lines.LINK, "daemon": client_process.own()}
+        known: dict[str, Any] = {"version": __version__, "link": lines.LINK}
+        known["daemon"] = client_process.own()
         peer = cls(transport, hello, bytes(said[end + 1 :]), pid, room)
+        known["otherSettings"] = peer.other_settings = compare(peer.environment or {})
         await transport.write(lines.WELCOME.build(text=msgspec.json.encode(known)))
         return peer
 
@@ -243,6 +256,17 @@ class FrontPeer:
 
     def _note_done(self, numbers: list[int], _: object) -> None:
         self.listener.confirm_answer(numbers[0])
+
+
+def environment_of(hello: FrontHello) -> dict[str, str] | None:
+    """Variables that the front gives; None if it is of a version that gives none, or they cannot be
+    read.
+    """
+    try:
+        return msgspec.json.decode(hello.environment, type=dict[Name, str] | None)
+    except (msgspec.MsgspecError, UnicodeError):
+        log.warning("A front's environment was not understood", action="environment_ignored")
+        return None
 
 
 Handler = Callable[[FrontPeer, list[int], Any], ClientLine | None]

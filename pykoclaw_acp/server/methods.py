@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pykoclaw_acp.protocol import messages, session_meta
+from pykoclaw_acp.protocol.wire import Params
 from pykoclaw_acp.server import (
+    authenticating,
     forks,
     initialize,
     lifecycle,
@@ -16,13 +18,17 @@ from pykoclaw_acp.server import (
 )
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
-from pykoclaw_acp.sessions import opening
+from pykoclaw_acp.sessions import new_session, opening
 from pykoclaw_acp.sessions.turns.deduplication import IDEMPOTENCY
 
-_OPENING: Final = frozenset({lifecycle.AWAY_POLICY, steering.STEERING, *session_meta.OWN_KEYS})
+_OPENING: Final = frozenset(
+    {lifecycle.AWAY_POLICY, steering.STEERING, new_session.ACCOUNT, *session_meta.OWN_KEYS}
+)
 
 METHODS: Final[dict[str, Method[Call, Any]]] = {
     "initialize": Method(messages.InitializeParams, initialize.initialize, before_initialize=True),
+    "authenticate": Method(messages.AuthenticateParams, authenticating.authenticate),
+    "logout": Method(Params, authenticating.logout, slow=True),
     "session/new": Method(messages.NewSessionParams, lifecycle.new, slow=True, meta=_OPENING),
     "session/load": Method(messages.LoadSessionParams, lifecycle.load, meta=_OPENING),
     "session/resume": Method(

@@ -12,6 +12,7 @@ from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
 from pykoclaw_acp.protocol.control.following import QUESTION, QuestionNotification
 from pykoclaw_acp.protocol.control.prompts import Prompted, PromptParams
@@ -25,6 +26,7 @@ from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import turns
 from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.system.environment import of_sessions
 from pykoclaw_acp.tasks import in_pieces
 
 CLIENT: Final = "cli"
@@ -95,6 +97,7 @@ class OutsidePrompts:
             client=CLIENT,
             sent=self._sessions.clock.now(),
             unattended=True,
+            given=None if params.environment is None else Given.of(of_sessions(params.environment)),
         )
 
     async def _tell_questions(self, call: Call, session: Session) -> None:

@@ -57,11 +57,13 @@ class Peer(Protocol):
     if nothing does.
 
     `instance` is the process that the client is, `front` what it is connected through: a UUID.
+    `environment`: variables that the client gives; None: it has none of its own.
     """
 
     key: str | None
     instance: str
     front: str
+    environment: dict[str, str] | None
     listener: Listener
 
     def incoming(self) -> AsyncIterator[Iterable[ClientLine | None]]:
@@ -113,6 +115,7 @@ class DirectPeer:
     """An ACP client that is connected directly: what was written counts as seen."""
 
     key: str | None = None
+    environment: dict[str, str] | None = None
     listener: Listener
 
     def __init__(

@@ -7,7 +7,7 @@ from typing import Final, Never
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.errors import AcpError, AuthRequired, InvalidParams, TurnFailed
-from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.model.failures import AUTHENTICATION, TurnFailure
 from pykoclaw_acp.model.turns import Outcome, Turn
 from pykoclaw_acp.protocol import prompt as content
 from pykoclaw_acp.protocol.messages import PromptParams, PromptResult, SessionParams, Usage
@@ -115,5 +115,5 @@ def _error(outcome: Outcome) -> AcpError:
         data["httpStatus"] = failure.status
     if failure.retry_after is not None:
         data["retryAfter"] = failure.retry_after
-    kind = AuthRequired if failure.kind == "authentication_failed" else TurnFailed
+    kind = AuthRequired if failure.kind in AUTHENTICATION else TurnFailed
     return kind(failure.message, data)

@@ -31,6 +31,8 @@ async def welcome(client: AcpClient, hello: FrontHello) -> None:
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             params = InitializeParams(protocol_version=0)
         client.initialized(params)
+    if hello.logged_out:
+        client.log_out()
     places = {
         session_id: _place(session_id, followed) for session_id, followed in hello.sessions.items()
     }

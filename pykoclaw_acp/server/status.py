@@ -14,11 +14,13 @@ from pykoclaw_acp.protocol.control.daemon import (
     ConversionInfo,
     DaemonInfo,
     DatabaseInfo,
+    OtherSettings,
     Status,
     UnacceptedNotices,
 )
 from pykoclaw_acp.protocol.control.tasks import SchedulerInfo
 from pykoclaw_acp.protocol.wire import Params
+from pykoclaw_acp.server import accounts
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.lag import LoopLag
@@ -47,6 +49,7 @@ class DaemonStatus:
         workers: WorkerControl,
         questions: QuestionControl,
         scheduler: Callable[[], Awaitable[SchedulerInfo]] | None,
+        others: Callable[[], list[tuple[str, list[str]]]],
     ) -> None:
         self._sessions = sessions
         self._database = database
@@ -56,6 +59,7 @@ class DaemonStatus:
         self._workers = workers
         self._questions = questions
         self._scheduler = scheduler
+        self._others = others
         self._started_at = now_ms()
 
     @property
@@ -109,6 +113,10 @@ class DaemonStatus:
             ),
             conversion=self._progress(),
             scheduler=None if self._scheduler is None else await self._scheduler(),
+            accounts=await asyncio.to_thread(accounts.every, self._sessions.house),
+            other_settings=tuple(
+                OtherSettings(client=client, settings=names) for client, names in self._others()
+            ),
             damaged=[
                 str(path) for path in await asyncio.to_thread(leftovers.kept_for, self._places)
             ],

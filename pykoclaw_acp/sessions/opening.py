@@ -16,7 +16,7 @@ from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.branches import ForkPoint
 from pykoclaw_acp.model.choices import Selection
 from pykoclaw_acp.model.session_options import NO_WISHES, Wishes
-from pykoclaw_acp.sessions import directories
+from pykoclaw_acp.sessions import directories, new_session
 from pykoclaw_acp.sessions.adopting import OTHER_DIRECTORY, require_directory, same_place
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
@@ -33,7 +33,7 @@ FollowUp = Callable[[], Coroutine[Any, Any, None]]
 @dataclass(frozen=True, slots=True)
 class OpenOptions:
     """What a client says of a session that it opens; without an `away_policy`, or `steers`, these
-    stay as they are.
+    stay as they are. `account`: None if it names none.
     """
 
     cwd: str
@@ -42,6 +42,7 @@ class OpenOptions:
     away_policy: AwayPolicy | None = None
     steers: bool | None = None
     wishes: Wishes = NO_WISHES
+    account: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ async def create(subscriber: Subscriber, options: OpenOptions, request_key: str 
     sessions = subscriber.sessions
     await require_directory(options.cwd)
     await directories.require(options.directories)
+    begun = await sessions.beginnings.begin(subscriber.given, options.account)
     session = await sessions.create(
         options.cwd,
         options.directories,
@@ -71,6 +73,7 @@ async def create(subscriber: Subscriber, options: OpenOptions, request_key: str 
         request_key=request_key,
         client=subscriber.name,
         wishes=options.wishes,
+        begun=begun,
     )
     await _set(sessions, session, options)
     subscriber.subscription(session, session.id)
@@ -159,6 +162,7 @@ async def fork(
     source = await sessions.find(session_id)
     if source is None:
         source = await sessions.adopt(session_id, options.cwd, subscriber.name)
+    new_session.require_same(source.surroundings.account, options.account)
     await require_directory(options.cwd)
     if not source.busy:
         await source.others.look_if_possible()
@@ -170,6 +174,9 @@ async def fork(
         message_id=message_id,
         request_key=request_key,
         client=subscriber.name,
+    )
+    await sessions.reopen(
+        made, options.cwd, options.directories, options.servers, given=subscriber.given
     )
     await _set(sessions, made, options)
     subscriber.subscription(made, made.id)
@@ -183,6 +190,8 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
     known = None if session is None else session.record.cwd
     if known is not None and not await asyncio.to_thread(same_place, known, options.cwd):
         raise InvalidParams(OTHER_DIRECTORY, {"sessionCwd": known})
+    if session is not None:
+        new_session.require_same(session.surroundings.account, options.account)
     if session is None:
         session = await sessions.catalogue.open(session_id, options.cwd, subscriber.name)
     elif known is None:
@@ -191,7 +200,12 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
     if not session.busy:  # else when its turn has ended
         await session.others.look_if_possible()
     await sessions.reopen(
-        session, options.cwd, options.directories, options.servers, options.wishes
+        session,
+        options.cwd,
+        options.directories,
+        options.servers,
+        options.wishes,
+        given=subscriber.given,
     )
     session.unclaimed.claim_for(subscriber.name)
     await _set(sessions, session, options)

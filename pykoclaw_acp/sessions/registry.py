@@ -18,6 +18,7 @@ from pykoclaw_acp.errors import InvalidRequest, SessionNotFound
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.session_options import NO_WISHES, Wishes
+from pykoclaw_acp.model.surroundings import Given, House
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
 from pykoclaw_acp.sessions import adopting, wishing, worker_options
 from pykoclaw_acp.sessions.catalogue import Catalogue
@@ -25,6 +26,7 @@ from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.forking import Forks
 from pykoclaw_acp.sessions.live_sessions import LiveSessions
 from pykoclaw_acp.sessions.names import ConversationNames
+from pykoclaw_acp.sessions.new_session import Beginnings, Begun
 from pykoclaw_acp.sessions.permissions.all_requests import AllRequests
 from pykoclaw_acp.sessions.permissions.broker import Broker
 from pykoclaw_acp.sessions.ports import Journal, Transcripts, TurnLocks, Workers, Workspaces
@@ -55,6 +57,7 @@ class Sessions:
         *,
         transcripts: Transcripts | None = None,
         locks: TurnLocks | None = None,
+        house: House | None = None,
     ) -> None:
         """`template`: options of a session without its own. `alive`: as in Confirmations.
 
@@ -62,6 +65,8 @@ class Sessions:
         """
         self._transcripts = transcripts
         self.locks = locks
+        self.house = house or House()
+        self.beginnings = Beginnings(self.house, template)
         self._workspaces = workspaces
         self.clock = journal.clock
         self._journal = journal
@@ -96,14 +101,18 @@ class Sessions:
         client: str | None = None,
         *,
         wishes: Wishes = NO_WISHES,
+        begun: Begun | None = None,
     ) -> Session:
         """A new session, in the database before this returns; the same one for a request that comes
         again.
 
         Raises InvalidParams for wishes that cannot be granted.
         """
+        wanted = (begun or Begun(self._template.model)).record(
+            cwd, directories, request_key, client
+        )
         if request_key is None:
-            return await self._create(cwd, directories, servers, None, client, wishes=wishes)
+            return await self._create(wanted, servers, wishes)
         lock = self._creating.setdefault(request_key, asyncio.Lock())
         async with lock:
             if (made := await self._journal.find_created(request_key)) is not None:
@@ -111,34 +120,20 @@ class Sessions:
                 if found is not None:
                     self.take_options(found, directories, servers)
                     return found
-            return await self._create(cwd, directories, servers, request_key, client, wishes=wishes)
+            return await self._create(wanted, servers, wishes)
 
     async def _create(
-        self,
-        cwd: str,
-        directories: tuple[str, ...],
-        servers: tuple[McpServer, ...],
-        request_key: str | None,
-        client: str | None,
-        *,
-        wishes: Wishes,
+        self, wanted: SessionRecord, servers: tuple[McpServer, ...], wishes: Wishes
     ) -> Session:
+        """A session like `wanted`, under an id and a name of its own."""
         session_id = str(uuid4())
         if wishes.session_id is not None:
             session_id = await wishing.require_free(self._journal, self._transcripts, wishes)
         async with self.names.reserve(session_id) as name:
-            record = SessionRecord(
-                session_id=session_id,
-                conversation_name=name,
-                cwd=cwd,
-                additional_directories=directories,
-                model=self._template.model,
-                request_key=request_key,
-                client=client,
-            )
+            record = replace(wanted, session_id=session_id, conversation_name=name)
             await wishing.settle(self._journal, self._template, record, wishes)
             await self._journal.create(record)
-        log.info("Session created", action="session_created", session=session_id, cwd=cwd)
+        log.info("Session created", action="session_created", session=session_id, cwd=record.cwd)
         session = self._make(record, servers)
         session.next_worker.open(session.options)
         return session
@@ -229,8 +224,11 @@ class Sessions:
         directories: tuple[str, ...],
         servers: tuple[McpServer, ...],
         wishes: Wishes = NO_WISHES,
+        *,
+        given: Given | None = None,
     ) -> None:
-        """Reopen the session; directories, servers and wishes apply to its next worker.
+        """Reopen the session; directories, servers, wishes and what is `given` apply to its next
+        worker.
 
         Raises InvalidParams for wishes that cannot be granted.
         """
@@ -238,6 +236,7 @@ class Sessions:
         session.record.cwd = session.record.cwd or cwd
         session.record.additional_directories = directories
         session.record.closed = False
+        session.surroundings.open(given)
         if session.record.claude_session_id is not None:  # if not here, then by other programs
             session.record.prompted = True
         await self._soon(self._journal.reopen(replace(session.record)))
@@ -343,6 +342,7 @@ class Sessions:
             workspaces=self._workspaces,
             transcripts=self._transcripts,
             locks=self.locks,
+            house=self.house,
             all_waiting=self._waiting,
         )
         self.live.add(session)

@@ -97,7 +97,7 @@ class Rewinding:
         """The CLI's answer; a worker that is launched for it acts on nothing in the directory."""
         entry = point.turn_id.rpartition("/")[2]  # a fork's copy of a turn has it in its id
         live = self._workers.workspace(session.id)
-        options = session.options
+        options = session.surroundings.options()
         if live is None:
             options = replace(options, workspace=f"{WITHOUT}rewind", mcp_servers=())
         else:

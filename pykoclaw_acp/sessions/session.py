@@ -18,6 +18,7 @@ from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.deliveries import Delivery
 from pykoclaw_acp.model.events import OpenTools
+from pykoclaw_acp.model.surroundings import House
 from pykoclaw_acp.model.turns import STARTED, SessionRecord, Turn, TurnTimes
 from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.directories import Directories
@@ -36,6 +37,7 @@ from pykoclaw_acp.sessions.ports import (
 )
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.subscription import Subscription
+from pykoclaw_acp.sessions.surroundings import SessionSurroundings
 from pykoclaw_acp.sessions.turns import outcomes
 from pykoclaw_acp.sessions.turns.background import BackgroundTurns
 from pykoclaw_acp.sessions.turns.deduplication import Deduplication
@@ -63,6 +65,7 @@ class Session:
         workers: Workers,
         times: TurnTimes,
         *,
+        house: House | None = None,
         workspaces: Workspaces | None = None,
         transcripts: Transcripts | None = None,
         locks: TurnLocks | None = None,
@@ -90,6 +93,7 @@ class Session:
             state, journal, workers, transcripts or RowsOnly(), self._unfinished, locks=locks
         )
         directories = Directories(state, workers)
+        self.surroundings = SessionSurroundings(state, workers, house or House())
         self._runner = TurnRunner(
             state,
             journal,
@@ -98,6 +102,7 @@ class Session:
             unclaimed=self.unclaimed,
             gate=WorkspaceGate(state, journal, workers, self.permissions, workspaces),
             choosing=self.choosing,
+            surroundings=self.surroundings,
             look=lambda: directories.after(self.others.before_prompt(self._background.over)),
             unlock=self.others.unlock,
         )
@@ -209,9 +214,7 @@ class Session:
         self._tasks.start(self.deduplication.mark_answered(turn))
 
     def mark_request_answered(self, request_key: str) -> None:
-        """Note that a client has the response to this request, which may be of a turn that an
-        earlier daemon ended.
-        """
+        """Note that a client has the response to this request, maybe of an earlier daemon's turn."""
         self._tasks.start(self.deduplication.mark_request_answered(request_key))
 
     async def submit(self, turn: Turn) -> None:

@@ -8,6 +8,7 @@ import asyncio
 
 from pykoclaw_acp.model import client_traits
 from pykoclaw_acp.model.cursors import Reader
+from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.model.turns import Outcome, Turn
 from pykoclaw_acp.sessions.ports import Client
 from pykoclaw_acp.sessions.registry import Sessions
@@ -28,6 +29,7 @@ class Subscriber:
         self.client = client
         self._instance = instance
         self._front = front
+        self._given: Given | None = None
         self._prompts: dict[int, tuple[Session, Turn]] = {}  # unanswered prompts, by request number
         self.introduce(client_traits.UNNAMED, client_traits.UNNAMED)
 
@@ -36,6 +38,17 @@ class Subscriber:
         self.name = name
         self.traits = client_traits.find(name, version)
         self._reader = Reader(name, self._instance, self._front)
+
+    @property
+    def given(self) -> Given | None:
+        """What the client gives to the sessions that it opens; None: nothing of its own."""
+        return self._given
+
+    @given.setter
+    def given(self, given: Given | None) -> None:
+        self._given = given
+        for subscription in self.subscriptions.values():
+            subscription.given = given
 
     def close(self) -> int:
         """Drop the client; its turns continue. Returns the number of prompts it waited for."""
@@ -63,6 +76,7 @@ class Subscriber:
             self.client, after, number, hold, session_id
         )
         made.reader = self._reader
+        made.given = self._given
         self.sessions.confirmations.note(session_id, self._reader, after if seen is None else seen)
         if previous is not None:
             made.own = session.still_queued(previous.own)

@@ -11,6 +11,7 @@ import structlog
 from pykoclaw_acp.model.cursors import Reader
 from pykoclaw_acp.model.events import Failure, Text, UserMessage
 from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.sessions.log import SessionLog
 from pykoclaw_acp.sessions.ports import Client
 from pykoclaw_acp.tasks import Pace, told_elsewhere
@@ -29,7 +30,7 @@ class Subscription:
     submitted and whose message is still to come. `number` is the client's line that asked for
     everything, or 0. `hold` (s) lets the client get ready first. With `ends_lines` an empty line
     ends the text that it is shown, before the client's own next turn. `reader` is whose cursor
-    moves with what it confirms, if that is anybody's.
+    moves with what it confirms, if that is anybody's. `given`: the client's own environment.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class Subscription:
         self.cursor = after
         self.ends_lines = False
         self.reader: Reader | None = None
+        self.given: Given | None = None
         self._log = session_log
         self._end = end
         self._number = number

@@ -22,6 +22,7 @@ from pykoclaw_acp.errors import (
 from pykoclaw_acp.model import deliveries
 from pykoclaw_acp.model.conversations import OWN
 from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
+from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
 from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions import folders
@@ -146,14 +147,21 @@ class TaskRuns:
             session = await self._session(run)
             await folders.ensure(session, self._data)
             self._accepting.add(run.task.id)
-            turn = await session.intake.accept_unattended(self._turn(run))
+            given = await self._given(run.task)
+            turn = await session.intake.accept_unattended(self._turn(run, given))
             outcome, _ = await asyncio.shield(turn.ended)
             if outcome.failure is None or outcome.failure.kind != NOT_STARTED:
                 return session, outcome
             noted, run.turn_id = run.turn_id, str(uuid4())
             await self._store.place(run, noted)
 
-    def _turn(self, run: TaskRun) -> Turn:
+    async def _given(self, task: Task) -> Given | None:
+        """What a client gives that has the task's conversation open."""
+        known = await self._store.session_of(task.conversation)
+        live = None if known is None else self._sessions.live.get(known)
+        return None if live is None else live.surroundings.given
+
+    def _turn(self, run: TaskRun, given: Given | None) -> Turn:
         return Turn(
             run.turn_id,
             run.session_id or "",
@@ -163,6 +171,7 @@ class TaskRuns:
             unattended=True,
             task_id=run.task.id,
             aside=run.aside,
+            given=given,
         )
 
     async def _session(self, run: TaskRun) -> Session:
@@ -174,7 +183,8 @@ class TaskRuns:
             cwd = None if session is None else session.record.cwd
             cwd = cwd or await folders.of_conversation(self._data, run.task.conversation)
             run.aside = True
-            session = await self._sessions.create(cwd, (), ())
+            begun = None if session is None else self._sessions.beginnings.beside(session.record)
+            session = await self._sessions.create(cwd, (), (), begun=begun)
         run.session_id = session.id
         await self._store.place(run)
         return session

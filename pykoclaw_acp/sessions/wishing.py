@@ -27,7 +27,8 @@ async def settle(
     if not named.keys() & {"mode", "model", "effort", "fast"}:
         return
     offer = await store.offer(record.cwd or "")
-    chosen = Chosen(template.permission_mode, template.model or offers.DEFAULT_MODEL)
+    model = record.model or template.model or offers.DEFAULT_MODEL
+    chosen = Chosen(record.mode or template.permission_mode, model)
     if wishes.model is not None:
         chosen = msgspec.structs.replace(chosen, model=_model(wishes, offer))
         record.model = chosen.model

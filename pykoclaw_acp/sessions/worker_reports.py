@@ -16,6 +16,7 @@ from pykoclaw_acp.channel.frames import (
 )
 from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.events import Event, ToolEnded, UserMessage
+from pykoclaw_acp.model.failures import AUTHENTICATION
 from pykoclaw_acp.model.notes import failure
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome, TurnState
@@ -82,6 +83,8 @@ class WorkerReports:
             self._workers.set_resume(self._state.id, outcome.claude_session_id)
             if turn := self._queue.running(turn_id):
                 self._runner.resolve(turn, outcome)
+            if outcome.failure is not None and outcome.failure.kind in AUTHENTICATION:
+                self._workers.retire(self._state.id)  # the next one reads what a login has written
 
     def _ends(self, frames: Sequence[Numbered]) -> dict[str, Outcome]:
         ends: dict[str, Outcome] = {}

@@ -56,6 +56,7 @@ _OF_DELETED: Final = (
     _Table("acp_merged_logs", "first_seq", "acp_session_id"),
     _Table("acp_notes", "note_id", "text"),
     _Table("acp_session_options", "acp_session_id", "options"),
+    _Table("acp_surroundings", "acp_session_id", "variables"),
     _Table("acp_transcript_turns", "prompt_uuid", "prompt_uuid"),
     _Table("acp_transcripts", "claude_session_id", "path"),
     _Table("acp_branches", "claude_session_id", "claude_session_id"),

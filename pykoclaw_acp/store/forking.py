@@ -40,6 +40,10 @@ _OPTIONS: Final = (
     "INSERT INTO acp_session_options (acp_session_id, options)"
     " SELECT ?, options FROM acp_session_options WHERE acp_session_id = ?"
 )
+_SURROUNDINGS: Final = (
+    "INSERT INTO acp_surroundings (acp_session_id, account, variables, secrets)"
+    " SELECT ?, account, variables, secrets FROM acp_surroundings WHERE acp_session_id = ?"
+)
 _NOTES: Final = (
     "INSERT INTO acp_notes (note_id, acp_session_id, position, text)"
     " SELECT ? || '/' || note_id, ?, position, text FROM acp_notes"
@@ -206,6 +210,7 @@ def _show(fork: Fork) -> Iterator[Statement]:
     yield Statement(_SHOW, (fork.request_key, own, source), rows=1)
     yield Statement(_CONVERSATION, (fork.conversation_name, fork.cwd, now_text()))
     yield Statement(_OPTIONS, (own, source))
+    yield Statement(_SURROUNDINGS, (own, source))
     yield blobs.share(source, own)
     if fork.point.branch is not None:
         yield branches.save(own, fork.point.branch)

@@ -23,8 +23,12 @@ class Look(NamedTuple):
 def folder(environment: Mapping[str, str] | None = None) -> str:
     """The folder with one folder for each project, as the CLI finds it."""
     given = os.environ if environment is None else environment
-    home = given.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude")
-    return os.path.join(home, "projects")
+    return projects(given.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude"))
+
+
+def projects(configuration: str) -> str:
+    """That folder in a configuration directory of Claude."""
+    return os.path.join(configuration, "projects")
 
 
 def find(projects: str, claude_session_id: str) -> str | None:

@@ -41,10 +41,19 @@ log: Final = structlog.get_logger()
 class ImportedTranscripts:
     """Implements `sessions.ports.Transcripts` on a store, for the transcripts in `projects`."""
 
-    def __init__(self, store: ImportStore, projects: str | None = None) -> None:
+    def __init__(
+        self,
+        store: ImportStore,
+        projects: str | None = None,
+        accounts: Callable[[str], str | None] = lambda _: None,
+    ) -> None:
+        """`accounts`: the configuration directory of an account; None: Claude's own, which has
+        `projects`.
+        """
         self.readers = ReaderProcesses()
         self._store = store
         self._projects = files.folder() if projects is None else projects
+        self._accounts = accounts
         self._watcher = Watcher()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # By session: the Claude session that it follows, that of the row, and whether this exists.
@@ -132,10 +141,12 @@ class ImportedTranscripts:
         followed.
         """
         followed, session = known.followed, look.record.session_id
+        directory = self._accounts(look.record.surroundings.account)
+        projects = self._projects if directory is None else files.projects(directory)
 
         async def take(claude_session: str, *, told: bool) -> TranscriptRow | None:
             row = await look.take_in(
-                claude_session, known.rows.get(claude_session), self._projects, told=told
+                claude_session, known.rows.get(claude_session), projects, told=told
             )
             if row is None:
                 rows.pop(claude_session, None)

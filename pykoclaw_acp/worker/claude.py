@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any, Final
 from uuid import uuid4
 
+import msgspec
 import structlog
 from claude_agent_sdk import (
     AssistantMessage,
@@ -43,6 +45,7 @@ from pykoclaw_acp.worker import content, results, sdk_private
 from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.failures import early_end, plain
+from pykoclaw_acp.worker.login_failures import explained
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.requests import TaskRequests
@@ -326,6 +329,10 @@ class ClaudeSession:
         ended = results.turn_ended(
             self._spec.epoch, turn_id, result, failure, self._api_error, last_uuid=self._last_uuid
         )
+        if ended.error is not None:
+            words = self._api_error[1] if self._api_error else result.result or ""
+            told = explained(ended.error, words, self._spec.options, os.environ)
+            ended = msgspec.structs.replace(ended, error=told)
         notice = self.servers.notice(turn_id) if turn_id == self._prompted else []
         for event in [*early_end(turn_id, ended.stop_reason), *notice]:
             self._put(event, turn_id)

@@ -158,6 +158,7 @@ def _become_worker(request: Fork, listener: socket.socket, parent: int) -> NoRet
         os.closerange(4, min(65536, os.sysconf("SC_OPEN_MAX")))
         listener.detach()
         os.environ["CLAUDE_CODE_TMPDIR"] = files.temporary
+        os.environ.update(spec.options.environment or {})
         os.environ[WORKER] = spec.cookie
         set_name(WORKER_NAME)
         os.environ.pop("CLAUDE_CODE_SSE_PORT", None)  # of the editor that we may run in

@@ -77,7 +77,7 @@ def environment(spec: LaunchSpec, temporary: str) -> dict[str, str]:
     """
     return {
         **(spec.options.asked.env or {}),
-        **credential(),
+        **(credential() if spec.options.own_credential else {}),
         "PYKOCLAW_CLAUDE": find_cli(spec.options.cli_path),
         "PYKOCLAW_PYTHON": sys.executable,
         WORKER: spec.cookie,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from pykoclaw_acp.link import logins
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 from tests.conformance import rules
 from tests.conformance.agents import Agent, CommandAgent
@@ -107,7 +108,9 @@ async def agent(
 def _agent(config: pytest.Config, kind: str, stack: Stack) -> Agent:
     patience = config.getoption("--agent-patience", PATIENCE)
     if kind != GIVEN:
-        return CommandAgent(OURS[kind], stack.environment, stack.root, patience)
+        ours = CommandAgent(OURS[kind], stack.environment, stack.root, patience)
+        ours.login = logins.KEY
+        return ours
     given = dict(one.split("=", 1) for one in config.getoption("--agent-env"))
     places = {"url": stack.model.url, "home": os.fspath(stack.home)}
     environment = stack.environment | {

@@ -136,6 +136,7 @@ async def test_official_client_tells_the_story(stack: Stack) -> None:
 
 async def test_whole_surface(stack: Stack) -> None:
     async with connected(stack) as (connection, editor, _):
+        await connection.authenticate(method_id="anthropic-api-key")
         made = await connection.new_session(cwd=str(stack.work), mcp_servers=[])
         session = made.session_id
         assert made.modes is not None

@@ -163,7 +163,7 @@ async def test_errors_of_the_model(shared: Stack) -> None:
         ("error 400 you said something wrong", -32010, "invalid_request", 400),
         ("error 400 Could not process image", -32010, "image_refused", 400),
         ("error 400 The PDF specified is password protected.", -32010, "document_refused", 400),
-        ("error 401", -32000, "authentication_failed", 401),
+        ("error 401", -32000, "authentication_gateway", 401),
         ("error 429", -32010, "rate_limit", 429),
         ("error 500", -32010, "server_error", 500),
         ("error 529", -32010, "overloaded", 529),

@@ -76,6 +76,7 @@ def test_a_client_and_its_daemon(client: Client, daemon: Daemon, places: Places)
     link = daemon.accept()
     hello = link.hello()
     wall, uptime = hello.pop("clocks")
+    assert not {"PATH", "HOME"} & hello.pop("environment").keys()
     assert abs(wall - time.time() * 1000) < 60_000
     assert abs(uptime - time.monotonic() * 1000) < 60_000
     assert hello | {"front": None} == {
@@ -89,6 +90,7 @@ def test_a_client_and_its_daemon(client: Client, daemon: Daemon, places: Places)
         "asked": [],
         "deaths": {},
         "taken": [],
+        "loggedOut": False,
     }
     client.write(
         b'{"jsonrpc":"2.0","id":"a b","method":"initialize","params":{"protocolVersion":1}}'

@@ -12,6 +12,7 @@ from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import Text, TitleChanged
 from pykoclaw_acp.model.permissions import Settlement, Workspace
+from pykoclaw_acp.model.surroundings import Surroundings
 from pykoclaw_acp.model.turns import SessionRecord
 from tests.integration.journals import BOTH, DONE, Subject, end, prompt, request, subject
 
@@ -36,6 +37,18 @@ async def test_a_session_is_found_as_it_was_created(s: Subject) -> None:
     assert await s.journal.find_created("f:1") == "one"
     assert await s.journal.find("two") is None
     assert await s.journal.find_created("f:2") is None
+
+
+async def test_account_and_environment_are_kept_until_another_is_given(s: Subject) -> None:
+    given = Surroundings("work", {"MAX_THINKING_TOKENS": "1"}, ("ANTHROPIC_API_KEY",))
+    record = SessionRecord("one", "acp-one", "/work", mode="plan", surroundings=given)
+    await s.journal.create(record)
+    assert await s.journal.find("one") == record
+    for other in (Surroundings("work"), Surroundings(), given):
+        await s.journal.reopen(replace(record, surroundings=other))
+        found = await s.journal.find("one")
+        assert found is not None
+        assert found.surroundings == other
 
 
 async def test_ids_names_and_request_keys_are_given_once(s: Subject) -> None:

@@ -82,6 +82,7 @@ class MemorySessionStore(MemoryStore):
                 record.cwd,
                 record.additional_directories,
             )
+            row.record.surroundings = record.surroundings
             row.record.prompted = row.record.prompted or record.prompted
             row.record.closed, row.pruned, row.used_clock = False, False, self.clock.now()
 

@@ -90,7 +90,7 @@ def test_the_introduction_of_a_front_has_these_fields() -> None:
     assert (
         {name for row in rows for name in codes(row[0])}
         == set(hello)
-        == set(link.FrontHello.__struct_fields__)
+        == set(link.FrontHello.__struct_encode_fields__)
     )
     (row,) = (row for row in rows if codes(row[0]) == ["sessions"])
     assert codes(row[1]) == list(link.Followed.__struct_fields__)

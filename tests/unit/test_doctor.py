@@ -439,7 +439,12 @@ def test_credential_is_found_everywhere_and_never_shown(context: Context, tmp_pa
         )
 
     assert found().level == "problem"
-    for name in (*claude.CREDENTIALS, *claude.CLOUDS):
+    for name in (
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "CLAUDE_CODE_OAUTH_TOKEN",
+        "CLAUDE_CODE_USE_BEDROCK",
+    ):
         assert (found(**{name: "sk-very-secret"}).level, name in found(**{name: "x"}).found) == (
             "ok",
             True,
@@ -460,6 +465,36 @@ def test_credential_is_found_everywhere_and_never_shown(context: Context, tmp_pa
     assert found(CLAUDE_CONFIG_DIR=str(tmp_path / "claude")).level == "ok"
     file.chmod(0o644)
     assert found(CLAUDE_CONFIG_DIR=str(tmp_path / "claude")).level == "problem"
+
+
+def test_accounts_without_a_login_and_settings_of_clients_are_named(context: Context) -> None:
+    known = [
+        {"name": "default", "credential": None},
+        {"name": "home", "credential": "login"},
+        {"name": "work", "credential": None},
+    ]
+    others = [{"client": "Zed", "settings": ["PYKOCLAW_MAX_WORKERS"]}]
+    running = status() | {"accounts": known, "otherSettings": others}
+    found = claude.accounts(replace(context, status=running))
+    assert (found.level, "--account work" in found.advice) == ("warning", True)
+    found = claude.environment(replace(context, status=running))
+    assert (found.level, "Zed sets PYKOCLAW_MAX_WORKERS" in found.found) == ("warning", True)
+    for before in (None, status()):  # of an older daemon
+        assert claude.accounts(replace(context, status=before)).level == "ok"
+        assert claude.environment(replace(context, status=before)).level == "ok"
+
+
+def test_a_key_of_this_shell_is_for_its_clients(context: Context) -> None:
+    daemon = subprocess.Popen(["sleep", "600"], env={"PATH": os.environ["PATH"]})
+    try:
+        running = replace(context, status=status(pid=daemon.pid))
+        assert claude.credential(running).level == "problem"
+        shell = {**context.environment, "ANTHROPIC_API_KEY": "sk-1"}
+        found = claude.credential(replace(running, environment=shell))
+        assert (found.level, "sk-1" in repr(found)) == ("ok", False)
+    finally:
+        daemon.kill()
+        daemon.wait()
 
 
 def test_with_a_daemon_its_own_environment_counts(context: Context) -> None:

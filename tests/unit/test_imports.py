@@ -38,6 +38,7 @@ def test_the_command_line_imports_nothing_that_is_slow() -> None:
         "pykoclaw_acp",
         "pykoclaw_acp.cli",
         "pykoclaw_acp.cli.deploy",
+        "pykoclaw_acp.cli.accounts",
         "pykoclaw_acp.cli.mcp",
         "pykoclaw_acp.cli.options",
         "pykoclaw_acp.cli.outside",

@@ -76,6 +76,27 @@ class UnacceptedNotices(FullAnswer, frozen=True, kw_only=True):
     reason: str
 
 
+class AccountInfo(FullAnswer, frozen=True, kw_only=True):
+    """An account of Claude. `directory`: its configuration; `chosen`: of new sessions whose client
+    names none.
+
+    `credential`: `login`, `environment` (the daemon's own), or null: there is none, as far as the
+    daemon knows.
+    """
+
+    name: str
+    directory: str
+    chosen: bool
+    credential: Literal["login", "environment"] | None
+
+
+class OtherSettings(FullAnswer, frozen=True, kw_only=True):
+    """Settings that a connected client has in its environment with other values than the daemon's."""
+
+    client: str
+    settings: list[str]
+
+
 class Status(FullAnswer, frozen=True, kw_only=True):
     """State of the daemon. `clients`: those with an open session; `running`, `waiting`: numbers of
     turns.
@@ -96,3 +117,5 @@ class Status(FullAnswer, frozen=True, kw_only=True):
     conversion: ConversionInfo | None = None
     unaccepted: tuple[UnacceptedNotices, ...] = ()
     scheduler: SchedulerInfo | None = None
+    accounts: tuple[AccountInfo, ...] = ()
+    other_settings: tuple[OtherSettings, ...] = ()

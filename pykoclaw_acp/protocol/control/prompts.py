@@ -14,7 +14,8 @@ class PromptParams(SessionParams, frozen=True, kw_only=True):
     prompt runs once, however often it comes.
 
     `detach`: answer as soon as it is in the journal. `present`: somebody is there who may answer
-    questions. `after`: the last `seq` that the caller has seen, when it comes again.
+    questions. `after`: the last `seq` that the caller has seen, when it comes again. `environment`:
+    variables of the caller, for a worker that is started for the prompt; they are not kept.
     """
 
     text: str
@@ -22,6 +23,7 @@ class PromptParams(SessionParams, frozen=True, kw_only=True):
     detach: bool = False
     present: bool = False
     after: Count | None = None
+    environment: dict[Name, str] | None = None
 
 
 class Prompted(FullAnswer, frozen=True, kw_only=True):

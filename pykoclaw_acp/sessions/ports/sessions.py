@@ -46,7 +46,7 @@ class SessionStore(Store, Protocol):
         """
 
     async def reopen(self, record: SessionRecord) -> None:
-        """Reopen the session with the record's directories; patient."""
+        """Reopen the session with the record's directories and surroundings; patient."""
 
     async def mark_closed(self, session_id: str) -> None:
         """The client has closed the session."""

@@ -26,6 +26,7 @@ from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.sessions.surroundings import SessionSurroundings
 from pykoclaw_acp.sessions.turns import outcomes, titles
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
 from pykoclaw_acp.sessions.workspace_gate import CHANGING, LOOKS, WorkspaceGate
@@ -51,6 +52,7 @@ class TurnRunner:
         unclaimed: Unclaimed,
         gate: WorkspaceGate,
         choosing: Choosing,
+        surroundings: SessionSurroundings,
         look: Callable[[], Coroutine[Any, Any, list[Event]]],
         unlock: Callable[[], None],
     ) -> None:
@@ -64,6 +66,7 @@ class TurnRunner:
         self._unclaimed = unclaimed
         self._gate = gate
         self._choosing = choosing
+        self._surroundings = surroundings
         self._look = look
         self._unlock = unlock
         self._waited = False  # for the user, while others could use the conversation
@@ -125,10 +128,8 @@ class TurnRunner:
         return await in_pieces(frame), carried
 
     async def stop(self, turn: Turn) -> None:
-        """Ask the worker to stop the turn, and kill it when it does not.
-
-        Returns when the worker was told, or the turn has ended. One that has not got its prompt
-        gets none.
+        """Ask the worker to stop the turn, and kill it when it does not. Returns when the worker was
+        told, or the turn has ended. One that has not got its prompt gets none.
         """
         if turn.state == TurnState.QUEUED:
             await turn.over()
@@ -289,18 +290,20 @@ class TurnRunner:
                 return options, epoch, said
 
     async def _acquire(self, turn: Turn) -> tuple[WorkerOptions, int, list[Event]]:
-        """Have a worker for which what acts in its directories counts as the user says.
-
-        Returns its options, its epoch, and notes for the log.
-
-        Raises WorkerFailed, also if the directories keep changing while workers start.
+        """Have a worker for which what acts in its directories counts as the user says. Returns its
+        options, its epoch, and notes for the log. Raises WorkerFailed, also if the directories keep
+        changing while workers start.
         """
         notes: list[Event] = []
         for _ in range(LOOKS):
-            options, noted = await self._gate.admit(turn, self._state.options, self._pause_soon)
+            wanted = self._surroundings.options(turn)
+            options, noted = await self._gate.admit(turn, wanted, self._pause_soon)
             notes += noted
+            lives = self._surroundings.keep_worker(options)
             launched = self._workers.workspace(self._state.id) != options.workspace
             epoch = await self._workers.acquire(self._state.id, options)
+            if launched or not lives:
+                self._surroundings.launched(options)
             if contents.needs_blocks(turn.content) and not self._workers.takes_blocks(
                 self._state.id
             ):

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.store import deletion, merging, session_options, sessions, turns
+from pykoclaw_acp.store import (
+    deletion,
+    merging,
+    session_options,
+    sessions,
+    surroundings,
+    turns,
+)
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
 
@@ -20,11 +27,16 @@ class SqlSessionStore(SqlStore):
 
     async def create(self, record: SessionRecord) -> None:
         """Insert a session and its conversation."""
-        await self._commit(Unit(statements=sessions.insert(record, self.clock.now())))
+        begun = surroundings.begin(record.session_id, record.surroundings)
+        inserted = sessions.insert(record, self.clock.now())
+        await self._commit(Unit(statements=(*inserted, *begun)))
 
     async def find(self, session_id: str) -> SessionRecord | None:
         """The session that this id stands for."""
-        return await sessions.find(self._database, session_id)
+        record = await sessions.find(self._database, session_id)
+        if record is not None:
+            record.surroundings = await surroundings.find(self._database, record.session_id)
+        return record
 
     async def find_created(self, request_key: str) -> str | None:
         """Id of the session that this request has created."""
@@ -53,8 +65,10 @@ class SqlSessionStore(SqlStore):
         return await merging.moved(self._database, session_id, seq)
 
     async def reopen(self, record: SessionRecord) -> None:
-        """Reopen the session with the record's directories."""
-        await self._run(sessions.reopen(record, self.clock.now()), patient=True)
+        """Reopen the session with the record's directories and surroundings."""
+        kept = surroundings.keep(record.session_id, record.surroundings)
+        opened = sessions.reopen(record, self.clock.now())
+        await self._commit(Unit(statements=(opened, kept)), patient=True)
 
     async def mark_closed(self, session_id: str) -> None:
         """The client has closed the session."""

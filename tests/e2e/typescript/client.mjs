@@ -52,10 +52,16 @@ await app.connectWith(stream, async (ctx) => {
   const hello = await ctx.request(acp.methods.agent.initialize, {
     protocolVersion: acp.PROTOCOL_VERSION,
     clientInfo: { name: "typescript", version: "1" },
-    clientCapabilities: {},
+    clientCapabilities: { auth: { terminal: true } },
   });
   assert.equal(hello.protocolVersion, acp.PROTOCOL_VERSION);
   assert.equal(hello.agentCapabilities.loadSession, true);
+  const [login, , key] = hello.authMethods;
+  assert.deepEqual([login.type, login.args], ["terminal", ["login"]]);
+  await ctx.request(acp.methods.agent.authenticate, { methodId: key.id });
+  await ctx.request(acp.methods.agent.logout, {});
+  await assert.rejects(ctx.request(session.new, { cwd, mcpServers: [] }), { code: -32000 });
+  await ctx.request(acp.methods.agent.authenticate, { methodId: key.id });
 
   const made = await ctx.request(session.new, { cwd, mcpServers: [] });
   const { sessionId } = made;

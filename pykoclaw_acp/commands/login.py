@@ -1,0 +1,85 @@
+"""`pykoclaw-acp login` and `logout`: the CLI's own, for an account."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+from pykoclaw_acp import terminal
+from pykoclaw_acp.config import loading
+from pykoclaw_acp.config.settings import Settings
+from pykoclaw_acp.errors import CommandFailed
+from pykoclaw_acp.link.places import secure_directory
+from pykoclaw_acp.model import surroundings
+from pykoclaw_acp.system import credentials
+from pykoclaw_acp.system.environment import CONFIGURATION
+
+INTERRUPTED = 130
+
+
+def login(account: str | None, *, options: list[str]) -> int:
+    """Run the CLI's login on this terminal; returns its exit status."""
+    settings = loading.load()
+    name, directory = _account(settings, account, make=True)
+    status = _run(settings, directory, ["auth", "login", *options])
+    if status:
+        terminal.complain(f"pykoclaw-acp: Claude's login has ended with status {status}.")
+        return status
+    terminal.line(f"Logged in: account {name}. Sessions use it from their next prompt on.")
+    variable = credentials.in_environment(os.environ)
+    if variable is not None:
+        terminal.complain(
+            f"{variable} is set in this shell: for clients that have it, too, it goes before the login."
+        )
+    return 0
+
+
+def logout(account: str | None) -> int:
+    """Run the CLI's logout; returns its exit status."""
+    settings = loading.load()
+    name, directory = _account(settings, account, make=False)
+    status = _run(settings, directory, ["auth", "logout"])
+    if status:
+        terminal.complain(f"pykoclaw-acp: Claude's logout has ended with status {status}.")
+        return status
+    terminal.line(
+        f"Logged out: account {name}. What runs goes on with the login that it began with until its worker ends:"
+        " `pykoclaw-acp workers stop`."
+    )
+    return 0
+
+
+def _account(settings: Settings, chosen: str | None, *, make: bool) -> tuple[str, str | None]:
+    """Name and configuration directory of the account, None for Claude's own; raises CommandFailed,
+    ConfigurationError.
+    """
+    name = settings.account if chosen is None else chosen
+    if not surroundings.is_account(name):
+        raise CommandFailed(
+            "The name of an account has letters, digits, dots, dashes and underscores."
+        )
+    directory = settings.house({}).configuration(surroundings.stored(name))
+    if directory is None:
+        return name, None
+    if make:
+        secure_directory(os.path.dirname(directory))
+        secure_directory(directory)
+    elif not os.path.isdir(directory):
+        raise CommandFailed(f"There is no account {name}: {directory} does not exist.")
+    return name, directory
+
+
+def _run(settings: Settings, directory: str | None, arguments: list[str]) -> int:
+    cli = settings.cli_path or credentials.bundled_cli() or "claude"
+    # Not for Claude's own: with the variable it looks for some of its files elsewhere.
+    account = {} if directory is None else {CONFIGURATION: directory}
+    try:
+        return subprocess.run(
+            [str(cli), *arguments], env={**os.environ, **account}, check=False
+        ).returncode
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except OSError as error:
+        raise CommandFailed(
+            f"Claude's CLI does not run: {error.strerror} ({cli}). `pykoclaw-acp doctor` says more."
+        ) from error

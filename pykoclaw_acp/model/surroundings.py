@@ -1,0 +1,181 @@
+"""The account of a session, and the environment in which Claude runs for it.
+
+A client's variables are used by the sessions that it opens. Those that are no secrets are stored
+with the session, of secrets only the names: without a client that gives them the session has no
+worker, rather than one with another account.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pykoclaw_acp.system import environment as names
+
+OWN: Final = "default"  # name, for people, of the account of Claude's own configuration
+_ACCOUNT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is stored of a session. `account`: empty for Claude's own configuration.
+
+    `variables` are a client's, without secrets; `secrets` are names of those that it gave besides.
+    """
+
+    account: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a client gives to the sessions that it opens; in memory while the client is there.
+
+    `account`: None if it names none. `model` and `mode` are of new sessions.
+    """
+
+    account: str | None = None
+    model: str | None = None
+    mode: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str]) -> Given:
+        """From the variables of `system.environment.of_sessions`."""
+        account = environment.get(names.ACCOUNT)
+        return cls(
+            account=None if account is None else stored(account),
+            model=environment.get(names.MODEL),
+            mode=environment.get(names.MODE),
+            variables={
+                name: value for name, value in environment.items() if name not in names.SETTINGS
+            },
+        )
+
+    def without_keys(self) -> Given:
+        """Without everything that says whose account is used."""
+        left = {name: value for name, value in self.variables.items() if name not in names.PROVIDER}
+        return Given(self.account, self.model, self.mode, left)
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What the daemon itself gives: the account of new sessions, the directory of accounts, the
+    variables that are its own, and Claude's CLI; None: the one that the SDK brings along.
+    """
+
+    account: str = ""
+    accounts: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    cli_path: str | None = None
+
+    def configuration(self, account: str) -> str | None:
+        """Claude's configuration directory of an account; None: Claude's own."""
+        return os.path.join(self.accounts, account) if account else None
+
+    def own(self, account: str) -> Mapping[str, str]:
+        """The daemon's own variables, as far as they are of this account."""
+        if account == self.account:
+            return self.variables
+        return {name: value for name, value in self.variables.items() if name not in names.PROVIDER}
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What a worker gets. `own_credential`: the key that systemd holds for the daemon may be used.
+
+    `withheld`: why no worker may be started; empty: one may.
+    """
+
+    variables: Mapping[str, str]
+    own_credential: bool
+    withheld: str = ""
+
+
+def is_account(name: str) -> bool:
+    """Whether an account can have this name, which is that of a directory."""
+    return _ACCOUNT.fullmatch(name) is not None
+
+
+def stored(name: str) -> str:
+    """An account as it is stored; people call Claude's own configuration `default`."""
+    return "" if name == OWN else name
+
+
+def shown(account: str) -> str:
+    """An account as people call it."""
+    return account or OWN
+
+
+def begin(house: House, account: str, given: Given | None) -> Surroundings:
+    """Of a new session of this account."""
+    return opened(house, Surroundings(account), given)
+
+
+def opened(house: House, kept: Surroundings, given: Given | None) -> Surroundings:
+    """What is stored when a client opens the session. It keeps its account, and what it needs
+    stays needed if the client does not give it.
+    """
+    variables = None if given is None else _usable(house, kept, given)
+    if variables is None:
+        return kept
+    own = house.own(kept.account)
+    plain, secrets = {}, []
+    for name, value in variables.items():
+        if not names.is_secret(name, value):
+            plain[name] = value
+        elif own.get(name) != value:
+            secrets.append(name)
+    return Surroundings(kept.account, plain, tuple(sorted(secrets)))
+
+
+def environment(house: House, kept: Surroundings, given: Given | None) -> Environment:
+    """The environment of a worker; `given`: of the client that has the session open, if one has."""
+    variables = None if given is None else _usable(house, kept, given)
+    if variables is None:
+        if kept.secrets:
+            return Environment({}, own_credential=False, withheld=_withheld(kept))
+        variables = kept.variables
+    own = house.own(kept.account)
+    made = {name: value for name, value in own.items() if name not in names.SETTINGS}
+    for group in (names.PROVIDER, names.NETWORK):
+        if group & variables.keys():
+            made = {name: value for name, value in made.items() if name not in group}
+    made |= variables
+    directory = house.configuration(kept.account)
+    if directory is not None:
+        made[names.CONFIGURATION] = directory
+    return Environment(
+        made,
+        own_credential=kept.account == house.account and not names.PROVIDER & variables.keys(),
+    )
+
+
+def _usable(house: House, kept: Surroundings, given: Given) -> Mapping[str, str] | None:
+    """The client's variables, as far as they are for this session; None if they lack a credential
+    that the session needs.
+
+    A client that names the session's account, and gives no credential, means the account's own. One
+    with another account gives none of its credentials.
+    """
+    needs = names.PROVIDER.intersection(kept.secrets)
+    if kept.account == (house.account if given.account is None else given.account):
+        meant = given.account is not None or bool(names.CREDENTIALS & given.variables.keys())
+        return given.variables if meant or not needs else None
+    if needs:
+        return None
+    provider = {n: value for n, value in kept.variables.items() if n in names.PROVIDER}
+    return {**provider, **given.without_keys().variables}
+
+
+def _withheld(kept: Surroundings) -> str:
+    listed = ", ".join(kept.secrets)
+    return (
+        f"This session runs with what its client gave it ({listed}), which is not kept, and no client that gives it"
+        " has the session open. No other credential was used. Open the session in that client; or, to go on with the"
+        f" login of this machine, in one with PYKOCLAW_ACCOUNT={shown(kept.account)} in its environment."
+    )

@@ -1,0 +1,119 @@
+"""`authenticate` and `logout`: whether a client's sessions have a credential."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from pykoclaw_acp.errors import AuthRequired, InternalError, InvalidParams
+from pykoclaw_acp.link import logins
+from pykoclaw_acp.model import surroundings as rules
+from pykoclaw_acp.model.failures import MISSING
+from pykoclaw_acp.model.surroundings import Surroundings
+from pykoclaw_acp.protocol.messages import AuthenticateParams, Empty
+from pykoclaw_acp.protocol.wire import Params
+from pykoclaw_acp.server.acp_client import AcpClient
+from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.sessions.new_session import ACCOUNT
+from pykoclaw_acp.system import credentials
+from pykoclaw_acp.system import environment as names
+
+CLI_WAIT: Final = 60.0  # s; for the CLI's log-out
+LOGGED_OUT: Final = "This client has logged out. Choose a way to log in, or start the client again."
+
+log: Final = structlog.get_logger()
+
+
+async def authenticate(call: Call, params: AuthenticateParams) -> Empty:
+    """Succeed if there is a credential for the client's sessions: nothing else is needed.
+
+    Logins in a terminal are run by the client.
+    """
+    if params.method_id not in logins.ids():
+        raise InvalidParams("`methodId`: must be one of `authMethods`.")
+    client = call.client
+    environment, directory = _of(call, client)
+    if credentials.in_environment(environment) is None:
+        handed = credentials.handed(os.environ)
+        if not handed and await asyncio.to_thread(credentials.login, directory) is None:
+            raise AuthRequired(_missing(client), {"errorKind": MISSING})
+    client.log_in()
+    return Empty()
+
+
+async def logout(call: Call, params: Params) -> Empty:  # noqa: ARG001
+    """End the login of the client's account, and take the client's keys from its sessions. Other
+    clients keep theirs, and what runs goes on.
+    """
+    client = call.client
+    environment, directory = _of(call, client)
+    if await asyncio.to_thread(credentials.login, directory) is not None:
+        await asyncio.to_thread(
+            _log_out, call.sessions.house.cli_path, environment.get(names.CONFIGURATION)
+        )
+    client.log_out()
+    log.info("Logged out", action="logged_out", client=client.name)
+    return Empty()
+
+
+def require_login(client: AcpClient) -> None:
+    """Raises AuthRequired for a client that has logged out."""
+    if client.logged_out:
+        raise AuthRequired(LOGGED_OUT, {"errorKind": MISSING})
+
+
+def account(meta: Mapping[str, Any]) -> str | None:
+    """The account that `_meta` names; None if it names none. Raises InvalidParams."""
+    name = meta.get(ACCOUNT)
+    if name is None:
+        return None
+    if not isinstance(name, str) or not rules.is_account(name):
+        raise InvalidParams(f"`_meta.{ACCOUNT}`: must be the name of an account.")
+    return rules.stored(name)
+
+
+def _of(call: Call, client: AcpClient) -> tuple[Mapping[str, str], str]:
+    """Environment of a new session of the client, and the configuration directory of its account."""
+    house, given = call.sessions.house, client.given
+    named = None if given is None else given.account
+    surroundings = Surroundings(house.account if named is None else named)
+    variables = rules.environment(house, surroundings, given).variables
+    return variables, house.configuration(surroundings.account) or credentials.configuration(
+        os.environ, Path.home()
+    )
+
+
+def _missing(client: AcpClient) -> str:
+    given = client.given
+    named = f" --account {given.account}" if given is not None and given.account else ""
+    return (
+        f"There is no credential for Claude. Run `pykoclaw-acp login{named}` in a terminal, or set ANTHROPIC_API_KEY in"
+        " the environment that the client gives to this agent, and start the client again."
+    )
+
+
+def _log_out(cli_path: str | None, directory: str | None) -> None:
+    """Let the CLI remove its login; `directory` None: that of Claude's own configuration. Raises
+    InternalError.
+    """
+    cli = cli_path or credentials.bundled_cli() or "claude"
+    withheld = names.of_one_client(os.environ)
+    kept = {name: value for name, value in os.environ.items() if name not in withheld}
+    if directory is not None:
+        kept[names.CONFIGURATION] = directory
+    try:
+        subprocess.run(
+            [cli, "auth", "logout"], env=kept, check=True, cwd="/",
+            stdin=subprocess.DEVNULL, capture_output=True, timeout=CLI_WAIT,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        log.warning("The CLI did not log out", action="logout_failed", error=str(error)[:200])
+        raise InternalError(
+            "Claude's CLI did not log out. Run `pykoclaw-acp logout` in a terminal, which shows why."
+        ) from error

@@ -1,0 +1,105 @@
+"""What a client's environment says about a session that it creates."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass, field
+from typing import Final
+
+from pykoclaw_acp.channel.options import WorkerOptions
+from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.model import choices
+from pykoclaw_acp.model import surroundings as rules
+from pykoclaw_acp.model.surroundings import Given, House, Surroundings
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.system import environment as names
+
+ACCOUNT: Final = "pykoclaw.dev/account"
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What a new session begins with; None: the setting's."""
+
+    model: str | None = None
+    mode: str | None = None
+    surroundings: Surroundings = field(default_factory=Surroundings)
+
+    def record(
+        self, cwd: str, directories: tuple[str, ...], request_key: str | None, client: str | None
+    ) -> SessionRecord:
+        """The row of such a session, without its id and name."""
+        return SessionRecord(
+            session_id="",
+            conversation_name="",
+            cwd=cwd,
+            additional_directories=directories,
+            model=self.model,
+            mode=self.mode,
+            surroundings=self.surroundings,
+            request_key=request_key,
+            client=client,
+        )
+
+
+class Beginnings:
+    """Begins sessions: by the client's environment, else by the settings, of which `template` is
+    made.
+    """
+
+    def __init__(self, house: House, template: WorkerOptions) -> None:
+        self._house = house
+        self._template = template
+
+    async def begin(self, given: Given | None, account: str | None = None) -> Begun:
+        """Of a client that gives this, and asks for this account in `_meta`; raises InvalidParams."""
+        place = f"`_meta.{ACCOUNT}`"
+        if account is None and given is not None and given.account is not None:
+            account, place = given.account, f"{names.ACCOUNT} in the client's environment"
+        chosen = self._house.account if account is None else account
+        await _require_account(self._house, chosen, place)
+        begun = rules.begin(self._house, chosen, given)
+        if given is None:
+            return Begun(self._template.model, None, begun)
+        self._require_mode(given.mode)
+        return Begun(given.model or self._template.model, given.mode, begun)
+
+    def beside(self, record: SessionRecord) -> Begun:
+        """Of a session that works for another one: with its account and environment."""
+        return Begun(self._template.model, None, record.surroundings)
+
+    def _require_mode(self, mode: str | None) -> None:
+        bypass = [choices.BYPASS] if self._template.bypass else []
+        known = [one.id for one in (*choices.MODES, *bypass)]
+        if mode is not None and mode not in known:
+            raise InvalidParams(
+                f"{names.MODE} in the client's environment: must be one of {', '.join(known)}.",
+                {"allowed": known},
+            )
+
+
+async def _require_account(house: House, account: str, place: str) -> None:
+    """Raises InvalidParams, which names `place`, unless there is this account."""
+    directory = house.configuration(account)
+    if directory is None:
+        return
+    if not rules.is_account(account):
+        raise InvalidParams(
+            f"{place}: the name of an account has letters, digits, dots, dashes and underscores."
+        )
+    if not await asyncio.to_thread(os.path.isdir, directory):
+        raise InvalidParams(
+            f"{place}: there is no account {account}. `pykoclaw-acp login --account {account}` makes it."
+        )
+
+
+def require_same(session_account: str, asked: str | None) -> None:
+    """Raises InvalidParams if a session of one account is asked for under another."""
+    if asked is not None and asked != session_account:
+        shown = rules.shown(session_account)
+        raise InvalidParams(
+            f"`_meta.{ACCOUNT}`: the session belongs to the account {shown}, where Claude keeps what it remembers"
+            " of it, so the account cannot be changed. Open it without this, or start a new session.",
+            {"account": shown},
+        )

@@ -1,0 +1,70 @@
+"""Account and environment of a session's workers: what its client gives, or what is kept of that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from pykoclaw_acp.channel.options import WorkerOptions
+from pykoclaw_acp.model import surroundings as rules
+from pykoclaw_acp.model.surroundings import Given, House
+from pykoclaw_acp.model.turns import Turn
+from pykoclaw_acp.sessions.ports import Workers
+from pykoclaw_acp.sessions.state import SessionState
+
+
+class SessionSurroundings:
+    """Those of one session. What clients give is held by their subscriptions, and so as long as
+    they have the session open.
+    """
+
+    def __init__(self, state: SessionState, workers: Workers, house: House) -> None:
+        self._state = state
+        self._workers = workers
+        self._house = house
+        self._launched: Mapping[str, str] | None = None  # of the live worker, if it is ours
+
+    @property
+    def account(self) -> str:
+        """The session's account, which never changes; empty for Claude's own configuration."""
+        return self._state.record.surroundings.account
+
+    def open(self, given: Given | None) -> None:
+        """Note that a client opens the session, in the record, which the caller stores."""
+        record = self._state.record
+        record.surroundings = rules.opened(self._house, record.surroundings, given)
+
+    def options(self, turn: Turn | None = None) -> WorkerOptions:
+        """The options of a worker for this turn, or for none."""
+        found = rules.environment(
+            self._house,
+            self._state.record.surroundings,
+            self.given or (None if turn is None else turn.given),
+        )
+        return replace(
+            self._state.options,
+            account=self.account,
+            environment=dict(found.variables),
+            own_credential=found.own_credential,
+            withheld=found.withheld,
+        )
+
+    def keep_worker(self, options: WorkerOptions) -> bool:
+        """Whether there is a live worker for these options. One that was started with another
+        environment than that of the client which has the session open now is ended.
+        """
+        other = self._launched is not None and self._launched != options.environment
+        if other and not options.withheld and self.given is not None:
+            self._workers.retire(self._state.id)
+        return self._workers.is_live(self._state.id)
+
+    def launched(self, options: WorkerOptions) -> None:
+        """Note that a worker was started with these options."""
+        self._launched = options.environment
+
+    @property
+    def given(self) -> Given | None:
+        """What the client gives that has opened the session last, of those that have it open."""
+        subscriptions = reversed(self._state.subscriptions)
+        return next((one.given for one in subscriptions if one.alive and one.given), None)

@@ -1,0 +1,68 @@
+"""Credentials for Claude: where one is found, and the CLI that logs in. Nothing of them is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import Any, Final
+
+from pykoclaw_acp.system.environment import KEYS, SWITCHES
+
+LOGIN: Final = ".credentials.json"  # in Claude's configuration directory
+_HEADERS: Final = "ANTHROPIC_CUSTOM_HEADERS"  # besides a key, not instead of one
+_HANDED: Final = "CREDENTIALS_DIRECTORY"  # systemd's LoadCredential
+
+
+def in_environment(environment: Mapping[str, str]) -> str | None:
+    """The variable that has a key or a token, or that names a cloud with its own way to log in."""
+    names = (*sorted(KEYS - {_HEADERS}), *sorted(SWITCHES))
+    return next((name for name in names if environment.get(name)), None)
+
+
+def handed(environment: Mapping[str, str]) -> list[str]:
+    """Names of the files that systemd hands to the daemon."""
+    directory = environment.get(_HANDED)
+    try:
+        return sorted(os.listdir(directory)) if directory else []
+    except OSError:
+        return []
+
+
+def configuration(environment: Mapping[str, str], home: str | os.PathLike[str]) -> str:
+    """Claude's own configuration directory."""
+    return environment.get("CLAUDE_CONFIG_DIR") or os.path.join(home, ".claude")
+
+
+def login(directory: str | os.PathLike[str]) -> str | None:
+    """The file with a login, or the settings that name a helper for keys; None: neither is there."""
+    file = os.path.join(directory, LOGIN)
+    if os.path.isfile(file):
+        return file
+    settings = os.path.join(directory, "settings.json")
+    return settings if _dict(settings).get("apiKeyHelper") else None
+
+
+def expires_at(directory: str | os.PathLike[str]) -> int | None:
+    """When the login of a subscription expires (ms since 1970); None if that is not known."""
+    found = _dict(os.path.join(directory, LOGIN)).get("claudeAiOauth")
+    value = found.get("expiresAt") if isinstance(found, dict) else None
+    return value if isinstance(value, int) else None
+
+
+def bundled_cli() -> str | None:
+    """Path of the SDK's bundled CLI, found without importing the SDK."""
+    spec = find_spec("claude_agent_sdk")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    return os.path.join(spec.submodule_search_locations[0], "_bundled", "claude")
+
+
+def _dict(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            value = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,89 @@
+"""Why Claude was not let in: no credential, one that is refused or has expired, or a gateway's refusal."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from pykoclaw_acp.channel.options import WorkerOptions
+from pykoclaw_acp.model.failures import EXPIRED, GATEWAY, MISSING, REFUSED, TurnFailure
+from pykoclaw_acp.system import credentials
+
+_SAID: Final = "Not logged in"  # what the CLI says, without having asked anybody
+_OVER: Final = ("expired", "revoked")
+_KEY: Final = (
+    "set ANTHROPIC_API_KEY in the environment that your client gives to this agent, "
+    "then start the client again"
+)
+
+
+def explained(
+    failure: TurnFailure, words: str, options: WorkerOptions, environment: Mapping[str, str]
+) -> TurnFailure:
+    """The failure in words that fit; `words` are the CLI's, `environment` is that of the CLI."""
+    if failure.kind != REFUSED:
+        return failure
+    kind, said = _reason(failure.status, words, options, environment)
+    return replace(failure, kind=kind, message=said)
+
+
+def _reason(
+    status: int | None, words: str, options: WorkerOptions, environment: Mapping[str, str]
+) -> tuple[str, str]:
+    account = f" --account {options.account}" if options.account else ""
+    login = f"`pykoclaw-acp login{account}`"
+    if status is None and _SAID in words:
+        return MISSING, (
+            f"There is no credential for Claude{_of(options)}. Run {login} in a terminal, or {_KEY}."
+            " Then send the prompt again."
+        )
+    code = "" if status is None else f" (HTTP status {status})"
+    variable = credentials.in_environment(environment)
+    if (gateway := _gateway(environment)) is not None:
+        return GATEWAY, (
+            f"The gateway {gateway} in ANTHROPIC_BASE_URL refused the credential{code}: "
+            f"{variable or 'that of the login'}. Check both in the environment of your client,"
+            " and start the client again."
+        )
+    if variable is not None:
+        return REFUSED, (
+            f"Claude refused the credential in {variable}{code}. Correct it in the environment of your client, and"
+            f" start the client again; or remove it there, and run {login}."
+        )
+    if _has_expired(words, environment):
+        return EXPIRED, (
+            f"The login{_of(options)} has expired. Run {login} in a terminal, then send the prompt again."
+        )
+    return REFUSED, (
+        f"Claude refused the login{_of(options)}{code}. Run {login} in a terminal to log in anew, or {_KEY}."
+    )
+
+
+def _of(options: WorkerOptions) -> str:
+    return f" of the account {options.account}" if options.account else ""
+
+
+def _gateway(environment: Mapping[str, str]) -> str | None:
+    """Where a gateway is, without credentials that its address may hold; None: there is none."""
+    try:
+        found = urlsplit(environment.get("ANTHROPIC_BASE_URL", ""))
+        port = "" if found.port is None else f":{found.port}"
+    except ValueError:
+        return None
+    host = found.hostname or ""
+    if not host or host == "anthropic.com" or host.endswith(".anthropic.com"):
+        return None
+    return f"{found.scheme}://{host}{port}"
+
+
+def _has_expired(words: str, environment: Mapping[str, str]) -> bool:
+    if any(word in words.lower() for word in _OVER):
+        return True
+    home = os.path.expanduser("~")
+    expires = credentials.expires_at(credentials.configuration(environment, home))
+    return expires is not None and expires < time.time() * 1000

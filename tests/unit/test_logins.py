@@ -1,0 +1,122 @@
+"""Ways to log in, as clients are offered them; and why Claude was not let in, in words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from pykoclaw_acp.front.ledger import Ledger
+from pykoclaw_acp.link import logins
+from pykoclaw_acp.link.lines import GREETING
+from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.worker.login_failures import explained
+from tests.workers import OPTIONS
+
+KEY = {"ANTHROPIC_API_KEY": "sk-1"}
+
+
+def offered(capabilities: Any, account: str | None = None) -> dict[str, dict[str, Any]]:
+    return {one["id"]: one for one in logins.methods(capabilities, account)}
+
+
+@pytest.mark.parametrize(
+    "capabilities", [None, {}, [], "x", {"auth": {"terminal": "yes"}}, {"auth": [], "_meta": 1}]
+)
+def test_without_a_terminal_only_the_key_is_offered(capabilities: Any) -> None:
+    assert list(offered(capabilities)) == ["anthropic-api-key"]
+
+
+def test_a_terminal_runs_our_login() -> None:
+    methods = offered({"auth": {"terminal": True}})
+    assert set(methods) == set(logins.ids())
+    assert methods["claude-ai-login"]["type"] == "terminal"
+    assert methods["console-login"]["args"] == ["login", "--console"]
+    named = offered({"auth": {"terminal": True}}, "work")
+    assert named["claude-ai-login"]["args"] == ["login", "--account=work"]
+
+
+def test_a_client_of_before_gets_a_command_line() -> None:
+    method = offered({"_meta": {"terminal-auth": True}})["claude-ai-login"]
+    assert "type" not in method
+    command = method["_meta"]["terminal-auth"]
+    assert command["args"] == ["-m", "pykoclaw_acp", "login"]
+    assert Path(command["command"]).is_file()
+
+
+def hello(ledger: Ledger) -> dict[str, Any]:
+    return dict(json.loads(ledger.hello({}).removeprefix(GREETING)))
+
+
+def test_a_front_says_what_its_client_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-1")
+    monkeypatch.setenv("PYKOCLAW_MAX_WORKERS", "3")
+    monkeypatch.setenv("PYKOCLAW_CRASH_AT", "x")
+    monkeypatch.setenv("EDITOR", "vi")
+    given = hello(Ledger())["environment"]
+    assert (given["ANTHROPIC_API_KEY"], given["PYKOCLAW_MAX_WORKERS"]) == ("sk-1", "3")
+    assert not {"EDITOR", "PATH", "PYKOCLAW_CRASH_AT"} & given.keys()
+
+
+def test_a_front_remembers_a_logout_for_the_next_daemon() -> None:
+    ledger = Ledger()
+
+    def answered(method: str, answer: dict[str, Any]) -> bool:
+        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"methodId": "x"}}
+        line = ledger.keep(json.dumps(request).encode(), 0.0)
+        ledger.understand(line)
+        ledger.drop_answered(line.number, json.dumps(answer).encode())
+        return bool(hello(ledger)["loggedOut"])
+
+    assert answered("logout", {"result": {}})
+    assert answered("authenticate", {"error": {"code": -32000}})
+    assert not answered("authenticate", {"result": {}})
+
+
+SAID = "Not logged in · Please run /login"
+GATEWAY = {"ANTHROPIC_BASE_URL": "https://me:word@gateway.test:8443/v1", **KEY}
+CASES = [
+    (None, SAID, {}, "authentication_missing", "`pykoclaw-acp login`"),
+    (401, "API Error: 401", KEY, "authentication_failed", "ANTHROPIC_API_KEY"),
+    (401, "OAuth token has expired", {}, "authentication_expired", "has expired"),
+    (403, "API Error: 403", GATEWAY, "authentication_gateway", "https://gateway.test:8443 "),
+    (401, "API Error: 401", {}, "authentication_failed", "Claude refused the login"),
+]
+
+
+@pytest.mark.parametrize(("status", "words", "environment", "kind", "told"), CASES)
+def test_words_fit_what_happened(
+    status: int | None,
+    words: str,
+    environment: dict[str, str],
+    kind: str,
+    told: str,
+    tmp_path: Path,
+) -> None:
+    failure = TurnFailure("authentication_failed", words, status)
+    around = {"CLAUDE_CONFIG_DIR": str(tmp_path), **environment}
+    found = explained(failure, words, OPTIONS, around)
+    assert (found.kind, found.status) == (kind, status)
+    assert told in found.message
+    for secret in ("sk-1", "word@", "/login"):
+        assert secret not in found.message.replace("pykoclaw-acp login", "")
+
+
+def test_words_name_the_account_and_other_failures_stay(tmp_path: Path) -> None:
+    options = replace(OPTIONS, account="work")
+    failure = TurnFailure("authentication_failed", SAID)
+    found = explained(failure, SAID, options, {"CLAUDE_CONFIG_DIR": str(tmp_path)})
+    assert "`pykoclaw-acp login --account work`" in found.message
+    other = TurnFailure("rate_limit", "Wait.", 429)
+    assert explained(other, "Wait.", OPTIONS, {}) == other
+
+
+def test_a_login_that_is_over_has_expired(tmp_path: Path) -> None:
+    login = {"claudeAiOauth": {"expiresAt": 1}}
+    (tmp_path / ".credentials.json").write_text(json.dumps(login))
+    failure = TurnFailure("authentication_failed", "API Error: 401", 401)
+    found = explained(failure, failure.message, OPTIONS, {"CLAUDE_CONFIG_DIR": str(tmp_path)})
+    assert found.kind == "authentication_expired"

@@ -1,0 +1,157 @@
+"""Which account, and which environment, a session's worker gets."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp.config.settings import Settings
+from pykoclaw_acp.config.surroundings import others, own_variables
+from pykoclaw_acp.model import surroundings as rules
+from pykoclaw_acp.model.surroundings import Given, House, Surroundings
+from pykoclaw_acp.system import environment as names
+
+KEY = {"ANTHROPIC_API_KEY": "sk-of-the-client"}
+OWN = {"ANTHROPIC_API_KEY": "sk-of-the-daemon", "HTTPS_PROXY": "http://ours:1"}
+HOUSE = House("", "/accounts", OWN)
+
+
+def given(account: str | None = None, **variables: str) -> Given:
+    return Given(account=account, variables=variables)
+
+
+def test_a_clients_environment_goes_before_the_daemons() -> None:
+    client = given(**KEY, MAX_THINKING_TOKENS="1")
+    kept = rules.begin(HOUSE, "", client)
+    found = rules.environment(HOUSE, kept, client)
+    assert found.variables == {**KEY, "MAX_THINKING_TOKENS": "1", "HTTPS_PROXY": "http://ours:1"}
+    assert not found.own_credential
+    nothing = rules.environment(HOUSE, Surroundings(), given())
+    assert (nothing.variables, nothing.own_credential) == (OWN, True)
+
+
+def test_what_is_stored_holds_no_secret() -> None:
+    client = given(
+        **KEY, ANTHROPIC_BASE_URL="https://gateway", HTTPS_PROXY="http://me:word@proxy:1"
+    )
+    kept = rules.begin(HOUSE, "", client)
+    assert kept.variables == {"ANTHROPIC_BASE_URL": "https://gateway"}
+    assert kept.secrets == ("ANTHROPIC_API_KEY", "HTTPS_PROXY")
+
+
+def test_no_other_credential_takes_the_place_of_a_clients() -> None:
+    kept = rules.begin(HOUSE, "", given(**KEY))
+    for there in (None, given(), given(ANTHROPIC_BASE_URL="https://gateway"), given("work", **KEY)):
+        assert rules.opened(HOUSE, kept, there) == kept
+        found = rules.environment(HOUSE, kept, there)
+        assert "ANTHROPIC_API_KEY" in found.withheld
+        assert (dict(found.variables), found.own_credential) == ({}, False)
+
+
+def test_the_daemons_own_key_needs_no_client() -> None:
+    """A client that gives the daemon's own key adds nothing that would be missing without it."""
+    kept = rules.begin(HOUSE, "", given(ANTHROPIC_API_KEY="sk-of-the-daemon"))
+    assert kept.secrets == ()
+    assert rules.environment(HOUSE, kept, None).variables["ANTHROPIC_API_KEY"] == "sk-of-the-daemon"
+
+
+def test_a_client_that_names_the_account_means_its_login() -> None:
+    kept = rules.begin(HOUSE, "", given(**KEY))
+    named = given("")
+    assert rules.opened(HOUSE, kept, named) == Surroundings()
+    assert rules.environment(HOUSE, kept, named).variables == OWN
+
+
+def test_a_key_and_its_gateway_stay_together() -> None:
+    gateway = given(ANTHROPIC_BASE_URL="https://theirs")
+    found = rules.environment(HOUSE, Surroundings(), gateway)
+    assert "ANTHROPIC_API_KEY" not in found.variables
+    assert not found.own_credential
+    house = House("", "/accounts", {"ANTHROPIC_BASE_URL": "https://ours", **OWN})
+    found = rules.environment(house, Surroundings(), given(**KEY))
+    assert "ANTHROPIC_BASE_URL" not in found.variables
+    without = rules.environment(HOUSE, rules.begin(HOUSE, "", gateway), None)
+    assert without.variables["ANTHROPIC_BASE_URL"] == "https://theirs"
+    assert "ANTHROPIC_API_KEY" not in without.variables
+
+
+def test_an_account_has_its_own_credentials_only() -> None:
+    client = given(**KEY, HTTPS_PROXY="http://proxy:1")
+    kept = rules.begin(HOUSE, "work", client)
+    found = rules.environment(HOUSE, kept, client)
+    assert found.variables == {
+        "CLAUDE_CONFIG_DIR": "/accounts/work",
+        "HTTPS_PROXY": "http://proxy:1",
+    }
+    assert not found.own_credential
+    of_work = given("work", **KEY)
+    assert (
+        rules.environment(HOUSE, kept, of_work).variables["ANTHROPIC_API_KEY"]
+        == KEY["ANTHROPIC_API_KEY"]
+    )
+    house = House("work", "/accounts", OWN)
+    assert rules.environment(house, kept, None).variables["ANTHROPIC_API_KEY"] == "sk-of-the-daemon"
+    assert "ANTHROPIC_API_KEY" not in rules.environment(house, Surroundings(), None).variables
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-a", "a b", "x" * 65])
+def test_an_account_is_the_name_of_a_directory(name: str) -> None:
+    assert not rules.is_account(name)
+
+
+def test_cloud_variables_are_sessions_only_with_the_switch() -> None:
+    tools = {"AWS_PROFILE": "mine", "AWS_SECRET_ACCESS_KEY": "s", "ANTHROPIC_API_KEY": ""}
+    assert names.of_sessions(tools) == {}
+    cloud = {**tools, "CLAUDE_CODE_USE_BEDROCK": "1"}
+    assert names.of_one_client(cloud) == set(cloud) - {"ANTHROPIC_API_KEY"}
+
+
+def test_settings_of_a_client_are_compared_by_what_they_mean(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/claude")
+    settings = Settings(max_workers=3, hide_channels=("wa", "tg"), data=tmp_path)
+    agreeing = {
+        "PYKOCLAW_MAX_WORKERS": "03",
+        "PYKOCLAW_HIDE_CHANNELS": "wa, tg",
+        "PYKOCLAW_IDLE_TIMEOUT": "1800.0",
+        "PYKOCLAW_PERMISSION_TIMEOUT": "none",
+        "PYKOCLAW_UNKNOWN": "x",
+        "CLAUDE_CONFIG_DIR": "/claude",
+        "PYKOCLAW_MODEL": "opus",
+    }
+    assert others(settings, agreeing) == []
+    other = {
+        "PYKOCLAW_MAX_WORKERS": "many",
+        "PYKOCLAW_SCHEDULER": "on",
+        "CLAUDE_CONFIG_DIR": "/elsewhere",
+    }
+    assert others(settings, other) == [
+        "CLAUDE_CONFIG_DIR", "PYKOCLAW_MAX_WORKERS", "PYKOCLAW_SCHEDULER",
+    ]  # fmt: skip
+
+
+def test_the_daemons_own_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Those of its environment go before the file, a key not without its gateway."""
+    for name in names.of_sessions(os.environ):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / ".local/share/pykoclaw/.env"
+    file.parent.mkdir(parents=True)
+    file.write_text("ANTHROPIC_API_KEY=sk-file\nMCP_TIMEOUT=5\nEDITOR=vi\nPYKOCLAW_MODEL=opus\n")
+    assert own_variables() == {"ANTHROPIC_API_KEY": "sk-file", "MCP_TIMEOUT": "5"}
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://gateway")
+    assert own_variables() == {"ANTHROPIC_BASE_URL": "https://gateway", "MCP_TIMEOUT": "5"}
+
+
+def test_an_address_may_hold_a_secret() -> None:
+    for value in ("http://me:word@proxy:1", "https://gateway/?key=1"):
+        assert names.is_secret("HTTPS_PROXY", value)
+    assert not names.is_secret("HTTPS_PROXY", "http://proxy:1")
+
+
+def test_what_only_withholds_stays_with_the_daemon() -> None:
+    assert names.of_sessions({"DISABLE_TELEMETRY": "1"}) == {"DISABLE_TELEMETRY": "1"}
+    assert names.of_one_client({"DISABLE_TELEMETRY": "1"}) == set()
