@@ -128,6 +128,7 @@ class App:
             lock, spare = data_directory.take(settings, places, undo, resident=resident)
             database = await data_directory.open_database(settings, spare, undo)
             launcher = LocalLauncher(Path(places.directory), Path(places.state), resident=resident)
+            undo.push_async_callback(launcher.close)
             with contextlib.suppress(OSError, LaunchFailed):  # the first launch says why
                 await launcher.warm()  # it imports the SDK while this process goes on starting
             identity = await settle(database, places, launcher.whereabouts)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import time
 
 from pykoclaw_acp.system import proc
 
@@ -25,6 +27,8 @@ NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 _TRIES: Final = 5  # attempts, as the process tree may change meanwhile
 _MOST: Final = 1000  # ancestors
+_EXEC_LOOKS: Final = 10
+_EXEC_PAUSE: Final = 0.002  # s
 
 
 class Process:
@@ -77,10 +81,27 @@ def variable(pid: int, name: bytes) -> str | None:
 
 
 def _variable(pid: int, name: bytes) -> str | None:
-    for one in _seen(lambda: proc.read(f"/proc/{pid}/environ"), b"").split(b"\0"):
+    for one in _environment(pid).split(b"\0"):
         if one.startswith(name):
             return one[len(name) :].decode(errors="replace")
     return None
+
+
+def _environment(pid: int) -> bytes:
+    """The initial environment. That of a process in the middle of execve(2) reads as empty: it is
+    read again.
+    """
+    for _ in range(_EXEC_LOOKS):
+        found = _seen(lambda: proc.read(f"/proc/{pid}/environ"), b"")
+        if found or not _runs_program(pid):
+            return found
+        time.sleep(_EXEC_PAUSE)
+    return b""  # it was started without any
+
+
+def _runs_program(pid: int) -> bool:
+    """False for threads of the kernel, and for zombies."""
+    return bool(_seen(lambda: os.readlink(f"/proc/{pid}/exe"), ""))
 
 
 def _walk(pid: int) -> list[Process]:

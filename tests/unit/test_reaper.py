@@ -8,7 +8,7 @@ import subprocess
 import sys
 from uuid import uuid4
 
-from pykoclaw_acp.system import processes, reaper
+from pykoclaw_acp.system import lineage, processes, reaper
 from tests.waiting import eventually_sync
 
 
@@ -72,3 +72,14 @@ def test_orphans_are_reaped_but_own_children_are_not() -> None:
     assert child.wait(10) == leader.wait(10) == 0
     orphan.wait(10)
     left.wait(10)
+
+
+def test_process_that_begins_its_program_is_known() -> None:
+    """In the middle of execve(2) its environment reads as empty."""
+    for _ in range(200):
+        process = subprocess.Popen(["sleep", "1000"], env={**os.environ, lineage.WORKER: "cookie"})
+        try:
+            assert lineage.cookie(process.pid) == "cookie"
+        finally:
+            process.kill()
+            process.wait()
