@@ -45,6 +45,7 @@ async def test_initialize_is_honest(shared: Stack) -> None:
         "archive",
         "title",
         "systemPrompt",
+        "fork",
     }
 
 
