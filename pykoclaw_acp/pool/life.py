@@ -84,9 +84,8 @@ class WorkerLife:
         self._begin = begin
         self._context = context
         self._process = WorkerProcess(begin, context.launcher, context.store)
-        self._inbox = Inbox(
-            self.spec.epoch, begin.acked_frame if isinstance(begin, WorkerRecord) else 0
-        )
+        acked = begin.acked_frame if isinstance(begin, WorkerRecord) else 0
+        self._inbox = Inbox(self.spec.epoch, acked)
         self._failure: TurnFailure | None = None  # why it is gone
         self._detached = False
         self._hurry = False
@@ -143,12 +142,9 @@ class WorkerLife:
         """Why it never became ready; None if it did, was stopped, or was launched by another
         daemon.
         """
-        if (
-            self.stopping
-            or isinstance(self._begin, WorkerRecord)
-            or not self.ready.done()
-            or self.ready.cancelled()
-        ):
+        if self.stopping or isinstance(self._begin, WorkerRecord):
+            return None
+        if not self.ready.done() or self.ready.cancelled():
             return None
         failure = self.ready.exception()
         return None if failure is None else str(failure)

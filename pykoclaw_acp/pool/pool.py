@@ -22,6 +22,7 @@ from pykoclaw_acp.errors import LaunchFailed, SpoolPending, WorkerFailed
 from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.failures import WITHHELD
 from pykoclaw_acp.pool.capacity import Capacity
+from pykoclaw_acp.pool.continuity import Continuity
 from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.life import PoolContext, WorkerLife
 from pykoclaw_acp.pool.listener import WorkerListener
@@ -57,16 +58,12 @@ class WorkerPool:
         self._context = PoolContext(
             launcher, store, listener, limits, self._worker_changed, database
         )
-        self._resume: dict[str, str | None] = {}
-        self._branches: dict[str, Branch | None] = {}
-        self._told: dict[str, str] = {}  # what its workers have said
+        self._continuity = Continuity()
         self._workers: dict[str, WorkerLife] = {}
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = (
-            WeakValueDictionary()
-        )  # by session, while it is given a worker
-        self._capacity = Capacity(
-            limits.max_workers, self._workers, self._retire, listener.make_room
-        )
+        # By session, while it is given a worker.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        room = listener.make_room
+        self._capacity = Capacity(limits.max_workers, self._workers, self._retire, room)
         self._start_limit = StartLimit()
         self._tasks = Tasks()
         self._closing = False
@@ -79,8 +76,7 @@ class WorkerPool:
         """Which Claude session the next worker of this session resumes; None: it begins one. With a
         `branch` it begins one that branches off another.
         """
-        self._resume[acp_session_id] = claude_session_id
-        self._branches[acp_session_id] = branch
+        self._continuity.set_resume(acp_session_id, claude_session_id, branch)
 
     def warm(self) -> None:
         """Prepare the launcher for a prompt that is likely soon."""
@@ -94,8 +90,9 @@ class WorkerPool:
     def steers(self, session_id: str) -> bool:
         """Whether the session's worker takes prompts for the turn that runs."""
         worker = self._workers.get(session_id)
-        ready = worker is not None and worker.usable and worker.ready.done()
-        return ready and worker is not None and worker.ready.result().steers
+        if worker is None or not worker.usable or not worker.ready.done():
+            return False
+        return worker.ready.exception() is None and worker.ready.result().steers
 
     def workspace(self, session_id: str) -> str | None:
         """`workspace` of the options that the session's worker runs with; None without a live
@@ -111,7 +108,7 @@ class WorkerPool:
 
     def note_told(self, session_id: str, told: str) -> None:
         """Note what its worker has said about plugins and servers, for its next one."""
-        self._told[session_id] = told
+        self._continuity.note_told(session_id, told)
 
     def forget(self, session_id: str) -> bool:
         """Forget the session until the next `set_resume`; False, and nothing is done, while it has
@@ -119,9 +116,7 @@ class WorkerPool:
         """
         if session_id in self._workers or self._capacity.is_reserved(session_id):
             return False
-        self._resume.pop(session_id, None)
-        self._branches.pop(session_id, None)
-        self._told.pop(session_id, None)
+        self._continuity.forget(session_id)
         return True
 
     async def acquire(self, session_id: str, options: WorkerOptions) -> int:
@@ -143,9 +138,7 @@ class WorkerPool:
                 "start_timeout", f"Claude was not ready within {seconds:g} s."
             ) from None
         self._start_limit.record_success(session_id)
-        if self._branches.get(session_id) is None:  # else until a turn of it has ended
-            self._resume[session_id] = None if ready.fresh else ready.claude_session_id
-        self._told.setdefault(session_id, ready.told)
+        self._continuity.note_ready(session_id, ready)
         return worker.spec.epoch
 
     async def _find_or_launch(self, session_id: str, options: WorkerOptions) -> WorkerLife:
@@ -305,12 +298,10 @@ class WorkerPool:
             session_id=session_id,
             epoch=epoch,
             options=options,
-            resume_session_id=self._resume.get(session_id),
-            branch=self._branches.get(session_id),
             orphan_grace=self._limits.orphan_grace,
             spool_limit=self._limits.spool_limit,
             data=self._limits.data,
-            told=self._told.get(session_id, ""),
+            **self._continuity.of(session_id),
         )
 
     async def _warm(self) -> None:

@@ -41,6 +41,7 @@ from pykoclaw_acp.sessions.surroundings import SessionSurroundings
 from pykoclaw_acp.sessions.turns import outcomes
 from pykoclaw_acp.sessions.turns.background import BackgroundTurns
 from pykoclaw_acp.sessions.turns.deduplication import Deduplication
+from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.intake import Intake
 from pykoclaw_acp.sessions.turns.queue import AllWaiting, TurnQueue
 from pykoclaw_acp.sessions.turns.runner import TurnRunner
@@ -94,37 +95,28 @@ class Session:
         )
         directories = Directories(state, workers)
         self.surroundings = SessionSurroundings(state, workers, house or House())
+        gate = WorkspaceGate(state, journal, workers, self.permissions, workspaces)
+        self._endings = Endings(state, journal, gate.drop_request)
         self._runner = TurnRunner(
-            state,
-            journal,
-            workers,
-            times.cancel_grace,
-            unclaimed=self.unclaimed,
-            gate=WorkspaceGate(state, journal, workers, self.permissions, workspaces),
-            choosing=self.choosing,
-            surroundings=self.surroundings,
+            state, journal, workers, times.cancel_grace,
+            unclaimed=self.unclaimed, gate=gate, endings=self._endings,
+            choosing=self.choosing, surroundings=self.surroundings,
             look=lambda: directories.after(self.others.before_prompt(self._background.over)),
             unlock=self.others.unlock,
-        )
+        )  # fmt: skip
         self._queue = TurnQueue(self.id, self._runner.run, self._rest, all_waiting, self._hold_lock)
         self.steering = Steering(
-            state, journal, workers, self._queue, send=self._runner.send_prompt, finish=self._runner.finish,
+            state, journal, workers, self._queue, send=self._runner.send_prompt, finish=self._endings.finish,
         )  # fmt: skip
         self.parking = Parking(
             state, journal, workers, queue=self._queue, runner=self._runner, background=self._background,
             cancel=self.cancel,
         )  # fmt: skip
         self.reports = WorkerReports(
-            state,
-            journal,
-            workers,
-            queue=self._queue,
-            runner=self._runner,
-            background=self._background,
-            permissions=self.permissions,
-            choosing=self.choosing,
+            state, journal, workers, queue=self._queue, runner=self._runner, endings=self._endings,
+            background=self._background, permissions=self.permissions, choosing=self.choosing,
             others=self.others,
-        )
+        )  # fmt: skip
         self.deduplication = Deduplication(record, journal, lambda: self.turns, times.rejoin_window)
         self.intake = Intake(record, self.deduplication, self.unclaimed, self._queue, self.submit)
 
@@ -197,7 +189,7 @@ class Session:
     def turns(self) -> list[Turn]:
         """Those that run, wait, or have ended without the journal knowing it yet."""
         queued = self._queue.turns
-        return [*queued, *(turn for turn in self._runner.ending.values() if turn not in queued)]
+        return [*queued, *(turn for turn in self._endings.ending.values() if turn not in queued)]
 
     def _unfinished(self) -> set[str]:
         """Ids of the turns that Claude was given, or has begun by itself, and that have not ended."""
@@ -228,7 +220,7 @@ class Session:
         self.deduplication.note_prompt()
         crash_points.reached("turn_queued")
         if turn.cancelled.is_set():
-            await self._runner.finish(turn, outcomes.CANCELLED)
+            await self._endings.finish(turn, outcomes.CANCELLED)
             return
         if not await self.steering.give(turn):
             self.enqueue(turn)
@@ -259,7 +251,7 @@ class Session:
             if one is self._queue.current or one in self._queue.steered:
                 leaving.append(self._tasks.start(self._runner.stop(one)))
             elif self._queue.remove(one):
-                leaving.append(self._tasks.start(self._runner.finish(one, outcomes.CANCELLED)))
+                leaving.append(self._tasks.start(self._endings.finish(one, outcomes.CANCELLED)))
         background = list(self._background) if turn is None and until is None else []
         return leaving + [
             self._tasks.start(self._runner.stop_background(turn_id)) for turn_id in background

@@ -28,6 +28,7 @@ from pykoclaw_acp.sessions.ports import Journal, Workers
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.turns import outcomes
 from pykoclaw_acp.sessions.turns.background import BackgroundTurns
+from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.queue import TurnQueue
 from pykoclaw_acp.sessions.turns.runner import TurnRunner
 from pykoclaw_acp.tasks import Tasks
@@ -44,6 +45,7 @@ class WorkerReports:
         *,
         queue: TurnQueue,
         runner: TurnRunner,
+        endings: Endings,
         background: BackgroundTurns,
         permissions: Broker,
         choosing: Choosing,
@@ -54,6 +56,7 @@ class WorkerReports:
         self._workers = workers
         self._queue = queue
         self._runner = runner
+        self._endings = endings
         self._background = background
         self._permissions = permissions
         self._choosing = choosing
@@ -82,7 +85,7 @@ class WorkerReports:
             self._state.record.branch = None
             self._workers.set_resume(self._state.id, outcome.claude_session_id)
             if turn := self._queue.running(turn_id):
-                self._runner.resolve(turn, outcome)
+                self._endings.resolve(turn, outcome)
             if outcome.failure is not None and outcome.failure.kind in AUTHENTICATION:
                 self._workers.retire(self._state.id)  # the next one reads what a login has written
 
@@ -125,11 +128,11 @@ class WorkerReports:
         closed: list[Event] = [ToolEnded(tool, "failed") for tool in self._state.log.open_tools]
         for turn in self._queue.given:
             if epoch == self._state.epoch and not turn.ended.done():
-                await self._runner.finish(turn, outcomes.lost(turn, kind, message), closed)
+                await self._endings.finish(turn, outcomes.lost(turn, kind, message), closed)
                 closed = []
         for turn_id in self._background:
             outcome = outcomes.background_lost(message)
-            await self._runner.end(turn_id, outcome, [*closed, *failure(turn_id, outcome)])
+            await self._endings.end(turn_id, outcome, [*closed, *failure(turn_id, outcome)])
             self._end_background(turn_id)
             closed = []
         if closed:
@@ -147,9 +150,9 @@ class WorkerReports:
             if turn.state == TurnState.DISPATCHED and turn.turn_id not in known:
                 # The worker has read all that the other daemon wrote: this prompt never left.
                 if turn.cancelled.is_set():
-                    await self._runner.finish(turn, outcomes.CANCELLED)
+                    await self._endings.finish(turn, outcomes.CANCELLED)
                 elif foreign:
-                    await self._runner.finish(turn, outcomes.not_begun())
+                    await self._endings.finish(turn, outcomes.not_begun())
                 else:
                     await self._runner.send_prompt(turn)
             if turn.cancelled.is_set() and not turn.ended.done():

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 from collections import deque
-from collections.abc import AsyncIterator
 from typing import Any, Final
 from uuid import uuid4
 
@@ -157,20 +156,7 @@ class ClaudeSession:
 
     async def _query(self, prompt: Prompt | Steer) -> None:
         assert self._client is not None
-        message = {
-            "type": "user",
-            "message": {
-                "role": "user",
-                "content": content.blocks(prompt.content),
-            },
-            "parent_tool_use_id": None,
-            "uuid": prompt.turn_id,
-        }
-
-        async def one() -> AsyncIterator[dict[str, Any]]:
-            yield message
-
-        await self._client.query(one())
+        await self._client.query(content.messages(prompt.content, prompt.turn_id))
 
     async def interrupt(self, turn_id: str) -> None:
         """Interrupt the turn, repeatedly until its result comes. A steering prompt is taken back; if

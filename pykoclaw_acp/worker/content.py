@@ -8,7 +8,7 @@ blocks that it does not know reach the API as they are.
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from pathlib import PurePosixPath
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -29,6 +29,18 @@ _TEXTS: Final = frozenset(
         "application/toml",
     )
 )
+
+
+async def messages(
+    content: Iterable[dict[str, Any]], message_id: str
+) -> AsyncIterator[dict[str, Any]]:
+    """The one message of a prompt, as the SDK streams it to the CLI, which repeats its id."""
+    yield {
+        "type": "user",
+        "message": {"role": "user", "content": blocks(content)},
+        "parent_tool_use_id": None,
+        "uuid": message_id,
+    }
 
 
 def blocks(content: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -567,7 +567,11 @@ async def test_unreferenced_session_is_unloaded_and_can_return(tmp_path: Path) -
         await live.deduplication.mark_answered(lost)
         await eventually(lambda: not live.others)
         r.sessions.live.forget(0, r.pool)
-        assert (len(r.sessions.live), r.pool._resume, r.sessions.live._found) == (0, {}, {})
+        assert (len(r.sessions.live), r.pool._continuity._resume, r.sessions.live._found) == (
+            0,
+            {},
+            {},
+        )
         async with client(r) as wire:
             await load(wire, session)
             assert [update["content"]["text"] for update in kinds(wire, "agent_message_chunk")] == [

@@ -14,13 +14,11 @@ from pykoclaw_acp.channel import long_prompt
 from pykoclaw_acp.channel.frames import Interrupt, Prompt
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.steering import Steer
-from pykoclaw_acp.errors import NoPlaceForEnd, StoreClosed, WorkerFailed
+from pykoclaw_acp.errors import StoreClosed, WorkerFailed
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event, TitleChanged
-from pykoclaw_acp.model.notes import failure
 from pykoclaw_acp.model.prompt_text import Note
-from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
-from pykoclaw_acp.retries import until_done
+from pykoclaw_acp.model.turns import Turn, TurnState
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.ports import Workers
@@ -28,6 +26,7 @@ from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.surroundings import SessionSurroundings
 from pykoclaw_acp.sessions.turns import outcomes, titles
+from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
 from pykoclaw_acp.sessions.workspace_gate import CHANGING, LOOKS, WorkspaceGate
 from pykoclaw_acp.tasks import Tasks, in_pieces, told_elsewhere
@@ -51,6 +50,7 @@ class TurnRunner:
         *,
         unclaimed: Unclaimed,
         gate: WorkspaceGate,
+        endings: Endings,
         choosing: Choosing,
         surroundings: SessionSurroundings,
         look: Callable[[], Coroutine[Any, Any, list[Event]]],
@@ -71,26 +71,28 @@ class TurnRunner:
         self._unlock = unlock
         self._waited = False  # for the user, while others could use the conversation
         self._tasks = Tasks()
-        self.ending: dict[str, Turn] = {}  # those whose end waits for its commit
+        self.endings = endings
 
     async def run(self, turn: Turn) -> None:
         """Run a queued turn to its end, whatever happens."""
         try:
             if not await self._unclaimed.may_run(turn):
-                await self.finish(turn, outcomes.not_begun())
+                await self.endings.finish(turn, outcomes.not_begun())
             elif not turn.cancelled.is_set():
                 await self._begin(turn)
             if turn.cancelled.is_set() and turn.state == TurnState.QUEUED:
-                await self.finish(turn, outcomes.CANCELLED)
+                await self.endings.finish(turn, outcomes.CANCELLED)
         except StoreClosed:
             log.info("The turn is left to the next daemon", action="turn_left")
         except WorkerFailed as failure:
-            await self.finish(
+            await self.endings.finish(
                 turn, outcomes.not_started(turn, failure.kind, failure.message, failure.retry_after)
             )
         except Exception:
             log.exception("The turn could not be run", action="turn_broken")
-            await self.finish(turn, outcomes.not_started(turn, "internal", outcomes.INTERNAL))
+            await self.endings.finish(
+                turn, outcomes.not_started(turn, "internal", outcomes.INTERNAL)
+            )
         try:
             await turn.over()
         finally:
@@ -167,84 +169,6 @@ class TurnRunner:
             )
             self._workers.kill(self._state.id)
 
-    async def finish(self, turn: Turn, outcome: Outcome, more: Sequence[Event] = ()) -> None:
-        """End a turn that no worker ends, saying so in the log; nobody is told before the journal
-        has it.
-        """
-        if turn.ended.done() or turn.turn_id in self.ending:
-            return
-        self.ending[turn.turn_id] = turn
-        try:
-            said = (
-                await in_pieces(outcomes.user_messages(turn))
-                if turn.state == TurnState.QUEUED or turn.unsaid
-                else []
-            )
-            events = [*said, *more, *failure(turn.turn_id, outcome)]
-            self.resolve(turn, await self.end(turn.turn_id, outcome, events, turn.cancelled))
-        except StoreClosed:
-            log.info("The next daemon ends the turn", action="turn_end_left", turn=turn.turn_id)
-        finally:
-            del self.ending[turn.turn_id]
-
-    async def end(
-        self,
-        turn_id: str,
-        outcome: Outcome,
-        events: Sequence[Event],
-        cancelled: asyncio.Event | None = None,
-    ) -> Outcome:
-        """Write down the end of a turn that no worker ends, and show what is said about it; returns
-        its end.
-
-        Waits while the store cannot be written. What cannot be said is left out, rather than the
-        end: that is tried again until it succeeds or the store is closed, and becomes `cancelled`
-        if the turn is that meanwhile.
-        """
-
-        async def alone() -> tuple[Outcome, list[int]]:
-            last = outcomes.CANCELLED if cancelled is not None and cancelled.is_set() else outcome
-            return await self._journal.finish(self._state.id, turn_id, last, ())
-
-        try:
-            try:
-                ended, seqs = await self._journal.finish(self._state.id, turn_id, outcome, events)
-            except (StoreClosed, NoPlaceForEnd):
-                raise
-            except Exception:
-                log.exception(
-                    "A turn's last words could not be recorded", action="turn_end_cut", turn=turn_id
-                )
-                events = []
-                what = "A turn's end could not be recorded"
-                ended, seqs = await until_done(alone, what, final=(NoPlaceForEnd,), hurry=cancelled)
-        except NoPlaceForEnd:
-            log.exception(
-                "The journal does not have the turn any more",
-                action="turn_end_nowhere",
-                turn=turn_id,
-            )
-            return outcome
-        if seqs:
-            self._state.log.committed(seqs, turn_id, events)
-        return ended
-
-    def resolve(self, turn: Turn, outcome: Outcome) -> None:
-        """Tell those who wait for the turn's end, which is in the journal."""
-        turn.state = outcome.state
-        self._gate.drop_request(turn)
-        if not turn.ended.done():
-            turn.ended.set_result((outcome, self._state.last_seq))
-            crash_points.reached("turn_end_committed")
-            kind = outcome.failure.kind if outcome.failure else outcome.stop_reason
-            log.info(
-                "Turn ended",
-                action="turn_ended",
-                turn=turn.turn_id,
-                state=outcome.state,
-                reason=kind,
-            )
-
     async def _begin(self, turn: Turn) -> None:
         """Have a worker, write down that the prompt leaves, let it leave."""
         await self._count(turn)
@@ -262,12 +186,12 @@ class TurnRunner:
         crash_points.reached("turn_dispatched")
         log.info("Turn dispatched", action="turn_dispatched", epoch=self._state.epoch)
         if turn.cancelled.is_set():  # during the commit; the prompt has not left
-            await self.finish(turn, outcomes.CANCELLED)
+            await self.endings.finish(turn, outcomes.CANCELLED)
             return
         await self._choosing.tell_worker(options)
         await self.send_prompt(turn, prompt)
         if not self._workers.is_live(self._state.id) and not turn.ended.done():
-            await self.finish(
+            await self.endings.finish(
                 turn, outcomes.lost(turn, "worker_lost", "Claude's worker process died.")
             )
 

@@ -1,0 +1,112 @@
+"""Ends of turns: in the journal first, then told to those who wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp import crash_points
+from pykoclaw_acp.errors import NoPlaceForEnd, StoreClosed
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.notes import failure
+from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
+from pykoclaw_acp.retries import until_done
+from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
+from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.sessions.turns import outcomes
+from pykoclaw_acp.tasks import in_pieces
+
+log: Final = structlog.get_logger()
+
+
+class Endings:
+    """Ends a session's turns. `drop_request` takes the turn's question about its directories back."""
+
+    def __init__(
+        self, state: SessionState, journal: TurnsAndNotes, drop_request: Callable[[Turn], None]
+    ) -> None:
+        self._state = state
+        self._journal = journal
+        self._drop_request = drop_request
+        self.ending: dict[str, Turn] = {}  # those whose end waits for its commit
+
+    async def finish(self, turn: Turn, outcome: Outcome, more: Sequence[Event] = ()) -> None:
+        """End a turn that no worker ends, saying so in the log; nobody is told before the journal
+        has it.
+        """
+        if turn.ended.done() or turn.turn_id in self.ending:
+            return
+        self.ending[turn.turn_id] = turn
+        try:
+            said = (
+                await in_pieces(outcomes.user_messages(turn))
+                if turn.state == TurnState.QUEUED or turn.unsaid
+                else []
+            )
+            events = [*said, *more, *failure(turn.turn_id, outcome)]
+            self.resolve(turn, await self.end(turn.turn_id, outcome, events, turn.cancelled))
+        except StoreClosed:
+            log.info("The next daemon ends the turn", action="turn_end_left", turn=turn.turn_id)
+        finally:
+            del self.ending[turn.turn_id]
+
+    async def end(
+        self,
+        turn_id: str,
+        outcome: Outcome,
+        events: Sequence[Event],
+        cancelled: asyncio.Event | None = None,
+    ) -> Outcome:
+        """Write down the end of a turn that no worker ends, and show what is said about it; returns
+        its end.
+
+        Waits while the store cannot be written. What cannot be said is left out, rather than the
+        end: that is tried again until it succeeds or the store is closed, and becomes `cancelled`
+        if the turn is that meanwhile.
+        """
+
+        async def alone() -> tuple[Outcome, list[int]]:
+            last = outcomes.CANCELLED if cancelled is not None and cancelled.is_set() else outcome
+            return await self._journal.finish(self._state.id, turn_id, last, ())
+
+        try:
+            try:
+                ended, seqs = await self._journal.finish(self._state.id, turn_id, outcome, events)
+            except (StoreClosed, NoPlaceForEnd):
+                raise
+            except Exception:
+                log.exception(
+                    "A turn's last words could not be recorded", action="turn_end_cut", turn=turn_id
+                )
+                events = []
+                what = "A turn's end could not be recorded"
+                ended, seqs = await until_done(alone, what, final=(NoPlaceForEnd,), hurry=cancelled)
+        except NoPlaceForEnd:
+            log.exception(
+                "The journal does not have the turn any more",
+                action="turn_end_nowhere",
+                turn=turn_id,
+            )
+            return outcome
+        if seqs:
+            self._state.log.committed(seqs, turn_id, events)
+        return ended
+
+    def resolve(self, turn: Turn, outcome: Outcome) -> None:
+        """Tell those who wait for the turn's end, which is in the journal."""
+        turn.state = outcome.state
+        self._drop_request(turn)
+        if not turn.ended.done():
+            turn.ended.set_result((outcome, self._state.last_seq))
+            crash_points.reached("turn_end_committed")
+            kind = outcome.failure.kind if outcome.failure else outcome.stop_reason
+            log.info(
+                "Turn ended",
+                action="turn_ended",
+                turn=turn.turn_id,
+                state=outcome.state,
+                reason=kind,
+            )
