@@ -41,9 +41,11 @@ def login(server: str) -> None:
         found = ask("mcp/find", start=False, server=server)
     except DaemonNotRunning:
         found = {"servers": [], "claudeConfigDir": None}
-    if found["claudeConfigDir"] is not None:
-        os.environ["CLAUDE_CONFIG_DIR"] = found["claudeConfigDir"]
     for one in found["servers"] or [None]:
+        # Of the session's account; Claude keeps the sign-in there.
+        place = (found if one is None else one)["claudeConfigDir"]
+        if place is not None:
+            os.environ["CLAUDE_CONFIG_DIR"] = place
         try:
             asyncio.run(_login(server, one))
         except KeyboardInterrupt:

@@ -34,7 +34,7 @@ class McpControl:
 
     async def list_all(self, call: Call, params: Params) -> list[GivenServer]:  # noqa: ARG002
         """The servers by name and address, each once."""
-        found = Counter((one.name, one.transport, _address(one)) for one in self._given())
+        found = Counter((one.name, one.transport, _address(one)) for _, one in self._given())
         return [
             GivenServer(name=name, transport=transport, address=address, sessions=count)
             for (name, transport, address), count in sorted(found.items())
@@ -43,17 +43,19 @@ class McpControl:
     async def find(self, call: Call, params: FindParams) -> FoundServers:  # noqa: ARG002
         """Web servers of this name or address as Claude is configured with them, each once."""
         found: dict[bytes, SignInTarget] = {}
-        for one in self._given():
+        own = os.environ.get("CLAUDE_CONFIG_DIR")
+        for account, one in self._given():
             if one.url and params.server in (one.name, one.url, _address(one)):
-                target = SignInTarget(name=one.name, config=one.config)
+                place = self._sessions.house.configuration(account) or own
+                target = SignInTarget(name=one.name, config=one.config, claude_config_dir=place)
                 found[msgspec.json.encode(target)] = target
-        return FoundServers(
-            servers=list(found.values()), claude_config_dir=os.environ.get("CLAUDE_CONFIG_DIR")
-        )
+        return FoundServers(servers=list(found.values()), claude_config_dir=own)
 
-    def _given(self) -> Iterator[McpServer]:
+    def _given(self) -> Iterator[tuple[str, McpServer]]:
+        """The servers, each with the account of its session."""
         for session in self._sessions.live.values():
-            yield from session.options.mcp_servers
+            for one in session.options.mcp_servers:
+                yield session.surroundings.account, one
 
 
 def _address(one: McpServer) -> str:

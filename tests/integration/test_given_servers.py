@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pykoclaw_acp.channel.options import McpServer
+from pykoclaw_acp.sessions.new_session import Beginnings
 from tests.integration.callers import caller
 from tests.integration.rig import rig
 from tests.integration.wires import client, prompt
+from tests.workers import OPTIONS
 
 SECRET = "s3cret-value"
 WEB: dict[str, Any] = {
@@ -104,6 +107,26 @@ async def test_operator_sees_servers_without_secrets_and_finds_them_with(tmp_pat
             assert found["config"]["headers"] == {"Authorization": f"Bearer {SECRET}"}
         assert (await cli.call("mcp/find", server="a"))["servers"] == []
         assert holding_secret(tmp_path) == []
+
+
+async def test_a_server_is_found_with_the_place_of_its_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Claude keeps a sign-in there; another place would help no session."""
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/own")
+    async with rig(tmp_path) as r, client(r) as wire, caller(r, tmp_path) as cli:
+        (tmp_path / "accounts/work").mkdir(parents=True)
+        r.sessions.house = replace(r.sessions.house, accounts=str(tmp_path / "accounts"))
+        r.sessions.beginnings = Beginnings(r.sessions.house, OPTIONS)
+        await wire.call("session/new", cwd="/", mcpServers=[WEB])
+        await wire.call(
+            "session/new", cwd="/", mcpServers=[WEB], _meta={"pykoclaw.dev/account": "work"}
+        )
+        found = (await cli.call("mcp/find", server=WEB["name"]))["servers"]
+        assert {one["claudeConfigDir"] for one in found} == {
+            "/own",
+            str(tmp_path / "accounts/work"),
+        }
 
 
 def holding_secret(root: Path) -> list[Path]:

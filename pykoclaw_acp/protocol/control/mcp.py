@@ -25,10 +25,13 @@ class FindParams(Params, frozen=True, kw_only=True):
 
 
 class SignInTarget(FullAnswer, frozen=True, kw_only=True):
-    """A server as Claude is configured with it, secrets included."""
+    """A server as Claude is configured with it, secrets included. `claude_config_dir`: as in
+    FoundServers, of the account of its session.
+    """
 
     name: str
     config: dict[str, Any]
+    claude_config_dir: str | None
 
 
 class FoundServers(FullAnswer, frozen=True, kw_only=True):
