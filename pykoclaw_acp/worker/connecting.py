@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Final
 
-from claude_agent_sdk import ClaudeSDKClient
+from claude_agent_sdk import ClaudeSDKClient, CLIConnectionError, CLINotFoundError
 
 from pykoclaw_acp.worker import sdk_private
 
@@ -45,3 +46,19 @@ async def connect(client: ClaudeSDKClient) -> None:
         if not limit.expired() or status is None:
             raise
         raise Ended(status) from None
+    except CLINotFoundError:
+        raise
+    except CLIConnectionError as error:  # it took no request, as it was ending
+        if await _status(client) != 0:
+            raise
+        raise Ended(0) from error
+
+
+async def _status(client: ClaudeSDKClient) -> int | None:
+    """The exit status of a CLI that is ending; None if it goes on."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(NOTICE_WAIT):
+            while (status := sdk_private.cli_status(client)) is None:  # noqa: ASYNC110
+                await asyncio.sleep(LOOK)
+            return status
+    return None

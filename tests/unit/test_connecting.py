@@ -1,0 +1,41 @@
+"""A CLI that ends while it starts, whatever the SDK notices of that first."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from claude_agent_sdk import CLIConnectionError
+
+from pykoclaw_acp.worker import connecting
+from pykoclaw_acp.worker.connecting import Ended, connect
+
+
+class Refusing:
+    """A client whose request the CLI does not take; it has ended with `status` by then."""
+
+    def __init__(self, status: int | None) -> None:
+        self._transport = SimpleNamespace(_process=SimpleNamespace(returncode=None))
+        self._status = status
+
+    async def connect(self) -> None:
+        self._transport._process.returncode = self._status
+        raise CLIConnectionError("Failed to write to process stdin")
+
+
+async def test_cli_that_ends_without_taking_a_request_has_ended() -> None:
+    client: Any = Refusing(0)
+    with pytest.raises(Ended) as caught:
+        await connect(client)
+    assert caught.value.status == 0
+
+
+@pytest.mark.parametrize("status", [1, None])
+async def test_other_failures_stay_what_they_are(
+    status: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connecting, "NOTICE_WAIT", 0.01)
+    client: Any = Refusing(status)
+    with pytest.raises(CLIConnectionError):
+        await connect(client)
