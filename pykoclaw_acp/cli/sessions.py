@@ -100,7 +100,8 @@ def export_session(session: str, form: Literal["markdown", "json"]) -> None:
 def delete_session(session: str, sure: bool) -> None:
     """Delete a session and its history, after confirmation. A running turn is cancelled.
 
-    The session id is not reused. Claude's own transcript in ~/.claude/projects is not deleted.
+    The session id is not reused. Claude's own transcript stays, unless
+    PYKOCLAW_DELETE_TRANSCRIPTS is on.
     """
     from pykoclaw_acp.commands import sessions as command
 

@@ -31,8 +31,7 @@ FOR_PEOPLE: Final = (
     "  In a client's settings      command: pykoclaw-acp (no arguments)",
     "  pykoclaw-acp demo           see it work, without an account",
     "  pykoclaw-acp doctor         check the installation",
-    "  pykoclaw-acp prompt TEXT    ask Claude from the command line",
-    "  pykoclaw-acp sessions list  conversations so far",
+    "  pykoclaw-acp sessions list  conversations so far; `attach` and `prompt` go on with one",
     "  pykoclaw-acp --help         all commands",
 )
 

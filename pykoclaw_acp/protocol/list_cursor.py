@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from typing import Final
 
 from pykoclaw_acp.link.lines import MAX_NUMBER
@@ -11,6 +12,7 @@ from pykoclaw_acp.model.listing import Place
 from pykoclaw_acp.protocol.limits import MAX_NAME
 
 _KIND: Final = "1"
+_TIME: Final = re.compile(r"-?[0-9]+")  # transcripts may be dated before 1970
 LONGEST: Final = 4 * MAX_NAME + 100  # characters
 
 
@@ -29,7 +31,7 @@ def decode(cursor: str) -> Place | None:
         )
     except (UnicodeError, binascii.Error, ValueError):
         return None
-    if kind != _KIND or not (at.isascii() and at.isdigit()) or len(at) > len(str(MAX_NUMBER)):
+    if kind != _KIND or not _TIME.fullmatch(at) or len(at) > len(str(MAX_NUMBER)):
         return None
     place = Place(int(at), session_id)
     known = place.updated_at <= MAX_NUMBER and 0 < len(session_id) <= MAX_NAME

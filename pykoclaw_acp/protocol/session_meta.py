@@ -81,8 +81,7 @@ def _of_sdk(given: Any) -> list[tuple[str, str, Any]]:
         raise InvalidParams(f"`{place}`: must be an object.")
     named = {key: value for key, value in given.items() if value is not None}
     options = named.pop("options", {})
-    if named.pop("emitRawSDKMessages", False) is not False:
-        _refuse(f"{place}.emitRawSDKMessages", "messages of the SDK are not passed on")
+    named.pop("emitRawSDKMessages", None)  # an offer to take more: no client depends on it
     if named:
         _unknown(place, named)
     place = f"_meta.{SDK}"

@@ -75,7 +75,7 @@ async def require(paths: Collection[str], known: Collection[str] = ()) -> None:
 def cwd_missing(path: str, why: str) -> str:
     """What is said when the session's own directory is gone."""
     return (
-        f"The session's directory cannot be used, {why}: {path} The prompt was not sent to Claude. What was said can "
+        f"The session's directory {path} cannot be used: {why}. The prompt was not sent to Claude. What was said can "
         "still be read. Put the directory back and send the prompt again, or start a session elsewhere."
     )
 

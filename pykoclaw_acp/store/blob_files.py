@@ -133,9 +133,16 @@ def _read(path: Path, sha256: str, size: int) -> bytes:
 
 
 def _remove(directory: Path, kept: Collection[str], names: Iterable[str]) -> None:
+    """What cannot be removed stays, and is tried again as an orphan at the next start: a session is
+    deleted all the same.
+    """
     for name in names:
-        if name not in kept:
+        if name in kept:
+            continue
+        try:
             (directory / name).unlink(missing_ok=True)
+        except OSError as error:
+            log.warning("A blob cannot be removed", action="blob_kept", blob=name, error=str(error))
 
 
 def _old(directory: Path, before: float) -> list[str]:
@@ -143,7 +150,8 @@ def _old(directory: Path, before: float) -> list[str]:
     with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
         for entry in entries:
             if entry.name.endswith(UNFINISHED):
-                Path(entry).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    Path(entry).unlink(missing_ok=True)
             elif (
                 len(entry.name) == NAME_LENGTH
                 and entry.stat(follow_symlinks=False).st_mtime < before

@@ -11,6 +11,9 @@ from typing import Any, Final
 from pykoclaw_acp.system.environment import KEYS, SWITCHES
 
 LOGIN: Final = ".credentials.json"  # in Claude's configuration directory
+_SERVERS: Final = frozenset(
+    {"mcpOAuth", "mcpOAuthClientConfig"}
+)  # logins at MCP servers, in that file
 _HEADERS: Final = "ANTHROPIC_CUSTOM_HEADERS"  # besides a key, not instead of one
 _HANDED: Final = "CREDENTIALS_DIRECTORY"  # systemd's LoadCredential
 
@@ -38,7 +41,7 @@ def configuration(environment: Mapping[str, str], home: str | os.PathLike[str]) 
 def login(directory: str | os.PathLike[str]) -> str | None:
     """The file with a login, or the settings that name a helper for keys; None: neither is there."""
     file = os.path.join(directory, LOGIN)
-    if os.path.isfile(file):
+    if _dict(file).keys() - _SERVERS:
         return file
     settings = os.path.join(directory, "settings.json")
     return settings if _dict(settings).get("apiKeyHelper") else None

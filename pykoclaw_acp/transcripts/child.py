@@ -23,7 +23,6 @@ from pykoclaw_acp.transcripts.files import opened
 from pykoclaw_acp.transcripts.reader import Reader
 
 NICE: Final = 10
-LEAST: Final = 19  # while many transcripts are looked at
 MEMORY: Final = 512 * 1024 * 1024  # bytes of addresses: far above what it needs
 
 
@@ -46,7 +45,6 @@ def _answers(request: wire.Request) -> Iterator[wire.Answer]:
             yield wire.Text(digest(request.turns))
             return
         if isinstance(request, wire.Survey | wire.Compare | wire.Examine):
-            os.nice(LEAST - NICE)
             yield from _surveyed(request)
             return
         with opened(request.path) as descriptor:

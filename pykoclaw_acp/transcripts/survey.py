@@ -20,7 +20,7 @@ from pykoclaw_acp.transcripts import entries, lines
 from pykoclaw_acp.transcripts.files import Look, look, opened
 from pykoclaw_acp.transcripts.wire import Compare, Examined, Folders, Found, Survey
 
-HEAD: Final = 4 * 1024 * 1024  # bytes in which the first prompt is looked for
+HEAD: Final = 64 * 1024 * 1024  # bytes in which the first prompt is looked for: it may hold images
 MOST_LINES: Final = 400  # of the beginning
 TAIL: Final = 128 * 1024  # bytes in which the newest message and the title are looked for
 MOST_WORDS: Final = 2000  # characters of a block of the first prompt
@@ -47,7 +47,7 @@ def survey(request: Survey) -> Folders:
     """Folders that are not as they were, or are gone; and all of them."""
     every: list[str] = []
     with contextlib.suppress(OSError), os.scandir(request.projects) as places:
-        every = sorted(place.path for place in places if place.is_dir())
+        every = sorted(place.path for place in places if _is_folder(place))
     changed = [
         folder for folder in every if digest(_files(folder)) != request.folders.get(folder, "")
     ]
@@ -96,6 +96,15 @@ def examine(path: str) -> Examined | None:
             return found
     except OSError:
         return None
+
+
+def _is_folder(place: os.DirEntry[str]) -> bool:
+    """Whether transcripts are looked for there. A name that is not UTF-8 is none of Claude's."""
+    try:
+        place.path.encode()
+        return place.is_dir()
+    except (OSError, UnicodeEncodeError):
+        return False
 
 
 def _files(folder: str) -> dict[str, Look]:

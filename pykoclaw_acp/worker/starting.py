@@ -49,7 +49,7 @@ class Start:
         if not os.path.isdir(self._spec.options.cwd):  # noqa: ASYNC240  nothing else runs yet
             raise ClaudeNotStarted(
                 "cwd_missing",
-                f"The session's directory went away while Claude started: {self._spec.options.cwd} Put it back, and "
+                f"The session's directory {self._spec.options.cwd} went away while Claude started. Put it back, and "
                 "send the prompt again.",
             )
         await self._servers.load()

@@ -42,7 +42,7 @@ async def test_key_reaches_claude_but_not_its_children(stack: Stack, name: str) 
         f"env > {stack.root}/tool; tr '\\\\0' '\\\\n' < /proc/$PPID/environ > {stack.root}/claude"
     )
     await client.prompt(session, script(f"bash {looking}", "text Seen."))
-    assert client.text(session) == "Seen."
+    assert client.text(session).endswith("Seen.")  # after a note: the program is no MCP server
     for place in ("hook", "mcp", "tool", "claude"):
         seen = (stack.root / place).read_text()
         assert "CLAUDE_CONFIG_DIR" in seen, place

@@ -70,6 +70,19 @@ async def test_interrupted_deletion_is_completed(tmp_path: Path) -> None:
         assert await r.database.read("SELECT * FROM acp_blobs") == []
 
 
+async def test_file_that_cannot_be_removed_keeps_no_deletion_up(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        one, other = await new(wire), await new(wire)
+        await wire.call("session/prompt", **pictures(one))
+        await wire.call("session/prompt", **prompt(other, "say 1"))
+        (tmp_path / "blobs" / NAME).unlink()
+        (tmp_path / "blobs" / NAME).mkdir()
+        for session in (one, other):
+            assert (await wire.call("session/delete", sessionId=session))["result"] == {}
+        assert await r.database.read("SELECT * FROM acp_turns") == []
+        assert await r.database.read("SELECT * FROM acp_blobs") == []
+
+
 async def test_what_is_being_committed_is_spared(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)

@@ -328,3 +328,8 @@ _FOUND = (
     "INSERT INTO acp_found_transcripts (path, folder, claude_session_id, size, mtime, cwd, updated_at, listed)"
     " SELECT ?1, '/p', ?1, 1, '1', '/w', ?2, 1"
 )
+
+
+def test_a_place_before_1970_is_a_place() -> None:
+    place = Place(-86_400_000, "one")
+    assert list_cursor.decode(list_cursor.encode(place)) == place

@@ -460,7 +460,11 @@ def test_credential_is_found_everywhere_and_never_shown(context: Context, tmp_pa
     (tmp_path / "claude/settings.json").write_text('{"apiKeyHelper": "/bin/key"}')
     assert "helper" in found(CLAUDE_CONFIG_DIR=str(tmp_path / "claude")).found
     file = tmp_path / "claude/.credentials.json"
-    file.write_text("{}")
+    settings = tmp_path / "claude/settings.json"
+    settings.unlink()
+    file.write_text('{"mcpOAuth": {"server": {}}}')  # a login at an MCP server is none at Claude
+    assert found(CLAUDE_CONFIG_DIR=str(tmp_path / "claude")).level == "problem"
+    file.write_text('{"claudeAiOauth": {}}')
     file.chmod(0o600)
     assert found(CLAUDE_CONFIG_DIR=str(tmp_path / "claude")).level == "ok"
     file.chmod(0o644)

@@ -117,7 +117,6 @@ def test_acps_own_parameter_is_read() -> None:
         (sdk(resume=ID), "session/load"),
         (sdk(includePartialMessages=False), "includePartialMessages"),
         ({"claudeCode": {"outputStyle": "x"}}, "`outputStyle`"),
-        ({"claudeCode": {"emitRawSDKMessages": True}}, "emitRawSDKMessages"),
         ({"claudeCode": 5}, "claudeCode"),
         ({"claudeCode": {"options": []}}, "claudeCode.options"),
         ({"additionalRoots": ["/x"]}, "additionalDirectories"),
@@ -189,3 +188,8 @@ def test_options_that_are_given_replace_earlier_ones() -> None:
     assert SessionOptions(max_turns=5).over(earlier) == SessionOptions(
         SystemPrompt("x"), max_turns=5, env={"TZ": "UTC"}
     )
+
+
+def test_an_offer_of_opencode_is_no_reason_to_refuse_it() -> None:
+    meta = {"claudeCode": {"emitRawSDKMessages": [{"type": "system"}]}}
+    assert session_meta.parse(meta, new=True) == session_meta.parse(None, new=True)

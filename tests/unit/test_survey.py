@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pykoclaw_acp.transcripts import survey
@@ -140,3 +141,22 @@ def test_many_transcripts_come_in_several_answers(t: Transcript, monkeypatch: An
     answers = list(survey.compare(Compare(str(t.path.parent), {})))
     assert [len(one.transcripts) for one in answers] == [2, 2, 1]
     assert [one.done for one in answers] == [False, False, True]
+
+
+def test_what_is_no_folder_of_claudes_costs_itself(t: Transcript) -> None:
+    t.prompt("Hi")
+    projects = t.path.parent.parent
+    (projects / "loop").symlink_to("loop")
+    (projects / "dangling").symlink_to("nowhere")
+    os.mkdir(os.fsencode(projects) + b"/bad\xff")
+    asked = survey.survey(Survey(str(projects), {}))
+    assert asked.every == asked.changed == [str(t.path.parent)]
+    msgspec.json.encode(asked)
+
+
+def test_first_prompt_behind_large_images_is_found(t: Transcript) -> None:
+    picture = {"type": "base64", "media_type": "image/png", "data": "A" * 3_000_000}
+    image = {"type": "image", "source": picture}
+    t.prompt([image, image, {"type": "text", "text": "What is this?"}])
+    one = found(t)
+    assert (one.cwd, one.words) == ("/w", ["What is this?"])
