@@ -40,6 +40,7 @@ _SHORTENED: Final = (
 )
 _LEFT_OUT: Final = (
     "directory",
+    "trust",
     "schedule",
     "epoch",
     "next run",

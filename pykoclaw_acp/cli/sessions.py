@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from pykoclaw_acp.commands.approve import Decision
 
 
-@click.group(short_help="List, show, export, rename and delete sessions.")
+@click.group(short_help="List, show, export, rename, archive and delete sessions.")
 def sessions() -> None:
-    """List, show, export, rename and delete sessions.
+    """List, show, export, rename, archive and delete sessions.
 
     SESSION is an id, a unique prefix of an id, or a conversation name. These commands start the
     daemon if none is running. Exit status: 1 if there is no such session.
@@ -75,6 +75,26 @@ def rename_session(session: str, title: str) -> None:
     from pykoclaw_acp.commands import sessions as command
 
     command.rename(session, title)
+
+
+@sessions.command(name="archive", short_help="Leave a session out of lists.")
+@SESSION
+def archive_session(session: str) -> None:
+    """Close a session and leave it out of lists. Nothing of it is deleted; a running turn is
+    cancelled.
+    """
+    from pykoclaw_acp.commands import sessions as command
+
+    command.archive(session)
+
+
+@sessions.command(name="unarchive", short_help="Take a session back from the archive.")
+@SESSION
+def unarchive_session(session: str) -> None:
+    """Let lists have an archived session again."""
+    from pykoclaw_acp.commands import sessions as command
+
+    command.unarchive(session)
 
 
 @sessions.command(name="export")

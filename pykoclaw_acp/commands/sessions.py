@@ -115,6 +115,18 @@ def rename(session: str, title: str) -> None:
     terminal.line(f"Renamed session {now['id'][:8]} to {show.one_line(now['title'])}.")
 
 
+def archive(session: str) -> None:
+    """Archive the session."""
+    ask("sessions/archive", session=session)
+    terminal.line("Archived. `sessions list --all` shows it, and clients can still open it.")
+
+
+def unarchive(session: str) -> None:
+    """Take the session back from the archive."""
+    ask("sessions/unarchive", session=session)
+    terminal.line("Taken back: lists have the session again.")
+
+
 def export(session: str, form: Literal["markdown", "json"]) -> None:
     """Export the session to standard output."""
     details = ask("sessions/show", session=session)

@@ -18,7 +18,7 @@ STOP_WAIT: Final = 120.0  # s
 def table_of(workers: Sequence[dict[str, Any]]) -> None:
     """Table of workers."""
     terminal.table(
-        ("session", "state", "directory", "pid", "epoch", "age", "memory", "title"),
+        ("session", "state", "trust", "pid", "epoch", "age", "memory", "title"),
         [
             (
                 worker["session"][:8],

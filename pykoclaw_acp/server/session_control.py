@@ -73,6 +73,12 @@ class SessionControl:
             "_pykoclaw.dev/sessions/rename": Method(
                 RenameParams, self.rename, before_initialize=True
             ),
+            "_pykoclaw.dev/sessions/archive": Method(
+                SessionParams, self.archive, before_initialize=True
+            ),
+            "_pykoclaw.dev/sessions/unarchive": Method(
+                SessionParams, self.unarchive, before_initialize=True
+            ),
             "_pykoclaw.dev/sessions/delete": Method(
                 SessionParams, self.delete, before_initialize=True
             ),
@@ -128,6 +134,18 @@ class SessionControl:
         """Give the session a title; its clients are told."""
         session_id = await self._finder.id_of(params.session)
         await self._sessions.catalogue.set_title(session_id, params.title)
+        return Empty()
+
+    async def archive(self, call: Call, params: SessionParams) -> Empty:  # noqa: ARG002
+        """Close the session, and leave it out of lists."""
+        session_id = await self._finder.id_of(params.session)
+        await self._sessions.catalogue.archive(session_id, archived=True)
+        return Empty()
+
+    async def unarchive(self, call: Call, params: SessionParams) -> Empty:  # noqa: ARG002
+        """Let lists have the session again."""
+        session_id = await self._finder.id_of(params.session)
+        await self._sessions.catalogue.archive(session_id, archived=False)
         return Empty()
 
     async def delete(self, call: Call, params: SessionParams) -> Empty:  # noqa: ARG002

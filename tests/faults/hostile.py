@@ -24,7 +24,8 @@ ACP: Final = (
     "session/set_model", "session/set_config_option", "session/prompt", "session/cancel", "session/nothing",
 )  # fmt: skip
 CONTROL: Final = (
-    "status", "sessions/list", "sessions/show", "sessions/rename", "questions/list", "questions/answer",
+    "status", "sessions/list", "sessions/show", "sessions/rename",
+    "sessions/archive", "sessions/unarchive", "questions/list", "questions/answer",
     "workers/list", "workers/stop", "mcp/list", "mcp/find", "trust/list", "trust/show", "trust/add", "trust/remove",
     "follow", "nothing",
 )  # fmt: skip

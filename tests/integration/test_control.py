@@ -145,6 +145,16 @@ async def test_a_session_is_shown_with_its_turns(tmp_path: Path) -> None:
         assert shown["worker"] is None
 
 
+async def test_archived_session_is_out_of_lists_until_taken_back(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session = await prompted(r)
+        for method, listed in (("archive", []), ("unarchive", [session.id])):
+            await cli.call(f"sessions/{method}", session=session.record.conversation_name)
+            found = (await cli.call("sessions/list", all=False, limit=9))["sessions"]
+            assert [one["id"] for one in found] == listed
+        assert (await cli.refused("sessions/archive", session="nobody"))["code"] == -32002
+
+
 async def test_deleted_session_is_gone_with_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
