@@ -258,7 +258,7 @@ async def test_directory_that_is_gone(shared: Stack) -> None:
     shutil.rmtree(gone)
     error = await failed(client, session, text("Never said."))
     assert (error.code, error.kind) == (-32010, "cwd_missing")
-    assert f"there is no such directory: {gone}" in error.message
+    assert f"{gone} cannot be used: there is no such directory" in error.message
     assert "start a session elsewhere" in error.message
     assert shared.asked() == []
     gone.mkdir()
