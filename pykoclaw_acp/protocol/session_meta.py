@@ -88,6 +88,7 @@ def _of_sdk(given: Any) -> list[tuple[str, str, Any]]:
     if not isinstance(options, dict):
         raise InvalidParams(f"`{place}`: must be an object.")
     asked = {key: value for key, value in options.items() if value is not None}
+    asked = _with_permissions(asked)
     for key in asked:
         if key in _REFUSED:
             _refuse(f"{place}.{key}", _REFUSED[key])
@@ -96,6 +97,24 @@ def _of_sdk(given: Any) -> list[tuple[str, str, Any]]:
     if unknown := [key for key in asked if key not in SDK_KEYS]:
         _unknown(place, unknown)
     return [(f"{place}.{key}", SDK_KEYS[key], value) for key, value in asked.items()]
+
+
+def _with_permissions(asked: dict[str, Any]) -> dict[str, Any]:
+    """Settings that hold permissions alone, as OpenCode sends them, as the options that say so. What
+    is asked about is a matter of the mode.
+    """
+    settings = asked.get("settings")
+    if not isinstance(settings, dict) or settings.keys() != {"permissions"}:
+        return asked
+    permissions = settings["permissions"]
+    if not isinstance(permissions, dict):
+        return asked
+    merged = {key: value for key, value in asked.items() if key != "settings"}
+    for key, given in (("allowedTools", "allow"), ("disallowedTools", "deny")):
+        more, known = permissions.get(given) or [], merged.get(key) or []
+        if more and isinstance(more, list) and isinstance(known, list):
+            merged[key] = [*known, *more]
+    return merged
 
 
 def _refuse(at: str, why: str) -> NoReturn:
@@ -272,6 +291,7 @@ _REFUSED: Final = {
     "outputFormat": "answers are text",
 }
 _ANYWAY: Final = {
+    "abortController": {},  # what is left of one in JSON
     "includePartialMessages": True,
     "promptSuggestions": False,
     "persistSession": True,

@@ -190,6 +190,18 @@ def test_options_that_are_given_replace_earlier_ones() -> None:
     )
 
 
-def test_an_offer_of_opencode_is_no_reason_to_refuse_it() -> None:
+def test_what_opencode_sends_is_no_reason_to_refuse_it() -> None:
     meta = {"claudeCode": {"emitRawSDKMessages": [{"type": "system"}]}}
-    assert session_meta.parse(meta, new=True) == session_meta.parse(None, new=True)
+    nothing = session_meta.parse(None, new=True)
+    assert session_meta.parse(meta, new=True) == nothing
+    ask = {"allow": [], "ask": ["*"], "deny": [], "disableBypassPermissionsMode": "disable"}
+    assert session_meta.parse(sdk(settings={"permissions": ask}, abortController={}), new=True) == (
+        nothing
+    )
+    told = sdk(
+        settings={"permissions": {"allow": ["Read"], "deny": ["Bash"]}}, allowedTools=["Grep"]
+    )
+    same = sdk(allowedTools=["Grep", "Read"], disallowedTools=["Bash"])
+    assert session_meta.parse(told, new=True) == session_meta.parse(same, new=True)
+    with pytest.raises(InvalidParams, match="settings"):
+        session_meta.parse(sdk(settings={"permissions": {}, "hooks": {}}), new=True)
