@@ -111,7 +111,8 @@ async def test_random_kills_leave_nothing_behind_and_lose_nothing(stack: Stack) 
             killed += await _kill_some(System(stack, talkers), chance, talkers)
             assert stack.rows("PRAGMA integrity_check") == [{"integrity_check": "ok"}]
         stop.set()
-    assert set(killed) == set(ROLES)
+    if LONG:  # few kills need not meet every role
+        assert set(killed) == set(ROLES)
 
     for talker in talkers:
         assert await talker.ask("text the last answer") == "done"
