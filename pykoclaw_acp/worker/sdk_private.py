@@ -29,6 +29,13 @@ PAGES: Final = ("https://", "http://")
 log: Final = structlog.get_logger()
 
 
+class OtherSdk(Exception):
+    """This SDK is another inside."""
+
+    def __init__(self) -> None:
+        super().__init__("This Claude Agent SDK leaves no way to ask this of Claude.")
+
+
 class NoSignIn(Exception):
     """A sign-in to an MCP server cannot be begun, or ended; the message says why."""
 
@@ -71,9 +78,9 @@ def take_elicitations(
 async def apply_settings(client: ClaudeSDKClient, settings: dict[str, Any]) -> None:
     """Change settings of the CLI for this session; None as a value takes one back.
 
-    Raises what the SDK raises, and AttributeError if this SDK is another inside.
+    Raises as `control`.
     """
-    await _control(client, {"subtype": "apply_flag_settings", "settings": settings})
+    await control(client, {"subtype": "apply_flag_settings", "settings": settings})
 
 
 async def applied(client: ClaudeSDKClient) -> dict[str, Any]:
@@ -81,22 +88,19 @@ async def applied(client: ClaudeSDKClient) -> dict[str, Any]:
     SDK is another inside. Raises what the SDK raises.
     """
     try:
-        answer = await _control(client, {"subtype": "get_settings"})
-    except AttributeError:
+        found = (await control(client, {"subtype": "get_settings"})).get("applied")
+    except OtherSdk:
         return {}
-    found = answer.get("applied") if isinstance(answer, dict) else None
     return found if isinstance(found, dict) else {}
 
 
-async def _control(client: ClaudeSDKClient, request: dict[str, Any]) -> Any:
-    return await client._query._send_control_request(request)  # type: ignore[union-attr]
-
-
 async def control(client: ClaudeSDKClient, request: dict[str, Any]) -> dict[str, Any]:
-    """The CLI's answer to a control request, some of which the SDK cuts; raises what the SDK does."""
+    """The CLI's answer to a control request, some of which the SDK cuts; raises what the SDK does,
+    and OtherSdk.
+    """
     send = getattr(getattr(client, "_query", None), "_send_control_request", None)
     if not callable(send):
-        raise NotImplementedError("This Claude Agent SDK leaves no way to ask this of Claude.")
+        raise OtherSdk
     answer = await send(request)
     return answer if isinstance(answer, dict) else {}
 
@@ -132,7 +136,7 @@ async def sign_in(client: ClaudeSDKClient, server: str) -> str:
     waits. Raises NoSignIn.
     """
     answer = await _sign_in(client, {"subtype": "mcp_authenticate", "serverName": server})
-    url = answer.get("authUrl") if isinstance(answer, dict) else None
+    url = answer.get("authUrl")
     if not isinstance(url, str) or not url.startswith(PAGES):
         raise NoSignIn("The server names no page to sign in")
     return url
@@ -148,11 +152,9 @@ async def end_sign_in(client: ClaudeSDKClient, server: str, address: str) -> Non
         await client.reconnect_mcp_server(server)  # which the CLI then leaves to us
 
 
-async def _sign_in(client: ClaudeSDKClient, request: dict[str, Any]) -> Any:
+async def _sign_in(client: ClaudeSDKClient, request: dict[str, Any]) -> dict[str, Any]:
     try:
-        return await _control(client, request)
-    except AttributeError:
-        raise NoSignIn("This Claude Agent SDK is another inside") from None
+        return await control(client, request)
     except Exception as error:  # the SDK raises a bare one
         raise NoSignIn(str(error)) from error
 
