@@ -56,6 +56,6 @@ METHODS: Final[dict[str, Method[Call, Any]]] = {
         answers_cancel=True,
         meta=frozenset({IDEMPOTENCY, steering.STEERING}),
     ),
-    "_session/steering": Method(messages.PromptParams, steering.steer),
+    "_session/steering": Method(messages.PromptParams, prompts.steer),
     "session/cancel": Method(messages.SessionParams, prompts.cancel),
 }

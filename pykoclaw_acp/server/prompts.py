@@ -1,4 +1,4 @@
-"""`session/prompt` and `session/cancel`."""
+"""`session/prompt`, `_session/steering` and `session/cancel`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,20 @@ from pykoclaw_acp.errors import AcpError, AuthRequired, InvalidParams, TurnFaile
 from pykoclaw_acp.model.failures import AUTHENTICATION, TurnFailure
 from pykoclaw_acp.model.turns import Outcome, Turn
 from pykoclaw_acp.protocol import prompt as content
-from pykoclaw_acp.protocol.messages import PromptParams, PromptResult, SessionParams, Usage
+from pykoclaw_acp.protocol.messages import (
+    PromptParams,
+    PromptResult,
+    SessionParams,
+    SteeringResult,
+    Usage,
+)
 from pykoclaw_acp.server import steering
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Later
 from pykoclaw_acp.sessions import prompting
 from pykoclaw_acp.sessions.prompting import Prompt
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.turns import steering as turns
 from pykoclaw_acp.sessions.turns.deduplication import IDEMPOTENCY
 from pykoclaw_acp.tasks import in_pieces
 
@@ -27,20 +35,8 @@ async def prompt(call: Call, params: PromptParams) -> Later:
     sent.
     """
     crash_points.reached("prompt_received")
-    kept = await in_pieces(content.accepted(params.prompt))
-    accepted = await prompting.accept(
-        call.subscriber,
-        Prompt(
-            params.session_id,
-            kept.blocks,
-            number=call.line.number,
-            request_key=call.key,
-            idempotency_key=_idempotency_key(params),
-            sent_at=call.line.sent_at,
-            uptime=call.line.uptime,
-            blobs=kept.data,
-            steers=steering.wanted(params),
-        ),
+    accepted = await _accept(
+        call, params, steers=steering.wanted(params), idempotency_key=_idempotency_key(params)
     )
     if accepted is None:
         return Later(_next_daemon())
@@ -48,6 +44,45 @@ async def prompt(call: Call, params: PromptParams) -> Later:
     call.client.asking.send_soon(call.client.peer.taken(call.line.number))
     call.on_cancel(lambda: session.cancel(turn))
     return Later(_answer(call, turn, params.session_id))
+
+
+async def steer(call: Call, params: PromptParams) -> SteeringResult:
+    """`_session/steering` of claude-agent-acp: the answer comes when the prompt was given to the
+    turn that runs, or is in the queue; nobody waits for its end.
+    """
+    accepted = await _accept(call, params, steers=True, unattended=True)
+    if accepted is None:
+        return SteeringResult(outcome=turns.QUEUED)
+    session, turn = accepted
+    given = session.steering.was_given(turn)
+    return SteeringResult(outcome=turns.INJECTED if given else turns.result(turn))
+
+
+async def _accept(
+    call: Call,
+    params: PromptParams,
+    *,
+    steers: bool | None,
+    idempotency_key: str | None = None,
+    unattended: bool = False,
+) -> tuple[Session, Turn] | None:
+    """Journal the prompt of a request, as `prompting.accept`."""
+    kept = await in_pieces(content.accepted(params.prompt))
+    return await prompting.accept(
+        call.subscriber,
+        Prompt(
+            params.session_id,
+            kept.blocks,
+            number=call.line.number,
+            request_key=call.key,
+            idempotency_key=idempotency_key,
+            sent_at=call.line.sent_at,
+            uptime=call.line.uptime,
+            blobs=kept.data,
+            steers=steers,
+            unattended=unattended,
+        ),
+    )
 
 
 def _idempotency_key(params: PromptParams) -> str | None:
