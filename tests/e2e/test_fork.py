@@ -34,7 +34,8 @@ async def test_forks_of_a_session_remember_what_was_before_them(stack: Stack) ->
     await client.prompt(session, word("two"))
     first = client.of(session, "agent_message_chunk")[0]["messageId"]
     early = (await fork(client, stack, session, **{"pykoclaw.dev/messageId": first}))["sessionId"]
-    running = client.prompting(session, word("three", "bash sleep 4", "text Noted three."))
+    wait = "bash until [ -e over ]; do sleep 0.1; done"
+    running = client.prompting(session, word("three", wait, "text Noted three."))
     await client.until(lambda: bool(client.of(session, "tool_call")))
     answer = await fork(client, stack, session)
     late = answer["sessionId"]
@@ -53,6 +54,7 @@ async def test_forks_of_a_session_remember_what_was_before_them(stack: Stack) ->
     assert remembered(stack) == ["Word: one", "Word: two", "Word: of a fork"]
     await client.prompt(early, word("early"))
     assert remembered(stack) == ["Word: one", "Word: early"]
+    (stack.work / "over").touch()
     assert (await client.answer(running))["stopReason"] == "end_turn"
     await client.prompt(session, word("four"))
     assert remembered(stack) == [f"Word: {one}" for one in ("one", "two", "three", "four")]
