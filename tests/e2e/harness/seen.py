@@ -1,0 +1,60 @@
+"""What a person sees of a session, live and when it is opened again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from tests.e2e.harness.client import Client
+from tests.e2e.harness.stack import Stack
+
+_STATES: Final = ("usage_update", "current_mode_update", "config_option_update")
+_PASSING: Final = ("available_commands_update", "user_message_chunk", *_STATES)
+
+
+def seen(updates: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Messages whole, tool calls as they are in the end, and the last plan, in order.
+
+    The user's own messages are left out, since their sender gets them in a replay only, and so are
+    states that later ones replace.
+    """
+    shown: dict[str, dict[str, Any]] = {}
+    for at, update in enumerate(updates):
+        kind = update["sessionUpdate"]
+        if kind in _PASSING:
+            continue
+        name = update.get("toolCallId") or update.get("messageId")
+        key = f"tool {name}" if "toolCallId" in update else f"{kind} {name or at}"
+        key = kind if kind in ("plan", "session_info_update") else key
+        one = {name: value for name, value in update.items() if name != "_meta"}
+        meta = {
+            name: value
+            for name, value in (update.get("_meta") or {}).items()
+            if name != "pykoclaw.dev/seq"
+        }
+        known = shown.setdefault(key, {})
+        if kind.endswith("_chunk") and known:
+            known["content"] = {
+                **known["content"],
+                "text": known["content"]["text"] + one["content"]["text"],
+            }
+            continue
+        first = known.get("sessionUpdate", kind)
+        known.update({**one, "sessionUpdate": first})
+        known["_meta"] = {**known.get("_meta", {}), **meta}
+    return list(shown.values())
+
+
+async def seen_again(stack: Stack, client: Client, session: str, **params: Any) -> Client:
+    """The client of a new daemon that has loaded the session: it must see what was seen live.
+
+    `client` is closed, and its daemon, which is its own child, ends with it. `params`: of
+    `initialize`.
+    """
+    live = seen(client.of(session))
+    await client.close()
+    again = await stack.spawn()
+    await again.initialize(**params)
+    await again.load(session, stack.work)
+    assert seen(again.of(session)) == live
+    return again
