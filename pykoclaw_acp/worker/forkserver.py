@@ -52,7 +52,8 @@ def main(translate: Callable[[bytes], bytes] = bytes) -> None:
         signal.signal(number, signal.SIG_IGN)  # only the end of the socket ends it
     try:
         # What takes 0.6 s, once for all workers; and nothing is imported later, from another
-        # version perhaps.
+        # version perhaps. A tenth of it would be collections that find nothing.
+        gc.disable()
         import pykoclaw_acp.logging.setup
         import pykoclaw_acp.worker.main  # noqa: F401
     except Exception as error:
@@ -63,6 +64,7 @@ def main(translate: Callable[[bytes], bytes] = bytes) -> None:
         return
 
     gc.freeze()
+    gc.enable()
     workers: set[int] = set()
     with contextlib.suppress(ConnectionError):
         _serve(control, workers, translate)
