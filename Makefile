@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup node demo pictures man test test-unit test-integration test-e2e test-conformance test-faults test-long test-lowest test-busy lint format types audit constraints bench clean
+.PHONY: help setup node demo pictures comparison man test test-unit test-integration test-e2e test-conformance test-faults test-long test-lowest test-busy lint format types audit constraints bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1 \2/p' Makefile | awk '{ printf "  make %-17s", $$2; $$1 = $$2 = ""; print }'
@@ -36,6 +36,10 @@ demo: $(READY) ## play the whole story on the scripted model
 
 pictures: $(READY) ## record the pictures of the documents
 	@$(BIN)/python docs/pictures/record.py
+
+PEER ?= claude-agent-acp
+comparison: $(READY) ## write docs/comparison.md: what this agent shows, beside another; PEER="command"
+	@$(BIN)/python -m docs.comparison --peer $(PEER)
 
 man: $(READY) ## write docs/pykoclaw-acp.1 from the help of the commands
 	@$(BIN)/python -m docs.manual

@@ -1,0 +1,332 @@
+"""`make comparison PEER=claude-agent-acp`: docs/comparison.md, what this agent and another show of
+the same conversations.
+
+Both are real: each with its own Claude CLI, on one scripted model, in a home of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pykoclaw_acp.demo.surroundings import environment, temporary_home
+from pykoclaw_acp.scripted_model.process import ScriptedModel
+
+PAGE: Final = Path(__file__).with_suffix(".md")
+SERVER: Final = Path(__file__).parent.parent / "tests/e2e/mcp_server.py"
+ANSWER_WAIT: Final = 120.0  # s
+QUIET: Final = 1.5  # s without a message, after which a turn that was answered is taken as over
+WIDTH: Final = 150  # characters of a line of the page
+RICH: Final[dict[str, Any]] = {
+    "elicitation": {"form": {}},
+    "plan": {},
+    "notices": {},
+    "compaction": {},
+    "_meta": {"terminal_output": True},
+}
+LINES: Final = "".join(f"line {number}\n" for number in range(1, 61))
+
+
+@dataclass(frozen=True)
+class Feature:
+    """Something that a user sees, and a conversation that has it.
+
+    `settle` (s): how long to go on looking after the last answer. `choose`: answer to questions, by
+    the option's kind. `mode`: permission mode, set before.
+    """
+
+    name: str
+    prompts: tuple[str, ...]
+    rich: bool = False
+    settle: float = QUIET
+    choose: str = "allow_once"
+    mode: str = "default"
+    servers: bool = False
+
+
+BASH_FAILS: Final = """[[script
+tool Bash {"command": "ls missing; exit 3", "description": "List missing"}
+text Done.
+]]"""
+SUBAGENT: Final = """[[script
+tool Agent {"description": "Count files", "subagent_type": "claude", "prompt": "[[script bash ls ;; text One.]]"}
+text Started.
+]]"""
+TASKS: Final = """[[script
+tool TaskCreate {"subject": "Write", "description": "Write it", "activeForm": "Writing"}
+tool TaskUpdate {"taskId": "1", "status": "in_progress"}
+tool TaskUpdate {"taskId": "1", "status": "completed"}
+text Done.
+]]"""
+QUESTION: Final = """[[script
+tool AskUserQuestion {"questions": [{"question": "Which color?", "header": "Color", "multiSelect": false, \
+"options": [{"label": "Red", "description": "Warm"}, {"label": "Blue", "description": "Cold"}]}]}
+text Done.
+]]""".replace("\\\n", "")
+PLAN: Final = """[[script
+tool ExitPlanMode {"plan": "# Plan"}
+text Going on.
+]]"""
+STEPS: Final = "for n in 1 2 3 4 5 6; do echo step $n; sleep 1; done"
+ABOUT: Final = """\
+What a client gets from pykoclaw-acp and from claude-agent-acp {} for one and the same answer of
+the model: each agent with the Claude CLI that it brings, on the scripted model, in the mode
+`default`, with a client that has no optional capabilities unless it is said. `make comparison`
+wrote this page. A line is an update or a request: seconds since the prompt, its kind, and what a
+client can show of it. The chunks of a message are one line, long lines are cut, and lists of
+commands are left out. Questions are answered with the first option that allows once."""
+FORMS: Final = ", to a client with forms"
+COMPACTIONS: Final = ", to a client that shows compactions"
+
+FEATURES: Final = (
+    Feature("Thinking and text", ("[[script thinking Let me see. ;; text I see.]]",)),
+    Feature("A command that fails", (BASH_FAILS,)),
+    Feature("A command that runs for 6 s", (f"[[script\nbash {STEPS}\ntext Done.\n]]",)),
+    Feature(
+        "Part of a file",
+        (
+            '[[script tool Read {"file_path": "lines.txt", "offset": 12, "limit": 3} ;; text Done.]]',
+        ),
+    ),
+    Feature(
+        "An edit",
+        ("[[script\nread lines.txt\nedit lines.txt <<< line 40 => line forty\ntext Done.\n]]",),
+    ),
+    Feature(
+        "A file that is written anew",
+        ("[[script\nread lines.txt\nwrite lines.txt <<< only this\ntext Done.\n]]",),
+    ),
+    Feature(
+        "A tool of an MCP server",
+        ("[[script tool mcp__local__whisper {} ;; text Done.]]",),
+        servers=True,
+    ),
+    Feature(
+        "A command in the background",
+        (f"[[script\nbackground {STEPS}; exit 3\ntext Started.\n]]",),
+        settle=8,
+    ),
+    Feature("A subagent", (SUBAGENT,), settle=5),
+    Feature("A list of tasks", (TASKS,)),
+    Feature("A plan to approve", (PLAN,), mode="plan"),
+    Feature("A question of Claude", (QUESTION,)),
+    Feature(f"A question of Claude{FORMS}", (QUESTION,), rich=True),
+    Feature("An overloaded model", ("[[script error 529 times=1 Overloaded ;; text There.]]",)),
+    Feature(
+        "A rate limit with a time",
+        ("[[script error 429 retry-after=3 times=1 Slow down ;; text There.]]",),
+    ),
+    Feature("A request that is refused", ("[[script error 400 No such thing]]",)),
+    Feature("`/compact` after `/context`", ("One.", "/context", "/compact")),
+    Feature(
+        f"`/compact` after `/context`{COMPACTIONS}", ("One.", "/context", "/compact"), rich=True
+    ),
+    Feature("`/clear`", ("One.", "/clear", "Two.")),
+)
+
+
+@dataclass
+class Agent:
+    """An ACP agent on its stdio, whose questions are answered; `heard` has (s, message)."""
+
+    process: subprocess.Popen[str]
+    choose: str = "allow_once"
+    heard: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
+    _lines: queue.Queue[str] = field(default_factory=queue.Queue)
+    _ids: int = 0
+    _began: float = 0.0
+
+    def __post_init__(self) -> None:
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        """Send a request; its response, result or error. Raises queue.Empty if there is none."""
+        self._ids += 1
+        self._send({"id": self._ids, "method": method, "params": params})
+        while True:
+            message = self._take(ANSWER_WAIT)
+            if message.get("id") == self._ids and "method" not in message:
+                return message
+
+    def begin(self) -> None:
+        """Forget what was heard; times count from here."""
+        self.heard.clear()
+        self._began = time.monotonic()
+
+    def listen(self, seconds: float) -> None:
+        """Hear what comes without a request, until nothing has come for so long."""
+        try:
+            while True:
+                self._take(seconds)
+        except queue.Empty:
+            return
+
+    def _take(self, seconds: float) -> dict[str, Any]:
+        message: dict[str, Any] = json.loads(self._lines.get(timeout=seconds))
+        if "method" in message:
+            self.heard.append((time.monotonic() - self._began, message))
+            if "id" in message:
+                self._send({"id": message["id"], "result": self._answer(message)})
+        return message
+
+    def _answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        params = asked["params"]
+        if asked["method"] == "elicitation/create":
+            fields: dict[str, Any] = params["requestedSchema"]["properties"]
+            name = next(iter(fields))
+            return {"action": "accept", "content": {name: fields[name]["oneOf"][0]["const"]}}
+        options = params["options"]
+        option = next((one for one in options if one["kind"] == self.choose), options[0])
+        return {"outcome": {"outcome": "selected", "optionId": option["optionId"]}}
+
+    def _send(self, message: dict[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        self.process.stdin.flush()
+
+
+@contextmanager
+def running(command: list[str], capabilities: dict[str, Any]) -> Iterator[tuple[Agent, Path]]:
+    """An initialized agent in a new home, and its project."""
+    with temporary_home() as home, ScriptedModel() as model:
+        project = home / "project"
+        (project / "lines.txt").write_text(LINES)
+        own = {"IS_SANDBOX": "1"} if os.geteuid() == 0 else {}  # else the peer refuses root
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment(os.environ, model.url, home) | own,
+            cwd=project,
+        ) as process:
+            agent = Agent(process)
+            agent.call("initialize", protocolVersion=1, clientCapabilities=capabilities)
+            try:
+                yield agent, project
+            finally:
+                process.kill()
+
+
+def play(command: list[str], feature: Feature) -> list[str]:
+    """What the agent shows of the feature, a line each."""
+    with running(command, RICH if feature.rich else {}) as (agent, project):
+        agent.choose = feature.choose
+        env = [{"name": "SECRET", "value": "comparison"}]
+        server = {"name": "local", "command": sys.executable, "args": [str(SERVER)], "env": env}
+        servers = [server] if feature.servers else []
+        opened = agent.call("session/new", cwd=str(project), mcpServers=servers)["result"]
+        session = opened["sessionId"]
+        agent.listen(QUIET)
+        agent.call("session/set_mode", sessionId=session, modeId=feature.mode)
+        shown: list[str] = []
+        for prompt in feature.prompts:
+            agent.begin()
+            blocks = [{"type": "text", "text": prompt}]
+            answer = agent.call("session/prompt", sessionId=session, prompt=blocks)
+            heard = agent.heard[:]
+            agent.heard.clear()
+            agent.listen(feature.settle)
+            if len(feature.prompts) > 1:
+                shown.append(f"> {prompt}")
+            shown += [*lines(heard), _ending(answer), *lines(agent.heard)]
+        return [line.replace(str(project), "/project") for line in shown]
+
+
+def lines(heard: list[tuple[float, dict[str, Any]]]) -> list[str]:
+    """Messages of an agent as lines; the chunks of a message are one."""
+    shown: list[str] = []
+    chunk: tuple[str, float, str] | None = None
+    for at, message in heard:
+        update = message["params"].get("update", {})
+        kind = update.get("sessionUpdate", "")
+        if kind.endswith("_chunk"):
+            text = update["content"].get("text", "")
+            key = f"{kind} {update.get('messageId')}"
+            if chunk is not None and chunk[0] == key:
+                chunk = (key, chunk[1], chunk[2] + text)
+                continue
+        if chunk is not None:
+            shown.append(_line(chunk[1], chunk[0].split()[0], json.dumps(chunk[2])))
+            chunk = None
+        if kind.endswith("_chunk"):
+            chunk = (key, at, text)
+        elif kind != "available_commands_update":
+            shown.append(_line(at, kind or message["method"], _told(update or message["params"])))
+    if chunk is not None:
+        shown.append(_line(chunk[1], chunk[0].split()[0], json.dumps(chunk[2])))
+    return shown
+
+
+def _line(at: float, kind: str, words: str) -> str:
+    line = f"{at:5.1f} {kind} {words}"
+    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
+
+
+def _told(fields: dict[str, Any]) -> str:
+    """The fields of an update or request that a client can show, most telling first."""
+    hidden = ("sessionUpdate", "sessionId", "_meta", "toolCallId", "rawInput", "configOptions")
+    call = fields.get("toolCall")
+    told = {**fields, **(call if isinstance(call, dict) else {})}
+    told.pop("toolCall", None)
+    options = told.get("options")
+    if isinstance(options, list):
+        told["options"] = [one["name"] for one in options]
+    return json.dumps({name: told[name] for name in told if name not in hidden}, ensure_ascii=False)
+
+
+def _ending(answer: dict[str, Any]) -> str:
+    said = answer.get("result") or answer.get("error") or {}
+    told = {name: said[name] for name in ("stopReason", "code", "message") if name in said}
+    return _line(0, "the prompt's answer", json.dumps(told, ensure_ascii=False))[6:]
+
+
+def page(ours: list[str], peer: list[str], version: str) -> str:
+    """The page, in Markdown."""
+    parts = ["# Beside claude-agent-acp", ABOUT.format(version)]
+    for feature in FEATURES:
+        parts.append(f"## {feature.name}")
+        for name, command in (("pykoclaw-acp", ours), ("claude-agent-acp", peer)):
+            shown = "\n".join(play(command, feature))
+            parts.append(f"{name}:\n\n```text\n{shown}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> None:
+    """Write the page."""
+    parser = argparse.ArgumentParser(prog="python -m docs.comparison", description=__doc__)
+    parser.add_argument("--peer", default="claude-agent-acp", help="command of the other agent")
+    parser.add_argument("--only", metavar="WORDS", help="print features with these words, no page")
+    chosen = parser.parse_args()
+    ours = [sys.executable, "-m", "pykoclaw_acp", "serve", "--stdio"]
+    if chosen.only is not None:
+        for feature in FEATURES:
+            if chosen.only.lower() in feature.name.lower():
+                print(f"## {feature.name}", *play(ours, feature), sep="\n")
+                print("--", *play([chosen.peer], feature), sep="\n")
+        return
+    version = subprocess.run(
+        [chosen.peer, "--version"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    PAGE.write_text(page(ours, [chosen.peer], version))
+
+
+if __name__ == "__main__":
+    main()
