@@ -50,8 +50,11 @@ def kind(name: str) -> ToolKind:
     return KINDS.get(name, "other")
 
 
-def title(name: str, arguments: dict[str, Any], cwd: str) -> str:
-    """Title of a tool call; final from the start, since some clients never update it."""
+def title(name: str, arguments: dict[str, Any], cwd: str, label: str | None = None) -> str:
+    """Title of a tool call; final from the start, since some clients never update it.
+
+    `label`: what the tool is named for people.
+    """
     path = _path(arguments, cwd)
     detail: str | None = None
     if name == "Bash":
@@ -63,7 +66,8 @@ def title(name: str, arguments: dict[str, Any], cwd: str) -> str:
     else:
         for key in ("pattern", "url", "query", "subject", "skill", "command", "description"):
             detail = detail or _text(arguments, key)
-    label = name.replace("mcp__", "").replace("__", ": ") if name.startswith("mcp__") else name
+    if label is None:
+        label = name.replace("mcp__", "").replace("__", ": ") if name.startswith("mcp__") else name
     if detail is None:
         return one_line(label)
     joined = (

@@ -46,6 +46,7 @@ class Translation:
     )  # call to the subagent's call that it is part of
     background: dict[str, None] = field(default_factory=dict)
     tasks: TaskList = field(default_factory=TaskList)
+    labels: dict[str, str] = field(default_factory=dict)  # what calls are named, if not by the tool
 
     def knows(self, tool_id: str) -> bool:
         """Whether the call was reported."""
@@ -70,7 +71,7 @@ class Translation:
             ToolStarted(
                 tool_call_id=tool_id,
                 name=name,
-                title=tools.title(name, arguments, self.cwd),
+                title=tools.title(name, arguments, self.cwd, self.labels.pop(tool_id, None)),
                 tool_kind=tools.kind(name),
                 input=tools.shown_input(arguments),
                 content=tools.content(name, arguments, self.cwd),

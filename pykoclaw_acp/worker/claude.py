@@ -40,7 +40,7 @@ from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import processes
-from pykoclaw_acp.worker import content, results, sdk_private
+from pykoclaw_acp.worker import content, raw_frames, results, sdk_private
 from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.failures import early_end, plain
@@ -207,9 +207,10 @@ class ClaudeSession:
     async def run(self) -> None:
         """Process messages until the CLI ends; raises the SDK's error unless it ended by itself."""
         assert self._client is not None
-        async for message in self._client.receive_messages():
+        async for message, frame in raw_frames.received(self._client):
             try:
-                await self._take(message)
+                if message is not None:
+                    await self._take(message, frame)
             except Exception as error:  # noqa: BLE001  a message of a shape that we do not know must not end the session
                 log.warning(
                     "A message of the CLI was not understood",
@@ -222,7 +223,7 @@ class ClaudeSession:
         """Last line of the CLI's stderr, which alone says why it died."""
         return plain(self._stderr[-1]) if self._stderr else ""
 
-    async def _take(self, message: Message) -> None:
+    async def _take(self, message: Message, frame: raw_frames.Frame) -> None:
         if self.steered.follow(message, self._turn):
             return
         self._requests.follow(message)
@@ -250,7 +251,7 @@ class ClaudeSession:
         ):
             text = " ".join(block.text for block in message.content if isinstance(block, TextBlock))
             self._api_error = (message.error, text)
-        events = self._translator.events(message)
+        events = self._translator.events(message, frame)
         if events and self._turn is None and self._prompted is not None:
             self._start_turn()
         for event in events:

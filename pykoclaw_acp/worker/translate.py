@@ -26,6 +26,7 @@ from claude_agent_sdk import (
 
 from pykoclaw_acp.model.events import Event, Text, Usage, split_text
 from pykoclaw_acp.translation.translator import ToolResult, Translation
+from pykoclaw_acp.worker.raw_frames import NO_FRAME, Frame
 
 
 @dataclass(slots=True)
@@ -50,12 +51,12 @@ class Translator(Translation):
     _used: int = 0
     spoke: bool = False
 
-    def events(self, message: Message) -> list[Event]:
-        """Events of this message, in order."""
+    def events(self, message: Message, frame: Frame = NO_FRAME) -> list[Event]:
+        """Events of this message, in order; `frame`: what the CLI sent as it."""
         if isinstance(message, StreamEvent):
             return self._stream(message)
         if isinstance(message, AssistantMessage):
-            return self._assistant(message)
+            return self._assistant(message, frame)
         if isinstance(message, UserMessage):
             return self._tool_results(message)
         if isinstance(message, TaskNotificationMessage):
@@ -128,9 +129,10 @@ class Translator(Translation):
 
     # --- whole
 
-    def _assistant(self, message: AssistantMessage) -> list[Event]:
+    def _assistant(self, message: AssistantMessage, frame: Frame) -> list[Event]:
         if message.error is not None:
             return []  # the result says it, as the turn's error
+        self.labels.update(mcp_labels(frame))
         events: list[Event] = []
         top = message.parent_tool_use_id is None
         for block in message.content:
@@ -174,6 +176,20 @@ class Translator(Translation):
     def _count_tokens(self, usage: dict[str, Any] | None) -> None:
         keys = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
         self._used = sum(int((usage or {}).get(key) or 0) for key in keys)
+
+
+def mcp_labels(frame: Frame) -> dict[str, str]:
+    """Names for people of the MCP tools that an assistant's frame calls, by call: those of the
+    server and of the tool.
+    """
+    labels: dict[str, str] = {}
+    told = frame.get("tool_use_meta")
+    for one in told if isinstance(told, list) else ():
+        if isinstance(one, dict):
+            server, tool = one.get("server_display_name"), one.get("display_name")
+            if isinstance(server, str) and isinstance(tool, str):
+                labels[str(one.get("id"))] = f"{server}: {tool}"
+    return labels
 
 
 def is_turn_start(message: Message) -> bool:

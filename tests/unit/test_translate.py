@@ -163,6 +163,17 @@ def test_subagent_text_is_omitted_and_tools_name_parent() -> None:
     assert tool.title == "Read a"
 
 
+def test_mcp_tool_has_the_names_that_its_server_gives() -> None:
+    called = whole(
+        ToolUseBlock(id="t1", name="mcp__fs__ls", input={"path": "/work/a"}),
+        ToolUseBlock(id="t2", name="mcp__fs__ls", input={}),
+    )
+    named = {"id": "t1", "server_display_name": "Files", "display_name": "List a folder"}
+    events = Translator("/work").events(called, {"tool_use_meta": [named, "?", {"id": "t2"}]})
+    titles = [event.title for event in events if isinstance(event, ToolStarted)]
+    assert titles == ["Files: List a folder a", "fs: ls"]
+
+
 def test_api_error_is_not_told_as_answer() -> None:
     assert run(whole(TextBlock("API Error: 529"), error="server_error")) == []
 
