@@ -10,6 +10,7 @@ from pykoclaw_acp.model import client_traits
 from pykoclaw_acp.model.cursors import Reader
 from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.model.turns import Outcome, Turn
+from pykoclaw_acp.sessions.live_pace import LivePace
 from pykoclaw_acp.sessions.ports import Client
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
@@ -30,6 +31,7 @@ class Subscriber:
         self._instance = instance
         self._front = front
         self._given: Given | None = None
+        self._pace = LivePace()
         self._prompts: dict[int, tuple[Session, Turn]] = {}  # unanswered prompts, by request number
         self.introduce(client_traits.UNNAMED, client_traits.UNNAMED)
 
@@ -77,6 +79,7 @@ class Subscriber:
         )
         made.reader = self._reader
         made.given = self._given
+        made.pace = self._pace
         self.sessions.confirmations.note(session_id, self._reader, after if seen is None else seen)
         if previous is not None:
             made.own = session.still_queued(previous.own)

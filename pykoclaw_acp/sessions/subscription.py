@@ -8,10 +8,12 @@ from typing import Final
 
 import structlog
 
+from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.cursors import Reader
 from pykoclaw_acp.model.events import Failure, Text, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.surroundings import Given
+from pykoclaw_acp.sessions.live_pace import LivePace
 from pykoclaw_acp.sessions.log import SessionLog
 from pykoclaw_acp.sessions.ports import Client
 from pykoclaw_acp.tasks import Pace, told_elsewhere
@@ -30,7 +32,8 @@ class Subscription:
     submitted and whose message is still to come. `number` is the client's line that asked for
     everything, or 0. `hold` (s) lets the client get ready first. With `ends_lines` an empty line
     ends the text that it is shown, before the client's own next turn. `reader` is whose cursor
-    moves with what it confirms, if that is anybody's. `given`: the client's own environment.
+    moves with what it confirms, if that is anybody's. `given`: the client's own environment. `pace`
+    is that of all the client's subscriptions.
     """
 
     def __init__(
@@ -51,6 +54,8 @@ class Subscription:
         self.ends_lines = False
         self.reader: Reader | None = None
         self.given: Given | None = None
+        self.pace = LivePace()
+        self._shown: object = None  # the message that was shown last, if that is what it was
         self._log = session_log
         self._end = end
         self._number = number
@@ -105,7 +110,7 @@ class Subscription:
             self._begun = True
             self._moved.set()
             while True:
-                page = await self._log.read_after(self.cursor, PAGE)
+                page = await self._next_page()
                 pace = Pace()  # now: what others did during the wait is no work of this page
                 for logged in page:
                     if self._is_own(logged):
@@ -118,6 +123,7 @@ class Subscription:
                             logged.event, Text | Failure | None
                         )
                     self.cursor = logged.seq
+                    self._shown = folding.message(logged.event)
                     await pace.step()
                 self._moved.set()
         except ConnectionError:
@@ -132,6 +138,15 @@ class Subscription:
             self._end(self)
             # Those who wait look again once this task is done.
             asyncio.get_running_loop().call_soon(self._moved.set)
+
+    async def _next_page(self) -> list[Logged]:
+        caught_up = self.cursor >= self._log.last_seq
+        page = await self._log.read_after(self.cursor, PAGE)
+        goes_on = folding.message(page[0].event)
+        if caught_up and len(page) == 1 and goes_on is not None and goes_on == self._shown:
+            await self.pace.turn()
+            page = await self._log.read_after(self.cursor, PAGE)
+        return page
 
     def _is_own(self, logged: Logged) -> bool:
         event = logged.event
