@@ -58,6 +58,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     asked: SessionOptions = SessionOptions()
     bypass: bool  # whether the mode bypassPermissions may be chosen
     profile: Literal["editor", "pykoclaw"] = "editor"
+    titles: Literal["words", "claude"] = "words"
     conversation: str = ""  # its name, to which pykoclaw's tools are bound
     cwd: str = ""
     additional_directories: tuple[str, ...] = ()

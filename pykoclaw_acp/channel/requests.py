@@ -25,8 +25,17 @@ class RewindFiles(_Request, frozen=True, kw_only=True, tag="rewind_files"):
     dry: bool = False
 
 
+class MakeTitle(_Request, frozen=True, kw_only=True, tag="make_title"):
+    """Let Claude name the session, from these words; the reply has the `title`, or null."""
+
+    words: str
+
+
 class Reply(_Request, frozen=True, kw_only=True, tag="reply"):
     """The answer: what Claude says, or why it cannot be done."""
 
     result: dict[str, Any] = {}
     error: str | None = None
+
+
+Request = StopTask | RewindFiles | MakeTitle

@@ -185,6 +185,10 @@ class Settings(BaseSettings):
         default="auto",
         description="Models as ACP had them before config options: on, off, or auto (Mitto, acpx, unnamed clients).",
     )
+    titles: Annotated[Literal["words", "claude"], BeforeValidator(values.lowered)] = Field(
+        default="words",
+        description="Titles of sessions: words of the first prompt, or claude, which asks its model for one.",
+    )
     nested_access: Annotated[NestedAccess, BeforeValidator(values.lowered)] = Field(
         default="none",
         description="What programs inside a session may use: none, clients (ACP) or all (ACP and commands).",

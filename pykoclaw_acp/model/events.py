@@ -16,6 +16,9 @@ MAX_TEXT: Final = (
     128 * 1024
 )  # characters in one event; six bytes each at worst keeps a line below 1 MiB
 
+BY_WORDS: Final = "words"  # a title of the first prompt's words
+BY_CLAUDE: Final = "claude"  # one that Claude has made
+
 PlanStatus = Literal["pending", "in_progress", "completed"]
 ToolStatus = Literal["pending", "in_progress", "completed", "failed"]
 ToolKind = Literal[
@@ -149,9 +152,16 @@ class ConfigChanged(_Event, frozen=True, tag="config_changed"):
 
 
 class TitleChanged(_Event, frozen=True, tag="title_changed"):
-    """The title was set or changed."""
+    """The title was set or changed.
+
+    `by`: who made it, one of BY_WORDS and BY_CLAUDE; empty: a person, or an earlier version, and
+    then no other one replaces it. `at`: when the session was used last (ms since 1970), if that
+    has changed with it; 0: it has not.
+    """
 
     title: str
+    by: str = ""
+    at: int = 0
 
 
 class Failure(_Event, frozen=True, tag="failure"):

@@ -48,6 +48,7 @@ class SessionRecord:
     config: Config = field(default_factory=Config)
     options: SessionOptions = field(default_factory=SessionOptions)
     title: str | None = None
+    title_by: str = ""  # as in TitleChanged
     last_seq: int = 0
     pruned_upto: int = 0  # events up to here were deleted
     prompted: bool = False

@@ -42,6 +42,7 @@ from pykoclaw_acp.protocol.messages import (
     OpenedState,
     SessionMode,
 )
+from pykoclaw_acp.protocol.times import iso
 from pykoclaw_acp.protocol.updates import (
     AgentMessageChunk,
     AgentThoughtChunk,
@@ -119,7 +120,7 @@ def update(seq: int, event: Event | None) -> Update:
         case ConfigChanged():
             return ConfigOptionUpdate(config_options=config_options(event.selection), meta=meta)
         case TitleChanged():
-            return SessionInfoUpdate(title=event.title, meta=meta)
+            return SessionInfoUpdate(title=event.title, updated_at=iso(event.at), meta=meta)
         case Text():
             if event.note:
                 meta[NOTE] = "note"

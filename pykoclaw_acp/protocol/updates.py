@@ -84,6 +84,7 @@ class ConfigOptionUpdate(Update, frozen=True, kw_only=True, tag="config_option_u
 
 class SessionInfoUpdate(Update, frozen=True, kw_only=True, tag="session_info_update"):
     title: str
+    updated_at: str | None = None
 
 
 class CommandInput(Wire, frozen=True, kw_only=True):

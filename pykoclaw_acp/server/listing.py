@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from pykoclaw_acp.errors import InvalidParams
@@ -18,6 +17,7 @@ from pykoclaw_acp.protocol.messages import (
     SetTitleParams,
     SetTitleResult,
 )
+from pykoclaw_acp.protocol.times import iso
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.lifecycle import absolute
 
@@ -85,7 +85,7 @@ def _info(one: ListedSession) -> SessionInfo:
         cwd=one.cwd or "/",
         additional_directories=one.directories,
         title=one.title,
-        updated_at=_time(one.updated_at),
+        updated_at=iso(one.updated_at),
         archived=one.archived,
         meta=_meta(one) or None,
     )
@@ -96,12 +96,3 @@ def _meta(one: ListedSession) -> dict[str, Any]:
         return {TRANSCRIPT: True}
     channel = conversations.channel(one.conversation)
     return {} if channel == conversations.OWN else {CHANNEL: channel}
-
-
-def _time(at: int) -> str | None:
-    """ISO 8601; None for a time that is not known."""
-    try:
-        found = datetime.fromtimestamp(at / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return None
-    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z") if at > 0 else None

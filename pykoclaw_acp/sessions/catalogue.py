@@ -106,7 +106,8 @@ class Catalogue:
         line = titles.shorten(title)
         if line is None:
             raise InvalidParams("`title`: must not be empty.")
-        if line != session.record.title:
+        if line != session.record.title or session.record.title_by:
+            session.record.title_by = ""  # at once: a title that Claude is making comes too late
             await session.log.tell([TitleChanged(line)])
         return line
 

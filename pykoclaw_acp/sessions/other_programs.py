@@ -17,14 +17,14 @@ import structlog
 
 from pykoclaw_acp.errors import Conflict, StoreClosed, StoreUnavailable
 from pykoclaw_acp.model import notes
-from pykoclaw_acp.model.events import Event, TitleChanged, UserMessage
+from pykoclaw_acp.model.events import BY_WORDS, Event, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord, Turn
 from pykoclaw_acp.sessions.ports import Imported, Standing, Transcripts, TurnLocks, Workers
 from pykoclaw_acp.sessions.ports.journal import ConversationsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
-from pykoclaw_acp.sessions.turns import titles
+from pykoclaw_acp.sessions.turns import titles, titling
 from pykoclaw_acp.tasks import Tasks, told_elsewhere
 
 STORE_CHECK: Final = 0.5  # s between two looks at whether the database can be written
@@ -248,7 +248,7 @@ class OtherPrograms:
             if isinstance(one.event, UserMessage):
                 title = titles.title([one.event.content])
                 if title is not None:
-                    await self._state.log.tell([TitleChanged(title)], patient=True)
+                    await self._state.log.tell([titling.changed(title, BY_WORDS)], patient=True)
                 return
 
 

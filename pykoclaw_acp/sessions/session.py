@@ -46,6 +46,7 @@ from pykoclaw_acp.sessions.turns.intake import Intake
 from pykoclaw_acp.sessions.turns.queue import AllWaiting, TurnQueue
 from pykoclaw_acp.sessions.turns.runner import TurnRunner
 from pykoclaw_acp.sessions.turns.steering import Steering
+from pykoclaw_acp.sessions.turns.titling import Titling
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
 from pykoclaw_acp.sessions.worker_reports import WorkerReports
 from pykoclaw_acp.sessions.worker_requests import WorkerRequests
@@ -82,6 +83,7 @@ class Session:
         self._tasks = Tasks()
         self._background = BackgroundTurns()
         self.requests = WorkerRequests(state, workers)
+        self._titling = Titling(state, self.requests.make_title)
         self.next_worker = NextWorker(state, workers, lambda: self.busy)
         self.choosing = Choosing(state, journal, workers, self.next_worker.change)
         self.permissions = Broker(
@@ -100,7 +102,7 @@ class Session:
         self._runner = TurnRunner(
             state, journal, workers, times.cancel_grace,
             unclaimed=self.unclaimed, gate=gate, endings=self._endings,
-            choosing=self.choosing, surroundings=self.surroundings,
+            choosing=self.choosing, surroundings=self.surroundings, titling=self._titling,
             look=lambda: directories.after(self.others.before_prompt(self._background.over)),
             unlock=self.others.unlock,
         )  # fmt: skip
@@ -170,7 +172,7 @@ class Session:
         """Whether nobody has to do with it now, and all of it is in the database."""
         held = self.subscriptions or self.busy or self._background or self._tasks or self.parking
         return (
-            not (held or self.intake or self.reports)
+            not (held or self.intake or self.reports or self._titling)
             and not self.others
             and not self.permissions.pending_ids
             and not self.deduplication.expects_resends

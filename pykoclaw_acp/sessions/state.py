@@ -59,4 +59,4 @@ class SessionState:
                 self.record.config = config
                 self.options = replace(self.options, config=config)
         elif isinstance(event, TitleChanged):
-            self.record.title = event.title
+            self.record.title, self.record.title_by = event.title, event.by

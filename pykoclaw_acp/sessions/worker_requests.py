@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from typing import Any, Final
 
-from pykoclaw_acp.channel.requests import Reply, RewindFiles, StopTask
+from pykoclaw_acp.channel.requests import MakeTitle, Reply, Request, RewindFiles, StopTask
 from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.state import SessionState
@@ -41,6 +41,12 @@ class WorkerRequests:
         frame = RewindFiles(epoch=epoch, request=next(self._numbers), turn_id=turn_id, dry=dry)
         return await self._ask(frame)
 
+    async def make_title(self, words: str) -> str | None:
+        """The title that Claude gives to a session about `words`; None if it finds none."""
+        frame = MakeTitle(epoch=self._state.epoch, request=next(self._numbers), words=words)
+        title = (await self._ask(frame)).get("title")
+        return title if isinstance(title, str) else None
+
     def take(self, reply: Reply) -> None:
         """An answer has come."""
         future = self._open.get(reply.request)
@@ -53,7 +59,7 @@ class WorkerRequests:
             if not future.done():
                 future.set_exception(InvalidRequest(why))
 
-    async def _ask(self, frame: StopTask | RewindFiles) -> dict[str, Any]:
+    async def _ask(self, frame: Request) -> dict[str, Any]:
         if not self._workers.is_live(self._state.id):
             raise InvalidRequest(NO_WORKER)
         if not self._workers.steers(self._state.id):

@@ -141,8 +141,8 @@ def follow(session_id: str, events: Sequence[Event]) -> Iterator[Statement]:
                 )
         elif isinstance(event, TitleChanged):
             yield Statement(
-                "UPDATE acp_sessions SET title = ? WHERE acp_session_id = ?",
-                (event.title, session_id),
+                "UPDATE acp_sessions SET title = ?, title_by = ? WHERE acp_session_id = ?",
+                (event.title, event.by, session_id),
             )
 
 
@@ -210,7 +210,7 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         " WHERE o.acp_session_id = s.acp_session_id) AS begins),"
         " s.prompted_at, s.auxiliary, s.closed_at, s.away_policy,"
         " COALESCE(s.followed, NULLIF(c.session_id, '')), p.options,"
-        " b.claude_session_id, b.last_uuid, s.steering"
+        " b.claude_session_id, b.last_uuid, s.steering, s.title_by"
         " FROM acp_sessions a JOIN acp_sessions s ON s.acp_session_id = COALESCE(a.alias_of, a.acp_session_id)"
         " LEFT JOIN conversations c ON c.name = s.conversation_name"
         " LEFT JOIN acp_session_options p ON p.acp_session_id = s.acp_session_id"
@@ -222,7 +222,7 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         return None
     owner, name, cwd, directories, mode, model, config, title, last_seq, before, *rest = rows[0]
     prompted_at, helper, closed_at, away, claude, options, *more = rest
-    branches_off, at, steering = more
+    branches_off, at, steering, title_by = more
     return SessionRecord(
         session_id=owner,
         conversation_name=name,
@@ -233,6 +233,7 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         config=_config(config),
         options=session_options.decode(options),
         title=title,
+        title_by=title_by or "",
         last_seq=last_seq,
         pruned_upto=last_seq if before is None else before,
         prompted=prompted_at is not None,

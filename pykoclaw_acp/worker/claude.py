@@ -34,7 +34,7 @@ from pykoclaw_acp.channel.frames import (
     TurnEnded,
     TurnStarted,
 )
-from pykoclaw_acp.channel.requests import Reply, RewindFiles, StopTask
+from pykoclaw_acp.channel.requests import Reply, Request
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.model.events import Event
@@ -179,7 +179,7 @@ class ClaudeSession:
             self._failure = failure
             await self.interrupt(turn_id)
 
-    async def carry_out(self, request: StopTask | RewindFiles) -> Reply:
+    async def carry_out(self, request: Request) -> Reply:
         """Carry out a request of the daemon."""
         return await self._requests.carry_out(self._client, request)
 

@@ -1,4 +1,4 @@
-"""Requests of the daemon about tasks and files, which the CLI carries out."""
+"""Requests of the daemon about tasks, files and the title, which the CLI carries out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Final
 import structlog
 from claude_agent_sdk import ClaudeSDKClient, Message, TaskNotificationMessage, TaskStartedMessage
 
-from pykoclaw_acp.channel.requests import Reply, RewindFiles, StopTask
+from pykoclaw_acp.channel.requests import MakeTitle, Reply, Request, RewindFiles
 from pykoclaw_acp.worker import sdk_private
 
 NO_TASK: Final = "No subagent and no command in the background runs under this tool call."
@@ -31,9 +31,7 @@ class TaskRequests:
         elif isinstance(message, TaskNotificationMessage) and message.tool_use_id:
             self._tasks.pop(message.tool_use_id, None)
 
-    async def carry_out(
-        self, client: ClaudeSDKClient | None, request: StopTask | RewindFiles
-    ) -> Reply:
+    async def carry_out(self, client: ClaudeSDKClient | None, request: Request) -> Reply:
         """Carry out the request; never raises."""
         try:
             if client is None:
@@ -44,12 +42,13 @@ class TaskRequests:
             return Reply(epoch=request.epoch, request=request.request, error=str(error))
         return Reply(epoch=request.epoch, request=request.request, result=result)
 
-    async def _ask(
-        self, client: ClaudeSDKClient, request: StopTask | RewindFiles
-    ) -> dict[str, Any]:
+    async def _ask(self, client: ClaudeSDKClient, request: Request) -> dict[str, Any]:
         if isinstance(request, RewindFiles):
             body = {"subtype": "rewind_files", "user_message_id": request.turn_id}
             return await sdk_private.control(client, body | {"dry_run": request.dry})
+        if isinstance(request, MakeTitle):
+            body = {"subtype": "generate_session_title", "description": request.words}
+            return await sdk_private.control(client, body | {"persist": True})
         task = self._tasks.get(request.tool_call_id)
         if task is None:
             raise LookupError(NO_TASK)

@@ -10,7 +10,7 @@ import pytest
 
 from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.away import AwayPolicy
-from pykoclaw_acp.model.events import Text, TitleChanged
+from pykoclaw_acp.model.events import BY_WORDS, Text, TitleChanged
 from pykoclaw_acp.model.permissions import Settlement, Workspace
 from pykoclaw_acp.model.surroundings import Surroundings
 from pykoclaw_acp.model.turns import SessionRecord
@@ -144,11 +144,12 @@ async def test_session_with_pending_request_is_in_use(s: Subject) -> None:
 
 async def test_pruned_session_is_empty_and_can_be_reopened(s: Subject) -> None:
     session = await s.session()
-    await s.journal.append(session, [TitleChanged("A title"), Text("m", "old")])
+    await s.journal.append(session, [TitleChanged("A title", BY_WORDS), Text("m", "old")])
     assert await s.journal.prune(session, later(s))
     found = await s.journal.find(session)
     assert found is not None
-    assert (found.last_seq, found.pruned_upto, found.title) == (2, 2, "A title")
+    assert (found.last_seq, found.pruned_upto) == (2, 2)
+    assert (found.title, found.title_by) == ("A title", BY_WORDS)
     assert await s.journal.read(session, 0, 100) == []
     assert not await s.journal.prune(session, later(s)), "once"
     assert await s.journal.unused(later(s)) == []

@@ -187,7 +187,7 @@ class MemoryDatabase:
                     row.record.model = model
                 row.record.config = event.selection.config or row.record.config
             elif isinstance(event, TitleChanged):
-                row.record.title = event.title
+                row.record.title, row.record.title_by = event.title, event.by
         return seqs
 
     def used(self, session_id: str) -> None:

@@ -141,6 +141,13 @@ def test_mitto_own_prompts_are_told_from_user_prompts() -> None:
         ([text("<command-name>/model</command-name>\n")], None),
         ([{"type": "resource_link", "uri": "file:///a", "name": "a"}], None),
         ([text(" \n ")], None),
+        ([text("# Fix **the** `parse()` of *dates*\n\nIt is wrong.")], "Fix the parse() of dates It is wrong."),
+        ([text("> - [ ] 1 * 2 in __init__ of [a.py](file:///a.py), ![shot](b.png)")],
+         "1 * 2 in __init__ of a.py, shot"),
+        ([text("```python\nprint(1)\n```\nWhy does this fail?")], "Why does this fail?"),
+        ([text("~~~\nprint(1)")], "print(1)"),
+        ([text("---\n\x1b[1;31mRed\x1b[0m \u202ealert\u200b\x00")], "Red alert"),
+        ([text("<ide_selection>x</ide_selection>\n\n3) Go 👨\u200d👩 on")], "Go 👨\u200d👩 on"),
         ([text("word " * 50)], "word " * 15 + "word…"),
     ],
 )  # fmt: skip

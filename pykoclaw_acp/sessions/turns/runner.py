@@ -16,7 +16,7 @@ from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.errors import StoreClosed, WorkerFailed
 from pykoclaw_acp.model import prompt_text
-from pykoclaw_acp.model.events import Event, TitleChanged
+from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Turn, TurnState
 from pykoclaw_acp.sessions import contents
@@ -25,8 +25,9 @@ from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.surroundings import SessionSurroundings
-from pykoclaw_acp.sessions.turns import outcomes, titles
+from pykoclaw_acp.sessions.turns import outcomes
 from pykoclaw_acp.sessions.turns.endings import Endings
+from pykoclaw_acp.sessions.turns.titling import Titling
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
 from pykoclaw_acp.sessions.workspace_gate import CHANGING, LOOKS, WorkspaceGate
 from pykoclaw_acp.tasks import Tasks, in_pieces, told_elsewhere
@@ -53,6 +54,7 @@ class TurnRunner:
         endings: Endings,
         choosing: Choosing,
         surroundings: SessionSurroundings,
+        titling: Titling,
         look: Callable[[], Coroutine[Any, Any, list[Event]]],
         unlock: Callable[[], None],
     ) -> None:
@@ -67,6 +69,7 @@ class TurnRunner:
         self._gate = gate
         self._choosing = choosing
         self._surroundings = surroundings
+        self._titling = titling
         self._look = look
         self._unlock = unlock
         self._waited = False  # for the user, while others could use the conversation
@@ -95,6 +98,7 @@ class TurnRunner:
             )
         try:
             await turn.over()
+            self._titling.after(turn)
         finally:
             self._unlock()
 
@@ -179,7 +183,8 @@ class TurnRunner:
         await self._count(turn)
         pending = await self._journal.pending_notes(self._state.id)
         prompt, carried = await self._prompt(turn, pending)
-        said = [*await in_pieces(outcomes.user_messages(turn)), *notes, *self._title(turn)]
+        said = [*await in_pieces(outcomes.user_messages(turn)), *notes]
+        said += self._titling.first(turn)
         seqs = await self._journal.dispatch(turn, self._state.epoch, said, carried)
         turn.state = TurnState.DISPATCHED
         self._state.log.committed(seqs, turn.turn_id, said)
@@ -276,10 +281,3 @@ class TurnRunner:
         self._waited = True
         self._unlock()
         self._tasks.start(self.pause(turn))
-
-    def _title(self, turn: Turn) -> list[Event]:
-        """The session's title from the words of its first prompt."""
-        if self._state.record.title is not None or self._state.record.auxiliary:
-            return []
-        title = titles.title(turn.content)
-        return [] if title is None else [TitleChanged(title)]

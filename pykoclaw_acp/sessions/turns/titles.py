@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from pykoclaw_acp.model import client_traits, prompt_text
+from pykoclaw_acp.sessions.turns import plain_words
 
 MAX_TITLE: Final = 80  # characters
 LOOKED_AT: Final = 64 * 1024  # characters of a prompt in which its title is looked for
@@ -19,18 +20,24 @@ _FILE: Final = client_traits.DEFAULT.wrapping.file
 
 
 def title(content: Sequence[dict[str, Any]]) -> str | None:
-    """One line of at most 80 characters; None for a slash command, and for a prompt
-    without words.
+    """One line of at most 80 characters, without Markdown; None for a slash command, and for a
+    prompt without words.
     """
-    words = " ".join(_texts(content)).strip()
-    if prompt_text.is_command(words):
-        return None
-    return shorten(words)
+    said = words(content)
+    return None if said is None else shorten(plain_words.plain(said))
+
+
+def words(content: Sequence[dict[str, Any]]) -> str | None:
+    """The user's words, of which at most 64 Ki characters are looked at; None for a slash command,
+    and for a prompt without any.
+    """
+    said = "\n".join(_texts(content)).strip()
+    return None if prompt_text.is_command(said) else said or None
 
 
 def shorten(words: str) -> str | None:
     """The words in one line of at most 80 characters; None if there are none at the beginning."""
-    line = " ".join(words[:LOOKED_AT].split())
+    line = plain_words.visible(words[:LOOKED_AT])
     return (line if len(line) <= MAX_TITLE else line[: MAX_TITLE - 1] + "…") or None
 
 

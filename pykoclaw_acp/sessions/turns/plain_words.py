@@ -1,0 +1,61 @@
+"""Words of a text in one line, for titles: without Markdown, escape sequences and characters that
+are not seen. Pure functions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+LONGEST_LINE: Final = 400  # characters of a line that are looked at
+ENOUGH: Final = 200  # characters, in which there is more than a title
+
+_FENCES: Final = ("```", "~~~")
+_ESCAPES: Final = re.compile(
+    r"\x1b(?:\[[0-9;:?]{0,40}[a-zA-Z]|\][^\x07\x1b]{0,400}(?:\x07|\x1b\\)|.)"
+)
+_HEAD: Final = re.compile(r"\s*(?:>\s*)*(?:#{1,6}\s+|[-*+]\s+(?:\[[ xX]\]\s+)?|\d{1,3}[.)]\s+)?")
+_RULE: Final = re.compile(r"\s*[-*_=]{3,}\s*")
+_LINK: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,400}\)")
+_STRONG: Final = re.compile(r"\*\*|~~|`+")
+_ITALIC: Final = re.compile(r"(?<![\w*])\*(?=\S)([^*]{1,200}?)(?<=\S)\*(?![\w*])")
+
+
+def plain(text: str) -> str:
+    """The first words; those of code blocks only if there are no others."""
+    return _gathered(text, fenced=False) or _gathered(text, fenced=True)
+
+
+def visible(text: str) -> str:
+    """The text without escape sequences and without characters that are not seen, in one line."""
+    line = " ".join(_ESCAPES.sub("", text).split())
+    return "".join(one for one in line if one.isprintable() or one == "\u200d").strip()
+
+
+def _gathered(text: str, *, fenced: bool) -> str:
+    words, size = [], 0
+    for line in _lines(text, fenced=fenced):
+        if line:
+            words.append(line)
+            size += len(line)
+        if size > ENOUGH:
+            break
+    return " ".join(words)
+
+
+def _lines(text: str, *, fenced: bool) -> Iterator[str]:
+    fence = None
+    for line in text.splitlines():
+        begin = line[:LONGEST_LINE]
+        mark = begin.lstrip()[:3]
+        if mark in _FENCES and fence in (None, mark):
+            fence = None if fence else mark
+        elif fence is None or fenced:
+            yield _inline(begin) if fence is None else visible(begin)
+
+
+def _inline(line: str) -> str:
+    line = "" if _RULE.fullmatch(line) else _HEAD.sub("", line, count=1)
+    line = _LINK.sub(r"\1", line)
+    return visible(_ITALIC.sub(r"\1", _STRONG.sub("", line)))

@@ -1,0 +1,77 @@
+"""A session's title: words of its first prompt, which Claude may replace by one of its own.
+
+A title that a person has set stays, whenever it was set.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.errors import InvalidRequest, StoreClosed, StoreUnavailable
+from pykoclaw_acp.model.events import BY_CLAUDE, BY_WORDS, Event, TitleChanged
+from pykoclaw_acp.model.turns import Turn, TurnState
+from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.sessions.turns import titles
+from pykoclaw_acp.sessions.turns.plain_words import plain
+from pykoclaw_acp.tasks import Tasks
+
+MOST_WORDS: Final = 4000  # characters of a prompt that Claude names the session after
+TRIES: Final = 3  # of one daemon; the next answer brings the next one
+
+log: Final = structlog.get_logger()
+
+
+class Titling:
+    """Gives one session its title. `ask` lets Claude make one from a prompt's words; it raises
+    InvalidRequest.
+    """
+
+    def __init__(self, state: SessionState, ask: Callable[[str], Awaitable[str | None]]) -> None:
+        self._state = state
+        self._ask = ask
+        self._tries = 0
+        self._tasks = Tasks()
+
+    def __bool__(self) -> bool:
+        """Whether Claude is being asked."""
+        return bool(self._tasks)
+
+    def first(self, turn: Turn) -> list[Event]:
+        """The title from the words of a prompt that is about to leave, if the session has none."""
+        if self._state.record.title is not None or self._state.record.auxiliary:
+            return []
+        title = titles.title(turn.content)
+        return [] if title is None else [changed(title, BY_WORDS)]
+
+    def after(self, turn: Turn) -> None:
+        """Ask Claude for a title, after an answer, if the setting allows it and the session has
+        none but words.
+        """
+        allowed = self._state.options.titles == "claude" and self._tries < TRIES
+        if not allowed or self._tasks or not self._wanted:
+            return
+        if turn.ended.result()[0].state == TurnState.DONE and (words := titles.words(turn.content)):
+            self._tries += 1
+            self._tasks.start(self._replace(words))
+
+    @property
+    def _wanted(self) -> bool:
+        record = self._state.record
+        return record.title_by == BY_WORDS and not record.auxiliary
+
+    async def _replace(self, words: str) -> None:
+        try:
+            title = titles.shorten(plain(await self._ask(words[:MOST_WORDS]) or ""))
+            if title is not None and self._wanted and title != self._state.record.title:
+                await self._state.log.tell([changed(title, BY_CLAUDE)])
+        except (InvalidRequest, StoreUnavailable, StoreClosed) as error:
+            log.info("Claude has made no title", action="title_not_made", reason=str(error))
+
+
+def changed(title: str, by: str) -> TitleChanged:
+    """The event of a title that a program has made just now."""
+    return TitleChanged(title, by, time.time_ns() // 1_000_000)

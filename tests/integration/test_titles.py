@@ -1,0 +1,117 @@
+"""A session's title: words at once, Claude's own if that is allowed, and a person's for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from pykoclaw_acp.channel.requests import MakeTitle, Reply
+from pykoclaw_acp.model.events import BY_CLAUDE, BY_WORDS, TitleChanged
+from pykoclaw_acp.model.turns import TurnState
+from pykoclaw_acp.sessions.session import Session
+from tests.integration.memory_launcher import MemoryChannel
+from tests.integration.rig import Rig, rig
+from tests.waiting import eventually
+from tests.workers import OPTIONS
+
+
+async def changes(r: Rig, session: Session) -> list[tuple[str, str]]:
+    log = await r.journal.read(session.id, 0, 1000)
+    return [(e.title, e.by) for one in log if isinstance(e := one.event, TitleChanged)]
+
+
+def asked(worker: MemoryChannel) -> list[str]:
+    return [one.words for one in worker.got if isinstance(one, MakeTitle)]
+
+
+async def asked_times(worker: MemoryChannel, times: int) -> None:
+    await eventually(lambda: len(asked(worker)) == times)
+
+
+def answer(worker: MemoryChannel, title: str | None, error: str | None = None) -> None:
+    number = [one.request for one in worker.got if isinstance(one, MakeTitle)][-1]
+    worker.say(Reply(epoch=1, request=number, result={"title": title}, error=error))
+
+
+async def answered(r: Rig, *, allowed: bool = True) -> tuple[Session, MemoryChannel]:
+    """A session with an answer, of which Claude is asked for a title if that is allowed."""
+    choice = "claude" if allowed else "words"
+    r.sessions._template = msgspec.structs.replace(OPTIONS, titles=choice)
+    session = await r.session()
+    await r.run(session, "say 1")
+    worker = r.launcher.launched[-1]
+    if allowed:
+        await asked_times(worker, 1)
+    return session, worker
+
+
+async def test_claude_is_not_asked_unless_the_setting_allows_it(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, worker = await answered(r, allowed=False)
+        await r.run(session, "say 2")
+        assert asked(worker) == []
+        assert await changes(r, session) == [("say 1", BY_WORDS)]
+
+
+async def test_title_of_claude_replaces_the_words_once(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, worker = await answered(r)
+        assert not session.dormant, "its log would have two writers"
+        answer(worker, "  **Counting**\nto one ")
+        await eventually(lambda: session.record.title == "Counting to one")
+        await r.run(session, "say 2")
+        assert asked(worker) == ["say 1"]
+        assert await changes(r, session) == [("say 1", BY_WORDS), ("Counting to one", BY_CLAUDE)]
+        found = await r.journal.find(session.id)
+        assert found is not None
+        assert (found.title, found.title_by) == ("Counting to one", BY_CLAUDE)
+
+
+async def test_title_of_the_user_stays_when_claude_comes_late(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, worker = await answered(r)
+        await r.sessions.catalogue.set_title(session.id, "Mine")
+        answer(worker, "Counting")
+        await r.run(session, "say 2")
+        assert asked(worker) == ["say 1"]
+        assert await changes(r, session) == [("say 1", BY_WORDS), ("Mine", "")]
+
+
+async def test_words_that_the_user_confirms_stay_too(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, worker = await answered(r)
+        await r.sessions.catalogue.set_title(session.id, "say 1")
+        answer(worker, "Counting")
+        await r.run(session, "say 2")
+        assert session.record.title == "say 1"
+
+
+@pytest.mark.parametrize(("title", "error"), [(None, None), (" \n", None), (None, "overloaded")])
+async def test_words_stay_if_claude_makes_none(
+    tmp_path: Path, title: str | None, error: str | None
+) -> None:
+    async with rig(tmp_path) as r:
+        session, worker = await answered(r)
+        for tries in (1, 2, 3):
+            await asked_times(worker, tries)
+            answer(worker, title, error)
+            await eventually(lambda: not session._titling)
+            assert (await r.run(session, f"say {tries + 1}")).state == TurnState.DONE
+        await r.run(session, "say 5")
+        assert asked(worker) == ["say 1", "say 2", "say 3"], "then it is left alone"
+        assert await changes(r, session) == [("say 1", BY_WORDS)]
+
+
+async def test_turn_without_an_answer_asks_for_no_title(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        r.sessions._template = msgspec.structs.replace(OPTIONS, titles="claude")
+        session = await r.session()
+        assert (await r.run(session, "die")).state != TurnState.DONE
+        assert asked(r.launcher.launched[-1]) == []
+        await r.run(session, "say 2")
+        await eventually(lambda: asked(r.launcher.launched[-1]) == ["say 2"])
+        r.launcher.launched[-1].kill()
+        await eventually(lambda: not session._titling)
+        assert session.record.title == "die"
