@@ -37,6 +37,8 @@ class Imported:
     same turns, so that a note which is added twice is one note.
     `followed`: the Claude session that holds the conversation's history, to be resumed from; None if
     there is none yet. `complete`: False if a transcript could not be read to its end for now.
+    `title`: that a person has given the session there, if it has changed; `title_is_new`: since the
+    look before, and not before the first one.
     """
 
     standing: Standing
@@ -45,6 +47,8 @@ class Imported:
     digest_id: str | None = None
     followed: str | None = None
     complete: bool = True
+    title: str | None = None
+    title_is_new: bool = False
 
 
 @dataclass(frozen=True, slots=True)

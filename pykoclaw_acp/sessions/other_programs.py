@@ -17,7 +17,7 @@ import structlog
 
 from pykoclaw_acp.errors import Conflict, StoreClosed, StoreUnavailable
 from pykoclaw_acp.model import notes
-from pykoclaw_acp.model.events import BY_WORDS, Event, UserMessage
+from pykoclaw_acp.model.events import BY_WORDS, Event, TitleChanged, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord, Turn
@@ -209,6 +209,7 @@ class OtherPrograms:
         found = await self._transcripts.take_in(record, claude, own=self._unfinished())
         self._state.log.publish(found.logged)
         await self._entitle(found.logged)
+        await self._rename(found)
         own = found.followed or record.claude_session_id or claude
         lacking = _notes(found)
         self._missing = None
@@ -250,6 +251,16 @@ class OtherPrograms:
                 if title is not None:
                     await self._state.log.tell([titling.changed(title, BY_WORDS)], patient=True)
                 return
+
+    async def _rename(self, found: Imported) -> None:
+        """Take over the title that a person has given the session in a terminal. What an unread
+        transcript says is older than what a person has said here.
+        """
+        title, record = titles.shorten(found.title or ""), self._state.record
+        if title is None or title == record.title:
+            return
+        if found.title_is_new or record.title is None or record.title_by:
+            await self._state.log.tell([TitleChanged(title)], patient=True)
 
 
 def _notes(found: Imported) -> list[Note]:

@@ -48,6 +48,7 @@ class Entry(msgspec.Struct, rename="camel"):
     message: msgspec.Raw = _NOTHING
     tool_use_result: msgspec.Raw = _NOTHING
     attachment: msgspec.Raw = _NOTHING
+    custom_title: str | None = None
 
     @property
     def parent(self) -> str | None:

@@ -46,6 +46,8 @@ class Found:
     logged: deque[Logged] = field(default_factory=deque)
     size: int = 0
     changed: bool = False
+    title: str | None = None
+    first_look: bool = False
 
     def add(self, logged: Collection[Logged]) -> None:
         """The next events."""
@@ -87,6 +89,7 @@ class Import:
             row = TranscriptRow(claude_session_id, path, 0, 0, 0, 0, "", None, related)
         hidden = self.record.pruned_upto > 0 and row.read_upto == 0
         row = replace(row, path=path, inode=look.inode)
+        self.found.first_look |= row.read_upto == 0
         scan = await self._scan(row, look)
         prompts = await self.store.scheduled_prompts(self.record.conversation_name)
         async with contextlib.aclosing(self._pieces(scan)) as pieces:
@@ -101,6 +104,7 @@ class Import:
                 )
                 if piece.done:
                     row = replace(row, size=look.size, mtime=look.mtime)
+                self.found.title = piece.title or self.found.title
                 at = look.mtime // 1_000_000
                 await self._commit(row, piece, prompts, at=at, told=told or hidden, hidden=hidden)
         return row

@@ -36,6 +36,7 @@ MOST_EVENTS: Final = 400  # in a piece
 PROGRESS: Final = 16 * 1024 * 1024  # bytes after which a piece ends in any case
 MOST_SEARCHES: Final = 8  # in a look: each reads the file from its beginning
 AHEAD: Final = 1000  # lines in which it is looked for what became of a prompt
+MOST_TITLE: Final = 1000  # characters
 DAMAGED: Final = "(A part of this conversation's transcript cannot be read.)"
 
 _CALL: Final = re.compile(r"<tool-use-id>\s*(.{1,100}?)\s*</tool-use-id>")
@@ -109,6 +110,8 @@ class Reader:
         if entry is None:
             self._damaged(line)
             return True
+        if entry.type == "custom-title":
+            self._renamed(entry.custom_title or "")
         if entry.uuid is None or entry.is_sidechain or entry.uuid in self._seen:
             return True
         self._state.damaged = False
@@ -127,6 +130,11 @@ class Reader:
         else:
             self._continue(entry, parent)
         return True
+
+    def _renamed(self, title: str) -> None:
+        title = title[:MOST_TITLE].strip()
+        if title and title != self._state.title:
+            self._state.title = self._piece.title = title
 
     def _damaged(self, line: lines.Line) -> None:
         """Damaged lines in a row are one event; in a turn of our own the log has what they held."""

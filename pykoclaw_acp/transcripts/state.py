@@ -66,6 +66,7 @@ class State(msgspec.Struct, omit_defaults=True):
     message: str = ""
     blocks: int = 0
     damaged: bool = False
+    title: str = ""  # that a person has given the session, the newest
 
     def entries(self) -> Iterator[str]:
         """The recent entries of the newest turns."""

@@ -120,7 +120,8 @@ class ImportedTranscripts:
             if standing is Standing.MOVED_ON and not logged and not seen.issuperset(own):
                 standing = Standing.SAME  # our prompt is on its way into the transcript
         text, digest_id = digest or (None, None)
-        return Imported(standing, logged, text, digest_id, followed, complete)
+        renamed = (look.found.title, not look.found.first_look)
+        return Imported(standing, logged, text, digest_id, followed, complete, *renamed)
 
     def _remember(
         self, session: str, which: tuple[str | None, str | None, bool], standing: Standing

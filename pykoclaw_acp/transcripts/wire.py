@@ -68,6 +68,8 @@ class Piece(msgspec.Struct, tag="piece", omit_defaults=True):
     last: dict[str, str] = {}
     head: str | None = None
     done: bool = False
+    title: str | None = None
+    """That a person has given the session; Claude repeats it, and only a new one counts."""
 
 
 class Text(msgspec.Struct, tag="text"):

@@ -30,6 +30,8 @@ class Finding:
     events: tuple[Event, ...]
     digest: str | None
     meanwhile: Callable[[], Awaitable[object]] | None
+    title: str | None = None
+    title_is_new: bool = False
 
 
 class ScriptedTranscripts:
@@ -47,10 +49,12 @@ class ScriptedTranscripts:
         *said: str | Event,
         digest: str | None = None,
         meanwhile: Callable[[], Awaitable[object]] | None = None,
+        title: str | None = None,
+        title_is_new: bool = False,
     ) -> None:
         """Another look finds this."""
         events = tuple(Text("other", one) if isinstance(one, str) else one for one in said)
-        self._findings.append(Finding(standing, events, digest, meanwhile))
+        self._findings.append(Finding(standing, events, digest, meanwhile, title, title_is_new))
 
     @property
     def all_found(self) -> bool:
@@ -76,7 +80,10 @@ class ScriptedTranscripts:
         ]
         moved = found.standing is Standing.MOVED_ON or record.claude_session_id is None
         followed = row_session_id if moved else record.claude_session_id
-        return Imported(found.standing, logged, found.digest, found.digest, followed)
+        return Imported(
+            found.standing, logged, found.digest, found.digest, followed,
+            title=found.title, title_is_new=found.title_is_new,
+        )  # fmt: skip
 
     def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:
         self.watched[session_id] = changed

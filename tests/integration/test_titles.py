@@ -10,9 +10,11 @@ import pytest
 from pykoclaw_acp.channel.requests import MakeTitle, Reply
 from pykoclaw_acp.model.events import BY_CLAUDE, BY_WORDS, TitleChanged
 from pykoclaw_acp.model.turns import TurnState
+from pykoclaw_acp.sessions.ports import Standing
 from pykoclaw_acp.sessions.session import Session
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import Rig, rig
+from tests.integration.scripted_transcripts import ScriptedTranscripts
 from tests.waiting import eventually
 from tests.workers import OPTIONS
 
@@ -115,3 +117,25 @@ async def test_turn_without_an_answer_asks_for_no_title(tmp_path: Path) -> None:
         r.launcher.launched[-1].kill()
         await eventually(lambda: not session._titling)
         assert session.record.title == "die"
+
+
+@pytest.mark.parametrize(
+    ("mine", "is_new", "title"),
+    [(None, False, "Theirs"), ("Mine", False, "Mine"), ("Mine", True, "Theirs")],
+)
+async def test_rename_in_a_terminal_is_a_persons_too(
+    tmp_path: Path, mine: str | None, is_new: bool, title: str
+) -> None:
+    transcripts = ScriptedTranscripts()
+    async with rig(tmp_path, transcripts) as r:
+        session, worker = await answered(r)
+        if mine is not None:
+            await r.sessions.catalogue.set_title(session.id, mine)
+        transcripts.find(Standing.SAME, title=" Theirs\n", title_is_new=is_new)
+        await r.run(session, "say 2")
+        assert (session.record.title, session.record.title_by) == (title, "")
+        answer(worker, "Counting")
+        await r.run(session, "say 3")
+        assert asked(worker) == ["say 1"]
+        assert session.record.title == title
+        assert len(await changes(r, session)) == len({"say 1", mine or "say 1", title})

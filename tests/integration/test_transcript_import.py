@@ -5,6 +5,7 @@ process that reads stays small.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -491,3 +492,21 @@ async def test_changes_are_noticed_while_somebody_watches(
     second()
     assert calls[0] == before
     assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+async def test_a_title_that_a_person_gave_is_told_once_for_each_change(p: Place) -> None:
+    def rename(title: str) -> None:
+        entry = {"type": "custom-title", "customTitle": title, "sessionId": CLAUDE}
+        p.transcript.raw(json.dumps(entry) + "\n")
+
+    p.transcript.prompt("Hello", "p1")
+    rename("First")
+    found = await p.look()
+    assert (found.title, found.title_is_new) == ("First", False)
+    rename("First")  # Claude repeats it at the end of the file
+    p.transcript.say("Hi.")
+    found = await p.look(p.transcripts())
+    assert found.title is None
+    rename("Second")
+    found = await p.look(p.transcripts())
+    assert (found.title, found.title_is_new) == ("Second", True)
