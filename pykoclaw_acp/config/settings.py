@@ -173,6 +173,12 @@ class Settings(BaseSettings):
         default=(),
         description="Channels whose conversations no list shows, separated by commas, such as wa,tg; or none.",
     )
+    helper_prompts: Annotated[
+        tuple[str, ...], NoDecode, BeforeValidator(values.beginnings), AfterValidator(values.long)
+    ] = Field(
+        default=(),
+        description="Beginnings of prompts that clients make for themselves, separated by bars.",
+    )
     list_transcripts: Annotated[Literal["on", "off"], BeforeValidator(values.lowered)] = Field(
         default="on",
         description="Whether sessions known only to Claude, as those of a terminal, are listed and loaded: on, off.",

@@ -20,6 +20,7 @@ LogFormat = Literal["auto", "json", "console"]
 NestedAccess = Literal["none", "clients", "all"]
 Profile = Literal["editor", "pykoclaw"]
 
+SHORTEST: Final = 12  # characters of the beginning of a helper prompt
 # pykoclaw's deploy scripts name the agent in PYKOCLAW_CLI_PATH; such a program is not Claude's CLI.
 AGENTS: Final = ("pykoclaw", "pykoclaw-acp")
 # Levels of Python's logging that pykoclaw's programs take, too.
@@ -119,6 +120,22 @@ def words(value: Any) -> Any:
     if or_none(value) is None:
         return ()
     return tuple(dict.fromkeys(word for one in value.split(",") if (word := one.strip(" -"))))
+
+
+def beginnings(value: Any) -> Any:
+    """Beginnings of texts, separated by |."""
+    if not isinstance(value, str):
+        return value
+    if or_none(value) is None:
+        return ()
+    return tuple(dict.fromkeys(one for part in value.split("|") if (one := part.strip())))
+
+
+def long(value: tuple[str, ...]) -> tuple[str, ...]:
+    """Beginnings that no user's prompt has by chance."""
+    if any(len(one) < SHORTEST for one in value):
+        raise ValueError(f"each has at least {SHORTEST} characters, as others hide users' sessions")
+    return value
 
 
 def default_data() -> Path:

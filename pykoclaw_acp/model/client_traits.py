@@ -28,12 +28,12 @@ class ClientTraits:
     """How a client differs from others. The defaults hold for every client.
 
     `helper_prompts`: beginnings of its own helper prompts: for titles, follow-up questions, checks
-    of tools. `catch_up_pause` (s): after the answer to `session/resume` it does not take updates
-    yet. `commands_pause` (s): after the answer that opens a session it loses its slash commands.
-    `ends_lines`: it shows text at the end of a line or of a turn, so what it is shown of another's
-    turn needs an empty line at its end. `legacy_models`: it reads `models`, which ACP has
-    given up, and does not find the models among the config options. `long_lines`: it takes lines
-    of 24 MiB; Mitto and Toad end at one of 10 MiB.
+    of tools, and what its processors take from a conversation. `catch_up_pause` (s): after the
+    answer to `session/resume` it does not take updates yet. `commands_pause` (s): after the answer
+    that opens a session it loses its slash commands. `ends_lines`: it shows text at the end of a
+    line or of a turn, so what it is shown of another's turn needs an empty line at its end.
+    `legacy_models`: it reads `models`, which ACP has given up, and does not find the models among
+    the config options. `long_lines`: it takes lines of 24 MiB; Mitto and Toad end at one of 10 MiB.
     """
 
     wrapping: Wrapping = Wrapping()
@@ -55,6 +55,16 @@ MITTO: Final = replace(
         "List ALL MCP tools currently available to you.",
         "\nSummarize this message in 2-3 words",
         "\nRewrite the following prompt",
+        "Check if you have any MCP tools matching each of these name patterns.",
+        # Its processors, alone and several in one prompt.
+        "You are a preference curator. Your job is to analyze the user's messages",
+        "You are a metadata extractor. Your job is to analyze the conversation messages",
+        "You are a workspace metadata curator. Your job is to analyze the project",
+        "You generate Claude Code memory files for this workspace",
+        "You update Claude Code memory files for this workspace",
+        "You generate `.augment/rules` files for this workspace",
+        "You update `.augment/rules` files for this workspace",
+        "We would like to fulfill the following requirements:\n\n## Requirement 1: ",
     ),
     legacy_models=True,
 )

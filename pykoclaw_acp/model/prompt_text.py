@@ -114,12 +114,15 @@ def fingerprint(blocks: Sequence[dict[str, Any]]) -> Generator[None, None, str]:
     return digest.hexdigest()
 
 
-def by_client_itself(blocks: Sequence[dict[str, Any]], client: str | None) -> bool:
-    """Whether the prompt is the client's own helper prompt, not written by a user."""
-    beginnings = client_traits.find(client).helper_prompts
-    return any(
-        block["text"].startswith(beginnings) for block in blocks[:1] if block.get("type") == "text"
-    )
+def by_client_itself(
+    blocks: Sequence[dict[str, Any]], client: str | None, more: tuple[str, ...] = ()
+) -> bool:
+    """Whether the prompt is a helper prompt, not written by a user: one of the client's own, or of
+    any client with one of `more` beginnings after white space.
+    """
+    text = blocks[0]["text"] if blocks and blocks[0].get("type") == "text" else ""
+    begins = text.startswith(client_traits.find(client).helper_prompts)
+    return begins or text[:_LOOK].lstrip().startswith(more)
 
 
 def _with_text(block: dict[str, Any], change: Callable[[str], str]) -> dict[str, Any]:

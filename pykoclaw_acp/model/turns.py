@@ -104,7 +104,8 @@ class Turn:
     number of calls waiting for its end; `lost_at` (s, monotonic): since when there is none.
     `answered`: a client has the response. `unattended`: it runs without a client. `attempts`:
     daemons that died while preparing it; `begun`: this one is counted in the journal. `task_id`: of
-    the scheduled task whose run it is; `aside`: in a session of its own. `blobs`: bytes that its
+    the scheduled task whose run it is; `aside`: in a session of its own. `helper`: a prompt that a client
+    made for itself. `blobs`: bytes that its
     content refers to, by their hashes, until it is accepted.
     `steers`: it is to go into the turn that runs; `waited`: one ran when it came; `taken_by`: the turn
     that has taken it up; `unsaid`: it was given to Claude, and its message is not in the log yet;
@@ -125,6 +126,7 @@ class Turn:
     begun: bool = False
     task_id: str | None = None
     aside: bool = False
+    helper: bool = False
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     steers: bool = False
     waited: bool = False

@@ -274,7 +274,8 @@ def _find_transcripts(
     """Conversations of other channels run below these directories; they are listed by their rows."""
     rows = settings.data / "conversations"
     ignored = [str(rows), os.path.realpath(rows)]
-    return TranscriptFinder(journal, transcripts.readers, titles.title, ignored)
+    helpers = settings.helper_prompts
+    return TranscriptFinder(journal, transcripts.readers, titles.title, ignored, helpers=helpers)
 
 
 async def _recover(

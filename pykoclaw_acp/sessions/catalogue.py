@@ -37,6 +37,7 @@ class ListSettings:
     hide_channels: tuple[str, ...] = ()
     list_transcripts: str = "off"
     delete_transcripts: str = "off"
+    helper_prompts: tuple[str, ...] = ()
 
 
 class Registry(Protocol):

@@ -55,6 +55,8 @@ async def accept(subscriber: Subscriber, prompt: Prompt) -> tuple[Session, Turn]
     turn = Turn(
         str(uuid4()), session.id, prompt.content, keys, shown, client=subscriber.name, sent=sent
     )
+    helpers = sessions.catalogue.settings.helper_prompts
+    turn.helper = prompt_text.by_client_itself(prompt.content, subscriber.name, helpers)
     turn.steers = session.record.steers if prompt.steers is None else prompt.steers
     turn.unattended = prompt.unattended
     if (

@@ -15,7 +15,6 @@ import structlog
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.options import WorkerOptions
-from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.deliveries import Delivery
 from pykoclaw_acp.model.events import OpenTools
 from pykoclaw_acp.model.surroundings import House
@@ -216,7 +215,7 @@ class Session:
         turn.waited = self._queue.busy
         turn.begun = not turn.waited  # at once: no commit of its own says so
         await self._journal.accept(turn)
-        helper = turn.aside or prompt_text.by_client_itself(turn.content, turn.client)
+        helper = turn.aside or turn.helper
         self.record.auxiliary = helper and (self.record.auxiliary or not self.record.prompted)
         self.record.prompted = True
         self.deduplication.note_prompt()

@@ -62,7 +62,7 @@ def _surveyed(request: wire.Survey | wire.Compare | wire.Examine) -> Iterator[wi
         case wire.Compare():
             yield from survey.compare(request)
         case wire.Examine():
-            found = survey.examine(request.path)
+            found = survey.examine(request.path, request.helpers)
             yield wire.Found([] if found is None else [found], done=True)
 
 

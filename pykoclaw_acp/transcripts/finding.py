@@ -44,14 +44,18 @@ class TranscriptFinder:
         title: Callable[[list[dict[str, Any]]], str | None],
         ignored: Sequence[str] = (),
         projects: str | None = None,
+        *,
+        helpers: tuple[str, ...] = (),
     ) -> None:
         """`readers`: for a transcript that somebody waits for. `title`: makes one of a prompt.
         `ignored`: directories whose transcripts are no sessions of their own.
+        `helpers`: as in `wire.Compare`.
         """
         self.surveyors = ReaderProcesses()
         self._store = store
         self._readers = readers
         self._title = title
+        self._helpers = helpers
         self._ignored = tuple(f"{one.rstrip('/')}/" for one in ignored)
         self._projects = files.folder() if projects is None else projects
         self._folders = watching.Notices(self._changed, watching.FOLDER_CHANGES)
@@ -87,7 +91,7 @@ class TranscriptFinder:
         if path is None:
             return None
         try:
-            async for answer in self._readers.ask(wire.Examine(path)):
+            async for answer in self._readers.ask(wire.Examine(path, self._helpers)):
                 if isinstance(answer, wire.Found) and answer.transcripts:
                     found = self._found(answer.transcripts[0])
                     return found if found.is_session else None
@@ -182,7 +186,7 @@ class TranscriptFinder:
     async def _compare(self, folder: str) -> None:
         """Take in what is new in a folder."""
         known = await self._store.known_in_folder(folder)
-        asking = self.surveyors.ask(wire.Compare(folder, known))
+        asking = self.surveyors.ask(wire.Compare(folder, known, self._helpers))
         async with contextlib.aclosing(asking) as answers:
             async for answer in answers:
                 if not isinstance(answer, wire.Found):

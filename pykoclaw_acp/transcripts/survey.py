@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from pykoclaw_acp.model import client_traits
+from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.transcripts import entries, lines
 from pykoclaw_acp.transcripts.files import Look, look, opened
 from pykoclaw_acp.transcripts.wire import Compare, Examined, Folders, Found, Survey
@@ -28,7 +28,6 @@ MOST_BLOCKS: Final = 8
 MOST_TITLE: Final = 1000  # characters
 BATCH: Final = 100  # transcripts in an answer
 _NAME: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\.jsonl")
-_HELPERS: Final = client_traits.MITTO.helper_prompts
 
 
 class _Line(msgspec.Struct, rename="camel"):
@@ -61,7 +60,7 @@ def compare(request: Compare) -> Iterator[Found]:
     for name, seen in there.items():
         if request.known.get(name) == mark(seen.size, seen.mtime):
             continue
-        if (one := examine(os.path.join(request.folder, name))) is not None:
+        if (one := examine(os.path.join(request.folder, name), request.helpers)) is not None:
             found.append(one)
         if len(found) == BATCH:
             yield Found(found)
@@ -84,14 +83,14 @@ def digest(there: dict[str, Look]) -> str:
     return found.hexdigest()
 
 
-def examine(path: str) -> Examined | None:
-    """What the transcript says of itself; None if it cannot be read."""
+def examine(path: str, helpers: tuple[str, ...] = ()) -> Examined | None:
+    """What the transcript says of itself; None if it cannot be read. `helpers`: as in Compare."""
     try:
         with opened(path) as descriptor:
             stat = os.fstat(descriptor)
             found = Examined(path, os.path.basename(path)[:-6], stat.st_size, stat.st_mtime_ns)
             found.updated_at = stat.st_mtime_ns // 1_000_000
-            _read_head(descriptor, found)
+            _read_head(descriptor, found, helpers)
             _read_tail(descriptor, found)
             return found
     except OSError:
@@ -117,7 +116,7 @@ def _files(folder: str) -> dict[str, Look]:
     return dict(sorted(found.items()))
 
 
-def _read_head(descriptor: int, found: Examined) -> None:
+def _read_head(descriptor: int, found: Examined, helpers: tuple[str, ...]) -> None:
     for count, line in enumerate(lines.read(descriptor, 0, min(found.size, HEAD))):
         entry = entries.decode(line.text)
         if entry is not None and entry.uuid is not None:
@@ -131,10 +130,14 @@ def _read_head(descriptor: int, found: Examined) -> None:
                 words = _words(entry)
                 if words:
                     found.words = words
-                    found.prompted = not words[0].startswith(_HELPERS)
+                    found.prompted = not _by_client_itself(words[0], helpers)
                     return
         if count >= MOST_LINES:
             return
+
+
+def _by_client_itself(words: str, helpers: tuple[str, ...]) -> bool:
+    return prompt_text.by_client_itself([{"type": "text", "text": words}], None, helpers)
 
 
 def _words(entry: entries.Entry) -> list[str]:

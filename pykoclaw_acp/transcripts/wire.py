@@ -94,16 +94,20 @@ class Folders(msgspec.Struct, tag="folders"):
 
 
 class Compare(msgspec.Struct, tag="compare"):
-    """What of a folder's transcripts is new; `known`: size and time by name."""
+    """What of a folder's transcripts is new; `known`: size and time by name. `helpers`: how prompts
+    begin that are a client's own.
+    """
 
     folder: str
     known: dict[str, str]
+    helpers: tuple[str, ...] = ()
 
 
 class Examine(msgspec.Struct, tag="examine"):
-    """What this transcript says of itself."""
+    """What this transcript says of itself; `helpers` as in Compare."""
 
     path: str
+    helpers: tuple[str, ...] = ()
 
 
 class Examined(msgspec.Struct, omit_defaults=True):

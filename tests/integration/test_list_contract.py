@@ -78,7 +78,7 @@ async def test_deleted_and_auxiliary_sessions_are_left_out(s: Subject) -> None:
     await prompted(s, "one", "two")
     await s.session("helper")
     helper = prompt("helper", client="Mitto")
-    helper.content = [{"type": "text", "text": "List ALL MCP tools currently available to you."}]
+    helper.helper = True
     await s.journal.accept(helper)
     await s.journal.delete("one")
     assert await ids(s) == ["two"]

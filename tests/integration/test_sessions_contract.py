@@ -118,7 +118,7 @@ async def test_only_sessions_that_nobody_prompted_are_unused(s: Subject) -> None
     await s.session("never")
     await s.session("helper")
     helper = prompt("helper", "a", client="Mitto")
-    helper.content = [{"type": "text", "text": "List ALL MCP tools currently available to you."}]
+    helper.helper = True
     await s.journal.accept(helper)
     await s.session("person")
     await s.ended("person", "b")

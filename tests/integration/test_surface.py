@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
 from pykoclaw_acp.channel.frames import (
     PROTOCOL,
@@ -22,6 +24,7 @@ from pykoclaw_acp.model import choices
 from pykoclaw_acp.model.choices import Command, Config, Model, Offer
 from pykoclaw_acp.model.events import ConfigChanged, ModeChanged
 from pykoclaw_acp.model.turns import Turn
+from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.memory_launcher import MemoryChannel
@@ -581,11 +584,13 @@ async def test_unreferenced_session_is_unloaded_and_can_return(tmp_path: Path) -
             assert r.launcher.launched[-1].spec.resume_session_id is not None
 
 
-async def test_a_clients_own_helper_keeps_no_worker(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", [TITLE, "You are a changelog writer. Write."])
+async def test_a_clients_own_helper_keeps_no_worker(tmp_path: Path, text: str) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
+        r.sessions.catalogue.settings = ListSettings(helper_prompts=("You are a changelog",))
         helper, real = await new(wire), await new(wire)
         await wire.call("session/prompt", **prompt(real, "say 1"))
-        running = wire.begin("session/prompt", **prompt(helper, TITLE))
+        running = wire.begin("session/prompt", **prompt(helper, text))
         await end_turn(r)
         await wire.answer(running)
         await eventually(lambda: [channel.spec.session_id for channel in r.launcher.live] == [real])

@@ -15,7 +15,6 @@ from pykoclaw_acp.channel.frames import (
     TurnStarted,
 )
 from pykoclaw_acp.errors import Conflict, NoPlaceForEnd
-from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event, size
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.notes import failure, gap
@@ -33,7 +32,7 @@ class MemoryTurnJournal(MemoryStore):
             self.database.blobs.update(turn.blobs)
             turn.blobs = {}
             row = self.database.session(turn.session_id)
-            helper = turn.aside or prompt_text.by_client_itself(turn.content, turn.client)
+            helper = turn.aside or turn.helper
             row.record.auxiliary = helper and (row.record.auxiliary or not row.record.prompted)
             row.record.prompted, row.pruned = True, False
             self.database.used(turn.session_id)

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from pykoclaw_acp.config import dotenv, listing, loading
 from pykoclaw_acp.config.settings import Settings
@@ -319,3 +320,13 @@ def test_a_choice_is_explained_in_plain_words(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PYKOCLAW_PROFILE", "x")
     with pytest.raises(ConfigurationError, match="must be editor or pykoclaw"):
         loading.load()
+
+
+def test_beginnings_of_helper_prompts_are_not_too_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYKOCLAW_HELPER_PROMPTS", " You are a writer, too. | Rate this answer |")
+    assert Settings().helper_prompts == ("You are a writer, too.", "Rate this answer")
+    monkeypatch.setenv("PYKOCLAW_HELPER_PROMPTS", "none")
+    assert Settings().helper_prompts == ()
+    monkeypatch.setenv("PYKOCLAW_HELPER_PROMPTS", "You are")
+    with pytest.raises(ValidationError, match="at least 12 characters"):
+        Settings()

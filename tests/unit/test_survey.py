@@ -24,6 +24,14 @@ def t(tmp_path: Path) -> Transcript:
     return Transcript(tmp_path / "-w" / f"{ONE}.jsonl")
 
 
+def test_a_helper_that_a_user_has_named_is_no_session(t: Transcript) -> None:
+    t.prompt("You are a changelog writer. Write.")
+    assert found(t).prompted
+    one = survey.examine(str(t.path), ("You are a changelog",))
+    assert one is not None
+    assert not one.prompted
+
+
 def found(t: Transcript) -> Examined:
     one = survey.examine(str(t.path))
     assert one is not None

@@ -10,6 +10,7 @@ from pykoclaw_acp.long_texts import finished
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.sessions.turns import titles
+from tests.e2e.mitto import wrapping
 
 HISTORY = (
     "[CONVERSATION HISTORY - This is a resumed session. Previous context:]\n\n"
@@ -126,6 +127,21 @@ def test_mitto_own_prompts_are_told_from_user_prompts() -> None:
     assert not prompt_text.by_client_itself(own, "zed")
     assert not prompt_text.by_client_itself([text("Look:"), *own], "mitto")
     assert not prompt_text.by_client_itself([], "mitto")
+
+
+@pytest.mark.parametrize("beginning", wrapping.AUXILIARY)
+def test_each_known_prompt_of_mitto_itself_is_told(beginning: str) -> None:
+    assert is_helper(f"{beginning} x")
+    assert not is_helper(CONTEXT.format(beginning)), "a user who asks about it"
+    assert not prompt_text.by_client_itself([text(beginning)], "zed")
+
+
+def test_users_name_further_prompts_for_all_clients() -> None:
+    own = ("You are a changelog writer.",)
+    said = [text("\n You are a changelog writer. Look.")]
+    assert prompt_text.by_client_itself(said, "zed", own)
+    assert not prompt_text.by_client_itself(said, "mitto")
+    assert not prompt_text.by_client_itself([text("Are you a changelog writer.")], "zed", own)
 
 
 @pytest.mark.parametrize(

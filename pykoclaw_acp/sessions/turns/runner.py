@@ -128,7 +128,7 @@ class TurnRunner:
         blocks = prompt_text.for_claude(turn.content, remembers=remembers)
         blocks = await contents.whole(self._journal, blocks)
         blocks, carried = prompt_text.with_notes(blocks, notes)
-        helper = prompt_text.by_client_itself(turn.content, turn.client)
+        helper = turn.helper or record.auxiliary
         who = {"helper": helper, "links": self._state.opens_pages}
         frame = long_prompt.prompt(self._state.epoch, turn.turn_id, blocks, **who)
         return await in_pieces(frame), carried

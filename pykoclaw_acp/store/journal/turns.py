@@ -8,7 +8,6 @@ from pykoclaw_acp import crash_points, long_texts
 from pykoclaw_acp.channel.frames import Numbered
 from pykoclaw_acp.errors import Conflict, NoPlaceForEnd, StoreUnavailable
 from pykoclaw_acp.model import blobs as model_blobs
-from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.prompt_text import Note
@@ -26,7 +25,7 @@ class SqlTurnJournal(SqlStore):
 
     async def accept(self, turn: Turn) -> None:
         """Insert a prompt as `queued`, durably, its blobs before it."""
-        helper = turn.aside or prompt_text.by_client_itself(turn.content, turn.client)
+        helper = turn.aside or turn.helper
         used = sessions.prompted(turn.session_id, self.clock.now(), helper=helper)
         prompt = await in_pieces(long_texts.encoded(turn.content))
         uses = blobs.use(turn.session_id, model_blobs.names(turn.content))

@@ -12,7 +12,21 @@ MCP_CHECK: Final = "\nCheck if you have access to the MCP tool"
 MCP_TOOLS: Final = "List ALL MCP tools currently available to you."
 SUMMARY: Final = "\nSummarize this message in 2-3 words"
 REWRITE: Final = "\nRewrite the following prompt"
-AUXILIARY: Final = (TITLE, FOLLOW_UP, MCP_CHECK, MCP_TOOLS, SUMMARY, REWRITE)
+PATTERNS: Final = "Check if you have any MCP tools matching each of these name patterns."
+# As its processors begin, in version 09f57d87; the last one when several run at once.
+PROCESSORS: Final = (
+    "You are a preference curator. Your job is to analyze the user's messages below\nand extract any preferences",
+    "You are a metadata extractor. Your job is to analyze the conversation messages below\nand identify values",
+    "You are a workspace metadata curator. Your job is to analyze the project in the\ncurrent working directory",
+    "You generate Claude Code memory files for this workspace for the first time.\n\nWorking directory: /w",
+    "You update Claude Code memory files for this workspace based on recent conversation insights.",
+    "You generate `.augment/rules` files for this workspace for the first time.",
+    "You update `.augment/rules` files for this workspace based on recent conversation insights.",
+    "We would like to fulfill the following requirements:\n\n## Requirement 1: memorize-preferences\n\nYou are",
+)
+AUXILIARY: Final = (
+    TITLE, FOLLOW_UP, MCP_CHECK, MCP_TOOLS, SUMMARY, REWRITE, PATTERNS, *PROCESSORS
+)  # fmt: skip
 
 _TURNS: Final = 5  # of the history that it repeats
 _USER: Final = 500  # characters of each
