@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pykoclaw_acp.doctor import claude, database, machine, notices, wal
+from pykoclaw_acp.doctor import claude, database, machine, mitto, notices, wal
 from pykoclaw_acp.doctor.report import Context, Finding
 
 Check = Callable[[Context], Finding]
@@ -35,4 +35,6 @@ def examine(context: Context, checks: Sequence[Check]) -> list[Finding]:
 
 def every() -> list[Check]:
     """All checks, in the order of the report."""
-    return [*machine.CHECKS, *database.CHECKS, *wal.CHECKS, *claude.CHECKS, *notices.CHECKS]
+    return [
+        *machine.CHECKS, *database.CHECKS, *wal.CHECKS, *claude.CHECKS, *mitto.CHECKS, *notices.CHECKS
+    ]  # fmt: skip

@@ -48,7 +48,7 @@ def claude_cli(context: Context) -> Finding:
 
 def credential(context: Context) -> Finding:
     """A credential for Claude exists; it is never shown."""
-    environment, whose = _environment(context)
+    environment, whose = workers_environment(context)
     if (name := credentials.in_environment(environment)) is not None:
         return Finding("credential", "ok", f"{name} in the environment of {whose}")
     if handed := credentials.handed(environment):
@@ -103,7 +103,7 @@ def environment(context: Context) -> Finding:
 
 def profile(context: Context) -> Finding:
     """The profile, and whether Claude accepts the permission mode of new sessions."""
-    environment, whose = _environment(context)
+    environment, whose = workers_environment(context)
     mode = context.permission_mode
     found = f"{context.profile}; permission mode of new sessions: {mode}"
     if mode == BYPASS.id and not may_bypass(os.geteuid(), environment):
@@ -123,7 +123,7 @@ def zed(context: Context) -> Finding:
     path = folder / "zed" / "settings.json"
     if not path.exists():
         return Finding("Zed", "ok", "no configuration of it here")
-    value = _json(path)
+    value = read_json(path)
     if not isinstance(value, dict):
         return Finding(
             "Zed", "warning", f"{path} cannot be read", "Open it in Zed, which marks what is wrong."
@@ -192,7 +192,7 @@ def _words(command: str) -> list[str]:
         return command.split()
 
 
-def _environment(context: Context) -> tuple[Mapping[str, str], str]:
+def workers_environment(context: Context) -> tuple[Mapping[str, str], str]:
     """Environment of workers: that of the running daemon, else ours."""
     if context.daemon_pid is None:
         return context.environment, "this shell"
@@ -200,7 +200,7 @@ def _environment(context: Context) -> tuple[Mapping[str, str], str]:
     return dict(line.split("=", 1) for line in raw.split("\0") if "=" in line), "the daemon"
 
 
-def _json(path: Path) -> Any:
+def read_json(path: Path) -> Any:
     """Content of a JSON file with comments and trailing commas, as editors write them; None if it
     cannot be read.
     """

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.doctor import checks, claude, machine, notices, wal
+from pykoclaw_acp.doctor import checks, claude, machine, mitto, notices, wal
 from pykoclaw_acp.doctor import database as doctor_database
 from pykoclaw_acp.doctor.report import Context, Finding
 from pykoclaw_acp.link import records
@@ -563,6 +563,38 @@ def test_mittos_configuration_is_looked_at(
     program(tmp_path / "bin/pykoclaw-acp")
     (tmp_path / ".mittorc").write_text(f"acp:\n  - pykoclaw:\n      command: {command}\n")
     assert claude.mitto(context).level == level
+
+
+SERVER = {"mcpServers": {"mitto": {"url": "http://127.0.0.1:5757/mcp"}}}
+
+
+@pytest.mark.parametrize(
+    ("files", "level", "found"),
+    [
+        ({}, "ok", "not set up"),
+        ({".claude.json": SERVER}, "ok", "is in"),
+        ({".claude/settings.json": SERVER}, "warning", ".claude/settings.json only"),
+        ({".claude/settings.json": SERVER, ".claude.json": SERVER}, "ok", "is in"),
+        ({"w/.claude/settings.local.json": SERVER}, "warning", "settings.local.json only"),
+        ({"w/.claude/settings.json": SERVER, "w/.mcp.json": SERVER}, "ok", "each of its"),
+        ({".claude/settings.json": SERVER, "w/.mcp.json": SERVER}, "ok", "each of its"),
+        ({".claude/settings.json": {"mcpServers": {"other": {}}}}, "ok", "not set up"),
+        ({".claude/settings.json": ["mitto"], ".claude.json": "x"}, "ok", "not set up"),
+    ],
+)
+def test_mittos_server_where_claude_does_not_look_is_named(
+    files: dict[str, Any], level: str, found: str, context: Context, tmp_path: Path
+) -> None:
+    assert mitto.mitto_tools(context).found == "no configuration of it here"
+    workspaces = {"workspaces": [{"working_dir": str(tmp_path / "w")}, {"working_dir": 1}, 2]}
+    for name, value in {".local/share/mitto/workspaces.json": workspaces, **files}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(json.dumps(value))
+    said = mitto.mitto_tools(context)
+    assert (said.level, found in said.found) == (level, True), said
+    assert (level == "warning") == ("mcp add --scope user" in said.advice)
+    elsewhere = replace(context, environment={"CLAUDE_CONFIG_DIR": str(tmp_path / "c")})
+    assert (".claude.json" in files) <= ("is in" not in mitto.mitto_tools(elsewhere).found)
 
 
 def test_a_copy_is_named(context: Context) -> None:
