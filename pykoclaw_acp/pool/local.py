@@ -19,6 +19,7 @@ from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.errors import ConfigurationError, LaunchFailed, RestartWanted
 from pykoclaw_acp.link.places import secure_directory
 from pykoclaw_acp.pool import leftovers
+from pykoclaw_acp.pool.forkserver_process import LOG_NAME, Begun
 from pykoclaw_acp.pool.launcher import Deliver, Inheritance
 from pykoclaw_acp.pool.local_channel import LocalChannel
 from pykoclaw_acp.pool.local_forkserver import ForkServer
@@ -36,13 +37,15 @@ log: Final = structlog.get_logger()
 class LocalLauncher:
     """Implements `Launcher`."""
 
-    def __init__(self, directory: Path, state: Path, *, resident: bool) -> None:
+    def __init__(
+        self, directory: Path, state: Path, *, resident: bool, begun: Begun | None = None
+    ) -> None:
         """`directory` has the log, `state` the directory of each instance. `resident`: workers
-        outlive this process.
+        outlive this process. `begun`: the fork server, if it was started already.
         """
         self.whereabouts: Whereabouts = LocalWhereabouts()
         self._state = state
-        self._fork_server = ForkServer(directory / "workers.log", resident=resident)
+        self._fork_server = ForkServer(directory / LOG_NAME, resident=resident, begun=begun)
         self._boot_id = processes.boot_id()
         self._pids: dict[str, int] = {}  # of live workers, by their cookies
         self._patience = leftovers.Patience()

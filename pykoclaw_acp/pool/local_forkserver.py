@@ -7,9 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -18,8 +16,9 @@ import structlog
 
 from pykoclaw_acp.channel.processes import Fork, Forked
 from pykoclaw_acp.errors import LaunchFailed
-from pykoclaw_acp.system import environment, shortage
-from pykoclaw_acp.system.lineage import MARKS
+from pykoclaw_acp.pool import forkserver_process
+from pykoclaw_acp.pool.forkserver_process import Begun
+from pykoclaw_acp.system import shortage
 
 CLOSE_WAIT: Final = 0.5  # s; for the fork server to end
 FORK_WAIT: Final = 30.0  # s; the first fork waits for the SDK's import
@@ -31,13 +30,14 @@ log: Final = structlog.get_logger()
 
 class ForkServer:
     """`log` is the file for what fork server and workers print; `resident`: workers outlive this
-    process.
+    process. `begun`: it was started already.
     """
 
-    def __init__(self, log: Path, *, resident: bool) -> None:
+    def __init__(self, log: Path, *, resident: bool, begun: Begun | None = None) -> None:
         self.log = log
         self._resident = resident
         self._lock = asyncio.Lock()
+        self._begun = begun
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -105,42 +105,11 @@ class ForkServer:
         if self._process is not None and self._process.poll() is not None:
             self._discard()
         if self._reader is None or self._writer is None:
-            ours, theirs = socket.socketpair()
-            try:
-                self._process = self._start(theirs)
-            except OSError:
-                ours.close()
-                raise
-            finally:
-                theirs.close()
-            self._reader, self._writer = await asyncio.open_unix_connection(sock=ours)
+            begun = self._begun or forkserver_process.begin(self.log, resident=self._resident)
+            self._begun, self._process = None, begun.process
+            self._reader, self._writer = await asyncio.open_unix_connection(sock=begun.control)
             log.debug("Fork server started", action="fork_server_started", pid=self._process.pid)
         return self._reader, self._writer
-
-    def _start(self, control: socket.socket) -> subprocess.Popen[bytes]:
-        daemon = [str(os.getpid())] if self._resident else []
-        # What is a session's matter comes with the launch of its worker.
-        withheld = MARKS | environment.of_one_client(os.environ)
-        descriptor = os.open(self.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            return subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "pykoclaw_acp.worker.forkserver",
-                    str(control.fileno()),
-                    *daemon,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=descriptor,
-                stderr=descriptor,
-                cwd="/",
-                env={name: value for name, value in os.environ.items() if name not in withheld},
-                pass_fds=[control.fileno()],
-                start_new_session=True,
-            )
-        finally:
-            os.close(descriptor)
 
     def _discard(self) -> None:
         if self._writer is not None:

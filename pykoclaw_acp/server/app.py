@@ -24,6 +24,7 @@ from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model.choices import may_bypass
 from pykoclaw_acp.model.surroundings import House
 from pykoclaw_acp.model.turns import TurnTimes
+from pykoclaw_acp.pool.forkserver_process import Begun
 from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.pool.pool import WorkerPool
@@ -117,17 +118,22 @@ class App:
         ]
 
     @classmethod
-    async def start(cls, settings: Settings, places: Places, *, resident: bool) -> App:
+    async def start(
+        cls, settings: Settings, places: Places, *, resident: bool, begun: Begun | None = None
+    ) -> App:
         """Take the data directory's lock, open the database, recover; raises StartupError, having
         touched nothing.
 
         `resident`: clients come and go on `places.socket`, and workers outlive this process.
+        `begun`: its fork server, if that was started already.
         """
         crash_points.arm(settings.crash_points)
         async with contextlib.AsyncExitStack() as undo:
             lock, spare = data_directory.take(settings, places, undo, resident=resident)
             database = await data_directory.open_database(settings, spare, undo)
-            launcher = LocalLauncher(Path(places.directory), Path(places.state), resident=resident)
+            launcher = LocalLauncher(
+                Path(places.directory), Path(places.state), resident=resident, begun=begun
+            )
             undo.push_async_callback(launcher.close)
             with contextlib.suppress(OSError, LaunchFailed):  # the first launch says why
                 await launcher.warm()  # it imports the SDK while this process goes on starting

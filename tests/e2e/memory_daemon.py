@@ -9,11 +9,13 @@ import sys
 from unittest import mock
 
 from pykoclaw_acp.config import loading
+from pykoclaw_acp.pool import forkserver_process
 from pykoclaw_acp.server import app, daemon, stdio
 from tests.integration.memory_launcher import MemoryLauncher
 
 if __name__ == "__main__":
-    with mock.patch.object(
+    memory = mock.patch.object(
         app, "LocalLauncher", side_effect=lambda _, state, **__: MemoryLauncher(state)
-    ):
+    )
+    with memory, mock.patch.object(forkserver_process, "begin_early", return_value=None):
         sys.exit(stdio.main(loading.load()) if "--stdio" in sys.argv else daemon.main(loading.load))

@@ -25,6 +25,7 @@ DAEMON = """
 import os, subprocess, sys
 from pykoclaw_acp import errors
 from pykoclaw_acp.server import daemon
+from pykoclaw_acp.store import database
 from pykoclaw_acp.store.sqlite import sqlite3
 
 path, end, other = sys.argv[1:]
@@ -32,17 +33,17 @@ ours = sqlite3.connect(path, isolation_level=None)
 ours.execute("PRAGMA journal_mode=WAL")
 ours.execute("CREATE TABLE ours (word TEXT)")
 
-def run(_):
+def run(*_):
     for name in ("", "-wal", "-shm"):
         os.rename(path + name, path + ".moved" + name)
     subprocess.run([sys.executable, "-c", other, path], check=True)
-    daemon.ABANDONED.append(ours)
+    database.ABANDONED.append(ours)
     if end == "startup":
         raise errors.DatabaseMissing("The database is missing.")
     if end == "fault":
         raise RuntimeError("nobody has foreseen this")
 
-daemon.run = run
+daemon._run = run
 daemon.logging.configure = lambda *_: None
 load = type("Settings", (), {"log_level": "info", "log_format": "json"})
 status = daemon.main(load)
