@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from pykoclaw_acp.commands import changes
 from pykoclaw_acp.terminal import Shown, joined, shown
 
 GUTTER = "  │ "
 """Before each line that the question shows, so that none of them passes for one of ours."""
 
+_COLOURS: Final = {"-": "red", "+": "green"}
 _USUAL: Final = {"allow_once": "allow", "deny": "deny"}
 
 
@@ -62,9 +64,8 @@ def _change(part: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:
     yield (shown(f"  {part['path']}", bold=True),)
     if part.get("oldText") is None:
         yield (shown("  the whole file will be:"),)
-    for text, sign, colour in ((part.get("oldText"), "-", "red"), (part["newText"], "+", "green")):
-        for line in (text or "").split("\n") if text else ():
-            yield (shown(GUTTER), shown(sign + line, "command", fg=colour))
+    for line in changes.lines(part):
+        yield (shown(GUTTER), shown(line, "command", fg=_COLOURS.get(line[:1])))
 
 
 def _quoted(text: str) -> Iterator[tuple[Shown, ...]]:

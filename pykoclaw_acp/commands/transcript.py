@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from pykoclaw_acp.commands import changes
 from pykoclaw_acp.commands.show import one_line
 from pykoclaw_acp.link.meta_keys import ORIGIN
 from pykoclaw_acp.terminal import Shown, joined, shown
@@ -116,9 +117,7 @@ def _speaker(update: dict[str, Any]) -> str:
 def _shown(parts: list[dict[str, Any]]) -> Iterator[str]:
     for part in parts:
         if part["type"] == "diff":
-            old = [f"-{line}" for line in (part.get("oldText") or "").splitlines()]
-            new = [f"+{line}" for line in part["newText"].splitlines()]
-            yield _block("\n".join([f"--- {part['path']}", *old, *new]), "diff")
+            yield _block("\n".join([f"--- {part['path']}", *changes.lines(part)]), "diff")
         elif part["content"].get("type") == "image":
             yield _whole(part["content"])
         else:

@@ -8,3 +8,5 @@ if TYPE_CHECKING:
 
 ORIGIN: Final = "pykoclaw.dev/origin"
 NOTE: Final = "pykoclaw.dev/note"
+LINE: Final = "pykoclaw.dev/line"
+OLD_LINE: Final = "pykoclaw.dev/oldLine"

@@ -26,10 +26,11 @@ ToolKind = Literal[
 ]
 
 
-class TextPart(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
-    """Text output of a tool."""
+class TextPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="text"):
+    """Text output of a tool as Markdown; `command`: what a call runs, above what it puts out."""
 
     text: str
+    command: bool = False
 
 
 class ImagePart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="image"):
@@ -41,12 +42,17 @@ class ImagePart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type
     size: int = 0
 
 
-class DiffPart(msgspec.Struct, frozen=True, tag_field="type", tag="diff"):
-    """A change to a file; `old_text` is None for a new one."""
+class DiffPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="diff"):
+    """A change to a file; `old_text` is None for a new one.
+
+    `line`, `old_line`: where the texts begin in the file, before and after, if they are a part of it.
+    """
 
     path: str
     old_text: str | None
     new_text: str
+    line: int | None = None
+    old_line: int | None = None
 
 
 ToolPart = TextPart | ImagePart | DiffPart
@@ -109,11 +115,15 @@ class ToolProgressed(_Event, frozen=True, tag="tool_progressed"):
 
 
 class ToolEnded(_Event, frozen=True, tag="tool_ended"):
-    """End of a tool call; empty `content` keeps what was shown before."""
+    """End of a tool call; empty `content` and `locations` keep what was shown before. `exit_code`:
+    of a command, if it is known.
+    """
 
     tool_call_id: str
     status: Literal["completed", "failed"]
     content: tuple[ToolPart, ...] = ()
+    exit_code: int | None = None
+    locations: tuple[Location, ...] = ()
 
 
 class Usage(_Event, frozen=True, tag="usage"):

@@ -75,3 +75,4 @@ class Diff(Wire, frozen=True, kw_only=True, tag_field="type", tag="diff", omit_d
     path: str
     old_text: str | None
     new_text: str
+    meta: dict[str, Any] | msgspec.UnsetType = msgspec.field(name="_meta", default=msgspec.UNSET)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, assert_never
 
-from pykoclaw_acp.link.meta_keys import NOTE, ORIGIN
+import msgspec
+
+from pykoclaw_acp.link.meta_keys import LINE, NOTE, OLD_LINE, ORIGIN
 from pykoclaw_acp.model.choices import Choice, Command, Selection
 from pykoclaw_acp.model.events import (
     ConfigChanged,
     Event,
     Failure,
     ImagePart,
+    Location,
     ModeChanged,
     Plan,
     Text,
@@ -26,6 +29,7 @@ from pykoclaw_acp.model.events import (
 )
 from pykoclaw_acp.model.permissions import Form, PermissionRequest
 from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.protocol import tool_results
 from pykoclaw_acp.protocol.client_requests import (
     AskedToolCall,
     CreateElicitation,
@@ -105,9 +109,13 @@ def update(seq: int, event: Event | None) -> Update:
                 tool_call_id=event.tool_call_id, status="in_progress", content=shown, meta=meta
             )
         case ToolEnded():
-            shown = _parts(event.content)
             return ToolCallUpdate(
-                tool_call_id=event.tool_call_id, status=event.status, content=shown, meta=meta
+                tool_call_id=event.tool_call_id,
+                status=event.status,
+                content=_parts(tool_results.shown(event)),
+                locations=_locations(event.locations),
+                raw_output=tool_results.raw_output(event),
+                meta=meta,
             )
         case Usage():
             cost = None if event.cost is None else Cost(amount=event.cost, currency="USD")
@@ -278,19 +286,21 @@ def _values(choices: tuple[Choice, ...]) -> list[ConfigValue]:
 def _tool_call(event: ToolStarted, meta: dict[str, Any]) -> ToolCall:
     if event.parent_id is not None:
         meta[PARENT] = event.parent_id
-    locations = [
-        ToolLocation(path=location.path, line=location.line) for location in event.locations
-    ]
     return ToolCall(
         tool_call_id=event.tool_call_id,
         title=event.title,
         kind=event.tool_kind,
         status="in_progress",
+        name=event.name,
         content=_parts(event.content),
-        locations=locations or None,
+        locations=_locations(event.locations),
         raw_input=event.input,
         meta=meta,
     )
+
+
+def _locations(found: tuple[Location, ...]) -> list[ToolLocation] | None:
+    return [ToolLocation(path=one.path, line=one.line) for one in found] or None
 
 
 def _cut(words: str) -> str:
@@ -319,4 +329,10 @@ def _part(part: ToolPart) -> ShownContent | Diff:
         case ImagePart():
             return ShownContent(content=ImageContent(data=part.data, mime_type=part.mime_type))
         case _:
-            return Diff(path=part.path, old_text=part.old_text, new_text=part.new_text)
+            lines = {LINE: part.line, OLD_LINE: part.old_line}
+            return Diff(
+                path=part.path,
+                old_text=part.old_text,
+                new_text=part.new_text,
+                meta=msgspec.UNSET if part.line is None else lines,
+            )

@@ -47,6 +47,7 @@ class ToolCall(Update, frozen=True, kw_only=True, tag="tool_call"):
     title: str
     kind: str
     status: str
+    name: str | None = None
     content: list[ShownContent | Diff] | None = None
     locations: list[ToolLocation] | None = None
     raw_input: dict[str, Any] | None = None
@@ -56,6 +57,8 @@ class ToolCallUpdate(Update, frozen=True, kw_only=True, tag="tool_call_update"):
     tool_call_id: str
     status: str
     content: list[ShownContent | Diff] | None = None
+    locations: list[ToolLocation] | None = None
+    raw_output: dict[str, Any] | None = None
 
 
 class UsageUpdate(Update, frozen=True, kw_only=True, tag="usage_update"):

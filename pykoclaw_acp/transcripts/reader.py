@@ -61,6 +61,7 @@ class Reader:
         for call, found in self._state.calls.items():
             self._translation.names[call] = found.name
             self._translation.running[call] = None
+            self._translation.commands[call] = found.command
             if found.background:
                 self._translation.background[call] = None
         self._piece = Piece(scan.offset)
@@ -93,8 +94,14 @@ class Reader:
         """The piece so far; the next one begins."""
         piece, translation = self._piece, self._translation
         self._state.tasks = bounded(translation.tasks.tasks)
+        commands = translation.commands
         self._state.calls = {
-            call: Call(translation.names[call], found.turn, call in translation.background)
+            call: Call(
+                translation.names[call],
+                found.turn,
+                call in translation.background,
+                commands.get(call, ()),
+            )
             for call, found in self._state.calls.items()
             if call in translation.running
         }

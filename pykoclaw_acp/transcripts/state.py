@@ -7,7 +7,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from pykoclaw_acp.model.events import PlanEntry
+from pykoclaw_acp.model.events import PlanEntry, TextPart
 
 MOST_TURNS: Final = 12  # that may be continued without a search
 MOST_ENTRIES: Final = 16  # of each turn, likewise
@@ -30,11 +30,12 @@ class OpenTurn(msgspec.Struct, omit_defaults=True):
 
 
 class Call(msgspec.Struct, omit_defaults=True):
-    """A tool call without a result."""
+    """A tool call without a result; `command` is shown above what it puts out."""
 
     name: str
     turn: str
     background: bool = False
+    command: tuple[TextPart, ...] = ()
 
 
 class Seen:

@@ -15,14 +15,17 @@ import msgspec
 from pykoclaw_acp.model.events import (
     Event,
     Text,
+    TextPart,
     Thinking,
     ToolEnded,
+    ToolPart,
     ToolProgressed,
     ToolStarted,
     split_text,
 )
-from pykoclaw_acp.translation import tools
+from pykoclaw_acp.translation import texts, titles, tools
 from pykoclaw_acp.translation.plan import TaskList
+from pykoclaw_acp.translation.results import result
 
 _TASK_FAILED: Final = ("failed", "killed", "stopped", "error")
 
@@ -46,7 +49,10 @@ class Translation:
     )  # call to the subagent's call that it is part of
     background: dict[str, None] = field(default_factory=dict)
     tasks: TaskList = field(default_factory=TaskList)
-    labels: dict[str, str] = field(default_factory=dict)  # what calls are named, if not by the tool
+    labels: dict[str, str] = field(default_factory=dict)  # names for people of calls' tools
+    commands: dict[str, tuple[TextPart, ...]] = field(
+        default_factory=dict
+    )  # that calls show above their output
 
     def knows(self, tool_id: str) -> bool:
         """Whether the call was reported."""
@@ -56,7 +62,7 @@ class Translation:
         """Events of a text or a thought."""
         if kind == "thinking":
             return [Thinking(message_id, piece) for piece in split_text(text)]
-        return [Text(message_id, tools.plain(piece)) for piece in split_text(text)]
+        return [Text(message_id, texts.plain(piece)) for piece in split_text(text)]
 
     def start_tool(
         self, tool_id: str, name: str, arguments: dict[str, Any], parent_id: str | None = None
@@ -67,15 +73,17 @@ class Translation:
         self.names[tool_id] = name
         self.tasks.called(tool_id, name, arguments)
         self.running[tool_id] = parent_id
+        if command := tools.command(name, arguments, self.cwd):
+            self.commands[tool_id] = command
         return [
             ToolStarted(
                 tool_call_id=tool_id,
                 name=name,
-                title=tools.title(name, arguments, self.cwd, self.labels.pop(tool_id, None)),
+                title=titles.title(name, arguments, self.cwd, self.labels.pop(tool_id, None)),
                 tool_kind=tools.kind(name),
                 input=tools.shown_input(arguments),
                 content=tools.content(name, arguments, self.cwd),
-                locations=tools.locations(arguments, self.cwd),
+                locations=tools.locations(name, arguments, self.cwd),
                 parent_id=parent_id,
             )
         ]
@@ -88,10 +96,12 @@ class Translation:
                 continue
             if isinstance(details, dict) and details.get("backgroundTaskId"):
                 self.background[one.tool_use_id] = None
-                parts = tools.result(self.names[one.tool_use_id], one.content, failed=False)
+                parts = result(self.names[one.tool_use_id], one.content, failed=False).parts
+                parts = self.under_command(one.tool_use_id, parts)
                 events.append(ToolProgressed(one.tool_use_id, content=parts))
             else:
-                events.append(self._ended(one.tool_use_id, bool(one.is_error), one.content))
+                own = details if len(results) == 1 else None  # they are of one result
+                events.append(self._ended(one.tool_use_id, bool(one.is_error), one.content, own))
                 events.extend(self.tasks.ended(one.tool_use_id, details))
         return events
 
@@ -114,8 +124,23 @@ class Translation:
         """These calls have failed without a result."""
         return [self._ended(tool_id, failed=True) for tool_id in calls]
 
-    def _ended(self, tool_id: str, failed: bool, content: object = None) -> Event:
+    def under_command(self, tool_id: str, parts: tuple[ToolPart, ...]) -> tuple[ToolPart, ...]:
+        """Output of a running call as clients are shown it, since it replaces what they show."""
+        return (*self.commands.get(tool_id, ()), *parts) if parts else ()
+
+    def _ended(
+        self, tool_id: str, failed: bool, content: object = None, details: object = None
+    ) -> Event:
+        found = result(self.names[tool_id], content, failed=failed, details=details, cwd=self.cwd)
+        shown = self.under_command(tool_id, found.parts)
+        ended = ToolEnded(
+            tool_id,
+            "failed" if failed else "completed",
+            content=shown or (self.commands.get(tool_id, ()) if found.exit_code else ()),
+            exit_code=found.exit_code,
+            locations=found.locations,
+        )
         self.running.pop(tool_id, None)
         self.background.pop(tool_id, None)
-        parts = tools.result(self.names[tool_id], content, failed)
-        return ToolEnded(tool_id, "failed" if failed else "completed", content=parts)
+        self.commands.pop(tool_id, None)
+        return ended

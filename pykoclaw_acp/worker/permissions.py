@@ -22,7 +22,7 @@ from claude_agent_sdk.types import PermissionRuleValue
 
 from pykoclaw_acp.channel.frames import Answer, AskWithdrawn
 from pykoclaw_acp.model.permissions import Form, PermissionRequest
-from pykoclaw_acp.translation import tools
+from pykoclaw_acp.translation import texts, titles, tools
 from pykoclaw_acp.worker import whole
 from pykoclaw_acp.worker.sdk_private import CANCEL
 
@@ -74,7 +74,7 @@ class PermissionCallbacks:
                 ask_id=str(uuid4()),
                 turn_id=turn_id,
                 tool_call_id=tool_id,
-                title=tools.title(name, arguments, self._cwd),
+                title=titles.asked(name, arguments, self._cwd),
                 tool_kind=tools.kind(name),
                 tool=name,
                 always=always,
@@ -106,7 +106,7 @@ class PermissionCallbacks:
                 ask_id=str(uuid4()),
                 turn_id=turn_id,
                 tool_call_id="",
-                title=tools.one_line(f"{form.server} asks: {form.message}", 160),
+                title=texts.one_line(f"{form.server} asks: {form.message}", 160),
                 tool_kind="other",
                 form=form,
             )

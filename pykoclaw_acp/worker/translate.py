@@ -179,16 +179,14 @@ class Translator(Translation):
 
 
 def mcp_labels(frame: Frame) -> dict[str, str]:
-    """Names for people of the MCP tools that an assistant's frame calls, by call: those of the
-    server and of the tool.
-    """
+    """Names for people of the MCP tools that an assistant's frame calls, by call."""
     labels: dict[str, str] = {}
     told = frame.get("tool_use_meta")
     for one in told if isinstance(told, list) else ():
         if isinstance(one, dict):
-            server, tool = one.get("server_display_name"), one.get("display_name")
-            if isinstance(server, str) and isinstance(tool, str):
-                labels[str(one.get("id"))] = f"{server}: {tool}"
+            tool = one.get("display_name")
+            if isinstance(tool, str) and tool.strip():
+                labels[str(one.get("id"))] = tool
     return labels
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.model.events import DiffPart, TextPart, ToolPart
 from pykoclaw_acp.neutral import fenced, neutral
+from pykoclaw_acp.worker import existing
 
 MOST: Final = 2 * 1024 * 1024
 """Bytes (JSON) of the arguments of a call that a person can be asked about; clients take lines of 8 MiB."""
@@ -36,7 +37,10 @@ def parts(
     `always`: what an "always" would allow besides.
     """
     diffs, told = _diffs(name, arguments, cwd)
-    words = [_argument(key, value) for key, value in arguments.items() if key not in told]
+    first = sorted(
+        arguments.items(), key=lambda one: one[0] != "command"
+    )  # then what is said of it
+    words = [_argument(key, value) for key, value in first if key not in told]
     if always is not None:
         words.append(f"“Always” would allow: {neutral(always)}")
     return (*diffs, TextPart("\n\n".join(words))) if words else diffs
@@ -52,9 +56,10 @@ def _diffs(
     path = os.path.normpath(os.path.join(cwd, path))
     content, old, new = (arguments.get(key) for key in ("content", "old_string", "new_string"))
     if name == "Write" and isinstance(content, str):
-        return (DiffPart(path=path, old_text=None, new_text=content),), frozenset(
-            {"file_path", "content"}
-        )
+        was, note = existing.before(path, cwd)
+        change = DiffPart(path=path, old_text=was, new_text=content)
+        notes = (TextPart(note),) if note else ()
+        return (*notes, change), frozenset({"file_path", "content"})
     if name == "Edit" and isinstance(old, str) and isinstance(new, str):
         told = {"file_path", "old_string", "new_string"}
         if arguments.get("replace_all") is False:

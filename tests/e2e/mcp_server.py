@@ -9,6 +9,7 @@ import os
 import sys
 
 TOOLS = {"whisper": "Whispers.", "survey": "Asks the user."}
+TITLES = {"whisper": "Whisper a secret"}
 
 
 def answer(method: str, params: dict[str, object]) -> dict[str, object]:
@@ -23,7 +24,12 @@ def answer(method: str, params: dict[str, object]) -> dict[str, object]:
         schema = {"type": "object", "properties": {}}
         return {
             "tools": [
-                {"name": name, "description": said, "inputSchema": schema}
+                {
+                    "name": name,
+                    "description": said,
+                    "inputSchema": schema,
+                    "annotations": {"title": TITLES.get(name, name)},
+                }
                 for name, said in TOOLS.items()
             ]
         }

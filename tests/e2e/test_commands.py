@@ -143,7 +143,7 @@ async def test_sessions_are_listed_shown_and_exported(stack: Stack) -> None:
     assert "end_turn" in shown
     tail = (await done(stack, "sessions", "tail", f"acp-{session[:8]}")).out
     assert tail.startswith("You:\nPlease look.\n")
-    assert "✓ Bash: echo" in tail
+    assert "✓ Run a scripted command: echo" in tail
     assert tail.endswith("Claude:\n# Found it.\n")
     exported = (await done(stack, "sessions", "export", session, "--format", "json")).json
     assert exported["session"]["summary"]["id"] == session
@@ -152,7 +152,7 @@ async def test_sessions_are_listed_shown_and_exported(stack: Stack) -> None:
     assert [event["update"] for event in exported["events"]] == loaded.updates[session]
     document = (await done(stack, "sessions", "export", session)).out
     assert document.count("## You") == 1
-    assert "### Tool: Bash: echo" in document
+    assert "### Tool: Run a scripted command: echo" in document
     assert "\n````\n```\n````\n" in document
 
 
@@ -220,7 +220,7 @@ async def test_session_is_followed_across_daemon_restart(stack: Stack) -> None:
     await client.prompt(session, text("Two."))
     await until(b"Two.")
     running = client.prompting(session, LONG)
-    await until(b"Bash: touch begun")
+    await until(b"touch begun")
     follower.send_signal(signal.SIGINT)
     out, error = await asyncio.wait_for(follower.communicate(), 30)
     assert (follower.returncode, error) == (0, b"")
@@ -274,7 +274,7 @@ async def test_a_question_is_answered_by_a_command(shared: Stack) -> None:
     prompt = client.prompting(session, ASKS)
     await client.until(lambda: client.questions)
     (question,) = (await done(shared, "approve", "--json")).json
-    assert (question["session"], question["title"]) == (session, "Bash: mkdir made")
+    assert (question["session"], question["title"]) == (session, "mkdir made")
     assert question["id"][:8] in (await done(shared, "approve")).out
     assert question["input"]["command"] == "mkdir made"
     assert "│ mkdir made\n" in (await done(shared, "approve", question["id"])).out

@@ -78,7 +78,7 @@ async def test_the_readme_leads_to_an_answer(tmp_path: Path) -> None:
     assert shell.returncode == 0, error.decode()
     model, *conversation = out.decode().splitlines()
     assert json.loads(model) == {"url": f"http://127.0.0.1:{port}"}
-    assert conversation[:3] == ["Let me look.", "[Bash: ls]", "That is all."]
+    assert conversation[:3] == ["Let me look.", "[Run a scripted command: ls]", "That is all."]
     assert "(end_turn)" in conversation
     assert any(line.startswith("The daemon (pid ") for line in conversation), (
         "and what was started ends"

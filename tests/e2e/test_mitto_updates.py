@@ -56,7 +56,12 @@ async def test_10_tool_titles_are_final_from_the_start(shared: Stack) -> None:
     steps = ("bash ls", "read a.txt", "edit a.txt <<< old => new", "bash false", "text Done.")
     await web.prompt(conversation, play(*steps))
     titles = [title for title, *_ in conversation.tools.values()]
-    assert titles == ["Bash: ls", "Read a.txt", "Edit a.txt", "Bash: false"]
+    assert titles == [
+        "Run a scripted command: ls",
+        "Read a.txt",
+        "Edit a.txt",
+        "Run a scripted command: false",
+    ]
     assert [f"[{title}]" for title in titles] == [
         line for line in conversation.screen if line.startswith("[")
     ]

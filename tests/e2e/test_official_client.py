@@ -97,7 +97,7 @@ async def test_official_client_tells_the_story(stack: Stack) -> None:
         assert answer.stop_reason == "end_turn"
         assert editor.said(schema.AgentMessageChunk) == "I make it.The first answer."
         assert editor.said(schema.AgentThoughtChunk) == "Let me think."
-        assert [call.title for call in editor.asked] == ["Bash: mkdir made"]
+        assert [call.title for call in editor.asked] == ["mkdir made"]
         live = editor.events
         os.kill(server, signal.SIGKILL)
         await stack.kill_everything()

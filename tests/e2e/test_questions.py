@@ -70,7 +70,7 @@ async def test_parked_question_survives_worker_and_daemon_restart(stack: Stack) 
     await later.load(session, stack.work)
     assert "still waits" in later.text(session)
     (question,) = await later.until(lambda: later.questions)
-    assert question["params"]["toolCall"]["title"] == "Bash: mkdir made"
+    assert question["params"]["toolCall"]["title"] == "mkdir made"
     later.reply(question, selected("reject_once"))
     await eventually(lambda: state(stack) == "done")
     assert row(stack)["outcome"] == "selected"

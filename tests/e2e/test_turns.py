@@ -66,7 +66,10 @@ async def test_tools_as_a_client_sees_them(shared: Stack) -> None:
     note = str(shared.work / "made/note.txt")
     bash, write, read, edit, missing, failing = client.of(session, "tool_call")
     assert all(one["status"] == "in_progress" for one in client.of(session, "tool_call"))
-    assert (bash["kind"], bash["title"]) == ("execute", "Bash: mkdir made && echo it is done")
+    assert (bash["kind"], bash["title"]) == (
+        "execute",
+        "Run a scripted command: mkdir made && echo it is done",
+    )
     assert bash["rawInput"]["command"] == "mkdir made && echo it is done"
     assert (write["kind"], write["title"]) == ("edit", "Write made/note.txt")
     assert write["content"] == [
@@ -116,7 +119,9 @@ async def test_subagent_belongs_to_its_call(shared: Stack) -> None:
     )
     parent = client.of(session, "tool_call")[0]
     (child,) = [
-        one for one in client.of(session, "tool_call") if one["title"] == "Bash: mkdir inner"
+        one
+        for one in client.of(session, "tool_call")
+        if one["title"] == "Run a scripted command: mkdir inner"
     ]
     assert child["_meta"]["pykoclaw.dev/parentToolCallId"] == parent["toolCallId"]
     assert parent["kind"] == "think"

@@ -89,7 +89,7 @@ def turns(transcript: Transcript, count: int, first: int = 0) -> list[str]:
         transcript.call(f"t{n}", command=f"ls {n}")
         transcript.result(f"t{n}", f"{n}.txt")
         transcript.say(f"answer {n}")
-        said += [f"> question {n}", f"Bash: ls {n} …", f"t{n} completed", f"answer {n}"]
+        said += [f"> question {n}", f"ls {n} …", f"t{n} completed", f"answer {n}"]
     return said
 
 

@@ -222,7 +222,7 @@ async def test_subagents_own_messages_are_not_imported(w: World) -> None:
     await w.look(session, claude)
     log = await w.log(session)
     started = [one for one in log if isinstance(one, ToolStarted)]
-    assert [one.title for one in started] == ["Agent: Look"]
+    assert [one.title for one in started] == ["Agent: Look (general-purpose)"]
     assert [one.status for one in log if isinstance(one, ToolEnded)] == ["completed"]
     assert "agent is done" in told(log)
 

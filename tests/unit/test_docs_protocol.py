@@ -24,6 +24,7 @@ from pykoclaw_acp.protocol import (
     projection,
     prompt,
     session_meta,
+    tool_results,
 )
 from pykoclaw_acp.protocol import limits as ranges
 from pykoclaw_acp.protocol.control.following import EVENT, QUESTION, SETTLED
@@ -45,7 +46,7 @@ from pykoclaw_acp.sessions import new_session, opening
 from pykoclaw_acp.sessions.turns import deduplication, queue
 from pykoclaw_acp.store import inspection  # noqa: F401  its exceptions are counted
 from pykoclaw_acp.system import shortage
-from pykoclaw_acp.translation import tools
+from pykoclaw_acp.translation import results, texts
 from pykoclaw_acp.worker import failures, refusals, whole
 from tests.unit.documents import codes, said_in_code, section, table, text, trees
 
@@ -115,6 +116,8 @@ def test_the_meta_keys_are_those_of_the_code() -> None:
         projection.PARENT,
         meta_keys.NOTE,
         meta_keys.ORIGIN,
+        meta_keys.LINE,
+        meta_keys.OLD_LINE,
         opening.AFTER,
         lifecycle.AWAY_POLICY,
         listing.CHANNEL,
@@ -250,9 +253,11 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| a link in a prompt | {prompt.MAX_LINK:,} characters |" in limits
     assert f"| {folding.PART:,} bytes as JSON; longer" in limits
     assert events.MAX_TEXT * 6 < folding.PART
-    assert f"| {tools.MAX_SHOWN:,} characters; beginning" in limits
-    assert f"| {tools.MAX_IMAGE >> 20} MiB of base64" in limits
-    assert f"| {tools.MAX_TITLE} characters;" in limits
+    assert f"| {texts.MAX_SHOWN:,} characters; beginning" in limits
+    assert f"| {results.MAX_IMAGE >> 20} MiB of base64" in limits
+    assert f"| {texts.MAX_TITLE} characters;" in limits
+    assert f"| {texts.MAX_ASKED:,} characters;" in limits
+    assert f"| {tool_results.MAX_RAW:,} characters; `content` has more |" in limits
     assert f"requires permission | {whole.MOST >> 20} MiB as JSON |" in limits
 
 

@@ -27,7 +27,7 @@ from pykoclaw_acp.protocol import jsonrpc, long_lines, prompt
 from pykoclaw_acp.protocol.content import TextContent
 from pykoclaw_acp.protocol.messages import PromptParams
 from pykoclaw_acp.sessions.turns import titles
-from pykoclaw_acp.translation import tools
+from pykoclaw_acp.translation.results import result
 from pykoclaw_acp.worker import failures
 from pykoclaw_acp.worker.outbox import Outbox
 
@@ -226,10 +226,10 @@ def test_fence_is_longer_than_any_inside() -> None:
         ("```", "````"),
         ("a\n`````\nb ```", "``````"),
     ):
-        (part,) = tools.result("Bash", said, failed=False)
+        (part,) = result("Bash", said, failed=False).parts
         assert isinstance(part, TextPart)
         assert part.text == f"{fence}\n{said}\n{fence}"
-    (part,) = tools.result("Bash", "`" * 200_000, failed=False)
+    (part,) = result("Bash", "`" * 200_000, failed=False).parts
     assert isinstance(part, TextPart)
     assert part.text.startswith("`" * 200_001 + "\n")
 

@@ -26,7 +26,7 @@ def test_turn_becomes_its_events_in_order(t: Transcript) -> None:
     t.result("tool", "a.txt")
     t.say("There.")
     assert words(Reading(t).look()) == [
-        "> Hello", "Let me see.", "Bash: ls …", "tool completed", "There."
+        "> Hello", "Let me see.", "ls …", "tool completed", "There."
     ]  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def test_each_look_goes_on_where_the_one_before_ended(t: Transcript) -> None:
     reading = Reading(t)
     t.prompt("one", "p1")
     t.call("tool", command="ls")
-    assert words(reading.look()) == ["> one", "Bash: ls …"]
+    assert words(reading.look()) == ["> one", "ls …"]
     assert reading.look() == []
     t.result("tool")
     t.say("done")
@@ -148,7 +148,7 @@ def test_calls_without_result_fail_when_the_next_prompt_comes(t: Transcript) -> 
     t.prompt("two", "p2")
     events = Reading(t, own=("p2",)).look()
     assert words(events)[1:] == [
-        "Bash: ls …", "Bash: sleep 9 …", "ToolProgressed", "tool failed"
+        "ls …", "sleep 9 …", "ToolProgressed", "tool failed"
     ]  # fmt: skip
     assert isinstance(events[3], ToolProgressed)
 

@@ -1,0 +1,51 @@
+"""Results of tool calls for clients: the shown parts, and ACP's `rawOutput`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pykoclaw_acp.model.events import TextPart, ToolEnded, ToolPart
+
+MAX_RAW: Final = 32 * 1024  # characters of output in `rawOutput`; `content` has more
+EXIT_CODE: Final = "Exit code {}"
+
+_FENCE: Final = "```"
+
+
+def shown(event: ToolEnded) -> tuple[ToolPart, ...]:
+    """The parts, with the exit code of a command that has failed."""
+    if not event.exit_code:
+        return event.content
+    return (*event.content, TextPart(EXIT_CODE.format(event.exit_code)))
+
+
+def raw_output(event: ToolEnded) -> dict[str, Any] | None:
+    """`output`, a text, and `exitCode` of a command, as far as they are known; None if neither is."""
+    texts = [
+        _unfenced(part.text)
+        for part in event.content
+        if isinstance(part, TextPart) and not part.command
+    ]
+    raw: dict[str, Any] = {}
+    if event.exit_code is not None:
+        raw["exitCode"] = event.exit_code
+    if texts or event.exit_code is not None:
+        raw["output"] = _shortened("\n".join(texts))
+    return raw or None
+
+
+def _unfenced(text: str) -> str:
+    """The text of a part that is one code block; other texts as they are."""
+    if not text.startswith(_FENCE):
+        return text
+    opening, _, rest = text.partition("\n")
+    fence = opening[: len(opening) - len(opening.lstrip("`"))]
+    inside = rest.removesuffix(f"\n{fence}")
+    return inside if inside != rest and f"\n{fence}" not in inside else text
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= MAX_RAW:
+        return text
+    half = MAX_RAW // 2
+    return f"{text[:half]}\n… {len(text) - MAX_RAW} characters left out …\n{text[-half:]}"

@@ -1,0 +1,115 @@
+"""Changes to files: as a tool is about to make them, and the hunks that it has made."""
+
+from __future__ import annotations
+
+import os.path
+from typing import Any, Final, NamedTuple
+
+from pykoclaw_acp.model.events import DiffPart, Location, TextPart, ToolPart
+from pykoclaw_acp.translation.texts import MAX_SHOWN, fenced, shorten
+
+MAX_HUNKS: Final = 200  # of one change
+UNCHANGED: Final = "(The file had this content already.)"
+
+
+class Change(NamedTuple):
+    """A change that was made; `locations` has the line of each hunk."""
+
+    parts: tuple[ToolPart, ...]
+    locations: tuple[Location, ...]
+
+
+def intended(name: str, arguments: dict[str, Any], cwd: str) -> tuple[ToolPart, ...]:
+    """The change that a call of a file tool is about to make, as far as its input says."""
+    given = arguments.get("notebook_path" if name == "NotebookEdit" else "file_path")
+    if not isinstance(given, str) or not given:
+        return ()
+    path = os.path.normpath(os.path.join(cwd, given))
+    if name == "Write" and isinstance(content := arguments.get("content"), str):
+        return (DiffPart(path=path, old_text=None, new_text=shorten(content)),)
+    if name == "Edit":
+        return _replaced(path, [arguments])
+    if name == "MultiEdit" and isinstance(edits := arguments.get("edits"), list):
+        return _replaced(path, edits)
+    if name == "NotebookEdit" and isinstance(source := arguments.get("new_source"), str):
+        return (TextPart(fenced(source)),) if source.strip() else ()
+    return ()
+
+
+def made(details: dict[str, Any], path: str) -> Change | None:
+    """The change of a file as the CLI tells it; None if it does not tell it.
+
+    A new file stays as it was shown before.
+    """
+    patch = details.get("structuredPatch")
+    if not isinstance(patch, list) or details.get("type") == "create":
+        return None
+    if not patch:
+        return Change((TextPart(UNCHANGED),), ()) if details.get("type") == "update" else None
+    parts: list[ToolPart] = []
+    room = MAX_SHOWN
+    for at, hunk in enumerate(patch):
+        found = _hunk(hunk, path, room)
+        if found is None:
+            return None
+        parts.append(found)
+        room -= len(found.old_text or "") + len(found.new_text)
+        if (room <= 0 or at + 1 == MAX_HUNKS) and (left := len(patch) - at - 1):
+            parts.append(TextPart(f"({left} more changes of this file are not shown)"))
+            break
+    lines = [part.line for part in parts if isinstance(part, DiffPart)]
+    return Change(tuple(parts), tuple(Location(path, line) for line in lines))
+
+
+def in_notebook(details: dict[str, Any]) -> Change | None:
+    """The change of a cell as the CLI tells it; None if it does not tell it."""
+    path, mode = details.get("notebook_path"), details.get("edit_mode")
+    old, new = details.get("old_source") or "", details.get("new_source") or ""
+    if not (isinstance(path, str) and isinstance(old, str) and isinstance(new, str)):
+        return None
+    old, new = ("" if mode == "insert" else old), ("" if mode == "delete" else new)
+    part = DiffPart(path=path, old_text=shorten(old), new_text=shorten(new))
+    return Change((part,), (Location(path),))
+
+
+def _replaced(path: str, edits: list[Any]) -> tuple[ToolPart, ...]:
+    parts: list[ToolPart] = []
+    for one in edits[:MAX_HUNKS]:
+        old, new = (
+            one.get(key) if isinstance(one, dict) else None for key in ("old_string", "new_string")
+        )
+        if isinstance(old, str) and isinstance(new, str):
+            most = MAX_SHOWN // len(edits[:MAX_HUNKS])
+            parts.append(
+                DiffPart(path=path, old_text=shorten(old, most), new_text=shorten(new, most))
+            )
+    return tuple(parts)
+
+
+def _hunk(hunk: object, path: str, room: int) -> DiffPart | None:
+    if not isinstance(hunk, dict):
+        return None
+    lines, line, old_line = (hunk.get(key) for key in ("lines", "newStart", "oldStart"))
+    if not (isinstance(lines, list) and isinstance(line, int) and isinstance(old_line, int)):
+        return None
+    old: list[str] = []
+    new: list[str] = []
+    sides = {" ": (old, new), "-": (old,), "+": (new,)}
+    last: tuple[list[str], ...] = ()
+    for one in lines:
+        sign, text = str(one)[:1], str(one)[1:]
+        if sign == "\\":  # No newline at end of file
+            for side in last:
+                side[-1] = side[-1].removesuffix("\n")
+            continue
+        last = sides.get(sign, ())
+        for side in last:
+            side.append(f"{text}\n")
+    most = max(room // 2, 1000)
+    return DiffPart(
+        path=path,
+        old_text=shorten("".join(old), most),
+        new_text=shorten("".join(new), most),
+        line=line,
+        old_line=old_line,
+    )

@@ -1,0 +1,290 @@
+"""Results of tool calls, for people: what a tool has put out, without what the CLI writes around it
+for the model.
+
+`details` is the CLI's own form of a result; a failure's is its text. Without it, as in transcripts
+of earlier CLIs, the text for the model is cleaned.
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from pykoclaw_acp.model.blobs import amount
+from pykoclaw_acp.model.events import DiffPart, ImagePart, Location, TextPart, ToolPart
+from pykoclaw_acp.translation import diffs
+from pykoclaw_acp.translation.texts import MAX_SHOWN, fenced, plain, shorten
+
+MAX_IMAGE: Final = 5 * 1024 * 1024  # characters of one result, images as base64
+
+Details = dict[str, Any]
+
+
+class Result(NamedTuple):
+    """What clients are shown; empty `parts` keep what was shown before."""
+
+    parts: tuple[ToolPart, ...] = ()
+    exit_code: int | None = None
+    locations: tuple[Location, ...] = ()
+
+
+_EDITS: Final = ("Write", "Edit", "MultiEdit", "NotebookEdit")
+_SILENT: Final = (*_EDITS, "Skill", "EnterPlanMode", "ExitPlanMode")  # once they have succeeded
+_MARKDOWN: Final = ("Agent", "Task", "WebSearch", "WebFetch", "ExitPlanMode")
+_NOTHING: Final = ("(Bash completed with no output)", "(no content)")
+_UNCHANGED_FILE: Final = "(unchanged since it was last read)"
+
+_EXIT: Final = re.compile(r"(?:Error: )?Exit code (\d{1,5})(?:\n|\Z)")
+_ERROR: Final = re.compile(r"<tool_use_error>(?:Error: )?(.*)</tool_use_error>\s*\Z", re.DOTALL)
+_REMINDER: Final = re.compile(r"\s*<system-reminder>[^<]*</system-reminder>\s*\Z")
+_PERSISTED: Final = re.compile(
+    r"\s*<persisted-output>\nOutput too large \(([^)\n]{1,20})\)[^\n]*\n\s*"
+    r"(?:Preview \([^)\n]*\):\n)?(.*?)(?:\n\.\.\.)?\s*</persisted-output>\s*\Z",
+    re.DOTALL,
+)
+_NUMBERED: Final = re.compile(r" *\d+(?:\t|→)")
+_SCHEMA: Final = "\n\nThis tool's input schema was not in your prompt"
+_SEARCHED: Final = re.compile(r"\AWeb search results for query: [^\n]*\n+")
+_SEARCH_REMINDER: Final = re.compile(r"\n+REMINDER: You MUST include[^\n]*\s*\Z")
+_REFUSED: Final = "The user doesn't want to proceed with this tool use."
+_REFUSED_BECAUSE: Final = "the user said:\n"
+_INTERRUPTED: Final = (
+    "[Request interrupted by user",
+    "The user doesn't want to take this action right now.",
+)
+
+
+def result(
+    name: str, blocks: object, *, failed: bool, details: object = None, cwd: str = "/"
+) -> Result:
+    """The result of a call of this tool; `blocks` are for the model, paths may be below `cwd`."""
+    if failed:
+        return _failure(name, blocks, details)
+    if isinstance(details, dict) and (read := _READERS.get(name)) is not None:
+        found = read(details)
+        if found is not None:
+            return _absolute(found, cwd)
+    return Result() if name in _SILENT else Result(_general(name, blocks))
+
+
+def _absolute(found: Result, cwd: str) -> Result:
+    """With absolute paths, as ACP wants them; Claude may have given others."""
+    parts = tuple(
+        msgspec.structs.replace(one, path=os.path.normpath(os.path.join(cwd, one.path)))
+        if isinstance(one, DiffPart)
+        else one
+        for one in found.parts
+    )
+    locations = tuple(
+        Location(os.path.normpath(os.path.join(cwd, one.path)), one.line) for one in found.locations
+    )
+    return found._replace(parts=parts, locations=locations)
+
+
+# --- what every tool has
+
+
+def _failure(name: str, blocks: object, details: object) -> Result:
+    text = details if isinstance(details, str) and details.strip() else blocks
+    if not isinstance(text, str):
+        return Result(_general(name, blocks))
+    code: int | None = None
+    if name == "Bash" and (found := _EXIT.match(text)) is not None:
+        code, text = int(found[1]), text[found.end() :]
+    if text is details:
+        text = text.removeprefix("Error: ")
+    text = text.partition(_SCHEMA)[0]
+    if text.startswith(_REFUSED):
+        because = text.partition(_REFUSED_BECAUSE)[2].strip()
+        return Result((TextPart(f"Refused: {because}" if because else "Refused."),))
+    if text.startswith(_INTERRUPTED):
+        return Result((TextPart("Interrupted."),))
+    return Result(_general(name, text), code)
+
+
+def _general(name: str, blocks: object) -> tuple[ToolPart, ...]:
+    if isinstance(blocks, str):
+        return tuple(_text(name, blocks))
+    parts: list[ToolPart] = []
+    room = MAX_IMAGE
+    for block in blocks if isinstance(blocks, list) else ():
+        if not isinstance(block, dict):
+            continue
+        if block.get("type") == "text" and isinstance(block.get("text"), str):
+            shown = list(_text(name, shorten(block["text"], min(room, MAX_SHOWN))))
+            room -= sum(len(part.text) for part in shown)
+            parts.extend(shown)
+        elif block.get("type") == "image":
+            part = _image(block, room)
+            room -= len(part.data) if isinstance(part, ImagePart) else 0
+            parts.append(part)
+        if room <= 0:
+            parts.append(TextPart("(more was left out)"))
+            break
+    return tuple(parts)
+
+
+def _text(name: str, text: str) -> Iterable[TextPart]:
+    """A text for the model, cleaned; as a code block, if it is no Markdown."""
+    note = ""
+    if text.strip() in _NOTHING:
+        return
+    if (found := _ERROR.match(text)) is not None:
+        text = found[1]
+    if (found := _PERSISTED.match(text)) is not None:
+        note, text = f"(Only the beginning of {found[1]} is shown.)", found[2]
+    while (found := _REMINDER.search(text)) is not None:
+        text = text[: found.start()]
+    if name == "WebSearch":
+        text = _SEARCH_REMINDER.sub("", _SEARCHED.sub("", text))
+    if name in ("Read", "NotebookRead"):
+        text = _without_numbers(text)
+    markdown = name.startswith("mcp__") or name in _MARKDOWN
+    if shown := shorten(plain(text).rstrip()) if markdown else fenced(text):
+        yield TextPart(shown)
+    if note:
+        yield TextPart(note)
+
+
+def _without_numbers(text: str) -> str:
+    """A file's text without the numbers that the CLI puts before its lines, if all have one."""
+    lines = text.split("\n")
+    ends = [_NUMBERED.match(line) for line in lines]
+    if not all(ends):
+        return text
+    return "\n".join(
+        line[end.end() :] for line, end in zip(lines, ends, strict=True) if end is not None
+    )
+
+
+def _image(block: Details, room: int) -> ToolPart:
+    source = block.get("source")
+    if isinstance(source, dict) and source.get("type") == "base64":
+        data, mime = source.get("data"), source.get("media_type")
+        if isinstance(data, str) and isinstance(mime, str) and len(data) <= room:
+            return ImagePart(data=data, mime_type=mime)
+    return TextPart("(an image that is too large to show)")
+
+
+def _parts(*texts: str) -> tuple[ToolPart, ...]:
+    return tuple(TextPart(one) for one in texts if one)
+
+
+# --- what single tools tell; None if they tell it otherwise
+
+
+def _bash(details: Details) -> Result | None:
+    out, err, told = (details.get(key) for key in ("stdout", "stderr", "returnCodeInterpretation"))
+    if not isinstance(out, str) or details.get("isImage") is True:
+        return None
+    if isinstance(err, str) and err.strip():
+        out = f"{out.rstrip()}\n{err}" if out.strip() else err
+    size = details.get("persistedOutputSize")
+    notes = []
+    if isinstance(size, int):
+        notes.append(f"(Only the beginning of {amount(size)} is shown.)")
+    if isinstance(told, str) and told:
+        notes.append(f"({told})")  # such as "No matches found", with a code that is not told
+    interrupted = details.get("interrupted") is True
+    if interrupted:
+        notes.append("(interrupted)")
+    code = None if interrupted or told else 0
+    return Result(_parts(fenced(out), *notes), code)
+
+
+def _file_read(details: Details) -> Result | None:
+    file = details.get("file")
+    if details.get("type") == "file_unchanged":
+        return Result(_parts(_UNCHANGED_FILE))
+    if not isinstance(file, dict):
+        return None
+    if isinstance(content := file.get("content"), str):
+        return Result(_parts(fenced(content)))
+    if isinstance(cells := file.get("cells"), list):
+        return Result(_cells(cells))
+    return None
+
+
+def _cells(cells: list[Any]) -> tuple[ToolPart, ...]:
+    """Cells of a notebook, with the texts that they have put out."""
+    shown: list[str] = []
+    for cell in cells:
+        if not isinstance(cell, dict) or not isinstance(source := cell.get("source"), str):
+            continue
+        code = cell.get("cellType") == "code"
+        shown.append(fenced(source, str(cell.get("language") or "")) if code else source)
+        outputs = cell.get("outputs")
+        shown.extend(
+            fenced(text)
+            for one in (outputs if isinstance(outputs, list) else ())
+            if isinstance(one, dict) and isinstance(text := one.get("text"), str)
+        )
+    return _parts(shorten("\n\n".join(one for one in shown if one)))
+
+
+def _file_changed(details: Details) -> Result | None:
+    path = details.get("filePath")
+    change = diffs.made(details, path) if isinstance(path, str) else None
+    return None if change is None else Result(change.parts, locations=change.locations)
+
+
+def _notebook_changed(details: Details) -> Result | None:
+    if isinstance(error := details.get("error"), str) and error:
+        return Result(_parts(fenced(error)))
+    change = diffs.in_notebook(details)
+    return None if change is None else Result(change.parts, locations=change.locations)
+
+
+def _searched(details: Details) -> Result | None:
+    found = details.get("results")
+    if not isinstance(found, list):
+        return None
+    said: list[str] = []
+    for one in found:
+        if isinstance(one, str):
+            said.append(plain(one).strip())
+        elif isinstance(one, dict) and isinstance(links := one.get("content"), list):
+            said.append("\n".join(_link(link) for link in links if isinstance(link, dict)))
+    return Result(_parts(shorten("\n\n".join(one for one in said if one))))
+
+
+def _link(link: Details) -> str:
+    title, url = str(link.get("title") or link.get("url")), str(link.get("url"))
+    for mark in "\\[]":
+        title = title.replace(mark, f"\\{mark}")
+    return f"* [{title}](<{url}>)"
+
+
+def _tools_found(details: Details) -> Result | None:
+    matches = details.get("matches")
+    if not isinstance(matches, list):
+        return None
+    return Result(_parts(", ".join(str(one) for one in matches) or "(no tool was found)"))
+
+
+def _told(key: str) -> Callable[[Details], Result | None]:
+    """The tool's words for people are in this field."""
+
+    def read(details: Details) -> Result | None:
+        words = details.get(key)
+        return Result(_parts(shorten(plain(words)))) if isinstance(words, str) else None
+
+    return read
+
+
+_READERS: Final[dict[str, Callable[[Details], Result | None]]] = {
+    "Bash": _bash,
+    "Read": _file_read,
+    "Write": _file_changed,
+    "Edit": _file_changed,
+    "MultiEdit": _file_changed,
+    "NotebookEdit": _notebook_changed,
+    "WebSearch": _searched,
+    "WebFetch": _told("result"),
+    "ToolSearch": _tools_found,
+    "TaskStop": _told("message"),
+}

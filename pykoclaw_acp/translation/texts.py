@@ -1,0 +1,56 @@
+"""Texts of tool calls: in one line, within bounds, without terminal control sequences."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from pykoclaw_acp.neutral import neutral
+
+MAX_SHOWN: Final = 256 * 1024  # characters of a tool's text that are kept in the log
+MAX_TITLE: Final = 120  # characters
+MAX_ASKED: Final = 1000  # characters of the title of a permission request
+
+_LONGEST_LINE: Final = 4096  # characters in which a title is looked for
+_FENCES: Final = re.compile("`{3,}")
+_ANSI: Final = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]"
+)
+
+
+def one_line(text: str, most: int = MAX_TITLE) -> str:
+    """The text as one line without invisible characters: ⏎ for line ends, and a mark where it is
+    cut.
+    """
+    lines = [
+        " ".join(line.split()) for line in neutral(text[:_LONGEST_LINE], "command").split("\n")
+    ]
+    line = " ⏎ ".join(line for line in lines if line)
+    if len(line) <= most and len(text) <= _LONGEST_LINE:
+        return line
+    note = f"… [cut: {len(text)} characters in all]"
+    if (count := text.count("\n") + 1) > 1:
+        note = f"… [cut: {count} lines, {len(text)} characters in all]"
+    return line[: most - len(note)] + note
+
+
+def shorten(text: str, limit: int = MAX_SHOWN) -> str:
+    """The text, or its beginning and its end with a mark between them."""
+    if len(text) <= limit:
+        return text
+    cut = len(text) - limit
+    return f"{text[: limit // 2]}\n… {cut} characters left out …\n{text[-(limit // 2) :]}"
+
+
+def plain(text: str) -> str:
+    """The text without terminal control sequences."""
+    return _ANSI.sub("", text)
+
+
+def fenced(text: str, language: str = "") -> str:
+    """A code block of Markdown that the text cannot close; empty for a text without content."""
+    text = shorten(plain(text).rstrip())
+    if not text:
+        return ""
+    fence = "`" * max((len(found) + 1 for found in _FENCES.findall(text)), default=3)
+    return f"{fence}{language}\n{text}\n{fence}"

@@ -1,0 +1,163 @@
+"""What people see of tools: live, after a restart, and of a conversation begun elsewhere."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from tests.e2e.harness import Client, Stack, script
+from tests.e2e.harness.seen import seen, seen_again
+from tests.e2e.test_mcp_servers import program
+
+NOTEBOOK: Final = {
+    "cells": [
+        {"cell_type": "code", "id": "c1", "metadata": {}, "source": "print(1)", "outputs": [],
+         "execution_count": None}
+    ],
+    "metadata": {}, "nbformat": 4, "nbformat_minor": 5,
+}  # fmt: skip
+INTERNAL: Final = (
+    "tool_use_error", "persisted-output", "system-reminder", "REMINDER", "Launching skill", "state is current",
+    "completed with no output", "Entered plan mode", "exiting plan mode", "input schema", "<cell",
+)  # fmt: skip
+
+
+def tool(name: str, /, **arguments: Any) -> str:
+    return f"tool {name} {json.dumps(arguments)}"
+
+
+def prepare(stack: Stack) -> None:
+    work = stack.work
+    (work / "app.py").write_text("".join(f"line {n}\n" for n in range(1, 101)))
+    (work / "old.txt").write_text("one\ntwo\n")
+    (work / "book.ipynb").write_text(json.dumps(NOTEBOOK))
+
+
+def calls(client: Client, session: str) -> dict[str, dict[str, Any]]:
+    """Tool calls as they are in the end, by title."""
+    return {
+        one["title"]: one for one in seen(client.of(session)) if one["sessionUpdate"] == "tool_call"
+    }
+
+
+def shown(call: dict[str, Any]) -> str:
+    """The texts of a call."""
+    texts = [one["content"]["text"] for one in call.get("content", ()) if one["type"] == "content"]
+    return "\n".join(texts)
+
+
+def diffs(call: dict[str, Any]) -> list[tuple[str | None, str]]:
+    return [
+        (one["oldText"], one["newText"]) for one in call.get("content", ()) if one["type"] == "diff"
+    ]
+
+
+async def test_tools_are_shown_for_people_live_again_and_imported(stack: Stack) -> None:
+    prepare(stack)
+    client = await stack.start()
+    server = program("sec", "hush")
+    session = await client.new(stack.work, mcpServers=[server])
+    await client.prompt(session, script(
+        tool("Bash", command="echo out; echo err >&2; exit 3", description="Fail on purpose"),
+        tool("Bash", command="true", description="Do nothing"),
+        tool("Bash", command="seq 1 20000", description="Count"),
+        tool("Bash", command="grep nothing app.py", description="Look for nothing"),
+        tool("Bash", command="echo a\necho b", description="Two lines"),
+        tool("Read", file_path="app.py", offset=10, limit=3),
+        tool("Read", file_path="old.txt"),
+        tool("Read", file_path="none.txt"),
+        tool("Read", file_path="book.ipynb"),
+        tool("Edit", file_path="app.py", old_string="line 50\n", new_string="fifty\nmore\n"),
+        tool("Edit", file_path="old.txt", old_string="absent", new_string="x", replace_all=True),
+        tool("Write", file_path="old.txt", content="one\n2\n"),
+        tool("Write", file_path="new.txt", content="hello\n"),
+        tool("NotebookEdit", notebook_path=str(stack.work / "book.ipynb"), cell_id="c1",
+             new_source="print(2)"),
+        tool("WebSearch", query="weather"),
+        tool("WebFetch", url="http://127.0.0.1:9/docs/?q=1", prompt="What?"),
+        tool("mcp__sec__whisper"),
+        tool("Grep", pattern="x"),
+        tool("EnterPlanMode"),
+        "text Done.",
+    ))  # fmt: skip
+    await client.prompt(session, script(tool("ToolSearch", query="select:WebFetch"), "text Done."))
+    found = calls(client, session)
+    expected = {
+        "Fail on purpose: echo out; echo err >&2; exit 3": "```\nout\nerr\n```\nExit code 3",
+        "Do nothing: true": "",
+        "Look for nothing: grep nothing app.py": "(No matches found)",
+        "Two lines: echo a ⏎ echo b": "```sh\necho a\necho b\n```\n```\na\nb\n```",
+        "Read app.py (10–12)": "```\nline 10\nline 11\nline 12\n```",
+        "Read old.txt": "```\none\ntwo\n```",
+        "Read book.ipynb": "```python\nprint(1)\n```",
+        "Edit old.txt (each match)": "```\nString to replace not found in file.\nString: absent\n```",
+        "Search the web for weather": None,
+        "Fetch 127.0.0.1:9/docs?…": None,
+        "sec: Whisper a secret": "backwards: hsuh",
+        "Begin to plan": "",
+        "Load tools: WebFetch": "WebFetch",
+    }
+    assert {title: shown(found[title]) for title in expected if expected[title] is not None} == {
+        title: words for title, words in expected.items() if words is not None
+    }
+    assert [title for title in expected if title not in found] == []
+    failed, counted = (
+        found["Fail on purpose: echo out; echo err >&2; exit 3"],
+        found["Count: seq 1 20000"],
+    )
+    assert failed["rawOutput"] == {"exitCode": 3, "output": "out\nerr"}
+    assert failed["rawInput"]["description"] == "Fail on purpose"
+    assert (counted["rawOutput"]["exitCode"], counted["rawOutput"]["output"][:6]) == (
+        0,
+        "1\n2\n3\n",
+    )
+    assert len(shown(counted)) > 30_000  # the preview for the model has 2 KB
+    assert "is shown" in shown(counted)
+
+    edited = found["Edit app.py"]
+    context = "line 47\nline 48\nline 49\n", "line 51\nline 52\nline 53\n"
+    assert diffs(edited) == [
+        (f"{context[0]}line 50\n{context[1]}", f"{context[0]}fifty\nmore\n{context[1]}")
+    ]
+    assert edited["content"][0]["_meta"] == {"pykoclaw.dev/line": 47, "pykoclaw.dev/oldLine": 47}
+    assert edited["locations"] == [{"path": str(stack.work / "app.py"), "line": 47}]
+    assert diffs(found["Write old.txt"]) == [("one\ntwo\n", "one\n2\n")]
+    assert diffs(found["Write new.txt"]) == [(None, "hello\n")]
+    assert diffs(found["Edit book.ipynb (cell c1)"]) == [("print(1)", "print(2)")]
+    assert found["sec: Whisper a secret"]["name"] == "mcp__sec__whisper"
+    assert [word for word in INTERNAL if word in json.dumps(client.of(session))] == []
+
+    again = await seen_again(stack, client, session)
+    await again.close()
+    stack.use(stack.home / "elsewhere")
+    imported = await stack.start()
+    await imported.load(session, stack.work)
+    told = calls(imported, session)
+    told["sec: Whisper a secret"] = told.pop("sec: Whisper") | {"title": "sec: Whisper a secret"}
+    for title, call in found.items():
+        call.pop("_meta", None)
+        told[title].pop("_meta", None)
+        assert told[title] == call
+
+
+async def test_question_has_the_command_first_and_what_would_be_lost(stack: Stack) -> None:
+    prepare(stack)
+    (stack.root / "outside.txt").write_text("hidden\n")
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, script(
+        tool("Bash", description="Tidy up", command="rm -f app.py"),
+        tool("Write", file_path="old.txt", content="one\n2\n"),
+        tool("Read", file_path=str(stack.root / "outside.txt")),
+        tool("Write", file_path=str(stack.root / "outside.txt"), content="x"),
+        "text Done.",
+    ))  # fmt: skip
+    asked = [one["params"]["toolCall"] for one in client.questions]
+    assert asked[0]["title"] == "rm -f app.py"
+    words = asked[0]["content"][0]["content"]["text"]
+    assert words.startswith("command:\n```sh\nrm -f app.py\n```")
+    assert words.index("command:") < words.index("Tidy up")
+    assert diffs(asked[1]) == [("one\ntwo\n", "one\n2\n")]
+    assert diffs(asked[-1]) == [(None, "x")]
+    assert "would be replaced" in shown(asked[-1])
+    assert "hidden" not in json.dumps(asked[-1])

@@ -1,0 +1,109 @@
+"""Changes to files: before they are made, and as hunks at their lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pykoclaw_acp.commands import changes
+from pykoclaw_acp.model.events import DiffPart, Location, TextPart
+from pykoclaw_acp.translation import tools
+from pykoclaw_acp.translation.diffs import MAX_HUNKS, made
+from pykoclaw_acp.translation.results import Result, result
+from pykoclaw_acp.translation.texts import MAX_SHOWN
+
+
+def hunk(line: int, *lines: str, old: int | None = None) -> dict[str, Any]:
+    return {"oldStart": old or line, "newStart": line, "lines": list(lines)}
+
+
+def edited(*hunks: dict[str, Any], **more: Any) -> Result:
+    details = {"filePath": "/w/a", "structuredPatch": list(hunks), **more}
+    return result("Edit", "The file has been updated", failed=False, details=details)
+
+
+def test_changes_are_shown_before_they_are_made() -> None:
+    write = tools.content("Write", {"file_path": "a", "content": ""}, "/work")
+    assert write == (DiffPart("/work/a", None, ""),)
+    edit = {"file_path": "/work/a", "old_string": "x", "new_string": ""}
+    assert tools.content("Edit", edit, "/work") == (DiffPart("/work/a", "x", ""),)
+    several = {"file_path": "a", "edits": [edit, {"old_string": "y", "new_string": "z"}, 7]}
+    assert tools.content("MultiEdit", several, "/work") == (
+        DiffPart("/work/a", "x", ""),
+        DiffPart("/work/a", "y", "z"),
+    )
+    cell = {"notebook_path": "/work/n.ipynb", "new_source": "x"}
+    assert tools.content("NotebookEdit", cell, "/work") == (TextPart("```\nx\n```"),)
+
+
+def test_hunks_have_their_context_and_their_lines() -> None:
+    found = edited(hunk(47, " a", "-b", "+c", "+d", " e"), hunk(91, "-x", " y", old=90))
+    assert found.parts == (
+        DiffPart("/w/a", "a\nb\ne\n", "a\nc\nd\ne\n", 47, 47),
+        DiffPart("/w/a", "x\ny\n", "y\n", 91, 90),
+    )
+    assert found.locations == (Location("/w/a", 47), Location("/w/a", 91))
+
+
+def test_end_of_file_without_newline_is_told_apart() -> None:
+    (part,) = edited(hunk(1, "-x", "+x", "\\ No newline at end of file")).parts
+    assert part == DiffPart("/w/a", "x\n", "x", 1, 1)
+    (part,) = edited(hunk(1, "-y", " x", "\\ No newline at end of file")).parts
+    assert part == DiffPart("/w/a", "y\nx", "x", 1, 1)
+
+
+def test_overwritten_file_is_a_change_and_a_new_one_stays_as_shown() -> None:
+    (part,) = edited(hunk(1, "-old", "+new"), type="update", originalFile="old").parts
+    assert part == DiffPart("/w/a", "old\n", "new\n", 1, 1)
+    assert edited(type="create") == Result()
+    assert edited(type="update") == Result((TextPart("(The file had this content already.)"),))
+
+
+def test_cell_of_a_notebook_is_a_change() -> None:
+    def change(**more: Any) -> Result:
+        details = {"notebook_path": "/w/n", "old_source": "a", "new_source": "b", "error": ""}
+        return result("NotebookEdit", "Updated cell", failed=False, details={**details, **more})
+
+    here = (Location("/w/n"),)
+    assert change(edit_mode="replace") == Result((DiffPart("/w/n", "a", "b"),), None, here)
+    assert change(edit_mode="insert") == Result((DiffPart("/w/n", "", "b"),), None, here)
+    assert change(edit_mode="delete") == Result((DiffPart("/w/n", "a", ""),), None, here)
+
+
+def test_long_changes_are_bounded_and_say_so() -> None:
+    many = edited(*[hunk(n, "-a", "+b") for n in range(1, MAX_HUNKS + 11)])
+    assert many.parts[-1] == TextPart("(10 more changes of this file are not shown)")
+    assert (len(many.parts), len(many.locations)) == (MAX_HUNKS + 1, MAX_HUNKS)
+    giant = edited(*[hunk(n, "-" + "a" * MAX_SHOWN, "+b") for n in range(1, 9)])
+    assert sum(len(str(part)) for part in giant.parts) < 3 * MAX_SHOWN
+    assert "characters left out" in str(giant.parts[-1])
+
+
+def test_damaged_patch_keeps_what_was_shown() -> None:
+    damaged: list[object] = [None, 7, [7], [{}], [{"lines": [], "newStart": "x", "oldStart": 1}]]
+    for patch in damaged:
+        assert made({"structuredPatch": patch}, "/w/a") is None
+
+
+# --- as text
+
+
+def test_change_as_text_has_its_lines_and_little_context() -> None:
+    old = "".join(f"{n}\n" for n in range(1, 21))
+    part = {"oldText": old, "newText": old.replace("10\n", "ten\n"), "path": "/w/a"}
+    shown = list(changes.lines(part))
+    assert shown == ["@@", " 7", " 8", " 9", "-10", "+ten", " 11", " 12", " 13"]
+    at = {**part, "_meta": {"pykoclaw.dev/line": 100, "pykoclaw.dev/oldLine": 90}}
+    assert next(iter(changes.lines(at))) == "@@ -96 +106 @@"
+
+
+def test_change_as_text_hides_no_end_of_line() -> None:
+    shown = list(changes.lines({"oldText": "x", "newText": "x\n"}))
+    assert shown == ["-x", "\\ No newline at end of file", "+x"]
+    assert list(changes.lines({"oldText": "x", "newText": "x\r"})) == ["-x", "+x\r"]
+    assert list(changes.lines({"oldText": None, "newText": "a\u2028b"})) == ["+a\u2028b"]
+
+
+def test_giant_change_as_text_is_whole() -> None:
+    old = "a\n" * changes.MOST
+    shown = list(changes.lines({"oldText": old, "newText": "b\n"}))
+    assert (len(shown), shown[-1]) == (changes.MOST + 1, "+b")

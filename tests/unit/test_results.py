@@ -1,0 +1,173 @@
+"""What people see of the results of tools: the CLI's words for the model are not among it.
+
+The results are those of CLI 2.1.327, as it sent them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.model.events import ImagePart, Location, TextPart, ToolPart
+from pykoclaw_acp.translation import tools
+from pykoclaw_acp.translation.results import MAX_IMAGE, Result, result
+from pykoclaw_acp.translation.texts import MAX_SHOWN
+
+REFUSED = (
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file "
+    "edit, the new_string was NOT written to the file). To tell you how to proceed, the user said:\nno, ask"
+)  # fmt: skip
+SCHEMA = (
+    "it broke\n\nThis tool's input schema was not in your prompt when you called it. The input schema is: {}"
+)  # fmt: skip
+PREVIEW = (
+    "<persisted-output>\nOutput too large (106.3KB). Full output saved to: /home/u/.claude/x.txt\n\n"
+    "Preview (first 2KB):\n1\n2\n...\n</persisted-output>"
+)  # fmt: skip
+SEARCHED = (
+    'Web search results for query: "w"\n\nSunny.\n\n\nREMINDER: You MUST include the sources above in your '
+    "response to the user using markdown hyperlinks."
+)  # fmt: skip
+
+
+def bash(out: str, **more: Any) -> dict[str, Any]:
+    return {"stdout": out, "stderr": "", "interrupted": False, "isImage": False, **more}
+
+
+def words(found: Result) -> str:
+    return "\n".join(part.text for part in found.parts if isinstance(part, TextPart))
+
+
+@pytest.mark.parametrize(
+    ("details", "said", "code"),
+    [
+        (bash("out"), "```\nout\n```", 0),
+        (bash("\x1b[31mout\x1b[0m\n", stderr="err"), "```\nout\nerr\n```", 0),
+        (bash(""), "", 0),
+        (bash("", returnCodeInterpretation="No matches found"), "(No matches found)", None),
+        (bash("a", interrupted=True), "```\na\n```\n(interrupted)", None),
+        (bash("1\n2", persistedOutputSize=108_894, persistedOutputPath="/x"),
+         "```\n1\n2\n```\n(Only the beginning of 106 KiB is shown.)", 0),
+    ],
+)  # fmt: skip
+def test_command_shows_what_it_wrote_and_how_it_ended(
+    details: dict[str, Any], said: str, code: int | None
+) -> None:
+    found = result("Bash", "for the model", failed=False, details=details)
+    assert (words(found), found.exit_code) == (said, code)
+
+
+@pytest.mark.parametrize("details", [None, "Error: Exit code 3\nout\nerr"])
+def test_failed_command_has_its_exit_code_beside_its_output(details: object) -> None:
+    found = result("Bash", "Exit code 3\nout\nerr", failed=True, details=details)
+    assert found == Result((TextPart("```\nout\nerr\n```"),), 3)
+
+
+def test_output_that_looks_like_an_exit_code_is_output() -> None:
+    found = result("Bash", "", failed=False, details=bash("Exit code 3"))
+    assert found == Result((TextPart("```\nExit code 3\n```"),), 0)
+    read = result("Read", "Exit code 3\nx", failed=True)
+    assert (words(read), read.exit_code) == ("```\nExit code 3\nx\n```", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks", "details", "said"),
+    [
+        ("Edit", "<tool_use_error>String to replace not found.</tool_use_error>",
+         "Error: String to replace not found.", "```\nString to replace not found.\n```"),
+        ("Edit", "<tool_use_error>Error: No such tool</tool_use_error>", None, "```\nNo such tool\n```"),
+        ("mcp__s__t", SCHEMA, "Error: it broke", "it broke"),
+        ("mcp__s__t", SCHEMA, None, "it broke"),
+        ("Write", REFUSED, f"Error: {REFUSED}", "Refused: no, ask"),
+        ("Bash", "[Request interrupted by user for tool use]", None, "Interrupted."),
+    ],
+)  # fmt: skip
+def test_failure_is_told_without_words_for_the_model(
+    name: str, blocks: str, details: object, said: str
+) -> None:
+    assert words(result(name, blocks, failed=True, details=details)) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks", "said"),
+    [
+        ("Bash", "(Bash completed with no output)", ""),
+        ("Bash", PREVIEW, "```\n1\n2\n```\n(Only the beginning of 106.3KB is shown.)"),
+        ("mcp__s__t", PREVIEW, "1\n2\n(Only the beginning of 106.3KB is shown.)"),
+        ("Read", "     1→a\n     2→b", "```\na\nb\n```"),
+        ("Read", "10\ta\n11\tb\n\n<system-reminder>\nBe good.\n</system-reminder>\n", "```\na\nb\n```"),
+        ("Read", "1\ta\nnot numbered", "```\n1\ta\nnot numbered\n```"),
+        ("Skill", "Launching skill: greet", ""),
+        ("EnterPlanMode", "Entered plan mode. You should now focus on exploring", ""),
+        ("ExitPlanMode", "User has approved exiting plan mode. You can now proceed.", ""),
+        ("Edit", "The file /a has been updated. (file state is current in your context)", ""),
+        ("WebSearch", SEARCHED, "Sunny."),
+        ("ToolSearch", [{"type": "tool_reference", "tool_name": "WebFetch"}], ""),
+    ],
+)  # fmt: skip
+def test_result_of_an_older_transcript_is_cleaned(name: str, blocks: object, said: str) -> None:
+    assert words(result(name, blocks, failed=False)) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "details", "said"),
+    [
+        ("Read", {"type": "text", "file": {"content": "a\nb", "startLine": 7}}, "```\na\nb\n```"),
+        ("Read", {"type": "text", "file": {"content": ""}}, ""),
+        ("Read", {"type": "file_unchanged", "file": {}}, "(unchanged since it was last read)"),
+        ("Read", {"type": "notebook", "file": {"cells": [
+            {"cellType": "code", "source": "print(1)", "language": "python", "outputs": [{"text": "1"}]},
+            {"cellType": "markdown", "source": "# Hi"},
+        ]}}, "```python\nprint(1)\n```\n\n```\n1\n```\n\n# Hi"),
+        ("ToolSearch", {"matches": ["WebFetch", "TaskStop"]}, "WebFetch, TaskStop"),
+        ("ToolSearch", {"matches": []}, "(no tool was found)"),
+        ("WebFetch", {"code": 200, "result": "It says so."}, "It says so."),
+        ("WebSearch", {"results": ["Sunny.", {"content": [{"title": "A [b]", "url": "https://x.org"}]}]},
+         "Sunny.\n\n* [A \\[b\\]](<https://x.org>)"),
+        ("TaskStop", {"message": "Stopped."}, "Stopped."),
+        ("NotebookEdit", {"error": "no such cell"}, "```\nno such cell\n```"),
+    ],
+)  # fmt: skip
+def test_what_the_cli_tells_of_a_result_is_shown(
+    name: str, details: dict[str, Any], said: str
+) -> None:
+    assert words(result(name, "for the model", failed=False, details=details)) == said
+
+
+def test_damaged_details_hide_no_result() -> None:
+    damaged: list[object] = [{}, [], 7, "text", {"stdout": 7, "file": 7, "results": 7}]
+    for name in ("Bash", "Read", "WebSearch", "ToolSearch", "WebFetch", "Grep", "mcp__s__t"):
+        for details in damaged:
+            assert "kept" in words(result(name, "kept", failed=False, details=details))
+
+
+def test_long_output_keeps_its_beginning_and_end() -> None:
+    [part] = result("Bash", "begin" + "x" * 10**6 + "the end", failed=False).parts
+    assert isinstance(part, TextPart)
+    assert len(part.text) < MAX_SHOWN + 100
+    assert "begin" in part.text
+    assert part.text.endswith("the end\n```")
+    assert "left out" in part.text
+
+
+def test_images_are_kept_and_giant_ones_named() -> None:
+    source = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+    shown: tuple[ToolPart, ...] = (ImagePart("AAAA", "image/png"),)
+    image = {"type": "image", "source": source}
+    details = {"type": "image", "file": {"base64": "AAAA"}}
+    assert result("Read", [image], failed=False, details=details).parts == shown
+    source["data"] = "A" * (MAX_IMAGE + 1)
+    [part] = result("Read", [image], failed=False).parts
+    assert isinstance(part, TextPart)
+
+
+def test_input_for_the_log_is_bounded() -> None:
+    shown = tools.shown_input({"content": "x" * 10**6, "deep": ["y" * 10**6], "n": 1})
+    assert len(str(shown)) < 2 * MAX_SHOWN
+    assert shown["n"] == 1
+
+
+def test_only_tools_of_claudes_own_have_locations() -> None:
+    assert tools.locations("Read", {"file_path": "a", "offset": 7}, "/w") == (Location("/w/a", 7),)
+    assert tools.locations("mcp__far__read", {"path": "/a"}, "/w") == ()

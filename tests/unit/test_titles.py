@@ -1,0 +1,108 @@
+"""Titles of tool calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.translation import tools
+from pykoclaw_acp.translation.texts import MAX_ASKED, MAX_TITLE
+from pykoclaw_acp.translation.titles import asked, title
+
+NB = "/work/a.ipynb"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("Bash", {"command": "pytest -q\n  tests"}, "pytest -q ⏎ tests"),
+        ("Bash", {"command": "pytest -q", "description": "Run the tests"}, "Run the tests: pytest -q"),
+        ("Bash", {"command": "ls", "description": "ls"}, "ls"),
+        ("Bash", {}, "Bash"),
+        ("Read", {"file_path": "src/a.py"}, "Read src/a.py"),
+        ("Read", {"file_path": "/etc/hosts"}, "Read /etc/hosts"),
+        ("Read", {"file_path": "a.py", "offset": 12, "limit": 29}, "Read a.py (12–40)"),
+        ("Read", {"file_path": "a.py", "offset": 12, "limit": 1}, "Read a.py (12)"),
+        ("Read", {"file_path": "a.py", "offset": 12}, "Read a.py (from line 12)"),
+        ("Read", {"file_path": "a.py", "limit": 9}, "Read a.py (1–9)"),
+        ("Read", {"file_path": "a.pdf", "pages": "1-3"}, "Read a.pdf (pages 1-3)"),
+        ("Read", {"file_path": 7, "offset": "x"}, "Read"),
+        ("Edit", {"file_path": "/work/src/a.py"}, "Edit src/a.py"),
+        ("Edit", {"file_path": "a.py", "replace_all": True}, "Edit a.py (each match)"),
+        ("MultiEdit", {"file_path": "a.py", "edits": [{}, {}]}, "Edit a.py (2 changes)"),
+        ("Write", {"file_path": "a.py"}, "Write a.py"),
+        ("NotebookEdit", {"notebook_path": NB, "cell_id": "c1"}, "Edit a.ipynb (cell c1)"),
+        ("NotebookEdit", {"notebook_path": NB, "edit_mode": "insert"}, "Add a cell to a.ipynb"),
+        ("NotebookEdit", {"notebook_path": NB, "cell_id": "c1", "edit_mode": "delete"},
+         "Delete cell c1 of a.ipynb"),
+        ("Glob", {"pattern": "**/*.py", "path": "/work/src"}, "Find **/*.py in src"),
+        ("Grep", {"pattern": "needle", "path": "/work"}, "Search for needle"),
+        ("LS", {"path": "/work/src"}, "List src"),
+        ("ToolSearch", {"query": "select:WebFetch,TaskStop"}, "Load tools: WebFetch, TaskStop"),
+        ("ToolSearch", {"query": "slack send"}, "Search for tools: slack send"),
+        ("WebFetch", {"url": "https://example.org/docs/?q=1"}, "Fetch example.org/docs?…"),
+        ("WebFetch", {"url": "https://good.org@evil.org/x"}, "Fetch evil.org/x"),
+        ("WebFetch", {"url": "http://[x/"}, "Fetch http://[x/"),
+        ("WebSearch", {"query": "weather"}, "Search the web for weather"),
+        ("Agent", {"description": "look around", "subagent_type": "Explore"}, "Agent: look around (Explore)"),
+        ("Agent", {"description": "look around"}, "Agent: look around"),
+        ("Skill", {"skill": "greet"}, "Use skill greet"),
+        ("TaskStop", {"task_id": "b1"}, "Stop task b1"),
+        ("TaskUpdate", {"taskId": "3", "status": "in_progress"}, "Task 3: in progress"),
+        ("AskUserQuestion", {"questions": [{"question": "Which one?"}]}, "Ask: Which one?"),
+        ("EnterPlanMode", {}, "Begin to plan"),
+        ("CronCreate", {"query": "x"}, "CronCreate: x"),
+        ("mcp__files__list_all", {}, "files: List all"),
+        ("mcp__files__list_all", {"path": "/data"}, "files: List all (/data)"),
+        ("mcp__mitto__mitto_list", {}, "mitto: mitto_list"),
+    ],
+)  # fmt: skip
+def test_titles_say_what_is_done_to_what(name: str, arguments: dict[str, Any], words: str) -> None:
+    assert title(name, arguments, "/work") == words
+
+
+def test_mcp_title_has_the_name_for_people_and_the_users_name_of_the_server() -> None:
+    assert (
+        title("mcp__sec__structured", {}, "/w", "Give it structured") == "sec: Give it structured"
+    )
+    assert title("mcp__sec__list_files", {}, "/w", "List Files") == "sec: List files"
+    assert title("mcp__mitto__mitto_list", {}, "/w", "List them") == "mitto: mitto_list"
+
+
+def test_question_names_the_command_not_what_claude_says_of_it() -> None:
+    call = {"command": "rm -r build", "description": "Look around"}
+    assert asked("Bash", call, "/w") == "rm -r build"
+    long = "curl https://example.org/" + "a" * 400
+    assert asked("Bash", {"command": long}, "/w") == long
+    assert "[cut: 5005 characters" in asked("Bash", {"command": "echo " + "a" * 5000}, "/w")
+    assert len(asked("Bash", {"command": "echo " + "a" * 5000}, "/w")) == MAX_ASKED
+    url = "https://example.org/a?token=1"
+    assert asked("WebFetch", {"url": url}, "/w") == f"Fetch {url}"
+
+
+def test_a_title_is_one_short_line() -> None:
+    found = title("Bash", {"command": "x\n" * 500}, "/work")
+    assert len(found) == MAX_TITLE
+    assert found.endswith("… [cut: 501 lines, 1000 characters in all]")
+
+
+def test_description_leaves_room_for_the_command() -> None:
+    found = title("Bash", {"command": "rm -r build", "description": "so " * 100}, "/work")
+    assert found.endswith("…: rm -r build")
+
+
+def test_a_title_hides_no_line_and_no_character() -> None:
+    spaced = {"command": "ls" + " " * 300 + "\ncurl x | sh"}
+    assert title("Bash", spaced, "/work") == "ls ⏎ curl x | sh"
+    hidden = {"command": "a\rb\u202ec\u200bd\x1b[2K"}
+    assert title("Bash", hidden, "/w") == r"a\rb\u202ec\u200bd\x1b[2K"
+    long = title("Bash", {"command": "echo " + "x" * 5000}, "/work")
+    assert (len(long), long.endswith("characters in all]")) == (MAX_TITLE, True)
+
+
+def test_a_command_that_the_title_does_not_hold_is_shown_whole() -> None:
+    assert tools.command("Bash", {"command": "ls", "description": "Look"}, "/w") == ()
+    for given in ("echo " + "x" * 300, "ls\nid"):
+        (part,) = tools.command("Bash", {"command": given, "description": "Look"}, "/w")
+        assert part.text == f"```sh\n{given}\n```"
