@@ -97,19 +97,22 @@ def unarchive_session(session: str) -> None:
     command.unarchive(session)
 
 
-@sessions.command(name="export")
+@sessions.command(name="export", short_help="Print a session with its complete history.")
 @SESSION
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["markdown", "json"]),
+    type=click.Choice(["markdown", "html", "json"]),
     default="markdown",
     show_default=True,
     help="Output format.",
 )
-def export_session(session: str, form: Literal["markdown", "json"]) -> None:
-    """Print a session with its complete history."""
-    from pykoclaw_acp.commands import sessions as command
+def export_session(session: str, form: Literal["markdown", "html", "json"]) -> None:
+    """Print a session with its complete history.
+
+    HTML is one page that needs no network and runs no script.
+    """
+    from pykoclaw_acp.commands import exporting as command
 
     command.export(session, form)
 

@@ -1,14 +1,13 @@
-"""`pykoclaw-acp sessions`: list, show, export, rename and delete sessions."""
+"""`pykoclaw-acp sessions`: list, show, rename, archive and delete sessions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask, follow, follow_live
-from pykoclaw_acp.commands.transcript import Terminal, markdown
+from pykoclaw_acp.commands.transcript import Terminal
 
 DELETE_WAIT: Final = 300.0  # s; a long log is deleted in steps, after running turns have ended
 
@@ -127,23 +126,6 @@ def unarchive(session: str) -> None:
     terminal.line("Taken back: lists have the session again.")
 
 
-def export(session: str, form: Literal["markdown", "json"]) -> None:
-    """Export the session to standard output."""
-    details = ask("sessions/show", session=session)
-    events = _history(details["summary"]["id"])
-    if form == "markdown":
-        for piece in markdown(details, (event["update"] for event in events)):
-            terminal.prose(piece)
-        return
-    # Event by event: a log may be larger than memory.
-    terminal.json_text('{"session": ')
-    terminal.as_json(details, indent=None, end=', "events": [')
-    for at, event in enumerate(events):
-        terminal.json_text(",\n" if at else "\n")
-        terminal.as_json(event, indent=None, end="")
-    terminal.json_text("\n]}\n")
-
-
 def delete(session: str, sure: bool) -> None:
     """Delete a session's log, after confirmation."""
     summary = ask("sessions/show", session=session)["summary"]
@@ -154,12 +136,6 @@ def delete(session: str, sure: bool) -> None:
         terminal.confirm(f"Delete {name} ({summary['id']}) with its whole history?")
     ask("sessions/delete", timeout=DELETE_WAIT, session=summary["id"])
     terminal.line(f"Deleted {name}. Claude's own transcript stays where Claude keeps it.")
-
-
-def _history(session: str) -> Iterator[dict[str, Any]]:
-    for message in follow(session):
-        params = message["params"]
-        yield {"seq": params["seq"], "turnId": params["turnId"], "update": params["update"]}
 
 
 def _workspace(worker: dict[str, Any] | None) -> list[tuple[str, str]]:

@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 from typing import Any, Final
 
+import msgspec
+
 from pykoclaw_acp.link.framing import MAX_LONG_LINE_OUT
 from pykoclaw_acp.model.choices import Command, Selection
-from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.events import Event, Text, Thinking, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import Form, PermissionRequest
 from pykoclaw_acp.protocol import projection
@@ -36,9 +38,11 @@ class Follower:
     forms: Final = True  # it can decline them
     pages: Final = False
 
-    def __init__(self, peer: Peer, *, present: bool) -> None:
+    def __init__(self, peer: Peer, *, present: bool, events: bool = False) -> None:
+        """`events`: as in FollowParams."""
         self.present = present
         self._peer = peer
+        self._events = events
 
     async def start_updates(self, session_id: str, seq: int, number: int) -> None:
         """Nothing to say."""
@@ -48,9 +52,9 @@ class Follower:
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event; what would not fit into a line is replaced by a note."""
-        line = _line(session_id, logged, logged.event)
+        line = self._line(session_id, logged, logged.event)
         if len(line) > MAX_LONG_LINE_OUT:
-            line = _line(session_id, logged, contents.cut(logged.event))
+            line = self._line(session_id, logged, contents.cut(logged.event))
         await self._peer.notify(line)
 
     async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
@@ -88,13 +92,24 @@ class Follower:
     def close_request(self, ask_id: str) -> None:
         """Nothing to do: whoever was asked is told when the asking ends."""
 
+    def _line(self, session_id: str, logged: Logged, event: Event | None) -> bytes:
+        update = projection.update(logged.seq, event)
+        raw = _raw(event) if self._events and event is not None else None
+        told = EventNotification(
+            session=session_id, seq=logged.seq, turn_id=logged.turn_id, update=update, event=raw
+        )
+        return encode_notification(EVENT, told)
 
-def _line(session_id: str, logged: Logged, event: Event | None) -> bytes:
-    update = projection.update(logged.seq, event)
-    told = EventNotification(
-        session=session_id, seq=logged.seq, turn_id=logged.turn_id, update=update
-    )
-    return encode_notification(EVENT, told)
+
+def _raw(event: Event) -> dict[str, Any] | None:
+    """The event, unless its update says all of it, without the images that this has."""
+    if isinstance(event, UserMessage | Text | Thinking):
+        return None
+    found: dict[str, Any] = msgspec.to_builtins(event)
+    for part in found.get("content") or ():
+        if part.get("type") == "image":
+            part["data"] = ""
+    return found
 
 
 def whole(question: PermissionRequest) -> dict[str, Any]:

@@ -167,7 +167,8 @@ class SessionControl:
             )
         end = session.last_seq
         subscription = session.subscribe(
-            Follower(call.client.peer, present=params.present), min(after, end)
+            Follower(call.client.peer, present=params.present, events=params.events),
+            min(after, end),
         )
         try:
             await subscription.reached(sys.maxsize if params.live else end)

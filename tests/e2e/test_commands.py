@@ -152,8 +152,11 @@ async def test_sessions_are_listed_shown_and_exported(stack: Stack) -> None:
     assert [event["update"] for event in exported["events"]] == loaded.updates[session]
     document = (await done(stack, "sessions", "export", session)).out
     assert document.count("## You") == 1
-    assert "### Tool: Run a scripted command: echo" in document
-    assert "\n````\n```\n````\n" in document
+    assert "\n- ✓ ````Run a scripted command: echo '```'````" in document
+    assert "— ```` ``` ````\n" in document
+    page = (await done(stack, "sessions", "export", session, "--format", "html")).out
+    assert page.startswith("<!DOCTYPE html>")
+    assert "<strong>Found it.</strong>" in page
 
 
 @pytest.mark.long

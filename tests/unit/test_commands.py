@@ -18,7 +18,8 @@ from pykoclaw_acp import terminal
 from pykoclaw_acp.__main__ import COMPLETION
 from pykoclaw_acp.cli import cli
 from pykoclaw_acp.commands import completion, daemon, logs, prompt, show
-from pykoclaw_acp.commands.transcript import Terminal, markdown
+from pykoclaw_acp.commands.markdown import markdown
+from pykoclaw_acp.commands.transcript import Terminal
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front import call as front
 from pykoclaw_acp.front import resuming
@@ -236,20 +237,6 @@ def test_terminal_joins_messages_and_shows_tool_ends() -> None:
     )
 
 
-def test_a_document_has_headings_and_what_tools_showed() -> None:
-    document = "".join(markdown({"summary": summary()}, HISTORY))
-    assert document.startswith("# The parser\n\nSession 5e55, in /w.\n")
-    assert [line for line in document.splitlines() if line.startswith("#")][1:] == [
-        "## You",
-        "## Claude, thinking",
-        "## Claude",
-        "### Tool: Edit a.py",
-        "## Claude",
-    ]
-    assert "```diff\n--- a.py\n-x = 1\n+x = 2\n```\n\n*completed*" in document
-    assert document.endswith("Done.\n")
-
-
 @pytest.mark.parametrize(
     ("origin", "speaker"),
     [
@@ -267,24 +254,15 @@ def test_a_prompt_says_through_what_it_came(origin: str, speaker: str) -> None:
     assert f"## {speaker}\n\nHello." in "".join(markdown({"summary": summary()}, [update]))
 
 
-def test_fence_in_tool_output_does_not_end_block() -> None:
-    shown = {"type": "content", "content": {"type": "text", "text": "```\ncode\n```"}}
-    assert "\n````\n```\ncode\n```\n````\n" in "".join(
-        markdown({"summary": summary()}, [CALL, {**DONE, "content": [shown]}])
-    )
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ({"type": "image", "data": "…", "mimeType": "image/png"}, "[image]"),
-        ({"type": "resource_link", "name": "a.py", "uri": "file:///a.py"}, "[a.py](file:///a.py)"),
-        ({"type": "resource", "resource": {"uri": "file:///b", "text": "its text"}}, "its text"),
-    ],
-)
-def test_every_kind_of_content_has_words(content: dict[str, Any], words: str) -> None:
-    update = {"sessionUpdate": "user_message_chunk", "messageId": "u", "content": content}
-    assert words in "".join(markdown({"summary": summary()}, [update]))
+@pytest.mark.parametrize("note", ["note", "failure"])
+def test_what_this_program_says_is_not_claudes(note: str) -> None:
+    update = said("agent_message_chunk", "n", "It failed.") | {"_meta": {"pykoclaw.dev/note": note}}
+    written: list[str] = []
+    page = Terminal(written.append)
+    page.show(said("agent_message_chunk", "n", "Hm."))
+    page.show(update)
+    page.end()
+    assert click.unstyle("".join(written)) == "Claude:\nHm.\npykoclaw-acp:\nIt failed.\n"
 
 
 # --- commands

@@ -18,13 +18,15 @@ SETTLED: Final = "_pykoclaw.dev/settled"
 class FollowParams(SessionParams, frozen=True, kw_only=True):
     """Events after `after`, or of the newest `turns` turns; `live`: continue with new events.
 
-    `present`: a person is there who may answer permission requests.
+    `present`: a person is there who may answer permission requests. `events`: with the events
+    of the log themselves, where the updates do not say all of them.
     """
 
     after: Count = 0
     turns: Count | None = None
     live: bool = False
     present: bool = False
+    events: bool = False
 
 
 class Followed(FullAnswer, frozen=True, kw_only=True):
@@ -34,12 +36,15 @@ class Followed(FullAnswer, frozen=True, kw_only=True):
 
 
 class EventNotification(FullAnswer, frozen=True, kw_only=True):
-    """An event of the log, as ACP update."""
+    """An event of the log, as ACP update; `event` as it is in the log, without images, which the
+    update has. Null: the update says all of it, or it was not asked for.
+    """
 
     session: str
     seq: int
     turn_id: str | None
     update: Update
+    event: dict[str, Any] | None = None
 
 
 class QuestionNotification(FullAnswer, frozen=True, kw_only=True):

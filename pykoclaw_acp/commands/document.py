@@ -1,0 +1,174 @@
+"""A session's history as the items of a document: messages whole, tool calls with what they showed
+in the end, plans as they were at the end of a turn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pykoclaw_acp.commands.show import one_line
+from pykoclaw_acp.link.meta_keys import NOTE, ORIGIN
+
+OURS: Final = "pykoclaw-acp"
+CLAUDE: Final = "Claude"
+THINKING: Final = "Claude, thinking"
+_SAID: Final = {
+    "user_message_chunk": "You",
+    "agent_message_chunk": CLAUDE,
+    "agent_thought_chunk": THINKING,
+}
+_ORIGINS: Final = {
+    "scheduler": "Scheduled task",
+    "terminal": "Terminal",
+    "whatsapp": "WhatsApp",
+    "telegram": "Telegram",
+}
+RESULTS: Final = {"completed": "✓", "failed": "✗"}
+_LONG: Final = ("text", "data", "blob", "oldText", "newText")
+HELD: Final = 8 * 1024 * 1024  # characters that wait for the end of a tool call before them
+
+
+@dataclass(slots=True)
+class Said:
+    """A message of one speaker, of content blocks; pieces of its text are joined."""
+
+    speaker: str
+    blocks: list[dict[str, Any]]
+    key: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Tool:
+    """A tool call; `status` as in ACP. `content`: what it showed in the end, or so far."""
+
+    title: str
+    status: str
+    content: list[dict[str, Any]]
+    input: dict[str, Any] | None = None
+
+
+@dataclass(slots=True)
+class Plan:
+    """The plan at the end of a turn."""
+
+    entries: list[dict[str, Any]]
+
+
+Item = Said | Tool | Plan
+
+
+def speaker(update: dict[str, Any]) -> str | None:
+    """Who speaks in an update, which may be this program; None if nobody does."""
+    known = _SAID.get(update["sessionUpdate"])
+    meta = update.get("_meta") or {}
+    origin = meta.get(ORIGIN)
+    if known is not None and meta.get(NOTE):
+        return OURS
+    if known is None or not isinstance(origin, str) or not origin:
+        return known
+    return _ORIGINS.get(origin, one_line(origin))
+
+
+def items(updates: Iterable[dict[str, Any]]) -> Iterator[Item]:
+    """The items, in the order in which they began."""
+    folding = _Folding()
+    for update in updates:
+        folding.take(update)
+        yield from folding.ready()
+    yield from folding.rest()
+
+
+@dataclass(slots=True)
+class _Folding:
+    _queue: deque[Item] = field(default_factory=deque)
+    _running: dict[str, Tool] = field(default_factory=dict)
+    _titles: dict[str, str] = field(default_factory=dict)  # of calls that had to leave the queue
+    _plan: list[dict[str, Any]] = field(default_factory=list)
+    _size: int = 0
+
+    def take(self, update: dict[str, Any]) -> None:
+        kind = update["sessionUpdate"]
+        if (who := speaker(update)) is not None:
+            if kind == "user_message_chunk":
+                self._end_plan()
+            self._say(who, (kind, who, str(update.get("messageId"))), update["content"])
+        elif kind in ("tool_call", "tool_call_update"):
+            self._call(str(update["toolCallId"]), update)
+        elif kind == "plan":
+            self._plan = list(update.get("entries") or [])
+
+    def ready(self) -> Iterator[Item]:
+        """Items that do not change any more; the first one that does holds back the others, up to
+        a limit.
+        """
+        running = {id(tool) for tool in self._running.values()}
+        while len(self._queue) > 1 and (id(self._queue[0]) not in running or self._size > HELD):
+            yield self._leave()
+
+    def rest(self) -> Iterator[Item]:
+        self._end_plan()
+        while self._queue:
+            yield self._leave()
+
+    def _leave(self) -> Item:
+        item = self._queue.popleft()
+        self._size -= _size(item)
+        for call, tool in list(self._running.items()):
+            if tool is item:
+                self._titles[call] = tool.title
+                del self._running[call]
+        return item
+
+    def _end_plan(self) -> None:
+        if self._plan:
+            self._queue.append(Plan(self._plan))
+            self._plan = []
+
+    def _say(self, who: str, key: tuple[str, ...], content: dict[str, Any]) -> None:
+        last = self._queue[-1] if self._queue else None
+        if not isinstance(last, Said) or last.key != key:
+            last = Said(who, [], key)
+            self._queue.append(last)
+        text = content.get("text")
+        before = last.blocks[-1] if last.blocks else {}
+        if content.get("type") == "text" == before.get("type"):
+            last.blocks[-1] = {**before, "text": f"{before['text']}{text}"}
+        else:
+            last.blocks.append(content)
+        self._size += _length(content)
+
+    def _call(self, call: str, update: dict[str, Any]) -> None:
+        tool = self._running.get(call)
+        if tool is None:
+            if update["sessionUpdate"] == "tool_call_update" and not update.get("content"):
+                return  # of a call that is over, or that was never seen
+            named = update.get("title") or self._titles.get(call) or "a tool"
+            tool = Tool(one_line(str(named), "a tool"), "in_progress", [])
+            self._running[call] = tool
+            self._queue.append(tool)
+        self._size -= _size(tool)
+        tool.title = one_line(str(update.get("title") or tool.title), tool.title)
+        tool.status = str(update.get("status") or tool.status)
+        tool.input = update.get("rawInput") or tool.input
+        tool.content = update.get("content") or tool.content
+        self._size += _size(tool)
+        if tool.status in RESULTS:
+            self._titles[call] = tool.title
+            del self._running[call]
+
+
+def _size(item: Item) -> int:
+    if isinstance(item, Said):
+        return sum(map(_length, item.blocks))
+    if isinstance(item, Tool):
+        return sum(_length(part) + _length(part.get("content") or {}) for part in item.content)
+    return 0
+
+
+def _length(block: dict[str, Any]) -> int:
+    inside = block.get("resource")
+    more = _length(inside) if isinstance(inside, dict) else 0
+    return more + sum(len(value) for name in _LONG if isinstance(value := block.get(name), str))

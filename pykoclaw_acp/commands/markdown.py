@@ -1,0 +1,162 @@
+"""A session's history as a Markdown document."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from pykoclaw_acp.commands import changes
+from pykoclaw_acp.commands.document import CLAUDE, OURS, RESULTS, THINKING, Plan, Said, Tool, items
+from pykoclaw_acp.commands.show import one_line
+
+SHORT: Final = 100  # characters of output that stand beside the title of its tool call
+_FENCE: Final = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
+_STATES: Final = {"completed": "x"}
+
+
+def markdown(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Parts of a Markdown document: heading, then messages and tool calls, in order.
+
+    Tool calls belong to Claude; those with little output are a list. What this program says is
+    quoted.
+    """
+    summary = details["summary"]
+    yield f"# {one_line(summary['title'], summary['conversation'])}\n\n"
+    yield f"Session {summary['id']}, in {one_line(summary['cwd'], 'an unknown directory')}.\n"
+    under, listed = "", False
+    for item in items(updates):
+        who = item.speaker if isinstance(item, Said) else CLAUDE
+        heading = CLAUDE if who == THINKING else who
+        if heading not in (under, OURS):
+            yield f"\n## {heading}\n"
+            under = heading
+        short = short_output(item) if isinstance(item, Tool) else None
+        if not (listed and short is not None):
+            yield "\n"
+        listed = short is not None
+        if isinstance(item, Said):
+            yield from _said(item)
+        elif isinstance(item, Plan):
+            yield from (
+                f"- [{_STATES.get(str(one.get('status')), ' ')}] {one_line(str(one.get('content')))}\n"
+                for one in item.entries
+            )
+        elif short is not None:
+            yield f"- {_title(item)}{f' — {_code(short)}' if short else ''}\n"
+        else:
+            yield f"### Tool: {_title(item)}\n"
+            yield from _shown(item.content)
+
+
+def short_output(tool: Tool) -> str | None:
+    """The output of a tool call if it is one short line, or none; None if it is more."""
+    texts = [part["content"] for part in tool.content if part.get("type") == "content"]
+    if len(tool.content) > 1 or len(texts) != len(tool.content):
+        return None
+    if not texts:
+        return ""
+    text = output(texts[0]).strip() if texts[0].get("type") == "text" else "\n"
+    return text if len(text) <= SHORT and "\n" not in text else None
+
+
+def output(content: dict[str, Any]) -> str:
+    """Text that a tool showed, without the code block that it stands in as a whole."""
+    text = plain(content)
+    parts = list(segments(text))
+    if len(parts) != 3 or any(parts[0][1]) or any(parts[2][1]):
+        return text
+    return "\n".join(parts[1][1])
+
+
+def closed(text: str) -> str:
+    """The text with an end for a code block that it leaves open."""
+    *_, (fence, _) = segments(text)
+    return f"{text}\n{fence}" if fence else text
+
+
+def segments(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Lines outside and inside of code blocks, without the fences; with the lines inside, the mark
+    with which their block begins. The last one is that of an open block, or outside of all.
+    """
+    fence, lines = "", list[str]()
+    for line in text.split("\n"):
+        found = _FENCE.match(line)
+        mark, rest = ("", "") if found is None else (found[1], found[2])
+        ends = mark[:1] == fence[:1] and len(mark) >= len(fence) and not rest.strip()
+        if mark and (not fence or ends):
+            yield fence, lines
+            fence, lines = "" if fence else mark, []
+        else:
+            lines.append(line)
+    yield fence, lines
+
+
+def _said(item: Said) -> Iterator[str]:
+    text = closed("".join(_whole(block) for block in item.blocks)).strip("\n")
+    if item.speaker in (OURS, THINKING):
+        yield f"> *{item.speaker}:*\n>\n"
+        yield "".join(f"> {line}".rstrip() + "\n" for line in text.split("\n"))
+    else:
+        yield f"{text}\n"
+
+
+def _title(tool: Tool) -> str:
+    return f"{RESULTS.get(tool.status, '…')} {_code(tool.title)}"
+
+
+def _code(text: str) -> str:
+    """A code span, which its text cannot end."""
+    text = one_line(text)
+    marks = "`" * (max((len(run) for run in re.findall("`+", text)), default=0) + 1)
+    space = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{marks}{space}{text}{space}{marks}"
+
+
+def _shown(parts: list[dict[str, Any]]) -> Iterator[str]:
+    for part in parts:
+        if part.get("type") == "diff":
+            yield _block("\n".join(diff(part)), "diff")
+        elif part.get("type") == "content" and part["content"].get("type") == "image":
+            yield _whole(part["content"])
+        elif part.get("type") == "content":
+            yield _block(output(part["content"]), "")
+
+
+def diff(part: dict[str, Any]) -> list[str]:
+    """Lines of a change to a file."""
+    return [f"--- {part.get('path', '')}", *changes.lines(part)]
+
+
+def _block(text: str, language: str) -> str:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"\n{fence}{language}\n{text.rstrip()}\n{fence}\n"
+
+
+def _whole(content: dict[str, Any]) -> str:
+    """A content block with all that it holds."""
+    resource = content.get("resource") or {}
+    if content.get("type") == "image":
+        return f"\n![image](data:{content.get('mimeType', '')};base64,{content.get('data', '')})\n"
+    if "blob" in resource:
+        kind = resource.get("mimeType") or "application/octet-stream"
+        return f"\n[{resource.get('uri', '')}](data:{kind};base64,{resource['blob']})\n"
+    if "text" in resource:
+        return f"\n{resource.get('uri', '')}\n{_block(str(resource['text']), '')}"
+    return plain(content)
+
+
+def plain(content: dict[str, Any]) -> str:
+    """Text of a content block."""
+    match content.get("type"):
+        case "text":
+            return str(content["text"])
+        case "resource_link":
+            return f"[{content.get('name', '')}]({content.get('uri', '')})"
+        case "resource":
+            resource = content.get("resource") or {}
+            return f"[{resource.get('uri', 'a file')}]"
+        case kind:
+            return f"[{kind}]"

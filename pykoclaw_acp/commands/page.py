@@ -1,0 +1,151 @@
+"""A session's history as a web page: one file, which needs no network and runs no script.
+
+What people, models and tools said is escaped everywhere; the page's own policy allows it nothing but
+its style and images that it holds itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from html import escape
+from typing import Any, Final
+
+from pykoclaw_acp.commands.document import CLAUDE, OURS, RESULTS, THINKING, Plan, Said, Tool, items
+from pykoclaw_acp.commands.markdown import diff, output, plain, segments, short_output
+from pykoclaw_acp.commands.show import one_line
+from pykoclaw_acp.model import images
+from pykoclaw_acp.neutral import neutral
+
+_STYLE: Final = """
+body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:0 auto;padding:1rem;color:#1c1c1e;background:#fff}
+header{border-bottom:1px solid #ccc;margin-bottom:1rem}h1{font-size:1.4rem;margin:.2rem 0}
+h2{font-size:1rem;margin:1.6rem 0 .4rem}.small,summary{color:#5a5a60;font-size:.9rem}
+.text{white-space:pre-wrap;overflow-wrap:anywhere}.you{background:#eef4ff;border-radius:.5rem;padding:.6rem .8rem}
+.note{border-left:3px solid #c90;padding-left:.8rem;color:#5a5a60}.failed{color:#a11}
+pre{background:#f5f5f7;border-radius:.4rem;padding:.6rem;overflow:auto;max-height:40rem;margin:.4rem 0}
+code{font:.9em ui-monospace,monospace}.add{color:#06682b}.del{color:#a11}img{max-width:100%}
+.tool{margin:.3rem 0}ul.plan{list-style:none;padding:0}
+@media(prefers-color-scheme:dark){body{color:#e6e6e8;background:#18181a}.you{background:#22304a}
+pre{background:#242427}.add{color:#6c9}.del,.failed{color:#f88}.small,summary,.note{color:#a5a5ad}}
+"""
+_BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+_CODE: Final = re.compile(r"`([^`\n]+)`")
+_STRONG: Final = re.compile(r"\*\*(?=\S)([^*\n]+)(?<=\S)\*\*")
+_HEADING: Final = re.compile(r"^#{1,6}[ \t]+(.*)$", re.MULTILINE)
+_MARKS: Final = {"completed": "☑", "in_progress": "▶"}
+
+
+def page(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Parts of the page."""
+    summary = details["summary"]
+    title = _safe(one_line(summary["title"], summary["conversation"]))
+    style = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+    policy = f"default-src 'none'; img-src data:; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'"
+    yield (
+        '<!DOCTYPE html>\n<html><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="referrer" content="no-referrer">\n'
+        f"<title>{title}</title>\n<style>{_STYLE}</style></head>\n<body><header><h1>{title}</h1>"
+        f'<p class="small">Session {_safe(summary["id"])}, in '
+        f"{_safe(one_line(summary['cwd'], 'an unknown directory'))}</p></header>\n"
+    )
+    under = ""
+    for item in items(updates):
+        who = item.speaker if isinstance(item, Said) else CLAUDE
+        heading = CLAUDE if who == THINKING else who
+        if heading not in (under, OURS):
+            yield f"<h2>{_safe(heading)}</h2>\n"
+            under = heading
+        if isinstance(item, Said):
+            yield from _said(item)
+        elif isinstance(item, Tool):
+            yield from _tool(item)
+        else:
+            yield _plan(item)
+    yield "</body></html>\n"
+
+
+def _said(item: Said) -> Iterator[str]:
+    if item.speaker == THINKING:
+        yield f"<details><summary>{THINKING}</summary>"
+    kinds = {OURS: "note", THINKING: "small", CLAUDE: "claude"}
+    yield f'<div class="text {kinds.get(item.speaker, "you")}">'
+    if item.speaker == OURS:
+        yield f'<span class="small">{OURS}:</span>\n'
+    for block in item.blocks:
+        yield _block(block, prose=item.speaker in (CLAUDE, OURS))
+    yield "</div></details>\n" if item.speaker == THINKING else "</div>\n"
+
+
+def _tool(tool: Tool) -> Iterator[str]:
+    head = f"{RESULTS.get(tool.status, '…')} <code>{_safe(tool.title)}</code>"
+    css = ' class="failed"' if tool.status == "failed" else ""
+    short = short_output(tool)
+    if short is not None:
+        beside = f" — <code>{_safe(short)}</code>" if short else ""
+        yield f'<div class="tool"><span{css}>{head}</span>{beside}</div>\n'
+        return
+    is_open = " open" if any(part.get("type") == "diff" for part in tool.content) else ""
+    yield f'<details class="tool"{is_open}><summary{css}>{head}</summary>'
+    for part in tool.content:
+        if part.get("type") == "diff":
+            lines = "\n".join(_line(one) for one in diff(part))
+            yield f"<pre>{lines}</pre>"
+        elif part.get("type") == "content" and part["content"].get("type") == "image":
+            yield _block(part["content"], prose=False)
+        elif part.get("type") == "content":
+            yield f"<pre>{_safe(output(part['content']).rstrip())}</pre>"
+    yield "</details>\n"
+
+
+def _plan(plan: Plan) -> str:
+    lines = (
+        f"<li>{_MARKS.get(str(one.get('status')), '☐')} {_safe(str(one.get('content')))}</li>"
+        for one in plan.entries
+    )
+    return f'<ul class="plan">{"".join(lines)}</ul>\n'
+
+
+def _line(line: str) -> str:
+    css = {"+": "add", "-": "del"}.get(line[:1]) if not line.startswith("--- ") else None
+    return f'<span class="{css}">{_safe(line)}</span>' if css else _safe(line)
+
+
+def _block(content: dict[str, Any], *, prose: bool) -> str:
+    """A content block with all that it holds."""
+    resource = content.get("resource") or {}
+    kind, data = content.get("mimeType"), content.get("data")
+    if content.get("type") == "image":
+        if kind in images.KINDS and isinstance(data, str) and _BASE64.fullmatch(data):
+            return f'<img alt="image" src="data:{kind};base64,{data}">'
+        return '<span class="small">(an image that cannot be shown)</span>'
+    if isinstance(blob := resource.get("blob"), str) and _BASE64.fullmatch(blob):
+        uri = str(resource.get("uri") or "file")
+        name = _safe(uri.rstrip("/").rpartition("/")[2] or "file")
+        link = f"data:application/octet-stream;base64,{blob}"
+        return f'<a download="{name}" href="{link}">{_safe(uri)}</a>\n'
+    if isinstance(text := resource.get("text"), str):
+        return f"<details><summary>{_safe(str(resource.get('uri')))}</summary><pre>{_safe(text)}</pre></details>"
+    text = plain(content)
+    return _prose(text) if prose else _safe(text)
+
+
+def _prose(text: str) -> str:
+    """Markdown in part: code blocks, headings, code and strong words; the rest stays as it is."""
+    pieces = [(fence, "\n".join(lines)) for fence, lines in segments(text)]
+    return "".join(
+        f"<pre>{_safe(piece)}</pre>" if fence else _inline(piece) for fence, piece in pieces
+    )
+
+
+def _inline(text: str) -> str:
+    safe = _HEADING.sub(r"<strong>\1</strong>", _safe(text))
+    return _CODE.sub(r"<code>\1</code>", _STRONG.sub(r"<strong>\1</strong>", safe)).strip("\n")
+
+
+def _safe(text: str) -> str:
+    return escape(neutral(text, "prose"), quote=True)

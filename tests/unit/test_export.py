@@ -1,0 +1,301 @@
+"""Exports: documents that people read, whatever was said in the session."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.commands import document
+from pykoclaw_acp.commands.document import Plan, Said, Tool, items
+from pykoclaw_acp.commands.markdown import closed, markdown
+from pykoclaw_acp.commands.page import page
+
+PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
+IMAGE = {"type": "image", "mimeType": "image/png", "data": PNG}
+SUMMARY = {"id": "5e55", "conversation": "acp-5e55", "title": "The <parser>", "cwd": "/w"}
+HOSTILE = "</div><script>alert(1)</script><img src=x onerror=alert(1)>\" ' \x1b[31m\u202e"
+
+
+def said(kind: str, message: str, text: str, **meta: Any) -> dict[str, Any]:
+    content = {"type": "text", "text": text}
+    update = {"sessionUpdate": kind, "messageId": message, "content": content}
+    return update | ({"_meta": meta} if meta else {})
+
+
+def call(tool: str, title: str = "Bash: ls", **more: Any) -> dict[str, Any]:
+    return {"sessionUpdate": "tool_call", "toolCallId": tool, "title": title, **more}
+
+
+def update(tool: str, *texts: str, status: str = "completed") -> dict[str, Any]:
+    shown = [{"type": "content", "content": {"type": "text", "text": text}} for text in texts]
+    return {
+        "sessionUpdate": "tool_call_update", "toolCallId": tool, "status": status, "content": shown,
+    }  # fmt: skip
+
+
+DIFF = {"type": "diff", "path": "a.py", "oldText": "x = 1\n", "newText": "x = 2\n"}
+HISTORY = [
+    said("user_message_chunk", "u1", "Change "),
+    said("user_message_chunk", "u1", "it."),
+    said("agent_thought_chunk", "a1", "Hm."),
+    said("agent_message_chunk", "a1", "I will"),
+    said("agent_message_chunk", "a1", ".\n"),
+    call("t", "Edit a.py"),
+    call("b"),
+    update("b", "one", status="in_progress"),
+    update("b", "one\ntwo", status="in_progress"),
+    {"sessionUpdate": "plan", "entries": [{"content": "Old", "status": "pending"}]},
+    {"sessionUpdate": "plan", "entries": [{"content": "Test", "status": "completed"}]},
+    {"sessionUpdate": "usage_update", "used": 1, "size": 2},
+    {**update("t"), "content": [DIFF]},
+    update("b", "```console\none\ntwo\nthree\n```"),
+    call("c", "Read a.py"),
+    update("c"),
+    call("d", "Bash: pwd"),
+    update("d", "/w\n"),
+    said("agent_message_chunk", "a2", "Done."),
+    said("agent_message_chunk", "n", "It failed.", **{"pykoclaw.dev/note": "failure"}),
+    said("user_message_chunk", "u2", "And?"),
+]
+
+
+def rendered(render: Any, updates: list[dict[str, Any]], **summary: Any) -> str:
+    return "".join(render({"summary": {**SUMMARY, **summary}}, updates))
+
+
+def test_each_thing_is_one_item_in_its_place() -> None:
+    found = list(items(HISTORY))
+    kinds = [one.speaker if isinstance(one, Said) else type(one).__name__ for one in found]
+    assert kinds == [
+        "You", "Claude, thinking", "Claude", "Tool", "Tool", "Tool", "Tool", "Claude", "pykoclaw-acp", "Plan", "You",
+    ]  # fmt: skip
+    tools = [one for one in found if isinstance(one, Tool)]
+    assert [one.title for one in tools] == ["Edit a.py", "Bash: ls", "Read a.py", "Bash: pwd"]
+    assert [len(one.content) for one in tools] == [1, 1, 0, 1]
+    assert [one.entries for one in found if isinstance(one, Plan)] == [
+        [{"content": "Test", "status": "completed"}]
+    ]
+
+
+def test_a_tool_that_runs_long_does_not_hold_everything_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(document, "HELD", 1000)
+    updates = [
+        call("t", "Bash: sleep"),
+        *(said("agent_message_chunk", f"m{at}", "x" * 100) for at in range(30)),
+        update("t", "slept\nwell"),
+    ]
+    folding = document._Folding()
+    held = 0
+    for one in updates:
+        folding.take(one)
+        list(folding.ready())
+        held = max(held, len(folding._queue))
+    assert held < 15
+    last = list(items(updates))[-1]
+    assert isinstance(last, Tool)
+    assert (last.title, last.status) == ("Bash: sleep", "completed")
+
+
+def test_markdown_is_readable() -> None:
+    assert (
+        rendered(markdown, HISTORY, title="The parser")
+        == """\
+# The parser
+
+Session 5e55, in /w.
+
+## You
+
+Change it.
+
+## Claude
+
+> *Claude, thinking:*
+>
+> Hm.
+
+I will.
+
+### Tool: ✓ `Edit a.py`
+
+```diff
+--- a.py
+-x = 1
++x = 2
+```
+
+### Tool: ✓ `Bash: ls`
+
+```
+one
+two
+three
+```
+
+- ✓ `Read a.py`
+- ✓ `Bash: pwd` — `/w`
+
+Done.
+
+> *pykoclaw-acp:*
+>
+> It failed.
+
+- [x] Test
+
+## You
+
+And?
+"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("```py\nx", "\n```"), ("~~~~\n```\nx", "\n~~~~"), ("```\nx\n```", ""), ("````\n```\n", "\n````"),
+        ("no ```code```", ""), ("```\nx\n```\n~~~", "\n~~~"),
+    ],
+)  # fmt: skip
+def test_a_code_block_that_is_left_open_does_not_swallow_the_rest(text: str, end: str) -> None:
+    assert closed(text) == text + end
+    document = rendered(markdown, [said("agent_message_chunk", "a", text), HISTORY[-1]])
+    assert f"{text}{end}".strip("\n") + "\n\n## You\n" in document
+
+
+def test_output_cannot_end_its_block_nor_a_title_its_code() -> None:
+    shown = [call("t", "Bash: echo '```'"), update("t", "x\n```\ncode\n```")]
+    document = rendered(markdown, shown)
+    assert "### Tool: ✓ ````Bash: echo '```'````\n" in document
+    assert "\n````\nx\n```\ncode\n```\n````\n" in document
+    shown = [
+        call("t"),
+        update("t", "````\n```\nx\n````"),
+        call("u"),
+        update("u", "```sh\na\n```\nb"),
+    ]
+    document = rendered(markdown, shown)
+    assert "\n````\n```\nx\n````\n" in document, "in one block, not in two"
+    assert "\n````\n```sh\na\n```\nb\n````\n" in document
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "html"),
+    [
+        (IMAGE, f"![image](data:image/png;base64,{PNG})", f'src="data:image/png;base64,{PNG}"'),
+        ({"type": "resource_link", "name": "a.py", "uri": "file:///a.py"}, "[a.py](file:///a.py)", "[a.py]"),
+        ({"type": "resource", "resource": {"uri": "file:///b", "text": "its text"}}, "its text", "<pre>its text"),
+        ({"type": "resource", "resource": {"uri": "file:///b.pdf", "blob": "AAAA"}}, "base64,AAAA",
+         '<a download="b.pdf" href="data:application/octet-stream;base64,AAAA">'),
+    ],
+)  # fmt: skip
+def test_every_kind_of_content_is_shown(content: dict[str, Any], words: str, html: str) -> None:
+    updates = [{"sessionUpdate": "user_message_chunk", "messageId": "u", "content": content}]
+    assert words in rendered(markdown, updates)
+    assert html in rendered(page, updates)
+    if content is IMAGE:
+        shown = [{"type": "content", "content": content}]
+        tool = [call("t"), {**update("t"), "content": shown}]
+        assert words in rendered(markdown, tool)
+        assert html in rendered(page, tool)
+
+
+class _Page(HTMLParser):
+    """Tags that stand open, all attributes, and visible text."""
+
+    VOID = ("meta", "img", "br")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(html: str) -> _Page:
+    found = _Page()
+    found.feed(html)
+    found.close()
+    assert found.open == []
+    return found
+
+
+def test_page_shows_everything_and_loads_nothing() -> None:
+    html = rendered(page, HISTORY)
+    found = read(html)
+    for words in (
+        "The <parser>",
+        "Change it.",
+        "Hm.",
+        "I will.",
+        "+x = 2",
+        "three",
+        "/w",
+        "It failed.",
+        "☑ Test",
+    ):
+        assert words in found.text, words
+    assert html.count("two") == 1, "output once"
+    style = re.search(r"<style>(.*?)</style>", html, re.DOTALL)
+    assert style is not None
+    hashed = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    (policy,) = [
+        a["content"] for _, a in found.tags if a.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policy is not None
+    assert policy.startswith(f"default-src 'none'; img-src data:; style-src 'sha256-{hashed}'")
+    assert not {"script", "link", "iframe", "form", "object", "base"} & {
+        tag for tag, _ in found.tags
+    }
+    assert not {name for _, attrs in found.tags for name in attrs if name.startswith("on")}
+
+
+@pytest.mark.parametrize("fence", ["", "```\n", "```html\n", "# ", "`", "**"])
+def test_nothing_that_was_said_becomes_a_part_of_the_page(fence: str) -> None:
+    text = f"{fence}{HOSTILE}{fence}"
+    parts = [
+        {**DIFF, "path": text, "oldText": text, "newText": text},
+        {"type": "content", "content": {**IMAGE, "mimeType": text}},
+        {"type": "content", "content": {**IMAGE, "data": text}},
+    ]
+    resource = {"uri": text, "mimeType": text, "text": text}
+    updates: list[dict[str, Any]] = [
+        *(said(kind, "m", text) for kind in ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk")),
+        said("agent_message_chunk", "n", text, **{"pykoclaw.dev/note": "note"}),
+        said("user_message_chunk", "o", text, **{"pykoclaw.dev/origin": text}),
+        {"sessionUpdate": "user_message_chunk", "messageId": "r",
+         "content": {"type": "resource", "resource": resource}},
+        {"sessionUpdate": "user_message_chunk", "messageId": "b",
+         "content": {"type": "resource", "resource": {**resource, "blob": "AAAA"}}},
+        {"sessionUpdate": "user_message_chunk", "messageId": "k", "content": {"type": text}},
+        {"sessionUpdate": "plan", "entries": [{"content": text, "status": text}]},
+        call("t", text, status=text), update("t", text), {**update("t2"), "content": parts},
+        call("e", text, status="failed", content=parts),
+    ]  # fmt: skip
+    html = rendered(page, updates, title=text, cwd=text, id=text)
+    found = read(html)
+    assert not {"script", "a b"} & {tag for tag, _ in found.tags}
+    assert not {name for _, attrs in found.tags for name in attrs if name.startswith("on")}
+    assert all((attrs.get("src") or "data:").startswith("data:") for _, attrs in found.tags)
+    assert all((attrs.get("href") or "data:").startswith("data:") for _, attrs in found.tags)
+    assert "\x1b" not in html
+    assert "\u202e" not in html
+    assert found.text.count("alert(1)</script>") >= 10, "it is shown, as text"
