@@ -34,6 +34,8 @@ class ClientTraits:
     line or of a turn, so what it is shown of another's turn needs an empty line at its end.
     `legacy_models`: it reads `models`, which ACP has given up, and does not find the models among
     the config options. `long_lines`: it takes lines of 24 MiB; Mitto and Toad end at one of 10 MiB.
+    `keeps_blocks`: it keeps text only when a block of Markdown is complete, so that a process of it
+    that ends has lost the open one.
     """
 
     wrapping: Wrapping = Wrapping()
@@ -43,6 +45,7 @@ class ClientTraits:
     ends_lines: bool = True
     legacy_models: bool = False
     long_lines: bool = False
+    keeps_blocks: bool = False
 
 
 DEFAULT: Final = ClientTraits()
@@ -67,6 +70,7 @@ MITTO: Final = replace(
         "We would like to fulfill the following requirements:\n\n## Requirement 1: ",
     ),
     legacy_models=True,
+    keeps_blocks=True,
 )
 UNNAMED: Final = "unknown"  # name of a client that gives none
 # Name in lower case, prefix of the version, traits; the first match counts.

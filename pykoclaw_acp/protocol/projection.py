@@ -139,9 +139,9 @@ def update(seq: int, event: Event | None) -> Update:
             assert_never(event)
 
 
-def empty_line(seq: int) -> Update:
-    """An empty line, which ends the agent's text up to `seq` for clients that show it line by line."""
-    return AgentMessageChunk(message_id=f"line-{seq}", content=TextContent(text="\n\n"))
+def inserted(message_id: str, text: str) -> Update:
+    """Text of the agent's that is not in the log."""
+    return AgentMessageChunk(message_id=message_id, content=TextContent(text=text))
 
 
 def permission(session_id: str, question: PermissionRequest) -> RequestPermission:

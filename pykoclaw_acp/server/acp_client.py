@@ -125,9 +125,9 @@ class AcpClient:
         """Send the list of config options: no event of the log, since nothing was chosen."""
         await self.peer.notify(update_line(session_id, projection.choices_update(selection)))
 
-    async def end_line(self, session_id: str, seq: int) -> None:
-        """Send an empty line: no event of the log, since it says nothing."""
-        await self.peer.notify(update_line(session_id, projection.empty_line(seq)))
+    async def insert(self, session_id: str, message_id: str, text: str) -> None:
+        """Send text that is no event of the log, since it says nothing new."""
+        await self.peer.notify(update_line(session_id, projection.inserted(message_id, text)))
 
     async def skip_own(self, session_id: str, seq: int) -> None:
         """The client has its own message already."""

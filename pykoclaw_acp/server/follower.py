@@ -60,7 +60,7 @@ class Follower:
     async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
         """Nothing to say: it submits no prompt that could be one of them."""
 
-    async def end_line(self, session_id: str, seq: int) -> None:
+    async def insert(self, session_id: str, message_id: str, text: str) -> None:
         """Nothing to say: it resumes nothing."""
 
     async def show_choices(self, session_id: str, selection: Selection) -> None:

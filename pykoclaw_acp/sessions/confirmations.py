@@ -115,6 +115,11 @@ class Confirmations:
             )
         return claim.start
 
+    async def knows(self, session_id: str, reader: Reader) -> bool:
+        """Whether the reader's instance has a cursor of its own in the session."""
+        cursors = await self._cursors(session_id, reader.client)
+        return any(one.instance == reader.instance for one in cursors)
+
     async def written(self, limit: float) -> None:
         """Wait until everything noted so far is committed, for at most `limit` s."""
         batch = self._batches + bool(self._unwritten)

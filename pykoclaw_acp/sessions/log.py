@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import Event, OpenTools, size
 from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.seams import Said
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.ports.journal import LogAndBlobs
@@ -43,6 +44,10 @@ class SessionLog:
         end = self._record.last_seq
         read = await self._store.read(self._record.session_id, cursor, limit)
         return folding.merged(read) or [Logged(end, None, None)]
+
+    async def said_before(self, seq: int) -> Said | None:
+        """The message of Claude's that the newest event up to `seq` is a part of, if it is one."""
+        return await self._store.said_before(self._record.session_id, seq)
 
     async def whole(self, one: Logged) -> Logged:
         """The event with its blob in place."""

@@ -15,9 +15,11 @@ from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.branches import ForkPoint
 from pykoclaw_acp.model.choices import Selection
+from pykoclaw_acp.model.seams import Seam
 from pykoclaw_acp.model.session_options import NO_WISHES, Wishes
 from pykoclaw_acp.sessions import directories, new_session
 from pykoclaw_acp.sessions.adopting import OTHER_DIRECTORY, require_directory, same_place
+from pykoclaw_acp.sessions.joints import Joint
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscriber import Subscriber
@@ -136,11 +138,18 @@ async def resume(
         await subscriber.claim(session, session_id, upto=start)
         subscriber.subscribe(session, session_id, start)
     elif not is_subscribed:
+        lives = await subscriber.is_known(session_id)
         seen = await subscriber.claim(session, session_id)
         start = session.last_seq if seen is None else seen
-        missed = start < session.last_seq or session.busy
+        seam = None
+        if seen is not None:
+            said = await session.log.said_before(start)
+            lacks = subscriber.traits.keeps_blocks and not lives
+            seam = None if said is None else Seam(said, lacks_block=lacks)
+        missed = start < session.last_seq or session.busy or (seam is not None and seam.lacks_block)
         hold = subscriber.traits.catch_up_pause if missed else 0
         subscription = subscriber.subscribe(session, session_id, start, hold=hold)
+        subscription.joint = Joint(seam)
         if missed and subscriber.traits.ends_lines:
             subscription.ends_lines = True
             follow_ups.append(partial(_end_line, session, subscription))

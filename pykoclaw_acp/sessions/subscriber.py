@@ -116,6 +116,10 @@ class Subscriber:
             session_id, session.last_seq, self._reader, others, upto
         )
 
+    async def is_known(self, session_id: str) -> bool:
+        """Whether this instance of the client has a place in the session."""
+        return await self.sessions.confirmations.knows(session_id, self._reader)
+
     def confirm_updates(self, session_id: str, seq: int) -> None:
         """Note that the client has the updates up to `seq`."""
         subscription = self.subscriptions.get(session_id)

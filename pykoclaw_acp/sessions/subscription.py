@@ -10,9 +10,10 @@ import structlog
 
 from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.cursors import Reader
-from pykoclaw_acp.model.events import Failure, Text, UserMessage
+from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.surroundings import Given
+from pykoclaw_acp.sessions.joints import Joint
 from pykoclaw_acp.sessions.live_pace import LivePace
 from pykoclaw_acp.sessions.log import SessionLog
 from pykoclaw_acp.sessions.ports import Client
@@ -30,10 +31,11 @@ class Subscription:
     `session_id` is the ACP id under which the client knows the session; everything that it is told
     carries this one. A client is not sent its own message live: `own` are the turns that it
     submitted and whose message is still to come. `number` is the client's line that asked for
-    everything, or 0. `hold` (s) lets the client get ready first. With `ends_lines` an empty line
-    ends the text that it is shown, before the client's own next turn. `reader` is whose cursor
-    moves with what it confirms, if that is anybody's. `given`: the client's own environment. `pace`
-    is that of all the client's subscriptions.
+    everything, or 0. `hold` (s) lets the client get ready first. `joint` knows where in a message it
+    begins. With `ends_lines` an empty line ends the text that it is shown, before the client's own
+    next turn. `reader` is whose cursor moves with what it confirms, if that is anybody's. `given`:
+    the client's own environment. `pace` is that of all
+    the client's subscriptions.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Subscription:
         self.own: set[str] = set()
         self.cursor = after
         self.ends_lines = False
+        self.joint = Joint()
         self.reader: Reader | None = None
         self.given: Given | None = None
         self.pace = LivePace()
@@ -61,7 +64,6 @@ class Subscription:
         self._number = number
         self._hold = hold
         self._begun = False
-        self._text_shown = False
         self.asking = asyncio.Lock()  # one question at a time
         self._moved = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(
@@ -92,10 +94,10 @@ class Subscription:
 
     async def end_line(self) -> None:
         """Send an empty line after text whose end the client does not see, once."""
-        shown, self._text_shown = self._text_shown, False
+        ending = self.joint.ending()
         ends, self.ends_lines = self.ends_lines, False
-        if shown and ends:
-            await self.client.end_line(self.session_id, self.cursor)
+        if ending and ends:
+            await self.client.insert(self.session_id, f"line-{self.cursor}", ending)
 
     def close(self) -> None:
         """End the subscription."""
@@ -109,19 +111,19 @@ class Subscription:
                 await asyncio.sleep(self._hold)
             self._begun = True
             self._moved.set()
+            await self._insert(self.joint.again())
             while True:
                 page = await self._next_page()
                 pace = Pace()  # now: what others did during the wait is no work of this page
                 for logged in page:
                     if self._is_own(logged):
+                        self.joint.follow(logged)
                         await self.end_line()
                         await self.client.skip_own(self.session_id, logged.seq)
                     else:
-                        whole = await self._log.whole(logged)
-                        await self.client.deliver(self.session_id, whole)
-                        self._text_shown = self._text_shown or isinstance(
-                            logged.event, Text | Failure | None
-                        )
+                        before, continued = self.joint.follow(await self._log.whole(logged))
+                        await self._insert(before)
+                        await self.client.deliver(self.session_id, continued)
                     self.cursor = logged.seq
                     self._shown = folding.message(logged.event)
                     await pace.step()
@@ -147,6 +149,10 @@ class Subscription:
             await self.pace.turn()
             page = await self._log.read_after(self.cursor, PAGE)
         return page
+
+    async def _insert(self, text: str) -> None:
+        if text:
+            await self.client.insert(self.session_id, self.joint.message_id, text)
 
     def _is_own(self, logged: Logged) -> bool:
         event = logged.event

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
 from pykoclaw_acp.model.branches import Branch, ForkPoint, RewindPoint
+from pykoclaw_acp.model.seams import original
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sql import LOG_KEY, UNFINISHED
@@ -167,6 +168,7 @@ async def _branch(
 
 async def _end_of(database: Database, session_id: str, message_id: str, last_seq: int) -> _Place:
     """The end of the turn that the message belongs to."""
+    message_id = original(message_id)
     for turn_id in (message_id, copied(session_id, message_id)):
         rows = await database.read(f"{_TURN} AND turn_id = ?", (session_id, turn_id))
         if rows and rows[0][0] is not None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.model.seams import CONTINUED
 from tests.e2e.harness import Stack
 from tests.e2e.mitto import Conversation, Mitto, mitto
 from tests.e2e.mitto_helpers import AT_ONCE, claudes, fold, play, ticks, wire_of
@@ -144,3 +145,30 @@ async def test_c_a_prompt_sent_again_joins_its_turn(
     # Said on purpose, the same words are a new prompt.
     assert await web.prompt(conversation, words) == "end_turn"
     assert (shared.work / "made.txt").read_text() == "once\nonce\n"
+
+
+async def test_c_a_code_block_that_mitto_has_lost_is_shown_again_whole(shared: Stack) -> None:
+    """Mitto is killed inside of a code block, which it had not kept, and prompts again after it."""
+    web = Mitto(shared)
+    web.program = mitto.OWN_PROCESS
+    conversation = Conversation()
+    await web.open(conversation)
+    said = [f"words 20ms line{number} of the code" for number in range(1, 101)]
+    steps = ("text Look:", "text", "text ```py", *said, "text ```", "text The end.")
+    turn = asyncio.ensure_future(web.prompt(conversation, play(*steps)))
+    wire = wire_of(web)
+    await wire.until(lambda: "line20 " in fold(wire, conversation.session))
+    turn.cancel()
+    await web.be_killed()
+    assert "line1 " not in conversation.text
+    kept = conversation.text
+    await web.open(conversation)
+    await wire_of(web).until(lambda: "The end." in conversation.text)
+    lines = "".join(f"line{number} of the code\n" for number in range(1, 101))
+    again = conversation.text.removeprefix(kept)
+    assert (
+        kept + again.replace(CONTINUED, "", 1).rstrip() == f"Look:\n\n```py\n{lines}```\nThe end."
+    )
+    assert f"```py\n{lines}```\n" in conversation.screen  # in one piece
+    await web.prompt(conversation, play("text The next answer."))
+    assert conversation.screen[-1] == "The next answer."

@@ -66,7 +66,7 @@ class Client:
     async def skip_own(self, session_id: str, seq: int) -> None:
         pass
 
-    async def end_line(self, session_id: str, seq: int) -> None:
+    async def insert(self, session_id: str, message_id: str, text: str) -> None:
         pass
 
     def stop_updates(self, session_id: str) -> None:

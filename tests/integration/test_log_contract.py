@@ -18,8 +18,9 @@ from pykoclaw_acp.model.events import (
     TitleChanged,
     ToolEnded,
     ToolStarted,
+    Usage,
 )
-from tests.integration.journals import BOTH, Subject, events, places, said, subject
+from tests.integration.journals import BOTH, DONE, Subject, events, places, said, subject
 
 
 @pytest.fixture(params=BOTH)
@@ -89,3 +90,36 @@ async def test_nobodys_choice_of_a_model_stays_nobodys(s: Subject) -> None:
     found = await s.journal.find(session)
     assert found is not None
     assert found.model is None
+
+
+async def test_what_was_said_before_a_place(s: Subject) -> None:
+    """The text of the message that a place lies in, also inside of a row that was folded."""
+    session = await s.session()
+    _, epoch = await s.running(session)
+    await s.journal.record(session, epoch, said(epoch, 2, "turn", "a", "b", "c"), {})
+    usage: list[Event] = [Usage(1, 2)]
+    await s.journal.append(session, usage)
+    assert [await _before(s, session, place) for place in range(5)] == [
+        None,
+        "a",
+        "ab",
+        "abc",
+        "abc",
+    ]
+    found = await s.journal.said_before(session, 3)
+    assert found is not None
+    assert not found.over
+    await s.journal.finish(session, "turn", DONE, [])
+    assert not (await s.journal.said_before(session, 3) or found).over  # nobody knows of its end
+    await s.journal.mark_answered("turn")
+    found = await s.journal.said_before(session, 4)
+    assert found is not None
+    assert found.over
+    await s.journal.append(session, [Text("note", "of ours", note=True)])
+    assert await _before(s, session, 5) is None
+    assert await _before(s, session, 4) == "abc"
+
+
+async def _before(s: Subject, session: str, place: int) -> str | None:
+    found = await s.journal.said_before(session, place)
+    return None if found is None else found.text

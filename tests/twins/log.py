@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
+from pykoclaw_acp.model.events import (
+    ConfigChanged,
+    Event,
+    ModeChanged,
+    Text,
+    TitleChanged,
+    Usage,
+)
 from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.seams import Said
 from tests.twins.base import MemoryStore
 
 
@@ -28,3 +36,27 @@ class MemoryLogStore(MemoryStore):
         return [one for one in self.database.read().logs.get(session_id, []) if one.seq > after][
             :limit
         ]
+
+    async def said_before(self, session_id: str, seq: int) -> Said | None:
+        database = self.database.read()
+        log = [
+            one
+            for one in database.logs.get(session_id, [])
+            if one.seq <= seq
+            and not isinstance(one.event, Usage | TitleChanged | ModeChanged | ConfigChanged)
+        ]
+        last = log[-1] if log else None
+        if last is None or not isinstance(last.event, Text) or last.event.note:
+            return None
+        mine = last.event.message_id
+        texts: list[str] = []
+        for one in reversed(log):
+            if not isinstance(one.event, Text) or one.event.message_id != mine:
+                break
+            texts.append(one.event.text)
+        turn = database.turns.get(last.turn_id or "")
+        ends = [one.seq for one in database.logs[session_id] if one.turn_id == last.turn_id]
+        over = turn is None or (
+            not turn.unfinished and ends[-1] <= seq and (turn.answered or turn.background)
+        )
+        return Said(mine, "".join(reversed(texts)), over)

@@ -54,8 +54,8 @@ class Client(Protocol):
     async def show_choices(self, session_id: str, selection: Selection) -> None:
         """Show what can be chosen, since Claude now offers something else."""
 
-    async def end_line(self, session_id: str, seq: int) -> None:
-        """Send an empty line after what was said up to `seq`."""
+    async def insert(self, session_id: str, message_id: str, text: str) -> None:
+        """Show text that is not in the log, as a part of this message of Claude's."""
 
     async def skip_own(self, session_id: str, seq: int) -> None:
         """Move on past the event at `seq`, the client's own message, which it has already."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.seams import Said
 from pykoclaw_acp.sessions.ports.store import Store
 
 
@@ -24,3 +25,6 @@ class LogStore(Store, Protocol):
         """The events after a cursor, in order, `limit` rows at most; pieces of a message may come
         as one event.
         """
+
+    async def said_before(self, session_id: str, seq: int) -> Said | None:
+        """The message of Claude's that the newest event up to `seq` is a part of, if it is one."""

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.store import events, sessions
+from pykoclaw_acp.model.seams import Said
+from pykoclaw_acp.store import events, seams, sessions
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
 
@@ -28,3 +29,7 @@ class SqlLogStore(SqlStore):
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
         """The events after a cursor, in order."""
         return await events.read(self._database, session_id, after, limit)
+
+    async def said_before(self, session_id: str, seq: int) -> Said | None:
+        """The message of Claude's that the newest event up to `seq` is a part of, if it is one."""
+        return await seams.said_before(self._database, session_id, seq, self.clock.now())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any, Final
 
 from tests.e2e.mitto import wrapping
@@ -12,11 +13,12 @@ RACE: Final = 0.02
 # failed starts after which a session is not resumed any more, but made anew
 FAILURES_TO_SKIP: Final = 2
 FAILURES_TO_ARCHIVE: Final = 3
+_ITEM: Final = re.compile(r"\s*([-+*]|\d+[.)])\s")
 
 
 class Conversation:
-    """`screen` is what is shown, in order; text counts as shown at the end of its line, or of its
-    turn.
+    """`screen` is what is shown and kept, in order: text at the end of its line, that of a code block,
+    a list or a table when it is complete, and everything at the end of a turn.
     """
 
     def __init__(self, name: str = "a conversation") -> None:
@@ -40,7 +42,9 @@ class Conversation:
         self.screen: list[str] = []
         self.tools: dict[str, list[str]] = {}  # title, then every status
         self.errors: list[str] = []
-        self._line = ""  # not shown yet
+        self._line = ""  # not shown yet, as is
+        self._block: list[str] = []  # what is complete of a code block, a list or a table
+        self._in_code = self._in_list = False
         self._answer: list[str] = []
         self._registered: float | None = None  # the loop's time
         self._wrapped = False  # since it was opened
@@ -66,6 +70,12 @@ class Conversation:
         """Its process is gone."""
         self._registered = None
         self._flush()
+
+    def killed(self) -> None:
+        """Mitto itself is gone, and what it has not kept."""
+        self._registered = None
+        self._line, self._block = "", []
+        self._in_code = self._in_list = False
 
     def failed_to_start(self) -> None:
         """Counted once for each browser that opens it."""
@@ -140,11 +150,29 @@ class Conversation:
 
     def _say(self, text: str) -> None:
         self._answer.append(text)
-        lines, newline, self._line = (self._line + text).rpartition("\n")
-        if newline:
-            self.screen.append(lines + newline)
+        *lines, self._line = (self._line + text).split("\n")
+        for line in lines:
+            self._end_line(line)
+
+    def _end_line(self, line: str) -> None:
+        if line.lstrip().startswith("```"):
+            self._in_code = not self._in_code
+        elif not self._in_code and _ITEM.match(line):
+            self._in_list = True
+        elif self._in_list and line.strip() and not line.startswith(" "):
+            self._in_list = False
+        self._block.append(line + "\n")
+        if not (self._in_code or self._in_list or line.lstrip().startswith("|")):
+            self._show_block()
+
+    def _show_block(self) -> None:
+        if self._block:
+            self.screen.append("".join(self._block))
+            self._block = []
 
     def _flush(self) -> None:
+        self._show_block()
+        self._in_code = self._in_list = False
         if self._line:
             self.screen.append(self._line)
             self._line = ""

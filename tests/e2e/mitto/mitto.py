@@ -21,6 +21,7 @@ INITIALIZE: Final = {
     "protocolVersion": 1,
 }
 AUXILIARY: Final = 4  # sessions that it makes at each start, beside the user's
+OWN_PROCESS: Final = ("sh", "-c", '"$0" "$@"; exit $?', *PROGRAM)  # the parent of the front
 RESTARTS: Final = 3
 RESTARTING: Final = "The AI agent process stopped unexpectedly. Restarting (attempt 1 of 3)..."
 RETRYING: Final = "AI agent restarted. Retrying your message automatically..."
@@ -37,7 +38,7 @@ class Mitto:
         self.browser = True
         self.methods = ["resume", "load"]  # that it tries before it makes a new session
         self.wraps_again = False  # a prompt that it sends again after a restart
-        self.program = PROGRAM
+        self.program: tuple[str, ...] = PROGRAM
         self.environment = {
             "MITTO_SESSION_ID": "",
             "MITTO_WORKSPACE_UUID": "",
@@ -79,6 +80,14 @@ class Mitto:
         """
         assert self.wire is not None
         await self.wire.kill_group()
+        self._forget()
+
+    async def be_killed(self) -> None:
+        """SIGKILL of Mitto itself, with its process: run it in a process of its own (`OWN_PROCESS`)."""
+        assert self.wire is not None
+        await self.wire.kill_group()
+        for conversation in self._shown.values():
+            conversation.killed()
         self._forget()
 
     async def _start(self) -> Wire:

@@ -1,0 +1,301 @@
+"""Block structure of Markdown that is still being written: which block is open, and how to go on in
+it after what came before is gone. Pure functions of text.
+
+It follows CommonMark and the tables of GFM as far as a seam can break them: fences, lists, quotes
+and tables. Inline marks, which no block outlives, and HTML blocks are left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from copy import copy
+from dataclasses import dataclass
+from typing import Final
+
+_FENCE: Final = re.compile(r"(`{3,})([^`]*)\Z|(~{3,})(.*)\Z", re.DOTALL)
+_ITEM: Final = re.compile(r"([-+*]|\d{1,9}[.)])( +|\Z)")
+_RULE: Final = re.compile(r"([-*_])( *\1){2,} *\Z")
+_HEADING: Final = re.compile(r"#{1,6}( |\Z)")
+_DELIMITER: Final = re.compile(r"\|? *:?-+:? *(\| *:?-+:? *)*\|? *\Z")
+_OF_DELIMITER: Final = re.compile(r"[|: -]*[|:-][|: -]*\Z")
+# Words of a line so far that mean something else without it.
+_BEGINNING: Final = re.compile(r"\Z|\d{1,9}[.)]?\Z|[`~*_=+>:-][`~*_=+>: -]*\Z|[#|]")
+_INDENTED: Final = re.compile(r"[> ]*[ \t]")
+_ITEM_AHEAD: Final = re.compile(r"[> ]*([-+*]|\d{1,9}[.)])(\s|\Z)")
+_LEFT_OUT: Final = "…"  # stands for the beginning of a list item
+
+
+@dataclass(frozen=True, slots=True)
+class _Container:
+    """A quote or an item of a list. `opener` begins it, and its content begins after that many
+    columns; `kind`: of the list's marker, or `>`.
+    """
+
+    opener: str
+    kind: str
+
+    @property
+    def is_list(self) -> bool:
+        return self.kind != ">"
+
+
+@dataclass(frozen=True, slots=True)
+class _Fence:
+    indent: int
+    mark: str
+    info: str
+
+    def closes(self, line: str) -> bool:
+        stripped = line.strip(" ")
+        indent = len(line) - len(line.lstrip(" "))
+        return indent <= 3 and set(stripped) == {self.mark[0]} and len(stripped) >= len(self.mark)
+
+
+class Blocks:
+    """The blocks at the end of a text, which is fed in pieces.
+
+    `begin` is the place in it from which on a reader may have kept nothing who keeps blocks only
+    when they are complete; it is the end of the text if no block is open. Blocks that no blank line
+    separates count as one, and a list is complete with the first line after it.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        self.size = 0
+        self._line = ""  # without its end yet
+        self._containers: tuple[_Container, ...] = ()
+        self._fence: _Fence | None = None
+        self._paragraph = False
+        self._header = ""  # last line of the paragraph; of a table, its first two
+        self._table = False
+        self._begin = 0
+        self._open = False
+        self._list = ""  # kind of the list at the top
+        self._gap = False  # a blank line has followed it
+        self.feed(text)
+
+    def feed(self, text: str) -> None:
+        """The text goes on."""
+        *lines, last = text.split("\n")
+        for line in lines:
+            whole, self._line = self._line + line, ""
+            self._take(whole, self.size - (len(whole) - len(line)))
+            self.size += len(line) + 1
+        self._line += last
+        self.size += len(last)
+
+    @property
+    def begin(self) -> int:
+        """See above."""
+        now = self._now()
+        return now._begin if now._open else self.size - len(self._line)
+
+    @property
+    def in_fence(self) -> bool:
+        """Whether the text ends inside of a code fence."""
+        return self._now()._fence is not None
+
+    @property
+    def ending(self) -> str:
+        """What ends an open fence; else nothing."""
+        now = self._now()
+        if now._fence is None:
+            return ""
+        inside = now._inside()
+        return (
+            "\n" if self._line else ""
+        ) + f"{inside}{' ' * now._fence.indent}{now._fence.mark}\n"
+
+    def reopening(self, rest: str) -> str:
+        """What has to stand before the rest of the text for it to be Markdown by itself; nothing if
+        it is that already.
+        """
+        line, now = self._line, self._now()
+        if self._fence is not None:
+            if now._fence is None and rest[:1] in ("", "\n"):
+                return ""  # it has just ended
+            fence = self._fence
+            openers, first = _openers(self._containers), f"{fence.mark}{fence.info}\n"
+            if fence.indent and self._containers and self._containers[-1].is_list:
+                openers += (
+                    f"{_LEFT_OUT}\n{self._inside()}"  # else the item's content would begin there
+                )
+            return f"{openers}{' ' * fence.indent}{first}{self._part(fence)}"
+        if (self._table and (line or rest[:1] != "\n")) or (
+            "|" in self._header and _OF_DELIMITER.match(line or rest[:1])
+        ):
+            return f"{_openers(self._containers)}{self._header}\n{line}"
+        if line.strip() and now._fence is None and rest[:1] == "\n":
+            whole = copy(self)
+            whole.feed("\n")
+            return whole.reopening(rest[1:])
+        if line.strip():
+            return self._line_again(now)
+        if not any(one.is_list for one in self._containers):
+            return line
+        ahead = (line + rest).lstrip("\n")
+        nested = not ahead.strip() or _INDENTED.match(ahead) is not None
+        goes_on = self._paragraph and ahead == line + rest and _ITEM_AHEAD.match(ahead) is None
+        first = f"{_openers(self._containers)}{_LEFT_OUT}\n" if nested or goes_on else ""
+        return first + line
+
+    # --- what is open
+
+    def _now(self) -> Blocks:
+        """With the line that is not complete."""
+        if not self._line:
+            return self
+        now = copy(self)
+        now._take(self._line, self.size - len(self._line), complete=False)
+        return now
+
+    def _inside(self) -> str:
+        """What a line inside of the open containers begins with."""
+        return "".join(
+            " " * len(one.opener) if one.is_list else one.opener for one in self._containers
+        )
+
+    def _line_again(self, now: Blocks) -> str:
+        """What is repeated of an incomplete line outside of fences: its containers, and all of it if
+        it would mean something else without its beginning.
+        """
+        line = self._line.expandtabs(4)
+        at, depth = self._match(line)
+        outer, new = now._containers[:depth], now._containers[depth:]
+        words = line[at + len(_openers(new)) :]
+        if now._fence is not None or _BEGINNING.match(words.lstrip(" ")):
+            return _openers(outer) + line[at:]
+        return _openers(now._containers) + (_LEFT_OUT if now._containers else "")
+
+    def _part(self, fence: _Fence) -> str:
+        """What is repeated of an incomplete line inside of a fence: what it is inside of, and what
+        may become the end of the fence.
+        """
+        if not self._line:
+            return ""
+        line = self._line.expandtabs(4)
+        at, _ = self._match(line)
+        rest = line[at:].strip(" ")
+        return line if not rest or set(rest) == {fence.mark[0]} else self._inside()
+
+    # --- lines
+
+    def _match(self, line: str) -> tuple[int, int]:
+        """Where the content of the line begins, and how many containers it belongs to."""
+        at = 0
+        for depth, one in enumerate(self._containers):
+            rest = line[at:]
+            indent = len(rest) - len(rest.lstrip(" "))
+            if not one.is_list:
+                if indent > 3 or rest[indent : indent + 1] != ">":
+                    return at, depth
+                at += indent + 1
+                at += line[at : at + 1] == " "
+            elif rest.strip(" "):
+                if indent < len(one.opener):
+                    return at, depth
+                at += len(one.opener)
+        return at, len(self._containers)
+
+    def _take(self, line: str, place: int, *, complete: bool = True) -> None:
+        line = line.expandtabs(4).rstrip("\r")
+        at, depth = self._match(line)
+        whole = depth == len(self._containers)
+        if self._fence is not None:
+            if whole and not self._fence.closes(line[at:]):
+                return
+            self._fence = None
+            if whole:
+                if not self._containers and complete:
+                    self._open = False  # the block is complete with its last line
+                return
+        if not line[at:].strip(" "):
+            self._blank(depth)
+            return
+        self._begin_blocks(line, at, depth, place, complete=complete)
+
+    def _blank(self, depth: int) -> None:
+        self._paragraph = self._table = False
+        self._header = ""
+        self._containers = self._containers[:depth]
+        self._gap = True
+        if not self._containers:
+            self._open = False
+            self._list = ""
+
+    def _begin_blocks(self, line: str, at: int, depth: int, place: int, *, complete: bool) -> None:
+        before = self._containers
+        containers = list(before[:depth])
+        whole = depth == len(before)
+        goes_on = bool(containers) or (whole and self._paragraph)
+        opened = False
+        fence: _Fence | None = None
+        heading = False
+        while True:
+            rest = line[at:]
+            indent = len(rest) - len(rest.lstrip(" "))
+            rest = rest[indent:]
+            if indent > 3 or not rest:
+                break
+            if rest.startswith(">"):
+                containers.append(_Container("> ", ">"))
+                at += indent + 1
+                at += line[at : at + 1] == " "
+                opened = True
+                continue
+            if found := _FENCE.match(rest):
+                fence = _Fence(indent, found[1] or found[3], found[2] or found[4] or "")
+                break
+            if _HEADING.match(rest) or _RULE.match(rest):
+                heading = True
+                break
+            item = _ITEM.match(rest)
+            if item is None or (
+                not opened and whole and self._paragraph and not _interrupts(item, rest)
+            ):
+                break
+            marker, spaces = item[1], len(item[2])
+            empty = item.end() == len(rest)
+            width = 1 if empty or spaces > 4 else spaces
+            opener = " " * indent + marker + " " * width
+            containers.append(_Container(opener, marker[-1]))
+            at += min(len(opener), len(line) - at)
+            opened = True
+        if not opened and fence is None and not heading and not whole and self._paragraph:
+            return  # the paragraph goes on, although its containers are not marked
+        self._containers = tuple(containers)
+        self._note_begin(place, goes_on=goes_on, fence=fence is not None, complete=complete)
+        self._fence = fence
+        words = line[at:]
+        if fence is not None or heading or not words.strip(" "):
+            self._paragraph = self._table = False
+            self._header = ""
+            return
+        if opened or not self._paragraph:
+            self._table = False
+            self._header = words
+        elif not self._table:
+            self._table = _DELIMITER.match(words.strip(" ")) is not None and "|" in self._header
+            inside = self._inside()
+            self._header = f"{self._header}\n{inside}{words}" if self._table else words
+        self._paragraph = True
+
+    def _note_begin(self, place: int, *, goes_on: bool, fence: bool, complete: bool) -> None:
+        """A line begins a block, or goes on in one that is no fence."""
+        top = self._containers[0].kind if self._containers else ""
+        of_list = top not in ("", ">")
+        goes_on = goes_on or (of_list and top == self._list)
+        ended = self._gap and not goes_on and complete and not fence
+        if not self._open or ended:
+            self._begin = place
+        self._open = True
+        self._gap = False
+        self._list = top if of_list else ""
+
+
+def _openers(containers: tuple[_Container, ...]) -> str:
+    return "".join(one.opener for one in containers)
+
+
+def _interrupts(item: re.Match[str], rest: str) -> bool:
+    """Whether a list's item may follow a paragraph without a blank line."""
+    return item.end() < len(rest) and (item[1] in "-+*" or item[1][:-1] == "1")

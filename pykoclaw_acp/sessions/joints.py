@@ -1,0 +1,69 @@
+"""Where what a subscription delivers joins what its client may have: at its beginning, and where the
+client's own turn follows text of another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from msgspec.structs import replace as replaced
+
+from pykoclaw_acp.model.events import ConfigChanged, Failure, ModeChanged, Text, TitleChanged, Usage
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.markdown import Blocks
+from pykoclaw_acp.model.seams import Seam
+
+_ASIDE = Usage | TitleChanged | ModeChanged | ConfigChanged  # they end no message
+
+
+class Joint:
+    """Follows the text of one subscription, which begins at a seam or between two messages."""
+
+    def __init__(self, seam: Seam | None = None) -> None:
+        self._seam = seam
+        self._shown = False
+        self._message = ""
+        self._blocks = Blocks()
+
+    @property
+    def message_id(self) -> str:
+        """Id of the message that text belongs to which is inserted now."""
+        return "" if self._seam is None else self._seam.rest_id
+
+    def again(self) -> str:
+        """Text to be inserted at once."""
+        text = "" if self._seam is None else self._seam.again()
+        if self._seam is not None and text:
+            self._note(self._seam.rest_id, text)
+        return text
+
+    def follow(self, logged: Logged) -> tuple[str, Logged]:
+        """The next event, as it is delivered, and text to be inserted before it."""
+        event, before = logged.event, ""
+        if isinstance(event, _ASIDE):
+            return before, logged
+        seam = self._seam
+        if seam is not None and (
+            not isinstance(event, Text) or event.message_id != seam.message_id
+        ):
+            self._seam = seam = None
+        if isinstance(event, Text):
+            if seam is not None:
+                before = seam.before(event.text)
+                event = replaced(event, message_id=seam.rest_id)
+                logged = replace(logged, event=event)
+            self._note(event.message_id, before + event.text)
+        elif isinstance(event, Failure | None):
+            self._note("", "")
+        return before, logged
+
+    def ending(self) -> str:
+        """What ends the text that was shown since this was last asked for; nothing if there was none."""
+        shown, self._shown = self._shown, False
+        return f"{self._blocks.ending}\n\n" if shown else ""
+
+    def _note(self, message_id: str, text: str) -> None:
+        if message_id != self._message:
+            self._message, self._blocks = message_id, Blocks()
+        self._shown = True
+        self._blocks.feed(text)

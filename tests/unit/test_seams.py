@@ -1,0 +1,56 @@
+"""Seams inside of messages."""
+
+from __future__ import annotations
+
+import pytest
+
+from pykoclaw_acp.model.events import Text, Usage
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.seams import CONTINUED, MOST_AGAIN, Said, Seam, original
+from pykoclaw_acp.sessions.joints import Joint
+
+
+def joint(text: str, *, lacks_block: bool = False, over: bool = False) -> Joint:
+    return Joint(Seam(Said("m", text, over), lacks_block=lacks_block))
+
+
+def test_the_rest_of_a_message_that_needs_nothing_stays_as_it_is() -> None:
+    logged = Logged(7, "t", Text("m", " goes on"))
+    assert joint("A paragraph").follow(logged) == ("", logged)
+
+
+def test_usage_does_not_end_a_message() -> None:
+    made = joint("```\n")
+    assert made.follow(Logged(6, "t", Usage(1, 2)))[0] == ""
+    before, logged = made.follow(Logged(7, "t", Text("m", "code\n")))
+    assert before == "```\n"
+    assert isinstance(logged.event, Text)
+    assert original(logged.event.message_id) == "m"
+    assert made.message_id == logged.event.message_id
+    assert made.follow(Logged(8, "t", Text("m", "more\n")))[0] == ""
+
+
+def test_another_message_needs_nothing_of_the_one_before() -> None:
+    made = joint("```\n")
+    other = Logged(7, "t", Text("n", "```\n"))
+    assert made.follow(other) == ("", other)
+    assert made.follow(Logged(8, "t", Text("m", "x")))[0] == ""
+
+
+def test_a_long_block_begins_again_at_a_line_of_its_last_part() -> None:
+    lines = "".join(f"line {number}\n" for number in range(20_000))
+    again = joint("```py\n" + lines, lacks_block=True).again()
+    assert again.startswith(f"{CONTINUED}```py\nline ")
+    assert again.endswith("line 19999\n")
+    assert MOST_AGAIN - 100 < len(again) <= MOST_AGAIN + 100
+
+
+def test_a_complete_block_does_not_begin_again() -> None:
+    assert joint("A paragraph.\n\n", lacks_block=True).again() == ""
+    assert joint("A paragraph.", lacks_block=True, over=True).again() == ""
+    assert joint("A paragraph.").again() == ""
+
+
+@pytest.mark.parametrize("message_id", ["m", "a~b", "~", "m~12x"])
+def test_ids_that_are_no_rests(message_id: str) -> None:
+    assert original(message_id) == message_id
