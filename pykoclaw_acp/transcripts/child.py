@@ -1,7 +1,8 @@
 """The process that reads transcripts: one request after the other on a socket, until its end.
 
-It has a low priority and little memory, and nothing of it is needed after an answer: the server ends
-it when it has been idle, and starts another when one is killed.
+It has little memory, and a low priority once it has worked for long: what a client waits for is short,
+as a rule. Nothing of it is needed after an answer: the server ends it when it has been idle, or has a
+low priority, and starts another.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -23,13 +25,14 @@ from pykoclaw_acp.transcripts.files import opened
 from pykoclaw_acp.transcripts.reader import Reader
 
 NICE: Final = 10
+SHORT: Final = 0.5  # s of CPU time at the usual priority
 MEMORY: Final = 512 * 1024 * 1024  # bytes of addresses: far above what it needs
 
 
 def main(descriptor: int) -> None:
     """Answer the requests on this socket."""
-    with contextlib.suppress(OSError):
-        os.nice(NICE)
+    signal.signal(signal.SIGPROF, _give_way)
+    signal.setitimer(signal.ITIMER_PROF, SHORT)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     processes.set_name("pykoclaw-read")
@@ -37,6 +40,11 @@ def main(descriptor: int) -> None:
         for line in incoming:
             for answer in _answers(wire.requests.decode(line)):
                 control.sendall(msgspec.json.encode(answer) + b"\n")
+
+
+def _give_way(*_: object) -> None:
+    with contextlib.suppress(OSError):
+        os.nice(NICE)
 
 
 def _answers(request: wire.Request) -> Iterator[wire.Answer]:

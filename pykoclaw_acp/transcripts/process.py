@@ -60,7 +60,7 @@ class ReaderProcesses:
                     yield answer
             finally:
                 self._busy.discard(reader)
-                if whole and not self._closed:
+                if whole and not self._closed and not reader.gives_way:
                     self._idle.append(reader)
                     self._end_later()
                 else:
@@ -116,6 +116,14 @@ class _Reader:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether it has worked for so long that others come first; the next one need not wait."""
+        try:
+            return os.getpriority(os.PRIO_PROCESS, self.pid) > os.getpriority(os.PRIO_PROCESS, 0)
+        except OSError:
+            return True
 
     async def send(self, request: wire.Request) -> None:
         try:

@@ -147,15 +147,25 @@ async def test_unchanged_transcript_starts_no_process(
     assert (again.readers.pids, pieces) == ([], [])
 
 
-async def test_reader_is_nice_and_no_process_of_a_worker(
-    p: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_reader_is_no_process_of_a_worker(p: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(lineage.WORKER, "one:two:3")
     turns(p.transcript, 1)
     await p.look()
     (pid,) = p.made[0].readers.pids
-    assert os.getpriority(os.PRIO_PROCESS, pid) >= 10
     assert lineage.cookie(pid) is None
+
+
+async def test_reader_gives_way_once_it_has_worked_for_long(p: Place) -> None:
+    turns(p.transcript, 1)
+    await p.look()
+    readers = p.made[0].readers
+    (pid,) = readers.pids
+    assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0)
+    os.kill(pid, signal.SIGPROF)  # its CPU time is used up
+    await eventually(lambda: os.getpriority(os.PRIO_PROCESS, pid) >= 10)
+    turns(p.transcript, 2)
+    await p.look()
+    assert pid not in readers.pids, "what comes next would have to wait"
 
 
 async def test_server_that_dies_after_any_piece_goes_on(p: Place) -> None:
@@ -341,7 +351,7 @@ async def test_line_cut_off_by_a_crash_is_damaged_later(p: Place) -> None:
     assert await p.log() == [*said, DAMAGED, "after"]
 
 
-async def test_reader_of_huge_lines_stays_small(p: Place) -> None:
+async def test_reader_of_huge_lines_stays_small(p: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     megabyte = "0123456789abcdef" * 65536
     p.transcript.prompt("huge", "p1")
     p.transcript.call("t1", command="cat big")
@@ -359,6 +369,7 @@ async def test_reader_of_huge_lines_stays_small(p: Place) -> None:
     p.transcript.say("{" * 2_000_000)
     p.transcript.raw('{"uuid": "deep", "type": ' + "[" * 300_000 + "]" * 300_000 + "}\n")
     turns(p.transcript, 2000, 10)
+    monkeypatch.setattr(process._Reader, "gives_way", False)  # it is looked at when it is done
     await p.look()
     (pid,) = p.made[0].readers.pids
     more = peak(pid) - empty()
