@@ -65,6 +65,13 @@ class Location(msgspec.Struct, frozen=True, omit_defaults=True):
     line: int | None = None
 
 
+class Output(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The newest part of what a command has written, as it wrote it; `start`: bytes before it."""
+
+    text: str
+    start: int = 0
+
+
 class _Event(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
     pass
 
@@ -108,15 +115,19 @@ class ToolStarted(_Event, frozen=True, tag="tool_started"):
 
 
 class ToolProgressed(_Event, frozen=True, tag="tool_progressed"):
-    """Output of a tool that is still running, such as a command in the background."""
+    """What a tool that is still running has done so far; replaces what was shown of it before.
+
+    `output`: what of `content` a command has written, for clients that have terminals.
+    """
 
     tool_call_id: str
     content: tuple[ToolPart, ...] = ()
+    output: Output | None = None
 
 
 class ToolEnded(_Event, frozen=True, tag="tool_ended"):
-    """End of a tool call; empty `content` and `locations` keep what was shown before. `exit_code`:
-    of a command, if it is known.
+    """End of a tool call; empty `content` and `locations` keep what was shown before, unless there is
+    an `exit_code`, of a command, that is not 0, or a `reason`: why it has failed, for the user.
     """
 
     tool_call_id: str
@@ -124,6 +135,7 @@ class ToolEnded(_Event, frozen=True, tag="tool_ended"):
     content: tuple[ToolPart, ...] = ()
     exit_code: int | None = None
     locations: tuple[Location, ...] = ()
+    reason: str | None = None
 
 
 class Usage(_Event, frozen=True, tag="usage"):
@@ -228,17 +240,27 @@ def split_text(text: str, limit: int = MAX_TEXT) -> list[str]:
 
 
 class OpenTools:
-    """Ids of running tool calls, in order, as a fold over events."""
+    """Running tool calls, in order, with what they show, as a fold over events."""
 
     def __init__(self) -> None:
-        self._ids: dict[str, None] = {}
+        self._shown: dict[str, tuple[ToolPart, ...]] = {}
 
     def __iter__(self) -> Iterator[str]:
-        return iter(list(self._ids))
+        return iter(list(self._shown))
 
     def follow(self, event: Event | None) -> None:
         """Apply the next event."""
-        if isinstance(event, ToolStarted):
-            self._ids[event.tool_call_id] = None
+        if isinstance(event, ToolStarted) or (
+            isinstance(event, ToolProgressed)
+            and event.content
+            and event.tool_call_id in self._shown
+        ):
+            self._shown[event.tool_call_id] = event.content
         elif isinstance(event, ToolEnded):
-            self._ids.pop(event.tool_call_id, None)
+            self._shown.pop(event.tool_call_id, None)
+
+    def failed(self, reason: str) -> list[Event]:
+        """Ends for all of them, which keep what they show."""
+        return [
+            ToolEnded(tool, "failed", shown, reason=reason) for tool, shown in self._shown.items()
+        ]

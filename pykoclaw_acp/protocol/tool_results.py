@@ -13,10 +13,10 @@ _FENCE: Final = "```"
 
 
 def shown(event: ToolEnded) -> tuple[ToolPart, ...]:
-    """The parts, with the exit code of a command that has failed."""
-    if not event.exit_code:
-        return event.content
-    return (*event.content, TextPart(EXIT_CODE.format(event.exit_code)))
+    """The parts, with the exit code of a command that has failed, or why a call has."""
+    code = (TextPart(EXIT_CODE.format(event.exit_code)),) if event.exit_code else ()
+    why = () if event.reason is None else (TextPart(event.reason),)
+    return (*event.content, *code, *why)
 
 
 def raw_output(event: ToolEnded) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import FromWorker, Lost, Numbered, TurnEnded
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.errors import Conflict, RowRefused
-from pykoclaw_acp.model.events import Event, Failure, OpenTools, ToolEnded
+from pykoclaw_acp.model.events import Event, Failure, OpenTools
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.notes import failure
 from pykoclaw_acp.model.permissions import RequestPolicy, StoredRequest
@@ -116,7 +116,7 @@ async def recover(
     }
     for session_id in (newest.keys() & sessions.keys()) - epochs.keys() - told:
         open_tools = await events.open_tools(database, session_id, newest[session_id])
-        if closed := _closed(open_tools):  # background work of a turn that had ended
+        if closed := _closed(open_tools, last_words.get(session_id)):  # of turns that had ended
             await journal.append(session_id, closed)
     for session_id in standing.put_back - told:
         if await journal.find(session_id) is not None:
@@ -240,8 +240,9 @@ async def _take_spool(
     return taken
 
 
-def _closed(open_tools: OpenTools) -> list[Event]:
-    return [ToolEnded(tool, "failed") for tool in open_tools]
+def _closed(open_tools: OpenTools, last_words: TurnFailure | None) -> list[Event]:
+    why = endings.WORKER_STOPPED if last_words is None else last_words.message
+    return open_tools.failed(endings.cut_off(why))
 
 
 async def _end_turn(
@@ -272,7 +273,8 @@ async def _end_turn(
         outcome = endings.interrupted(spoke=spoke, kind=why.kind, message=why.message)
         if turn.unsaid:
             said.extend(await in_pieces(endings.user_messages(turn)))
-        said.extend(_closed(await events.open_tools(database, turn.session_id, left.epoch or 0)))
+        open_tools = await events.open_tools(database, turn.session_id, left.epoch or 0)
+        said.extend(_closed(open_tools, last_words))
     said.extend(failure(turn.turn_id, outcome))
     await journal.finish(turn.session_id, turn.turn_id, outcome, said)
     log.warning(

@@ -19,7 +19,7 @@ import structlog
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.branches import Fork, ForkPoint
-from pykoclaw_acp.model.events import Event, Text, TitleChanged, ToolEnded
+from pykoclaw_acp.model.events import Text, TitleChanged
 from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.ports.branches import BranchStore
 from pykoclaw_acp.sessions.session import Session
@@ -27,6 +27,7 @@ from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.tasks import Tasks
 
 SUFFIX: Final = " (fork)"
+GOES_ON: Final = "It goes on in the session that this one was forked from."
 LEFT_OUT: Final = (
     "(This is a fork of a session in which a turn was running. It has what was said before that"
     " turn; the turn goes on there, and is not part of this one.)"
@@ -95,7 +96,7 @@ class Forks:
     ) -> Session:
         session_id = str(uuid4())
         tools = await self._store.open_tools(source.id, point.upto)
-        said: list[Event] = [ToolEnded(tool, "failed") for tool in tools]
+        said = tools.failed(GOES_ON)
         if source.record.title is not None:
             said.append(TitleChanged(titles.shorten(f"{source.record.title}{SUFFIX}") or SUFFIX))
         if not point.complete:

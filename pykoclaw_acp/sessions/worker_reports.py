@@ -15,7 +15,7 @@ from pykoclaw_acp.channel.frames import (
     TurnStarted,
 )
 from pykoclaw_acp.model.choices import Offer
-from pykoclaw_acp.model.events import Event, ToolEnded, UserMessage
+from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.failures import AUTHENTICATION
 from pykoclaw_acp.model.notes import failure
 from pykoclaw_acp.model.permissions import PermissionRequest
@@ -125,7 +125,7 @@ class WorkerReports:
         """The worker is gone: what it was doing ends now, in words. After an error it may be called
         again.
         """
-        closed: list[Event] = [ToolEnded(tool, "failed") for tool in self._state.log.open_tools]
+        closed = self._state.log.open_tools.failed(outcomes.cut_off(message))
         for turn in self._queue.given:
             if epoch == self._state.epoch and not turn.ended.done():
                 await self._endings.finish(turn, outcomes.lost(turn, kind, message), closed)

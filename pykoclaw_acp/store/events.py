@@ -43,6 +43,10 @@ _NEWEST_TOOL_EVENTS: Final = (
     " WHERE s.acp_session_id = ? AND e.seq <= ? AND e.kind IN ('tool_started', 'tool_ended')"
     " ORDER BY e.seq DESC LIMIT 500"
 )
+_PROGRESS: Final = (
+    "SELECT e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
+    " WHERE s.acp_session_id = ? AND e.seq >= ? AND e.kind = 'tool_progressed' ORDER BY e.seq"
+)
 _KINDS = {kind: str(kind.__struct_config__.tag) for kind in Event.__args__}
 
 
@@ -114,6 +118,9 @@ async def open_tools(database: Database, session_id: str, epoch: int) -> OpenToo
     found = await database.read(_TOOL_EVENTS, (session_id, session_id, first, session_id, first))
     for _, payload in found:
         tools.follow(decode(payload))
+    if any(tools):  # what they show last; replaced states have no rows
+        for (payload,) in await database.read(_PROGRESS, (session_id, first)):
+            tools.follow(decode(payload))
     return tools
 
 

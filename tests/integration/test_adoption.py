@@ -290,7 +290,8 @@ async def test_dead_workers_last_words_are_shown_to_user(
         assert isinstance(events[-1], Failure)
         assert events[-1].error_kind == "orphaned"
         assert "No server came back." in events[-1].text
-        assert ToolEnded("c", "failed") in events
+        why = "Cut off before its end. No server came back."
+        assert ToolEnded("c", "failed", reason=why) in events
 
 
 async def test_worker_dying_after_adoption_leaves_spool_to_daemon(tmp_path: Path) -> None:

@@ -111,6 +111,8 @@ async def test_calls_that_are_open_in_the_source_end_in_the_fork(tmp_path: Path)
         made, _ = await fork(r, source)
         said = [(one.tool_call_id, getattr(one, "status", None)) for one in await words(r, made)]
         assert said == [("tool", None), ("tool", "failed")]
+        ended = (await words(r, made))[-1]
+        assert ended.reason == "It goes on in the session that this one was forked from."
 
 
 async def test_fork_of_a_session_that_is_deleted_meanwhile_leaves_nothing(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from pykoclaw_acp.model.branches import Fork, ForkPoint, RewindPoint
-from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.events import Event, OpenTools
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.ports.store import Store
 
@@ -33,7 +33,7 @@ class BranchStore(Store, Protocol):
         returns their seqs.
         """
 
-    async def open_tools(self, session_id: str, upto: int) -> list[str]:
+    async def open_tools(self, session_id: str, upto: int) -> OpenTools:
         """Tool calls up to this place that end later, or not at all."""
 
     async def find_created(self, request_key: str) -> str | None:

@@ -47,6 +47,7 @@ PROMPT_LOST: Final = (
     "have been run, so it was not sent again: look at what was done, then repeat it."
 )
 STOPPED: Final = "The server stopped in the middle of this turn."
+WORKER_STOPPED: Final = "The server was stopped, and Claude's worker with it."
 CANCELLED: Final = Outcome(TurnState.CANCELLED, stop_reason="cancelled")
 
 
@@ -150,6 +151,11 @@ def background_lost(message: str) -> Outcome:
     """Claude's own turn, after background work ended, was cut off."""
     failure = TurnFailure("worker_lost", f"{message} It was telling of background work that ended.")
     return Outcome(TurnState.FAILED, failure=failure)
+
+
+def cut_off(why: str) -> str:
+    """Why a tool call has failed whose worker is gone."""
+    return f"Cut off before its end. {why}"
 
 
 def lost(turn: Turn, kind: str, message: str) -> Outcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pykoclaw_acp.model.branches import Fork, ForkPoint, RewindPoint
-from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.events import Event, OpenTools
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import branches, events, forking, sessions
 from pykoclaw_acp.store.journal.base import SqlStore
@@ -31,9 +31,9 @@ class SqlBranchStore(SqlStore):
         rows = events.rows(session_id, None, said)
         return await self._commit(Unit(statements, rows, durable=True))
 
-    async def open_tools(self, session_id: str, upto: int) -> list[str]:
+    async def open_tools(self, session_id: str, upto: int) -> OpenTools:
         """Tool calls up to this place that end later, or not at all."""
-        return list(await events.open_tools_upto(self._database, session_id, upto))
+        return await events.open_tools_upto(self._database, session_id, upto)
 
     async def find_created(self, request_key: str) -> str | None:
         """Id of the session that this request has created."""

@@ -1,0 +1,179 @@
+"""Tool calls that go on for long: what the log keeps of them, who sees it when, and how they end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pykoclaw_acp.channel.frames import EventFrame
+from pykoclaw_acp.channel.processes import WorkerProcess
+from pykoclaw_acp.model.events import (
+    DiffPart,
+    Event,
+    Output,
+    Text,
+    TextPart,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+)
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.protocol import projection
+from pykoclaw_acp.store import events
+from tests.integration.adopting import _die, alive, daemon, found, killed
+from tests.integration.memory_launcher import MemoryChannel
+from tests.integration.rig import Client, Rig, hanging, rig
+from tests.waiting import eventually
+
+__all__ = ["alive"]
+
+BEGUN = ToolStarted("call", "Bash", "make", "execute")
+DIFF = DiffPart("/a", None, "new")
+
+
+def output(text: str, call: str = "call") -> ToolProgressed:
+    return ToolProgressed(call, (TextPart(text),), Output(text))
+
+
+def tell(channel: MemoryChannel, turn_id: str | None, *told: Event) -> None:
+    for event in told:
+        channel._n += 1
+        channel.say(
+            EventFrame(epoch=channel.spec.epoch, n=channel._n, turn_id=turn_id, event=event)
+        )
+
+
+async def acknowledged(channel: MemoryChannel) -> None:
+    await eventually(lambda: channel.acked == channel._n)
+
+
+def calls(shown: Sequence[Logged]) -> list[Event | None]:
+    return [
+        one.event
+        for one in shown
+        if isinstance(one.event, ToolStarted | ToolProgressed | ToolEnded)
+    ]
+
+
+async def kept(r: Rig, session_id: str) -> list[str]:
+    rows = await r.database.read(
+        "SELECT kind FROM acp_log JOIN acp_sessions USING (log_key) WHERE acp_session_id = ?"
+        " ORDER BY seq",
+        (session_id,),
+    )
+    return [kind for (kind,) in rows]
+
+
+async def test_a_loaded_session_sees_where_a_command_is_and_then_its_end_once(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as r:
+        session, turn, channel = await hanging(r)
+        tell(channel, turn.turn_id, BEGUN, Text("m", "It runs."))
+        channel.say(channel.ended(turn.turn_id))
+        tell(channel, None, output("one"), output("one two"))
+        await acknowledged(channel)
+        session.log.forget()
+        late = Client()
+        session.subscribe(late, 0)
+        await eventually(lambda: late.shown and late.shown[-1].seq == session.last_seq)
+        assert calls(late.shown) == [BEGUN, output("one two")]
+        tell(channel, None, output("one two three"), ToolEnded("call", "completed"))
+        await eventually(lambda: isinstance(late.shown[-1].event, ToolEnded))
+        assert calls(late.shown)[2:] == [output("one two three"), ToolEnded("call", "completed")]
+        assert late.places == list(range(1, session.last_seq + 1))
+
+
+async def test_output_of_a_long_command_takes_one_row_even_while_claude_speaks(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as r:
+        session, turn, channel = await hanging(r)
+        tell(channel, turn.turn_id, BEGUN)
+        for n in range(20):
+            tell(channel, turn.turn_id, Text("m", f"{n} "))
+            tell(channel, None, output(f"line {n}"))
+        tell(channel, turn.turn_id, ToolEnded("call", "completed", (TextPart("all"),)))
+        channel.say(channel.ended(turn.turn_id))
+        await acknowledged(channel)
+        assert (await kept(r, session.id)).count("tool_progressed") == 0
+        again = Client()
+        session.log.forget()
+        session.subscribe(again, 0)
+        await eventually(lambda: again.shown and again.shown[-1].seq == session.last_seq)
+        assert again.text == "".join(f"{n} " for n in range(20))
+        assert [len(calls(again.shown)), again.places] == [2, list(range(1, session.last_seq + 1))]
+
+
+async def test_calls_of_a_worker_that_died_fail_with_the_reason_and_keep_what_they_show(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as r:
+        session, turn, channel = await hanging(r)
+        edit = ToolStarted("edit", "Write", "Write a", "edit", content=(DIFF,))
+        tell(channel, turn.turn_id, BEGUN, edit, output("half"))
+        await acknowledged(channel)
+        client = Client()
+        session.subscribe(client, session.last_seq)
+        channel.kill()
+        await eventually(lambda: len(calls(client.shown)) == 2)
+        why = "Cut off before its end. Claude's worker process died."
+        assert calls(client.shown) == [
+            ToolEnded("call", "failed", (TextPart("half"),), reason=why),
+            ToolEnded("edit", "failed", (DIFF,), reason=why),
+        ]
+        update: Any = projection.update(1, client.shown[0].event)
+        assert [part.content.text for part in update.content] == ["half", why]
+
+
+async def test_calls_of_a_worker_that_died_with_its_daemon_fail_once_with_the_reason(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+        tell(channel, turn.turn_id, BEGUN)
+        channel.say(channel.ended(turn.turn_id))
+        tell(channel, None, output("half"))
+        await acknowledged(channel)
+    await _die(alive)
+    why = "Cut off before its end. The server was stopped, and Claude's worker with it."
+    for _ in range(2):
+        async with daemon(tmp_path) as r:
+            again = await found(r, session)
+            logged = await again.log.read_after(0, 1000)
+            ends = [one for one in calls(logged) if isinstance(one, ToolEnded)]
+            assert ends == [ToolEnded("call", "failed", (TextPart("half"),), reason=why)]
+
+
+async def test_calls_of_a_worker_that_outlives_its_daemon_go_on(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+        tell(channel, turn.turn_id, BEGUN)
+        channel.say(channel.ended(turn.turn_id))
+        tell(channel, None, output("half"))
+        await acknowledged(channel)
+    tell(channel, None, output("meanwhile"))
+    async with daemon(tmp_path, first) as second:
+        again = await found(second, session)
+        assert list(again.log.open_tools) == ["call"]
+        client = Client()
+        again.subscribe(client, 0)
+        tell(channel, None, ToolEnded("call", "completed", (TextPart("done"),)))
+        await eventually(lambda: client.shown and isinstance(client.shown[-1].event, ToolEnded))
+        assert calls(client.shown)[-1] == ToolEnded("call", "completed", (TextPart("done"),))
+        assert client.places == list(range(1, again.last_seq + 1))
+
+
+async def test_only_what_a_call_showed_last_is_read_for_its_end(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        await r.pool.stop(session.id)
+        other = ToolStarted("other", "Bash", "ls", "execute")
+        done = ToolEnded("other", "completed")
+        await session.log.tell([BEGUN, other, output("a"), output("x", "other"), done, output("b")])
+        tools = await events.open_tools(r.database, session.id, 1)
+        assert tools.failed("why") == [ToolEnded("call", "failed", (TextPart("b"),), reason="why")]
