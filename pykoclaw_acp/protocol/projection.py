@@ -286,6 +286,7 @@ def _values(choices: tuple[Choice, ...]) -> list[ConfigValue]:
 def _tool_call(event: ToolStarted, meta: dict[str, Any]) -> ToolCall:
     if event.parent_id is not None:
         meta[PARENT] = event.parent_id
+        meta["claudeCode"] = {"parentToolUseId": event.parent_id}  # by which clients nest calls
     return ToolCall(
         tool_call_id=event.tool_call_id,
         title=event.title,

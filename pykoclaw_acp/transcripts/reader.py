@@ -6,14 +6,13 @@ are in the log already, whole or as far as they came, and are left out.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from pykoclaw_acp.model.events import Event, Failure
-from pykoclaw_acp.transcripts import entries, lines
+from pykoclaw_acp.transcripts import entries, lines, task_notices
 from pykoclaw_acp.transcripts.chain import find_turn
 from pykoclaw_acp.transcripts.content import user_messages
 from pykoclaw_acp.transcripts.entries import Entry
@@ -39,10 +38,6 @@ AHEAD: Final = 1000  # lines in which it is looked for what became of a prompt
 MOST_TITLE: Final = 1000  # characters
 DAMAGED: Final = "(A part of this conversation's transcript cannot be read.)"
 
-_CALL: Final = re.compile(r"<tool-use-id>\s*(.{1,100}?)\s*</tool-use-id>")
-_STATUS: Final = re.compile(r"<status>\s*(.{1,40}?)\s*</status>")
-_SUMMARY: Final = re.compile(r"<summary>(.{0,4000}?)</summary>", re.DOTALL)
-
 
 class Reader:
     """One look at a file that is open as `descriptor` and has `upto` bytes."""
@@ -64,6 +59,8 @@ class Reader:
             self._translation.commands[call] = found.command
             if found.background:
                 self._translation.background[call] = None
+                known = self._translation.long.known
+                known.restore(call, found.name, found.task, found.what).command = found.command
         self._piece = Piece(scan.offset)
 
     def pieces(self) -> Iterator[Piece]:
@@ -101,6 +98,7 @@ class Reader:
                 found.turn,
                 call in translation.background,
                 commands.get(call, ()),
+                *translation.long.known.kept(call),
             )
             for call, found in self._state.calls.items()
             if call in translation.running
@@ -194,7 +192,8 @@ class Reader:
         self._end_calls(parent, uuid)
         self._begin(entry, parent, "other", background=background)
         if background:
-            said = self._task_ended(found.text)
+            why = self._translation.long.why(uuid, *task_notices.read(found.text))
+            said = [*self._task_ended(found.text), *why]
         elif command is not None:
             said = user_messages(uuid, [{"type": "text", "text": command}])
         else:
@@ -321,10 +320,7 @@ class Reader:
         return self._translation.end_tools(results, entries.details(entry)) if results else []
 
     def _task_ended(self, text: str) -> list[Event]:
-        call, status, summary = (one.search(text) for one in (_CALL, _STATUS, _SUMMARY))
-        return self._translation.end_task(
-            call and call[1], status[1] if status else "completed", summary[1] if summary else ""
-        )
+        return self._translation.end_task(*task_notices.read(text))
 
     def _end_calls(self, turn: str, uuid: str) -> None:
         """The calls of a turn that is over have got no result."""

@@ -36,6 +36,8 @@ class Call(msgspec.Struct, omit_defaults=True):
     turn: str
     background: bool = False
     command: tuple[TextPart, ...] = ()
+    task: str = ""  # the CLI's id of it
+    what: str = ""  # its command, or what its subagent is to do
 
 
 class Seen:

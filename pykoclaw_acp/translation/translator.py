@@ -19,15 +19,18 @@ from pykoclaw_acp.model.events import (
     Thinking,
     ToolEnded,
     ToolPart,
-    ToolProgressed,
     ToolStarted,
     split_text,
 )
 from pykoclaw_acp.translation import texts, titles, tools
+from pykoclaw_acp.translation.long_calls import LongCalls
 from pykoclaw_acp.translation.plan import TaskList
 from pykoclaw_acp.translation.results import result
+from pykoclaw_acp.translation.tasks import TaskEnd
 
-_TASK_FAILED: Final = ("failed", "killed", "stopped", "error")
+UNANSWERED: Final = "It was not answered before its turn ended."
+CANCELLED: Final = "Stopped, as its turn was cancelled."
+AGENT_ENDED: Final = "The subagent that called it has ended."
 
 
 class ToolResult(msgspec.Struct, frozen=True):
@@ -49,10 +52,14 @@ class Translation:
     )  # call to the subagent's call that it is part of
     background: dict[str, None] = field(default_factory=dict)
     tasks: TaskList = field(default_factory=TaskList)
+    long: LongCalls = field(default_factory=LongCalls)
     labels: dict[str, str] = field(default_factory=dict)  # names for people of calls' tools
     commands: dict[str, tuple[TextPart, ...]] = field(
         default_factory=dict
     )  # that calls show above their output
+    shown: dict[str, tuple[ToolPart, ...]] = field(
+        default_factory=dict
+    )  # of running calls, from the beginning
 
     def knows(self, tool_id: str) -> bool:
         """Whether the call was reported."""
@@ -71,18 +78,30 @@ class Translation:
         if tool_id in self.names:
             return []
         self.names[tool_id] = name
+        if self.long.takes(tool_id, name, arguments, parent_id):
+            return []
+        return self._started(tool_id, name, arguments, parent_id)
+
+    def _started(
+        self, tool_id: str, name: str, arguments: dict[str, Any], parent_id: str | None
+    ) -> list[Event]:
         self.tasks.called(tool_id, name, arguments)
         self.running[tool_id] = parent_id
         if command := tools.command(name, arguments, self.cwd):
             self.commands[tool_id] = command
+            self.long.headed(tool_id, command)
+        self.shown[tool_id] = tools.content(name, arguments, self.cwd)
         return [
             ToolStarted(
                 tool_call_id=tool_id,
                 name=name,
-                title=titles.title(name, arguments, self.cwd, self.labels.pop(tool_id, None)),
+                title=self.long.titled(
+                    parent_id,
+                    titles.title(name, arguments, self.cwd, self.labels.pop(tool_id, None)),
+                ),
                 tool_kind=tools.kind(name),
                 input=tools.shown_input(arguments),
-                content=tools.content(name, arguments, self.cwd),
+                content=self.shown[tool_id],
                 locations=tools.locations(name, arguments, self.cwd),
                 parent_id=parent_id,
             )
@@ -92,47 +111,66 @@ class Translation:
         """Events of results; `details` is the CLI's own form of them."""
         events: list[Event] = []
         for one in results:
-            if one.tool_use_id not in self.running:
+            tool_id = one.tool_use_id
+            if (hidden := self.long.hidden.pop(tool_id, None)) is not None:
+                if one.is_error:
+                    self.long.refused(hidden)
+                    events.extend(self._started(tool_id, *hidden.call))
+                else:
+                    events.extend(hidden.read(details))
+                    continue
+            if tool_id not in self.running:
                 continue
-            if isinstance(details, dict) and details.get("backgroundTaskId"):
-                self.background[one.tool_use_id] = None
-                parts = result(self.names[one.tool_use_id], one.content, failed=False).parts
-                parts = self.under_command(one.tool_use_id, parts)
-                events.append(ToolProgressed(one.tool_use_id, content=parts))
+            if self.long.goes_on(tool_id, self.names[tool_id], details):
+                self.background[tool_id] = None
+                events.extend(self.long.launched(tool_id))
+                if (end := self.long.end_of(tool_id)) is not None:
+                    events.extend(self.end_task(tool_id, end))
             else:
                 own = details if len(results) == 1 else None  # they are of one result
-                events.append(self._ended(one.tool_use_id, bool(one.is_error), one.content, own))
-                events.extend(self.tasks.ended(one.tool_use_id, details))
+                events.append(self._ended(tool_id, bool(one.is_error), one.content, own))
+                events.extend(self.tasks.ended(tool_id, details))
         return events
 
-    def end_task(self, tool_id: str | None, status: str, summary: str) -> list[Event]:
-        """The end of a call that went on in the background."""
-        if tool_id is None or tool_id not in self.background:
+    def end_task(self, tool_id: str | None, end: TaskEnd) -> list[Event]:
+        """The end of a call that went on in the background, with the calls of its subagent."""
+        if tool_id is None:
             return []
-        return [self._ended(tool_id, status in _TASK_FAILED, summary)]
+        if tool_id not in self.background:
+            self.long.ended_early(tool_id, end)
+            return []
+        inner = [one for one, parent in self.running.items() if parent == tool_id]
+        events = self.end_these(inner, AGENT_ENDED)
+        self._forget(tool_id)
+        return [*events, self.long.ended(tool_id, end)]
 
-    def end_unanswered(self) -> list[Event]:
+    def end_unanswered(self, reason: str = UNANSWERED) -> list[Event]:
         """The calls of the main agent that got no result by the end of their turn have failed."""
+        self.long.hidden.clear()
         unanswered = [
             one
             for one, parent in self.running.items()
             if parent is None and one not in self.background
         ]
-        return self.end_these(unanswered)
+        return self.end_these(unanswered, reason)
 
-    def end_these(self, calls: Sequence[str]) -> list[Event]:
+    def end_these(self, calls: Sequence[str], reason: str = UNANSWERED) -> list[Event]:
         """These calls have failed without a result."""
-        return [self._ended(tool_id, failed=True) for tool_id in calls]
+        events: list[Event] = []
+        for tool_id in calls:
+            shown = self.long.left(tool_id) or self.shown.get(tool_id, ())
+            events.append(ToolEnded(tool_id, "failed", shown, reason=reason))
+            self._forget(tool_id)
+        return events
 
     def under_command(self, tool_id: str, parts: tuple[ToolPart, ...]) -> tuple[ToolPart, ...]:
         """Output of a running call as clients are shown it, since it replaces what they show."""
         return (*self.commands.get(tool_id, ()), *parts) if parts else ()
 
-    def _ended(
-        self, tool_id: str, failed: bool, content: object = None, details: object = None
-    ) -> Event:
+    def _ended(self, tool_id: str, failed: bool, content: object, details: object) -> Event:
         found = result(self.names[tool_id], content, failed=failed, details=details, cwd=self.cwd)
-        shown = self.under_command(tool_id, found.parts)
+        report = self.long.report(tool_id, details)
+        shown = self.under_command(tool_id, found.parts if report is None else report)
         ended = ToolEnded(
             tool_id,
             "failed" if failed else "completed",
@@ -140,7 +178,11 @@ class Translation:
             exit_code=found.exit_code,
             locations=found.locations,
         )
-        self.running.pop(tool_id, None)
-        self.background.pop(tool_id, None)
-        self.commands.pop(tool_id, None)
+        self._forget(tool_id)
         return ended
+
+    def _forget(self, tool_id: str) -> None:
+        known: tuple[dict[str, Any], ...]
+        known = (self.running, self.background, self.commands, self.shown)
+        for one in known:
+            one.pop(tool_id, None)

@@ -16,13 +16,11 @@ from uuid import uuid4
 import msgspec
 import structlog
 from claude_agent_sdk import (
-    AssistantMessage,
     ClaudeSDKClient,
     ConversationResetMessage,
     Message,
     ResultMessage,
     SystemMessage,
-    TextBlock,
 )
 from msgspec.structs import replace
 
@@ -45,8 +43,10 @@ from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.failures import early_end, plain
 from pykoclaw_acp.worker.login_failures import explained
+from pykoclaw_acp.worker.long_work import LongWork
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
+from pykoclaw_acp.worker.reported import Reported
 from pykoclaw_acp.worker.requests import TaskRequests
 from pykoclaw_acp.worker.server_states import ServerStates
 from pykoclaw_acp.worker.servers import STATES, Servers
@@ -56,7 +56,6 @@ from pykoclaw_acp.worker.translate import Translator, is_turn_start
 
 INTERRUPT_AGAIN: Final = 0.5  # s; an interrupt before the CLI took the prompt up does nothing
 DISCONNECT_WAIT: Final = 10.0  # s; the SDK itself kills a CLI that does not end, after 5 s
-REPORT_WAIT: Final = 2.0  # s; a question can overtake the message that reports its tool call
 
 log: Final = structlog.get_logger()
 
@@ -84,10 +83,10 @@ class ClaudeSession:
         self._prompted: str | None = None  # the daemon's turn, from prompt to result
         self._turn: str | None = None  # the turn whose messages come in now
         self._api_error: tuple[str, str] | None = None
-        self._reported = asyncio.Condition()
-        self._tasks = 0  # that run in the background
+        self._reported = Reported()
         self.steered = Steered(spec.epoch, outbox.put)
-        self._requests = TaskRequests()
+        self._work = LongWork(temporary, self._translator, self._note)
+        self._requests = TaskRequests(self._translator.long)
         self._failure: TurnFailure | None = None  # why we interrupt the turn that runs
         # the newest turn that the daemon gave, also when it has ended
         self.last_prompt: str | None = None
@@ -110,7 +109,7 @@ class ClaudeSession:
     @property
     def background(self) -> int:
         """Number of background tasks, and of turns that the CLI has started itself."""
-        return self._tasks + (self._turn is not None and self._turn != self._prompted)
+        return self._work.tasks + (self._turn is not None and self._turn != self._prompted)
 
     @property
     def told(self) -> str:
@@ -125,7 +124,7 @@ class ClaudeSession:
     @property
     def busy(self) -> bool:
         """Whether a turn or background work runs, or a permission request is pending."""
-        return self.in_turn or bool(self._tasks) or bool(self.asking)
+        return self.in_turn or bool(self._work.tasks) or bool(self.asking)
 
     @property
     def in_turn(self) -> bool:
@@ -169,6 +168,7 @@ class ClaudeSession:
         while self._client is not None and (
             turn_id in (self._prompted, self._turn) or self.steered.was_taken(turn_id)
         ):
+            self._work.interrupted()
             with contextlib.suppress(Exception):  # the SDK's own time-out is a bare one
                 await self._client.interrupt()
             await asyncio.sleep(INTERRUPT_AGAIN)
@@ -192,6 +192,7 @@ class ClaudeSession:
         partial answer.
         """
         self._states.close()
+        self._work.close()
         if self._client is None:
             return
         if self._turn is not None or self._prompted is not None:
@@ -240,25 +241,20 @@ class ClaudeSession:
             if not message.num_turns:  # no request to the model: a command of the CLI, it may be
                 self.choices.command_ran()
             return
-        elif isinstance(message, SystemMessage) and message.subtype == "background_tasks_changed":
-            tasks = message.data.get("tasks")
-            self._tasks = len(tasks) if isinstance(tasks, list) else 0
+        elif await self._work.take(message):
             self._report_background()
-        elif (
-            isinstance(message, AssistantMessage)
-            and message.error is not None
-            and not message.parent_tool_use_id
-        ):
-            text = " ".join(block.text for block in message.content if isinstance(block, TextBlock))
-            self._api_error = (message.error, text)
+        elif (error := results.api_error(message)) is not None:
+            self._api_error = error
+        for event in self._work.begin(message, self._turn, self._prompted):
+            self._note(event)  # the turn begins with Claude's own words, by which imports know it
         events = self._translator.events(message, frame)
         if events and self._turn is None and self._prompted is not None:
             self._start_turn()
         for event in events:
             self._put(event)
         if events:
-            async with self._reported:
-                self._reported.notify_all()
+            self._work.look(events)
+            await self._reported.told()
 
     async def _look_at_servers(self, message: Message) -> None:
         if self._client is None or self._turn is None or self._quiet:
@@ -300,9 +296,12 @@ class ClaudeSession:
             return  # a stale notice after resume: a result without a turn
         if turn_id == self._prompted and not mine:
             self._turn = turn_id  # a background turn ended under our prompt's name; the prompt's own result follows
+            for event in self._work.end(turn_id):
+                self._put(event)
             return
-        for event in self._translator.end_turn(result):
+        for event in [*self._translator.end_turn(result), *self._work.end(turn_id)]:
             self._put(event, turn_id)
+        self._work.look()
         if turn_id is not None and turn_id != self._prompted:
             self._report_end(turn_id, result)
             self._report_background()
@@ -329,10 +328,7 @@ class ClaudeSession:
 
     async def _tool_reported(self, tool_id: str, name: str, arguments: dict[str, Any]) -> str:
         """Wait until the tool call is reported, or report it; returns its turn."""
-        async with self._reported:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(REPORT_WAIT):
-                    await self._reported.wait_for(lambda: self._translator.knows(tool_id))
+        await self._reported.until(lambda: self._translator.knows(tool_id))
         self._start_turn()
         for event in self._translator.start_tool(tool_id, name, arguments):
             self._put(event)
@@ -341,10 +337,7 @@ class ClaudeSession:
 
     async def _turn_reported(self) -> str | None:
         """The current turn, whose messages may come later than a request; None if there is none."""
-        async with self._reported:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(REPORT_WAIT):
-                    await self._reported.wait_for(lambda: self._turn is not None)
+        await self._reported.until(lambda: self._turn is not None)
         if self.in_turn:
             self._start_turn()
         return self._turn

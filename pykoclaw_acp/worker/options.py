@@ -138,6 +138,7 @@ def options(
         max_turns=asked.max_turns,
         extra_args=flags,
         include_partial_messages=True,
+        forward_subagent_text=True,
         enable_file_checkpointing=True,
         thinking={"type": "adaptive", "display": "summarized"},
         max_buffer_size=MAX_BUFFER,

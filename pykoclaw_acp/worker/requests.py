@@ -8,9 +8,11 @@ import structlog
 from claude_agent_sdk import ClaudeSDKClient, Message, TaskNotificationMessage, TaskStartedMessage
 
 from pykoclaw_acp.channel.requests import MakeTitle, Reply, Request, RewindFiles
+from pykoclaw_acp.translation.long_calls import LongCalls
 from pykoclaw_acp.worker import sdk_private
 
 NO_TASK: Final = "No subagent and no command in the background runs under this tool call."
+BY_USER: Final = "Stopped by the user."
 MOST_TASKS: Final = 1000
 
 log: Final = structlog.get_logger()
@@ -19,7 +21,8 @@ log: Final = structlog.get_logger()
 class TaskRequests:
     """Knows the tasks that run, by the tool calls that began them."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls: LongCalls) -> None:
+        self._calls = calls
         self._tasks: dict[str, str] = {}
 
     def follow(self, message: Message) -> None:
@@ -52,4 +55,5 @@ class TaskRequests:
         task = self._tasks.get(request.tool_call_id)
         if task is None:
             raise LookupError(NO_TASK)
-        return await sdk_private.control(client, {"subtype": "stop_task", "task_id": task})
+        with self._calls.stopped(request.tool_call_id, BY_USER):
+            return await sdk_private.control(client, {"subtype": "stop_task", "task_id": task})

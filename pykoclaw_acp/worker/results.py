@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from claude_agent_sdk import AssistantMessage, Message, ResultMessage, UserMessage
+from claude_agent_sdk import AssistantMessage, Message, ResultMessage, TextBlock, UserMessage
 
 from pykoclaw_acp.channel.frames import TurnEnded
 from pykoclaw_acp.channel.usage import TurnUsage
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.worker.failures import turn_failure
 
-_ABORTED: Final = ("aborted_streaming", "aborted_tools")
+ABORTED: Final = ("aborted_streaming", "aborted_tools")
 
 
 def answers(result: ResultMessage, turn_id: str) -> bool:
@@ -30,6 +30,16 @@ def entry(message: Message) -> str | None:
     return None
 
 
+def api_error(message: Message) -> tuple[str, str] | None:
+    """Kind and words of the API's error that the message tells, unless a subagent met it."""
+    if not isinstance(message, AssistantMessage) or message.error is None:
+        return None
+    if message.parent_tool_use_id:
+        return None
+    texts = (block.text for block in message.content if isinstance(block, TextBlock))
+    return message.error, " ".join(texts)
+
+
 def turn_ended(
     epoch: int,
     turn_id: str,
@@ -46,7 +56,7 @@ def turn_ended(
     stop: str | None = None
     if failure is not None:
         error = failure
-    elif result.terminal_reason in _ABORTED:
+    elif result.terminal_reason in ABORTED:
         stop = "cancelled"
     elif result.subtype == "error_max_turns":
         stop = "max_turn_requests"

@@ -25,8 +25,10 @@ from claude_agent_sdk import (
 )
 
 from pykoclaw_acp.model.events import Event, Text, Usage, split_text
-from pykoclaw_acp.translation.translator import ToolResult, Translation
+from pykoclaw_acp.translation.tasks import TaskEnd
+from pykoclaw_acp.translation.translator import CANCELLED, UNANSWERED, ToolResult, Translation
 from pykoclaw_acp.worker.raw_frames import NO_FRAME, Frame
+from pykoclaw_acp.worker.results import ABORTED
 
 
 @dataclass(slots=True)
@@ -60,7 +62,9 @@ class Translator(Translation):
         if isinstance(message, UserMessage):
             return self._tool_results(message)
         if isinstance(message, TaskNotificationMessage):
-            return self.end_task(message.tool_use_id, message.status, message.summary)
+            usage = dict(message.usage) if message.usage else None
+            end = TaskEnd(message.status, message.summary, usage)
+            return self.end_task(message.tool_use_id, end)
         return []
 
     def begin_turn(self) -> None:
@@ -75,7 +79,8 @@ class Translator(Translation):
         if not self.spoke and result.result and not result.is_error:
             message_id = result.uuid or result.session_id
             events.extend(Text(message_id, piece) for piece in split_text(result.result))
-        events.extend(self.end_unanswered())
+        cancelled = result.terminal_reason in ABORTED
+        events.extend(self.end_unanswered(CANCELLED if cancelled else UNANSWERED))
         self._blocks.clear()
         self._open.clear()
         size = max(
@@ -142,10 +147,16 @@ class Translator(Translation):
                 events.extend(
                     self.start_tool(block.id, block.name, block.input, message.parent_tool_use_id)
                 )
-            elif isinstance(block, TextBlock) and top:
-                events.extend(self._whole("text", block.text, message))
-            elif isinstance(block, ThinkingBlock) and top:
-                events.extend(self._whole("thinking", block.thinking, message))
+            elif isinstance(block, TextBlock | ThinkingBlock):
+                kind, text = (
+                    ("text", block.text)
+                    if isinstance(block, TextBlock)
+                    else ("thinking", block.thinking)
+                )
+                if message.parent_tool_use_id is None:
+                    events.extend(self._whole(kind, text, message))
+                else:
+                    self.long.say(message.parent_tool_use_id, kind, text)
         return events
 
     def _whole(self, kind: str, text: str, message: AssistantMessage) -> list[Event]:

@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.model.events import MAX_TEXT, Failure, Plan, ToolProgressed, UserMessage
+from pykoclaw_acp.model.events import (
+    MAX_TEXT,
+    Failure,
+    Output,
+    Plan,
+    TextPart,
+    ToolEnded,
+    ToolProgressed,
+    UserMessage,
+)
 from pykoclaw_acp.transcripts.reader import DAMAGED, MOST_EVENTS
 from tests.unit.transcripts import Reading, Transcript, words
 
@@ -147,10 +156,7 @@ def test_calls_without_result_fail_when_the_next_prompt_comes(t: Transcript) -> 
     t.result("kept", "in the background", toolUseResult={"backgroundTaskId": "b"})
     t.prompt("two", "p2")
     events = Reading(t, own=("p2",)).look()
-    assert words(events)[1:] == [
-        "ls …", "sleep 9 …", "ToolProgressed", "tool failed"
-    ]  # fmt: skip
-    assert isinstance(events[3], ToolProgressed)
+    assert words(events)[1:] == ["ls …", "sleep 9 …", "tool failed"]
 
 
 def test_notice_ends_the_call_that_went_on_in_the_background(t: Transcript) -> None:
@@ -171,7 +177,41 @@ def test_notice_ends_the_call_that_went_on_in_the_background(t: Transcript) -> N
     assert mine.look() == []
     assert [(one.uuid, one.own) for one in mine.pieces[0].turns] == [("p1", True), ("b1", True)]
     assert Reading(t, own=("p1",), fields={"hold": True}).look() == []
-    assert words(reading.look()) == ["tool completed", "It is done."]
+    assert words(reading.look()) == [
+        "tool completed",
+        "\n\n> The background command `sleep 9` has ended (exit code 0).\n\n",
+        "It is done.",
+    ]
+
+
+def test_polls_and_the_report_of_a_background_task_land_on_its_call(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    t.call("tool", command="make", run_in_background=True)
+    t.result("tool", "in the background", toolUseResult={"backgroundTaskId": "b1"})
+    t.say("started")
+    reading = Reading(t)
+    reading.look()
+    t.prompt("two", "p2")
+    t.call("poll", "Read", file_path="/tmp/x/tasks/b1.output")
+    file = {"filePath": "/tmp/x/tasks/b1.output", "content": "a\nb\n", "startLine": 1}
+    t.result("poll", "1\ta", toolUseResult={"type": "text", "file": file})
+    [_, progressed] = reading.look()
+    assert progressed == ToolProgressed("tool", (TextPart("```\na\nb\n```"),), Output("a\nb\n"))
+    t.call("agent", "Agent", description="Look", subagent_type="Explore")
+    t.result("agent", "metadata", toolUseResult={"isAsync": True, "agentId": "a1"})
+    t.say("go")
+    t.prompt(
+        "<task-notification>\n<task-id>a1</task-id>\n<tool-use-id>agent</tool-use-id>\n"
+        "<status>completed</status>\n<summary>Agent finished</summary>\n<result>**It** is.\n"
+        "</result>\n<usage><subagent_tokens>5580</subagent_tokens><tool_uses>1</tool_uses>"
+        "<duration_ms>2239</duration_ms></usage>\n</task-notification>",
+        turnOrigin="task_notification",
+    )
+    t.say("I see.")
+    events = reading.look()
+    report = (TextPart("**It** is."), TextPart("1 tool call, 5,580 tokens, 2 s"))
+    assert ToolEnded("agent", "completed", report) in events
+    assert words(events)[-2:] == ["\n\n> The background agent “Look” has ended.\n\n", "I see."]
 
 
 def test_message_during_a_turn_is_shown(t: Transcript) -> None:

@@ -26,10 +26,10 @@ from pykoclaw_acp.model.events import (
     TextPart,
     Thinking,
     ToolEnded,
-    ToolProgressed,
     ToolStarted,
     Usage,
 )
+from pykoclaw_acp.translation.translator import UNANSWERED
 from pykoclaw_acp.worker.translate import Translator
 
 
@@ -194,7 +194,7 @@ def test_background_command_ends_when_its_process_ends() -> None:
     events = translator.events(bash("t1", "sleep 9"))
     events += translator.events(answered("t1", "running as b1", details={"backgroundTaskId": "b1"}))
     events += translator.end_turn(result())
-    assert [type(event) for event in events] == [ToolStarted, ToolProgressed]
+    assert [type(event) for event in events] == [ToolStarted], "Claude's own words are hidden"
     done = TaskNotificationMessage(
         subtype="task_notification", data={}, task_id="b1", status="completed", output_file="", summary="done",
         uuid="n", session_id="s", tool_use_id="t1",
@@ -207,7 +207,7 @@ def test_background_command_ends_when_its_process_ends() -> None:
 def test_call_without_result_fails_with_its_turn() -> None:
     translator = Translator("/work")
     translator.events(bash("t1"))
-    assert translator.end_turn(result()) == [ToolEnded("t1", "failed")]
+    assert translator.end_turn(result()) == [ToolEnded("t1", "failed", reason=UNANSWERED)]
 
 
 def test_what_only_the_result_says_is_said() -> None:

@@ -1,0 +1,16 @@
+"""Why Claude has started a turn by itself, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pykoclaw_acp.model.events import Event, Text
+
+UNKNOWN: Final = "Claude goes on by itself."
+
+
+def line(turn: str, ended: Sequence[str]) -> list[Event]:
+    """What is said before such a turn; `ended`: a sentence for each task that has ended."""
+    why = " ".join(ended) or UNKNOWN
+    return [Text(f"{turn}-why", f"\n\n> {why}\n\n", note=True)]

@@ -1,0 +1,104 @@
+"""What a subagent says and does, as the content of the call that began it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pykoclaw_acp.model.events import TextPart, ToolPart
+from pykoclaw_acp.translation.texts import plain, shorten
+
+MOST_SAID: Final = 16 * 1024  # characters of what it says on its way that are shown
+MOST_REPORT: Final = 256 * 1024
+
+
+@dataclass(slots=True)
+class Story:
+    """So far; `news` is set when there is more to show."""
+
+    said: deque[str] = field(default_factory=deque)
+    left_out: bool = False
+    now: str = ""  # what it does
+    usage: dict[str, Any] | None = None
+    news: bool = False
+    _size: int = 0
+
+    def say(self, kind: str, text: str) -> None:
+        """It has said or thought something."""
+        text = plain(text).strip()
+        if not text:
+            return
+        if kind == "thinking":
+            text = "\n".join(f"> {line}" for line in text.split("\n"))
+        text = shorten(text, MOST_SAID)
+        self.said.append(text)
+        self._size += len(text)
+        while self._size > MOST_SAID and len(self.said) > 1:
+            self._size -= len(self.said.popleft())
+            self.left_out = True
+        self.news = True
+
+    def progress(self, now: str, usage: dict[str, Any] | None) -> None:
+        """What it does now, and has used so far."""
+        self.now, self.usage = plain(now), usage or self.usage
+        self.news = True
+
+    def content(self) -> tuple[ToolPart, ...]:
+        """What its call shows as long as it runs."""
+        line = " · ".join(one for one in (self.now, used(self.usage)) if one)
+        return (*self._told(), *((TextPart(line),) if line else ()))
+
+    def ended(
+        self, report: Sequence[str], usage: dict[str, Any] | None = None
+    ) -> tuple[ToolPart, ...]:
+        """What its call shows in the end: the way there, the report, what it has used."""
+        texts = [plain(text).strip() for text in report]
+        if self.said and self.said[-1] in texts:
+            self.said.pop()
+        parts = [TextPart(shorten(text, MOST_REPORT)) for text in texts if text]
+        line = used(usage or self.usage)
+        return (*self._told(), *parts, *((TextPart(line),) if line else ()))
+
+    def _told(self) -> tuple[TextPart, ...]:
+        if not self.said:
+            return ()
+        texts = ["…", *self.said] if self.left_out else self.said
+        return (TextPart("\n\n".join(texts)),)
+
+
+def used(usage: dict[str, Any] | None) -> str:
+    """What a subagent has used, in words."""
+    given = usage or {}
+    calls, tokens, time = (given.get(key) for key in ("tool_uses", "total_tokens", "duration_ms"))
+    words = []
+    if isinstance(calls, int):
+        words.append("1 tool call" if calls == 1 else f"{calls} tool calls")
+    if isinstance(tokens, int):
+        words.append(f"{tokens:,} tokens")
+    if isinstance(time, int | float):
+        seconds = round(time / 1000)
+        words.append(f"{seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"{seconds} s")
+    return ", ".join(words)
+
+
+def of_foreground(details: object) -> tuple[list[str], dict[str, Any]] | None:
+    """The report in the result of a subagent that was waited for, and what it has used; None if it
+    is no such result.
+    """
+    if not isinstance(details, dict) or not isinstance(details.get("content"), list):
+        return None
+    texts = [
+        block["text"]
+        for block in details["content"]
+        if isinstance(block, dict) and isinstance(block.get("text"), str)
+    ]
+    if texts and texts[0].lstrip().startswith("<tools-used"):
+        del texts[0]
+    names = {
+        "total_tokens": "totalTokens",
+        "tool_uses": "totalToolUseCount",
+        "duration_ms": "totalDurationMs",
+    }
+    return texts, {key: details.get(name) for key, name in names.items()}

@@ -1,0 +1,232 @@
+"""Commands and subagents: the tool calls that the CLI makes tasks of, which may go on in the
+background.
+"""
+
+from __future__ import annotations
+
+import os.path
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from pykoclaw_acp.model.events import Output, TextPart, ToolPart
+from pykoclaw_acp.translation.stories import Story
+from pykoclaw_acp.translation.texts import fenced, one_line, plain
+
+MOST_ID: Final = 200  # characters
+MOST_WHAT: Final = 200
+MOST_WORDS: Final = 60  # of a command in a sentence
+MOST_LINE: Final = 4096
+MOST: Final = 1000  # calls that are remembered
+MOST_SHOWN: Final = 8 * 1024  # bytes of a command's output that are shown as long as it runs
+_FAILED: Final = ("failed", "killed", "stopped", "error")
+_EXIT: Final = re.compile(r"\bexit code (-?\d{1,5})\b")
+_SUFFIX: Final = ".output"
+
+
+class TaskEnd(msgspec.Struct, frozen=True):
+    """What the CLI says when a task has ended."""
+
+    status: str
+    summary: str = ""
+    usage: dict[str, Any] | None = None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of a command; the CLI says it in words only."""
+        found = _EXIT.search(self.summary)
+        return int(found[1]) if found else None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it did not come to a good end."""
+        return self.status in _FAILED or self.exit_code not in (None, 0)
+
+
+@dataclass(slots=True)
+class Task:
+    """A call of a command or a subagent. `id`: the CLI's, which names the file of its output."""
+
+    call: str
+    tool: str
+    what: str = ""  # the command, or what the subagent is to do
+    agent: str | None = None  # kind of the subagent
+    id: str = ""
+    background: bool = False
+    command: tuple[TextPart, ...] = ()
+    notes: list[str] = field(default_factory=list)
+    output: Output | None = None
+    story: Story = field(default_factory=Story)
+    stopped: str | None = None  # why, if we know
+    error: str | None = None
+    end: TaskEnd | None = None  # which came before the result of its call
+    over: bool = False
+
+    @property
+    def words(self) -> str:
+        """What it is, in a sentence."""
+        what = one_line(self.what, MOST_LINE)
+        if len(what) > MOST_WORDS:
+            what = f"{what[: MOST_WORDS - 1]}…"
+        if self.agent is not None:
+            return f"background agent “{what}”"
+        what = what.replace("`", "'")
+        return f"background command `{what}`" if self.tool == "Bash" else f"{self.tool} “{what}”"
+
+    def content(self) -> tuple[ToolPart, ...]:
+        """What the call shows as long as it runs."""
+        told = shown(self.output) if self.agent is None else self.story.content()
+        return (*self.command, *told, *self.noted())
+
+    def noted(self) -> tuple[ToolPart, ...]:
+        """Notes for the user about how it runs."""
+        return tuple(TextPart(note) for note in self.notes)
+
+    def forget(self) -> None:
+        """It is over: nothing is shown any more."""
+        self.over, self.output, self.story = True, None, Story()
+
+    def reason(self, end: TaskEnd) -> str | None:
+        """Why it has failed; None if it has not."""
+        if not end.failed:
+            return None
+        if self.stopped is not None:
+            return self.stopped
+        if end.exit_code is not None:
+            return f"Exit code {end.exit_code}"
+        if self.error is not None:
+            return f"It failed: {plain(self.error)}"
+        if end.status in ("killed", "stopped"):
+            return "It was stopped."
+        return f"It failed. {plain(end.summary)}".strip()
+
+    def ended(self, end: TaskEnd) -> str:
+        """That it has ended, and how, in a sentence."""
+        reason = self.reason(end)
+        if reason is None:
+            code = "" if end.exit_code is None else f" (exit code {end.exit_code})"
+            return f"The {self.words} has ended{code}."
+        code = f" (exit code {end.exit_code})" if end.exit_code is not None else ""
+        return f"The {self.words} has failed{code}." if code else f"The {self.words}: {reason}"
+
+
+@dataclass(slots=True)
+class Tasks:
+    """Those of one Claude session; the newest ones are remembered when they have ended."""
+
+    calls: dict[str, Task] = field(default_factory=dict)
+    _ids: dict[str, str] = field(default_factory=dict)  # of the CLI, to calls
+
+    def begin(self, call: str, tool: str, arguments: dict[str, Any]) -> None:
+        """A call was made; those of commands and subagents are followed."""
+        if tool == "Bash":
+            self._add(Task(call, tool, str(arguments.get("command", ""))))
+        elif tool in ("Agent", "Task"):
+            kind = str(arguments.get("subagent_type") or "agent")
+            self._add(Task(call, tool, str(arguments.get("description", "")), kind))
+
+    def restore(self, call: str, tool: str, task_id: str, what: str) -> Task:
+        """A call that an earlier look has found."""
+        self.begin(call, tool, {})
+        self.named(call, task_id, background=True)
+        task = self.calls[call]
+        task.what = what
+        return task
+
+    def named(self, call: str, task_id: str, *, background: bool, tool: str = "") -> None:
+        """The CLI has made a task of the call."""
+        task = self.calls.get(call)
+        if task is None:
+            task = self._add(Task(call, tool))
+        task.id, task.background = task_id, task.background or background
+        if task_id:
+            self._ids[task_id] = call
+            if len(self._ids) > MOST:
+                del self._ids[next(iter(self._ids))]
+
+    def kept(self, call: str) -> tuple[str, str]:
+        """What `restore` needs to know of a call."""
+        task = self.calls.get(call)
+        return ("", "") if task is None else (task.id[:MOST_ID], task.what[:MOST_WHAT])
+
+    def of(self, task_id: str) -> Task | None:
+        """The task that the CLI names so."""
+        return self.calls.get(self._ids.get(task_id, ""))
+
+    def lands_on(self, tool: str, arguments: dict[str, Any]) -> Task | None:
+        """The task whose output the call asks for, or which it stops."""
+        if tool == "Read":
+            name = os.path.basename(str(arguments.get("file_path", "")))
+            task = self.of(name.removesuffix(_SUFFIX)) if name.endswith(_SUFFIX) else None
+            return task if task is not None and task.agent is None else None
+        if tool in ("TaskStop", "KillShell"):
+            return self.of(str(arguments.get("task_id") or arguments.get("shell_id") or ""))
+        return None
+
+    def agent_of(self, call: str | None) -> str | None:
+        """Kind of the subagent that this call has begun."""
+        task = self.calls.get(call or "")
+        return None if task is None else task.agent
+
+    def _add(self, task: Task) -> Task:
+        self.calls[task.call] = task
+        if len(self.calls) > MOST:
+            del self.calls[next(iter(self.calls))]
+        return task
+
+
+def goes_on(details: object) -> tuple[str, str | None] | None:
+    """Of the result of a call that goes on in the background: the CLI's id of it, and a note for the
+    user; None for any other result.
+    """
+    if not isinstance(details, dict):
+        return None
+    if task_id := details.get("backgroundTaskId"):
+        return str(task_id), _why_background(details)
+    if details.get("isAsync") is True or details.get("status") == "async_launched":
+        return str(details.get("agentId") or ""), None
+    return None
+
+
+def read(details: object) -> str | None:
+    """What a Read has found, if it read the file from its beginning."""
+    file = details.get("file") if isinstance(details, dict) else None
+    if not isinstance(file, dict) or file.get("startLine", 1) != 1:
+        return None
+    found = file.get("content")
+    return found if isinstance(found, str) else None
+
+
+def newest(text: str) -> Output:
+    """The newest part of a whole output."""
+    data = text.encode(errors="replace")
+    part = data[-MOST_SHOWN:]
+    return Output(part.decode(errors="ignore"), len(data) - len(part))
+
+
+def shown(output: Output | None) -> tuple[ToolPart, ...]:
+    """Output of a command, as its call shows it."""
+    if output is None:
+        return ()
+    before = f"… {output.start} bytes before this\n" if output.start else ""
+    text = fenced(before + settled(output.text))
+    return (TextPart(text),) if text else ()
+
+
+def settled(text: str) -> str:
+    """The text as a terminal shows it whose lines were written over, as for a progress bar."""
+    if "\r" not in text:
+        return text
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
+
+
+def _why_background(details: dict[str, Any]) -> str | None:
+    limit = details.get("timedOutAfterMs")
+    if isinstance(limit, int | float):
+        return f"Its time limit of {limit / 1000:g} s is over; it goes on in the background."
+    if details.get("backgroundedByUser"):
+        return "It goes on in the background."
+    return None

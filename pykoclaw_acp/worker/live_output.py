@@ -1,0 +1,166 @@
+"""What long tool calls show as long as they run: the output of commands, which the CLI writes to
+files, and what subagents say. At most two updates a second for each call, fewer for old ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.translation.long_calls import progress
+from pykoclaw_acp.translation.tasks import MOST_SHOWN, Task
+from pykoclaw_acp.translation.translator import Translation
+from pykoclaw_acp.worker import output_files
+from pykoclaw_acp.worker.output_files import Place
+
+INTERVAL: Final = 0.5  # s; between two updates of a call
+QUIET: Final = 1.0  # s; a command that ends within it shows its output once, at its end
+SLOWER: Final = ((600.0, 2.0), (60.0, 1.0))  # s; from this age on, this interval
+MOST_AT_END: Final = 30_000  # bytes of an output that are shown in the end, as of the CLI itself
+END_WAIT: Final = 1.0  # s; for the output of a command that has ended
+
+log: Final = structlog.get_logger()
+
+
+class _Watched:
+    """A call that runs: since when, what of its file is known, and when it may show more."""
+
+    def __init__(self, now: float) -> None:
+        self.since = now
+        self.next = now + QUIET
+        self.place: Place | None = None
+        self.mark: tuple[int, int] | None = None
+
+    def lacks_file(self, task: Task) -> bool:
+        """Whether its file is not known, or is another one than was thought."""
+        return self.place is None or (bool(task.id) and self.place.name != task.id)
+
+    def later(self, now: float) -> None:
+        age = now - self.since
+        self.next = now + next((pace for limit, pace in SLOWER if age >= limit), INTERVAL)
+
+
+class LiveOutput:
+    """Of one worker; `put` takes the events, which belong to no turn."""
+
+    def __init__(
+        self, temporary: str, translation: Translation, put: Callable[[Event], None]
+    ) -> None:
+        self._temporary = temporary
+        self._translation = translation
+        self._put = put
+        self._watched: dict[str, _Watched] = {}
+        self._taken: set[str] = set()  # names of files of earlier calls
+        self._task: asyncio.Task[None] | None = None
+
+    def look(self) -> None:
+        """Calls may have begun or ended."""
+        running = self._running()
+        for call in self._watched.keys() - running.keys():
+            self._leave(self._watched.pop(call))
+        now = time.monotonic()
+        for call in running.keys() - self._watched.keys():
+            self._watched[call] = _Watched(now)
+        if self._watched and (self._task is None or self._task.done()):
+            self._task = asyncio.ensure_future(self._watch())
+
+    async def finish(self, task_id: str) -> None:
+        """A task has ended: its output as far as it is shown in the end."""
+        task = self._translation.long.known.of(task_id)
+        if task is None or task.agent is not None or not task.background or task.over:
+            return
+        try:
+            async with asyncio.timeout(END_WAIT):
+                found = await asyncio.to_thread(self._last_look, task_id)
+        except TimeoutError:
+            return
+        if found is not None:
+            task.output = found.output
+
+    def close(self) -> None:
+        """Watch no longer."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _last_look(self, task_id: str) -> output_files.Look | None:
+        places = output_files.find(self._temporary)
+        path = next((one.path for one in places if one.name == task_id), None)
+        return None if path is None else output_files.look(path, MOST_AT_END)
+
+    def _running(self) -> dict[str, Task]:
+        """Calls of commands and subagents without an end."""
+        calls = self._translation.long.known.calls
+        return {
+            call: calls[call]
+            for call in self._translation.running
+            if call in calls and not calls[call].over
+        }
+
+    def _leave(self, watched: _Watched) -> None:
+        if watched.place is not None:
+            self._taken.add(watched.place.name)
+
+    async def _watch(self) -> None:
+        while self._watched:
+            await asyncio.sleep(INTERVAL)
+            try:
+                await self._tick()
+            except Exception as error:  # noqa: BLE001  what a call shows meanwhile is worth no worker
+                log.warning(
+                    "Output cannot be shown", action="live_output_failed", error=repr(error)
+                )
+                return
+
+    async def _tick(self) -> None:
+        now = time.monotonic()
+        due = [
+            (task, self._watched[call])
+            for call, task in self._running().items()
+            if call in self._watched and self._watched[call].next <= now
+        ]
+        for task, watched in due:
+            if task.agent is not None and task.story.news:
+                task.story.news = False
+                watched.later(now)
+                self._put(progress(task))
+        commands = [(task, watched) for task, watched in due if task.tool == "Bash"]
+        if any(watched.lacks_file(task) for task, watched in commands):
+            self._assign(await asyncio.to_thread(output_files.find, self._temporary))
+        for task, watched in commands:
+            watched.later(now)
+            if watched.place is None:
+                continue
+            path, mark = watched.place.path, watched.mark
+            found = await asyncio.to_thread(output_files.look, path, MOST_SHOWN, mark)
+            if found is None or task.call not in self._running():
+                continue
+            watched.mark = found.mark
+            if found.output.text:
+                task.output = found.output
+                self._put(progress(task))
+
+    def _assign(self, places: list[Place]) -> None:
+        """Find out whose files these are: the CLI names the call of a task after 3 s only; before,
+        the one new file is that of the one command that runs.
+        """
+        running = self._running()
+        by_name = {place.name: place for place in places}
+        self._taken &= by_name.keys()
+        for call, watched in self._watched.items():
+            if (task := running.get(call)) is not None and task.id:
+                watched.place = by_name.get(task.id)
+        mine = {one.place.name for one in self._watched.values() if one.place is not None}
+        named = {task.id for task in self._translation.long.known.calls.values() if task.id}
+        left = [
+            one for call, one in self._watched.items()
+            if one.place is None and (task := running.get(call)) is not None
+            and task.tool == "Bash" and not task.id
+        ]  # fmt: skip
+        new = by_name.keys() - mine - named - self._taken
+        if len(left) == 1 and len(new) == 1:
+            left[0].place = by_name[new.pop()]

@@ -1,0 +1,109 @@
+"""What goes on beside a turn: tasks of the CLI, their live output, and turns that Claude starts by
+itself when they have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from claude_agent_sdk import (
+    Message,
+    SystemMessage,
+    TaskNotificationMessage,
+    TaskStartedMessage,
+)
+
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.translation.tasks import TaskEnd
+from pykoclaw_acp.translation.translator import CANCELLED, Translation
+from pykoclaw_acp.worker.live_output import LiveOutput
+from pykoclaw_acp.worker.self_started import SelfStarted
+
+
+class LongWork:
+    """Of one worker; `note` takes events that belong to no turn."""
+
+    def __init__(
+        self, temporary: str, translation: Translation, note: Callable[[Event], None]
+    ) -> None:
+        self.tasks = 0  # that run in the background
+        self._translation = translation
+        self._long = translation.long
+        self._live = LiveOutput(temporary, translation, note)
+        self._own = SelfStarted()
+
+    async def take(self, message: Message) -> bool:
+        """Follow the tasks; whether the number of those in the background was told."""
+        if isinstance(message, TaskNotificationMessage):
+            await self._live.finish(message.task_id)
+            self._ended(message)
+        elif isinstance(message, SystemMessage):
+            data = message.data
+            if message.subtype == "background_tasks_changed":
+                tasks = data.get("tasks")
+                self.tasks = len(tasks) if isinstance(tasks, list) else 0
+                return True
+            if isinstance(message, TaskStartedMessage):
+                self._started(message, background=data.get("is_backgrounded") is True)
+            elif message.subtype == "task_updated":
+                self._updated(str(data.get("task_id")), data.get("patch"))
+            elif message.subtype == "task_progress":
+                self._progress(data)
+        return False
+
+    def begin(self, message: Message, turn: str | None, prompted: str | None) -> Sequence[Event]:
+        """What is said before a turn that Claude has started by itself."""
+        return self._own.begin(message, turn, prompted)
+
+    def end(self, turn: str | None) -> Sequence[Event]:
+        """What is said after such a turn."""
+        self._long.stopping = None
+        return [] if turn is None else self._own.end(turn)
+
+    def look(self, events: Sequence[Event] = ()) -> None:
+        """These events were reported; calls may have begun or ended."""
+        for event in events:
+            self._own.follow(event)
+        self._live.look()
+
+    def interrupted(self) -> None:
+        """The turn is being interrupted, and subagents with it."""
+        self._long.stopping = CANCELLED
+
+    def close(self) -> None:
+        """Follow no longer."""
+        self._live.close()
+
+    def _started(self, message: TaskStartedMessage, *, background: bool) -> None:
+        call = message.tool_use_id
+        if call is None:
+            return
+        known = self._long.known
+        name = self._translation.names.get(call, "")
+        known.named(call, message.task_id, background=background, tool=name)
+        if not known.calls[call].what:
+            known.calls[call].what = message.description
+
+    def _updated(self, task_id: str, patch: Any) -> None:
+        task = self._long.known.of(task_id)
+        if task is None or not isinstance(patch, dict):
+            return
+        if patch.get("is_backgrounded") is True:
+            task.background = True
+        if isinstance(patch.get("error"), str):
+            task.error = patch["error"]
+
+    def _progress(self, data: dict[str, Any]) -> None:
+        story = self._long.story(str(data.get("task_id")))
+        if story is not None:
+            usage = data.get("usage")
+            story.progress(
+                str(data.get("description") or ""), usage if isinstance(usage, dict) else None
+            )
+
+    def _ended(self, message: TaskNotificationMessage) -> None:
+        task = self._long.known.of(message.task_id)
+        # Claude does not answer to the end of a command that was stopped.
+        if task is not None and task.background and message.status != "stopped":
+            self._own.task_ended(task.ended(TaskEnd(message.status, message.summary)))

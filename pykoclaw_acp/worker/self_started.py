@@ -1,0 +1,64 @@
+"""Turns that Claude starts by itself, as after the end of a background task: set off from what comes
+before and after, with a line that says why.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from claude_agent_sdk import AssistantMessage, Message, StreamEvent, UserMessage
+
+from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.translation import reasons
+
+MOST_ENDED: Final = 20  # tasks that a line names
+
+
+class SelfStarted:
+    """What has ended that Claude has not heard of, and which turn was explained."""
+
+    def __init__(self) -> None:
+        self._ended: list[str] = []
+        self._repeated: str | None = None  # the prompt that the CLI took up last
+        self._begun: str | None = None  # the turn in which Claude spoke last
+        self._explained: str | None = None
+        self._said: str | None = None  # the message that Claude said last
+
+    def task_ended(self, words: str) -> None:
+        """A task has ended, of which Claude will hear with its next request."""
+        self._ended = [*self._ended, words][-MOST_ENDED:]
+
+    def begin(self, message: Message, turn: str | None, prompted: str | None) -> list[Event]:
+        """What is said before the first message of a turn that Claude has started by itself. One
+        may run before a prompt that it has been given, under the name of that prompt's turn.
+        """
+        if isinstance(message, UserMessage) and message.uuid == prompted:
+            self._repeated = prompted
+        if turn is None or not _speaks(message):
+            return []
+        ended, self._ended = self._ended, []
+        first, self._begun = self._begun != turn, turn
+        before = first and bool(ended) and self._repeated != prompted
+        if not (turn != prompted or before) or self._explained == turn:
+            return []
+        self._explained = turn
+        return reasons.line(turn, ended)
+
+    def follow(self, event: Event) -> None:
+        """The next event of the conversation."""
+        if isinstance(event, Text) and not event.note:
+            self._said = event.message_id
+
+    def end(self, turn: str) -> list[Event]:
+        """What separates the text of a turn from what follows, if Claude had started it."""
+        if self._explained != turn or self._said is None:
+            return []
+        self._explained = None
+        return [Text(self._said, "\n\n")]
+
+
+def _speaks(message: Message) -> bool:
+    """Whether it begins a message of the main agent."""
+    if isinstance(message, StreamEvent):
+        return message.parent_tool_use_id is None and message.event.get("type") == "message_start"
+    return isinstance(message, AssistantMessage) and message.parent_tool_use_id is None

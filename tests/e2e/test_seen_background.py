@@ -1,0 +1,177 @@
+"""What goes on for long, as a client sees it while it happens and again under a new daemon."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.harness.client import Client
+from tests.e2e.harness.seen import seen, seen_again
+from tests.e2e.harness.stack import Stack, script
+
+
+def tool(name: str, **arguments: Any) -> str:
+    return f"tool {name} {json.dumps(arguments)}"
+
+
+def shown(updates: list[dict[str, Any]], call: str) -> dict[str, Any]:
+    """A tool call as it is in the end."""
+    return next(one for one in seen(updates) if one.get("toolCallId") == call)
+
+
+def words(call: dict[str, Any]) -> str:
+    return "\n".join(part["content"]["text"] for part in call.get("content") or ())
+
+
+def calls(client: Client, session: str) -> dict[str, str]:
+    """Ids of the session's calls, by title."""
+    return {one["title"]: one["toolCallId"] for one in client.of(session, "tool_call")}
+
+
+def waiting(gate: Path, *, say: str = "begun", code: int = 0) -> str:
+    """A command that says something and runs until the gate is gone."""
+    gate.mkdir()
+    return f"echo {say}; while [ -d {gate.name} ]; do sleep 0.05; done; echo over; exit {code}"
+
+
+async def until_shown(client: Client, session: str, call: str, said: str) -> None:
+    await client.until(lambda: said in words(shown(client.of(session), call)))
+
+
+async def test_output_comes_while_a_command_runs_and_is_there_once_in_the_end(
+    stack: Stack,
+) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    gate = stack.work / "gate"
+    prompted = client.prompting(session, script(f"bash {waiting(gate)}", "text Done."))
+    live = await client.until(
+        lambda: [one for one in client.of(session, "tool_call_update") if "begun" in words(one)]
+    )
+    assert {one["status"] for one in live} == {"in_progress"}
+    gate.rmdir()
+    await client.answer(prompted)
+    [call] = client.of(session, "tool_call")
+    ended = shown(client.of(session), call["toolCallId"])
+    assert (ended["status"], words(ended).count("begun")) == ("completed", 1)
+    assert "over" in words(ended)
+    await seen_again(stack, client, session)
+
+
+async def test_commands_in_the_background(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    one, two, three = (stack.work / name for name in ("one", "two", "three"))
+    background = {"run_in_background": True, "description": "Wait"}
+    await client.prompt(
+        session,
+        script(
+            tool("Bash", command=waiting(one, say="first", code=3), **background),
+            "& " + tool("Bash", command=waiting(two, say="second"), **background),
+            "& " + tool("Bash", command=waiting(three, say="third"), **background),
+            "text They run.",
+        ),
+    )
+    first, second, third = (call["toolCallId"] for call in client.of(session, "tool_call"))
+    everything = json.dumps(client.of(session))
+    assert "running in background" not in everything
+    assert ".output" not in everything
+    await until_shown(client, session, second, "second")
+
+    await client.load(session, stack.work)  # as another window would, while they run
+    for call, said in ((first, "first"), (second, "second"), (third, "third")):
+        found = shown(client.of(session), call)
+        assert found["status"] == "in_progress"
+        await until_shown(client, session, call, said)
+
+    [output] = [
+        file
+        for file in stack.home.rglob("*.output")
+        if file.is_file() and file.read_text().startswith("second")
+    ]
+    await client.prompt(
+        session,
+        script(
+            f"read {output}",
+            tool("TaskStop", task_id=output.stem),
+            "text Looked and stopped.",
+            "stop end_turn",
+            "text # One is over",
+            "stop end_turn",
+            "text # Another is over",
+        ),
+    )
+    assert len(client.of(session, "tool_call")) == 3
+    stopped = shown(client.of(session), second)
+    assert stopped["status"] == "failed"
+    assert words(stopped).endswith("Stopped by Claude.")
+    assert "second" in words(stopped)
+
+    one.rmdir()
+    await client.until(lambda: "is over" in client.text(session))
+    failed = shown(client.of(session), first)
+    assert (failed["status"], words(failed).count("first")) == ("failed", 1)
+    assert words(failed).count("Exit code 3") == 1
+    assert "exited with code" not in words(failed)
+    told = client.text(session).partition("Looked and stopped.")[2]
+    assert told.startswith("\n\n> The background command `echo first")
+    assert "has failed (exit code 3).\n\n" in told
+    three.rmdir()
+    await client.until(lambda: "has ended (exit code 0).\n\n" in client.text(session))
+    assert shown(client.of(session), third)["status"] == "completed"
+    done = "SELECT 1 FROM acp_turns WHERE origin = 'background' AND state = 'done'"
+    await client.until(lambda: len(stack.rows(done)) == 2)
+    await seen_again(stack, client, session)
+
+
+async def test_subagents_in_the_background_and_waited_for(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    (stack.work / "notes.txt").write_text("a note\n")
+    gate = stack.work / "gate"
+    gate.mkdir()
+    wait = f"bash while [ -d {gate.name} ]; do sleep 0.05; done"
+    work = script("text I look.", "read notes.txt", wait, "text The **report**.")
+    agent = {"description": "Look around", "subagent_type": "Explore", "prompt": work}
+    await client.prompt(
+        session,
+        script(
+            tool("Agent", **agent, run_in_background=True),
+            "text It looks.",
+            "stop end_turn",
+            "text I know now.",
+        ),
+    )
+    call = client.of(session, "tool_call")[0]["toolCallId"]
+    await until_shown(client, session, call, "I look.")
+    assert shown(client.of(session), call)["status"] == "in_progress"
+    gate.rmdir()
+    await client.until(lambda: "I know now." in client.text(session))
+    ended = shown(client.of(session), call)
+    assert ended["status"] == "completed"
+    assert [part["content"]["text"] for part in ended["content"]][:2] == [
+        "I look.", "The **report**."
+    ]  # fmt: skip
+    assert "2 tool calls, " in words(ended)
+    assert "> The background agent “Look around” has ended.\n\n" in client.text(session)
+    inner = [one for one in client.of(session, "tool_call") if one["toolCallId"] != call]
+    assert {one["_meta"]["pykoclaw.dev/parentToolCallId"] for one in inner} == {call}
+    assert {one["_meta"]["claudeCode"]["parentToolUseId"] for one in inner} == {call}
+    assert inner[0]["title"] == "Explore: Read notes.txt"
+    assert {shown(client.of(session), one["toolCallId"])["status"] for one in inner} == {
+        "completed"
+    }
+
+    await client.prompt(
+        session, script(tool("Agent", **agent, run_in_background=False), "text Fine.")
+    )
+    waited = [one for one in client.of(session, "tool_call") if "Look around" in one["title"]][-1]
+    ended = shown(client.of(session), waited["toolCallId"])
+    assert [part["content"]["text"] for part in ended["content"]][:2] == [
+        "I look.", "The **report**."
+    ]  # fmt: skip
+    everything = json.dumps(client.of(session))
+    for internal in ("agentId", "hand-back", "tools-used", "metadata", "subagent_tokens"):
+        assert internal not in everything
+    await seen_again(stack, client, session)

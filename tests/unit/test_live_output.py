@@ -1,0 +1,182 @@
+"""Output of commands as they run, from files as the CLI writes them; real files, no CLI."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp.model.events import Event, Output, TextPart, ToolEnded, ToolProgressed
+from pykoclaw_acp.translation.tasks import TaskEnd, settled, shown
+from pykoclaw_acp.translation.translator import ToolResult, Translation
+from pykoclaw_acp.worker import live_output, output_files
+from pykoclaw_acp.worker.live_output import LiveOutput
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where the CLI keeps the files of a session."""
+    made = tmp_path / f"claude-{os.getuid()}" / "-work" / "session" / "tasks"
+    made.mkdir(parents=True)
+    return made
+
+
+class Watching:
+    """A worker's calls, and what it shows of them."""
+
+    def __init__(self, temporary: Path) -> None:
+        self.shown: list[Event] = []
+        self.calls = Translation("/work")
+        self.live = LiveOutput(str(temporary), self.calls, self.shown.append)
+
+    def bash(self, *calls: str) -> None:
+        for call in calls:
+            self.calls.start_tool(call, "Bash", {"command": "make"})
+        self.live.look()
+
+    def background(self, call: str, task: str) -> None:
+        self.bash(call)
+        self.calls.long.known.named(call, task, background=True)
+        self.calls.end_tools([ToolResult(call, "")], {"backgroundTaskId": task})
+
+    def end(self, call: str) -> None:
+        self.calls.end_tools([ToolResult(call, "out")], None)
+        self.live.look()
+
+    def texts(self, call: str) -> list[str]:
+        return [
+            one.output.text
+            for one in self.shown
+            if isinstance(one, ToolProgressed) and one.tool_call_id == call and one.output
+        ]
+
+
+@pytest.fixture
+def w(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watching]:
+    for name in ("INTERVAL", "QUIET"):
+        monkeypatch.setattr(live_output, name, 0.01)
+    watching = Watching(tmp_path)
+    yield watching
+    watching.live.close()
+
+
+async def test_output_grows_with_the_file_and_stops_with_the_call(
+    w: Watching, folder: Path
+) -> None:
+    w.bash("call")
+    file = folder / "b1.output"
+    file.write_text("one\n")
+    await eventually(lambda: w.texts("call") == ["one\n"])
+    with file.open("a") as more:
+        more.write("two\n")
+    await eventually(lambda: w.texts("call")[-1:] == ["one\ntwo\n"])
+    assert w.shown[-1] == ToolProgressed(
+        "call", (TextPart("```\none\ntwo\n```"),), Output("one\ntwo\n")
+    )
+    w.end("call")
+    file.write_text("three\n")
+    await eventually(lambda: w.live._task is not None and w.live._task.done())
+    assert w.texts("call")[-1] == "one\ntwo\n"
+
+
+async def test_two_commands_at_once_show_their_own_output(w: Watching, folder: Path) -> None:
+    (folder / "b1.output").write_text("first\n")
+    (folder / "b2.output").write_text("second\n")
+    w.background("one", "b1")
+    w.background("two", "b2")
+    await eventually(lambda: w.texts("one") and w.texts("two"))
+    assert (set(w.texts("one")), set(w.texts("two"))) == ({"first\n"}, {"second\n"})
+
+
+async def test_nothing_is_guessed_as_long_as_a_file_may_be_anothers(
+    w: Watching, folder: Path
+) -> None:
+    w.bash("one", "two")
+    (folder / "b1.output").write_text("whose?\n")
+    w.bash("third")
+    w.calls.long.known.named("third", "b2", background=True)
+    (folder / "b2.output").write_text("third\n")
+    await eventually(lambda: w.texts("third"))
+    w.calls.long.known.named("two", "b1", background=False)
+    await eventually(lambda: w.texts("two"))
+    assert (w.texts("one"), w.texts("two")) == ([], ["whose?\n"])
+
+
+async def test_a_wrong_guess_ends_when_the_cli_says_whose_the_file_is(
+    w: Watching, folder: Path
+) -> None:
+    w.bash("call")
+    (folder / "b1.output").write_text("anothers\n")
+    await eventually(lambda: w.texts("call"))
+    w.calls.long.known.named("call", "b2", background=False)
+    (folder / "b2.output").write_text("its own\n")
+    await eventually(lambda: w.texts("call")[-1] == "its own\n")
+
+
+async def test_the_end_has_the_output_without_the_mark_of_the_cli(
+    w: Watching, folder: Path
+) -> None:
+    w.background("call", "b1")
+    (folder / "b1.output").write_text("all\n\n[exited with code 3]\n")
+    await w.live.finish("b1")
+    assert w.calls.end_task("call", TaskEnd("failed", "failed with exit code 3")) == [
+        ToolEnded("call", "failed", (TextPart("```\nall\n```"),), exit_code=3)
+    ]
+
+
+async def test_what_a_subagent_says_is_shown_as_it_comes(w: Watching) -> None:
+    w.calls.start_tool("agent", "Agent", {"description": "Look", "subagent_type": "Explore"})
+    w.calls.long.say("agent", "text", "I look.")
+    w.live.look()
+    await eventually(lambda: w.shown)
+    w.calls.long.say("agent", "text", "There.")
+    await eventually(lambda: len(w.shown) == 2)
+    assert w.shown[-1] == ToolProgressed("agent", (TextPart("I look.\n\nThere."),))
+
+
+async def test_output_that_cannot_be_found_is_not_shown(w: Watching, tmp_path: Path) -> None:
+    w.background("call", "b1")
+    await w.live.finish("b1")
+    assert w.calls.end_task("call", TaskEnd("completed")) == [ToolEnded("call", "completed")]
+    assert output_files.find(str(tmp_path / "none")) == []
+    assert w.shown == []
+
+
+def test_links_and_things_that_are_no_files_are_not_read(folder: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    (folder / "link.output").symlink_to(secret)
+    os.mkfifo(folder / "pipe.output")
+    (folder / "folder.output").mkdir()
+    (folder / "b1.output").write_text("mine")
+    (folder / "b2.txt").write_text("no output")
+    assert [one.name for one in output_files.find(str(tmp_path))] == ["b1"]
+    for name in ("link", "pipe", "folder", "none"):
+        assert output_files.look(str(folder / f"{name}.output"), 100) is None
+    elsewhere = tmp_path / f"claude-{os.getuid()}" / "linked"
+    elsewhere.symlink_to(folder.parent.parent)
+    assert len(output_files.find(str(tmp_path))) == 1
+
+
+def test_only_the_newest_whole_lines_of_a_large_file_are_read(folder: Path) -> None:
+    file = folder / "b1.output"
+    file.write_text("".join(f"line {n}\n" for n in range(10_000)))
+    found = output_files.look(str(file), 100)
+    assert found is not None
+    assert found.output.text.startswith("line 999")
+    assert found.output.start + len(found.output.text) == file.stat().st_size
+    assert output_files.look(str(file), 100, found.mark) is None, "nothing new"
+    file.write_text("é" * 100)
+    cut = output_files.look(str(file), 101)
+    assert cut is not None
+    assert (cut.output.text, cut.output.start) == ("é" * 50, 100)
+
+
+def test_output_is_shown_as_a_terminal_shows_it() -> None:
+    assert settled("a\r\n10%\r20%\r30%\nb") == "a\n30%\nb"
+    assert settled("10%\r20%\r") == "20%"
+    [part] = shown(Output("\x1b[31mred\x1b[0m", 12))
+    assert part == TextPart("```\n… 12 bytes before this\nred\n```")

@@ -1,0 +1,331 @@
+"""Frames of the CLI about commands and subagents, and what becomes of them: every frame is one that
+CLI 2.1.327 sends, read by the SDK's own parser.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from claude_agent_sdk import ResultMessage
+from claude_agent_sdk._internal.message_parser import parse_message
+
+from pykoclaw_acp.model.events import (
+    Event,
+    Output,
+    Text,
+    TextPart,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+)
+from pykoclaw_acp.translation.long_calls import progress
+from pykoclaw_acp.worker.long_work import LongWork
+from pykoclaw_acp.worker.translate import Translator
+
+
+class Cli:
+    """A worker's part that translates, fed with frames; `events` are those of all."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.translator = Translator("/work")
+        self.events: list[Event] = []
+        self.work = LongWork(str(tmp_path), self.translator, self.events.append)
+        self.turn: str | None = "turn"
+        self.prompted: str | None = "turn"
+
+    async def say(self, **frame: Any) -> list[Event]:
+        message = parse_message({"uuid": "u", "session_id": "s", **frame})
+        assert message is not None
+        told: list[Event] = []
+        if isinstance(message, ResultMessage):
+            told += [*self.translator.end_turn(message), *self.work.end(self.turn)]
+        else:
+            await self.work.take(message)
+            told += self.work.begin(message, self.turn, self.prompted)
+            told += self.translator.events(message, frame)
+        for event in told:
+            self.work._own.follow(event)
+        self.events += told
+        return told
+
+    async def system(self, subtype: str, **fields: Any) -> list[Event]:
+        return await self.say(type="system", subtype=subtype, **fields)
+
+    async def assistant(self, *blocks: dict[str, Any], parent: str | None = None) -> list[Event]:
+        message = {"id": "m", "model": "x", "content": list(blocks)}
+        return await self.say(type="assistant", message=message, parent_tool_use_id=parent)
+
+    async def call(
+        self, call: str, name: str = "Bash", parent: str | None = None, **arguments: Any
+    ) -> list[Event]:
+        block = {"type": "tool_use", "id": call, "name": name, "input": arguments}
+        return await self.assistant(block, parent=parent)
+
+    async def result(
+        self, call: str, content: Any, details: Any = None, *, error: bool = False
+    ) -> list[Event]:
+        block = {"type": "tool_result", "tool_use_id": call, "content": content, "is_error": error}
+        return await self.say(type="user", message={"content": [block]}, tool_use_result=details)
+
+    async def background(self, call: str, task: str, command: str = "make") -> list[Event]:
+        """A command is launched in the background."""
+        told = await self.call(call, command=command, run_in_background=True)
+        told += await self.started(call, task)
+        details = {"stdout": "", "backgroundTaskId": task}
+        return told + await self.result(call, f"running with ID: {task}", details)
+
+    async def started(self, call: str, task: str, kind: str = "local_bash") -> list[Event]:
+        fields = {"description": "Count", "is_backgrounded": True, "task_type": kind}
+        return await self.system("task_started", task_id=task, tool_use_id=call, **fields)
+
+    async def ended(
+        self, call: str | None, task: str, status: str, summary: str, **more: Any
+    ) -> list[Event]:
+        fields = {"status": status, "summary": summary, "output_file": "", **more}
+        return await self.system("task_notification", task_id=task, tool_use_id=call, **fields)
+
+    async def over(self, **more: Any) -> list[Event]:
+        usual: dict[str, Any] = {
+            "subtype": "success", "duration_ms": 1, "duration_api_ms": 1, "is_error": False,
+            "num_turns": 1, **more,
+        }  # fmt: skip
+        return await self.say(type="result", **usual)
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    return Cli(tmp_path)
+
+
+def call_of(events: list[Event]) -> list[str]:
+    return [one.tool_call_id for one in events if isinstance(one, ToolStarted)]
+
+
+async def test_a_launch_is_no_end_and_its_prose_is_hidden(cli: Cli) -> None:
+    told = await cli.background("call", "b1")
+    assert [type(one) for one in told] == [ToolStarted]
+    assert await cli.over() == []
+    assert await cli.ended("call", "b1", "completed", 'Background command "x" (exit code 0)') == [
+        ToolEnded("call", "completed", exit_code=0)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("status", "summary", "code", "reason"),
+    [
+        ("failed", 'Background command "Count" failed with exit code 3', 3, None),
+        ("completed", 'Background command "Count" completed (exit code 2)', 2, None),
+        ("killed", "Count", None, "It was stopped."),
+        ("failed", "No space left.", None, "It failed. No space left."),
+    ],
+)
+async def test_each_bad_end_has_its_reason(
+    cli: Cli, status: str, summary: str, code: int | None, reason: str | None
+) -> None:
+    await cli.background("call", "b1")
+    [ended] = await cli.ended("call", "b1", status, summary)
+    assert ended == ToolEnded("call", "failed", exit_code=code, reason=reason)
+
+
+async def test_an_end_that_comes_before_the_launch_was_answered_is_not_lost(cli: Cli) -> None:
+    await cli.call("call", command="true", run_in_background=True)
+    await cli.started("call", "b1")
+    assert await cli.ended("call", "b1", "completed", "(exit code 0)") == []
+    told = await cli.result("call", "running", {"backgroundTaskId": "b1"})
+    assert told == [ToolEnded("call", "completed", exit_code=0)]
+
+
+async def test_a_foreground_command_that_becomes_a_task_ends_with_its_result(cli: Cli) -> None:
+    await cli.call("call", command="sleep 4")
+    fields = {"description": "", "is_backgrounded": False, "task_type": "local_bash"}
+    await cli.system("task_started", task_id="b1", tool_use_id="call", **fields)
+    assert await cli.ended("call", "b1", "completed", "Count") == []
+    [ended] = await cli.result("call", "out", {"stdout": "out"})
+    assert ended == ToolEnded("call", "completed", (TextPart("```\nout\n```"),), exit_code=0)
+
+
+async def test_a_command_that_outlives_its_time_limit_goes_on_and_says_so(cli: Cli) -> None:
+    await cli.call("call", command="sleep 999")
+    details = {"stdout": "", "backgroundTaskId": "b1", "timedOutAfterMs": 120000}
+    [progressed] = await cli.result("call", "moved to the background", details)
+    note = TextPart("Its time limit of 120 s is over; it goes on in the background.")
+    assert progressed == ToolProgressed("call", (note,))
+    await cli.over()
+    [ended] = await cli.ended("call", "b1", "failed", "failed with exit code 1")
+    assert ended == ToolEnded("call", "failed", (note,), exit_code=1)
+
+
+async def test_polls_and_a_stop_land_on_the_call_that_began_the_process(cli: Cli) -> None:
+    await cli.background("one", "b1")
+    await cli.background("two", "b2")
+    assert await cli.call("poll", "Read", file_path="/tmp/s/tasks/b2.output") == []
+    file = {"filePath": "/tmp/s/tasks/b2.output", "content": "b\n", "startLine": 1}
+    told = await cli.result("poll", "1\tb", {"type": "text", "file": file})
+    shown = (TextPart("```\nb\n```"),)
+    assert told == [ToolProgressed("two", shown, Output("b\n"))]
+    assert await cli.call("stop", "TaskStop", task_id="b2") == []
+    told = await cli.ended("two", "b2", "stopped", "Count")
+    told += await cli.result("stop", '{"message": "stopped"}', {"task_id": "b2"})
+    assert told == [ToolEnded("two", "failed", shown, reason="Stopped by Claude.")]
+    assert await cli.call("again", "Read", file_path="/tmp/s/tasks/b2.output") == []
+    assert await cli.result("again", "1\tb", {"type": "text", "file": file}) == []
+    assert await cli.ended("one", "b1", "completed", "(exit code 0)") == [
+        ToolEnded("one", "completed", exit_code=0)
+    ]
+    assert call_of(cli.events) == ["one", "two"]
+
+
+async def test_a_poll_that_fails_is_a_call_of_its_own(cli: Cli) -> None:
+    await cli.background("call", "b1")
+    await cli.call("stop", "TaskStop", task_id="b1")
+    started, ended = await cli.result("stop", "not allowed", "Error", error=True)
+    assert isinstance(started, ToolStarted)
+    assert isinstance(ended, ToolEnded)
+    assert (started.tool_call_id, ended.tool_call_id, ended.status) == ("stop", "stop", "failed")
+    [ended] = await cli.ended("call", "b1", "stopped", "Count")
+    assert ended == ToolEnded("call", "failed", reason="It was stopped.")
+
+
+async def test_other_files_are_read_as_ever(cli: Cli) -> None:
+    await cli.background("call", "b1")
+    await cli.call("read", "Read", file_path="/work/other.output")
+    await cli.call("stop", "TaskStop", task_id="b9")
+    assert call_of(cli.events) == ["call", "read", "stop"]
+
+
+async def test_a_task_that_the_user_stops_says_who_did(cli: Cli) -> None:
+    await cli.background("call", "b1")
+    with cli.translator.long.stopped("call", "Stopped by the user."):
+        [ended] = await cli.ended("call", "b1", "stopped", "Count")
+    assert ended == ToolEnded("call", "failed", reason="Stopped by the user.")
+
+
+async def agent(cli: Cli, **fields: Any) -> None:
+    await cli.call("agent", "Agent", description="Look", subagent_type="Explore")
+    started = {"description": "Look", "task_type": "local_agent", "subagent_type": "Explore"}
+    await cli.system("task_started", task_id="a1", tool_use_id="agent", **started, **fields)
+
+
+async def test_a_background_subagent_runs_until_its_report(cli: Cli) -> None:
+    await agent(cli, is_backgrounded=True)
+    metadata = [{"type": "text", "text": "Async agent launched. agentId: a1 (internal)"}]
+    details = {"isAsync": True, "status": "async_launched", "agentId": "a1"}
+    assert await cli.result("agent", metadata, details) == []
+    assert await cli.over() == []
+    thought = {"type": "thinking", "thinking": "Hm.\nSo.", "signature": "x"}
+    assert await cli.assistant(thought, parent="agent") == []
+    await cli.assistant({"type": "text", "text": "I look."}, parent="agent")
+    [inner] = await cli.call("inner", "Read", parent="agent", file_path="/work/a.txt")
+    assert isinstance(inner, ToolStarted)
+    assert (inner.parent_id, inner.title) == ("agent", "Explore: Read a.txt")
+    used = {"total_tokens": 1234, "tool_uses": 1, "duration_ms": 65000}
+    await cli.system(
+        "task_progress", task_id="a1", tool_use_id="agent", description="Reading a.txt", usage=used
+    )
+    said = TextPart("> Hm.\n> So.\n\nI look.")
+    assert progress(cli.translator.long.known.calls["agent"]).content == (
+        said,
+        TextPart("Reading a.txt · 1 tool call, 1,234 tokens, 1 min 5 s"),
+    )
+    await cli.result("inner", "1\ta")
+    await cli.assistant({"type": "text", "text": "**Done.**"}, parent="agent")
+    [ended] = await cli.ended("agent", "a1", "completed", "**Done.**", usage=used)
+    report = (said, TextPart("**Done.**"), TextPart("1 tool call, 1,234 tokens, 1 min 5 s"))
+    assert ended == ToolEnded("agent", "completed", report)
+
+
+async def test_calls_of_a_subagent_that_failed_end_with_it(cli: Cli) -> None:
+    await agent(cli, is_backgrounded=True)
+    await cli.result("agent", "launched", {"isAsync": True, "agentId": "a1"})
+    await cli.call("inner", parent="agent", command="sleep 9")
+    await cli.system("task_updated", task_id="a1", patch={"status": "failed", "error": "API 400"})
+    told = await cli.ended("agent", "a1", "failed", "Look")
+    assert told == [
+        ToolEnded("inner", "failed", reason="The subagent that called it has ended."),
+        ToolEnded("agent", "failed", reason="It failed: API 400"),
+    ]
+
+
+async def test_an_interrupt_says_why_subagents_ended(cli: Cli) -> None:
+    await agent(cli, is_backgrounded=True)
+    await cli.result("agent", "launched", {"isAsync": True, "agentId": "a1"})
+    cli.work.interrupted()
+    [ended] = await cli.ended("agent", "a1", "killed", "Look")
+    assert ended == ToolEnded("agent", "failed", reason="Stopped, as its turn was cancelled.")
+
+
+async def test_a_foreground_subagent_shows_its_report_without_the_frame(cli: Cli) -> None:
+    await agent(cli, is_backgrounded=False)
+    await cli.assistant({"type": "text", "text": "I look."}, parent="agent")
+    assert await cli.ended("agent", "a1", "completed", "The report.") == []
+    content = [{"type": "text", "text": "[Subagent hand-back] The text below …\n  The report."}]
+    details = {
+        "status": "completed",
+        "content": [
+            {"type": "text", "text": "<tools-used-before-summary>Read</tools-used…>"},
+            {"type": "text", "text": "The report."},
+        ],
+        "totalTokens": 10,
+        "totalToolUseCount": 2,
+        "totalDurationMs": 1600,
+    }
+    [ended] = await cli.result("agent", content, details)
+    parts = (TextPart("I look."), TextPart("The report."), TextPart("2 tool calls, 10 tokens, 2 s"))
+    assert ended == ToolEnded("agent", "completed", parts)
+
+
+async def test_a_turn_that_claude_starts_by_itself_says_why_and_stands_apart(cli: Cli) -> None:
+    await cli.background("call", "b1", "npm test")
+    await cli.over()
+    cli.turn = cli.prompted = None
+    await cli.ended("call", "b1", "completed", "(exit code 0)")
+    cli.turn = "own"
+    start = {"type": "message_start", "message": {"id": "m2"}}
+    [why] = await cli.say(type="stream_event", event=start)
+    assert why == Text(
+        "own-why",
+        "\n\n> The background command `npm test` has ended (exit code 0).\n\n",
+        note=True,
+    )
+    [said] = await cli.assistant({"type": "text", "text": "done"})
+    assert isinstance(said, Text)
+    assert await cli.over() == [Text(said.message_id, "\n\n")]
+
+
+async def test_tasks_that_claude_hears_of_in_a_turn_need_no_line(cli: Cli) -> None:
+    await cli.background("call", "b1")
+    await cli.ended("call", "b1", "failed", "failed with exit code 3")
+    start = {"type": "message_start", "message": {"id": "m2"}}
+    await cli.say(type="user", message={"content": "prompt"}, uuid="turn")
+    assert await cli.say(type="stream_event", event=start) == []
+    await cli.over()
+    cli.turn, cli.prompted = "own", None
+    [why] = await cli.say(type="stream_event", event=start)
+    assert isinstance(why, Text)
+    assert why.text == "\n\n> Claude goes on by itself.\n\n"
+
+
+async def test_a_turn_of_claudes_own_before_a_prompt_is_told_apart_from_it(cli: Cli) -> None:
+    await cli.background("call", "b1", "make")
+    await cli.over()
+    cli.turn = cli.prompted = None
+    await cli.ended("call", "b1", "failed", "failed with exit code 3")
+    cli.turn = cli.prompted = "next"  # the prompt was given, and the CLI has not taken it up
+    start = {"type": "message_start", "message": {"id": "m2"}}
+    [why] = await cli.say(type="stream_event", event=start)
+    assert isinstance(why, Text)
+    assert "`make` has failed (exit code 3)" in why.text
+    await cli.assistant({"type": "text", "text": "done"})
+    assert [type(one) for one in cli.work.end("next")] == [Text]
+    await cli.say(type="user", message={"content": "prompt"}, uuid="next")
+    assert await cli.say(type="stream_event", event=start) == []
+
+
+async def test_a_stale_notice_after_a_resume_says_nothing(cli: Cli) -> None:
+    cli.turn = cli.prompted = None
+    told = await cli.ended(None, "b1", "stopped", "x didn't finish")
+    cli.turn = "own"
+    told += await cli.system("init")
+    assert told + await cli.over(num_turns=0) == []
