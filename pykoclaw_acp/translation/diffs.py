@@ -42,7 +42,7 @@ def made(details: dict[str, Any], path: str) -> Change | None:
     A new file stays as it was shown before.
     """
     patch = details.get("structuredPatch")
-    if not isinstance(patch, list) or details.get("type") == "create":
+    if not isinstance(patch, list):
         return None
     if not patch:
         return Change((TextPart(UNCHANGED),), ()) if details.get("type") == "update" else None

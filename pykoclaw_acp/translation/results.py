@@ -19,6 +19,7 @@ from pykoclaw_acp.model.events import DiffPart, ImagePart, Location, TextPart, T
 from pykoclaw_acp.translation import diffs
 from pykoclaw_acp.translation.texts import MAX_SHOWN, fenced, plain, shorten
 
+STOPPED: Final = "Stopped; what it did until then stays."
 MAX_IMAGE: Final = 5 * 1024 * 1024  # characters of one result, images as base64
 
 Details = dict[str, Any]
@@ -35,6 +36,7 @@ class Result(NamedTuple):
 _EDITS: Final = ("Write", "Edit", "MultiEdit", "NotebookEdit")
 _SILENT: Final = (*_EDITS, "Skill", "EnterPlanMode", "ExitPlanMode")  # once they have succeeded
 _MARKDOWN: Final = ("Agent", "Task", "WebSearch", "WebFetch", "ExitPlanMode")
+_JSON: Final = (("{", "}"), ("[", "]"))  # how a text begins and ends
 _NOTHING: Final = ("(Bash completed with no output)", "(no content)")
 _UNCHANGED_FILE: Final = "(unchanged since it was last read)"
 
@@ -51,6 +53,7 @@ _SCHEMA: Final = "\n\nThis tool's input schema was not in your prompt"
 _SEARCHED: Final = re.compile(r"\AWeb search results for query: [^\n]*\n+")
 _SEARCH_REMINDER: Final = re.compile(r"\n+REMINDER: You MUST include[^\n]*\s*\Z")
 _REFUSED: Final = "The user doesn't want to proceed with this tool use."
+_WHILE_RUNNING: Final = "this call was stopped while running"
 _REFUSED_BECAUSE: Final = "the user said:\n"
 _INTERRUPTED: Final = (
     "[Request interrupted by user",
@@ -89,6 +92,8 @@ def _absolute(found: Result, cwd: str) -> Result:
 
 
 def _failure(name: str, blocks: object, details: object) -> Result:
+    if isinstance(blocks, str) and (known := _stopped(blocks)) is not None:
+        return Result((TextPart(known),))
     text = details if isinstance(details, str) and details.strip() else blocks
     if not isinstance(text, str):
         return Result(_general(name, blocks))
@@ -97,13 +102,19 @@ def _failure(name: str, blocks: object, details: object) -> Result:
         code, text = int(found[1]), text[found.end() :]
     if text is details:
         text = text.removeprefix("Error: ")
-    text = text.partition(_SCHEMA)[0]
+    return Result(_general(name, text.partition(_SCHEMA)[0]), code)
+
+
+def _stopped(text: str) -> str | None:
+    """In words for people, that the user has refused the call, or has stopped it; None for any
+    other failure.
+    """
     if text.startswith(_REFUSED):
+        if _WHILE_RUNNING in text:
+            return STOPPED
         because = text.partition(_REFUSED_BECAUSE)[2].strip()
-        return Result((TextPart(f"Refused: {because}" if because else "Refused."),))
-    if text.startswith(_INTERRUPTED):
-        return Result((TextPart("Interrupted."),))
-    return Result(_general(name, text), code)
+        return f"Refused: {because}" if because else "Refused."
+    return STOPPED if text.startswith(_INTERRUPTED) else None
 
 
 def _general(name: str, blocks: object) -> tuple[ToolPart, ...]:
@@ -143,11 +154,17 @@ def _text(name: str, text: str) -> Iterable[TextPart]:
         text = _SEARCH_REMINDER.sub("", _SEARCHED.sub("", text))
     if name in ("Read", "NotebookRead"):
         text = _without_numbers(text)
-    markdown = name.startswith("mcp__") or name in _MARKDOWN
-    if shown := shorten(plain(text).rstrip()) if markdown else fenced(text):
+    if shown := _as_markdown(name, text):
         yield TextPart(shown)
     if note:
         yield TextPart(note)
+
+
+def _as_markdown(name: str, text: str) -> str:
+    mcp = name.startswith("mcp__")
+    if mcp and (text.strip()[:1], text.strip()[-1:]) in _JSON:
+        return fenced(text.strip(), "json")
+    return shorten(plain(text).rstrip()) if mcp or name in _MARKDOWN else fenced(text)
 
 
 def _without_numbers(text: str) -> str:

@@ -124,7 +124,8 @@ def _in_directory(verb: str) -> Callable[[Arguments, str], str | None]:
         if pattern is None:
             return None
         place = "" if path is None or path == cwd else f" in {_relative(path, cwd)}"
-        return f"{verb} {pattern}{place}"
+        files = text(arguments, "glob") or text(arguments, "type")
+        return f"{verb} {pattern}{place} ({files})" if files else f"{verb} {pattern}{place}"
 
     return words
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from pykoclaw_acp.model.events import Location, TextPart, ToolKind, ToolPart
 from pykoclaw_acp.neutral import fenced
 from pykoclaw_acp.translation import diffs, titles
-from pykoclaw_acp.translation.texts import MAX_SHOWN, one_line, shorten
+from pykoclaw_acp.translation.texts import MAX_SHOWN, one_line, plain, shorten
 
 MAX_COMMAND: Final = 4096  # characters of a command that its title does not hold
 
@@ -41,6 +41,7 @@ KINDS: Final[dict[str, ToolKind]] = {
     "ExitPlanMode": "switch_mode",
 }
 
+_ASKING: Final = ("Agent", "Task", "WebFetch")
 _ON_FILES: Final = ("read", "edit", "search")
 
 
@@ -50,9 +51,11 @@ def kind(name: str) -> ToolKind:
 
 
 def content(name: str, arguments: dict[str, Any], cwd: str) -> tuple[ToolPart, ...]:
-    """Content before the tool has run: the change that a file tool is about to make, and a command
-    that its title does not hold.
+    """Content before the tool has run: the change that a file tool is about to make, a command that
+    its title does not hold, what another model is asked.
     """
+    if name in _ASKING and (prompt := titles.text(arguments, "prompt")) is not None:
+        return (TextPart(shorten(plain(prompt))),)
     return command(name, arguments, cwd) or diffs.intended(name, arguments, cwd)
 
 
@@ -71,8 +74,10 @@ def locations(name: str, arguments: dict[str, Any], cwd: str) -> tuple[Location,
     """The file or directory that a tool of Claude's own works on."""
     if kind(name) not in _ON_FILES or (path := titles.path_of(arguments, cwd)) is None:
         return ()
+    if name != "Read":
+        return (Location(path=path),)
     offset = arguments.get("offset")
-    return (Location(path=path, line=offset if isinstance(offset, int) and offset > 0 else None),)
+    return (Location(path=path, line=offset if isinstance(offset, int) and offset > 0 else 1),)
 
 
 def shown_input(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -37,10 +37,9 @@ def parts(
     `always`: what an "always" would allow besides.
     """
     diffs, told = _diffs(name, arguments, cwd)
-    first = sorted(
-        arguments.items(), key=lambda one: one[0] != "command"
-    )  # then what is said of it
-    words = [_argument(key, value) for key, value in first if key not in told]
+    # The command comes before what is said of it.
+    ordered = sorted(arguments.items(), key=lambda one: one[0] != "command")
+    words = [_argument(key, value) for key, value in ordered if key not in told]
     if always is not None:
         words.append(f"“Always” would allow: {neutral(always)}")
     return (*diffs, TextPart("\n\n".join(words))) if words else diffs

@@ -44,6 +44,13 @@ def test_hunks_have_their_context_and_their_lines() -> None:
     assert found.locations == (Location("/w/a", 47), Location("/w/a", 91))
 
 
+def test_paths_are_absolute_as_acp_wants_them() -> None:
+    details = {"filePath": "src/a", "structuredPatch": [hunk(1, "-a", "+b")]}
+    found = result("Edit", "", failed=False, details=details, cwd="/w")
+    assert found.parts == (DiffPart("/w/src/a", "a\n", "b\n", 1, 1),)
+    assert found.locations == (Location("/w/src/a", 1),)
+
+
 def test_end_of_file_without_newline_is_told_apart() -> None:
     (part,) = edited(hunk(1, "-x", "+x", "\\ No newline at end of file")).parts
     assert part == DiffPart("/w/a", "x\n", "x", 1, 1)

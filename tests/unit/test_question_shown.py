@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+from pathlib import Path
 from typing import Any
 
 import click
@@ -23,7 +25,7 @@ from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.server.follower import whole as whole_question
 from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.translation import titles, tools
-from pykoclaw_acp.worker import whole
+from pykoclaw_acp.worker import existing, whole
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from tests.waiting import eventually
 
@@ -94,6 +96,35 @@ def test_change_is_whole_diff_with_remainder_in_words() -> None:
         DiffPart("/w/a", long, ""),
         TextPart("replace_all: true"),
     )
+
+
+def test_command_comes_before_what_claude_says_of_it() -> None:
+    (part,) = whole.parts("Bash", {"description": "Tidy up", "command": "ls"}, "/w", None)
+    assert part == TextPart("command:\n```sh\nls\n```\n\ndescription: Tidy up")
+
+
+def test_file_that_would_be_replaced_is_shown_or_named(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "text").write_text("before\n")
+    (work / "binary").write_bytes(b"\0\1")
+    (work / "latin").write_bytes(b"\xe4")
+    (work / "long").write_text("x" * (existing.MOST + 1))
+    (tmp_path / "secret").write_text("hidden")
+    (work / "link").symlink_to(tmp_path / "secret")
+    os.mkfifo(work / "pipe")
+
+    def shown(path: str) -> tuple[str | None, str]:
+        *notes, change = whole.parts("Write", {"file_path": path, "content": "x"}, str(work), None)
+        assert isinstance(change, DiffPart)
+        return change.old_text, " ".join(one.text for one in notes if isinstance(one, TextPart))
+
+    assert shown("text") == ("before\n", "")
+    assert shown("new") == (None, "")
+    for path in ("binary", "latin", "long", "link", str(tmp_path / "secret"), "../secret"):
+        old, note = shown(path)
+        assert (old, "would be replaced" in note) == (None, True)
+    assert shown("pipe") == (None, "This is no ordinary file.")
 
 
 def test_always_allow_scope_is_shown_beside_diff_too() -> None:

@@ -80,7 +80,11 @@ def test_output_that_looks_like_an_exit_code_is_output() -> None:
         ("mcp__s__t", SCHEMA, "Error: it broke", "it broke"),
         ("mcp__s__t", SCHEMA, None, "it broke"),
         ("Write", REFUSED, f"Error: {REFUSED}", "Refused: no, ask"),
-        ("Bash", "[Request interrupted by user for tool use]", None, "Interrupted."),
+        ("Write", f"{REFUSED.partition(' To tell')[0]} STOP what you are doing", None, "Refused."),
+        ("Bash", f"{REFUSED[:80]} Correction to the text above: this call was stopped while running, not",
+         "User rejected tool use", "Stopped; what it did until then stays."),
+        ("Bash", "[Request interrupted by user for tool use]", None,
+         "Stopped; what it did until then stays."),
     ],
 )  # fmt: skip
 def test_failure_is_told_without_words_for_the_model(
@@ -95,6 +99,8 @@ def test_failure_is_told_without_words_for_the_model(
         ("Bash", "(Bash completed with no output)", ""),
         ("Bash", PREVIEW, "```\n1\n2\n```\n(Only the beginning of 106.3KB is shown.)"),
         ("mcp__s__t", PREVIEW, "1\n2\n(Only the beginning of 106.3KB is shown.)"),
+        ("mcp__s__t", '{"a_b": [1]}', '```json\n{"a_b": [1]}\n```'),
+        ("mcp__s__t", "*yes*", "*yes*"),
         ("Read", "     1→a\n     2→b", "```\na\nb\n```"),
         ("Read", "10\ta\n11\tb\n\n<system-reminder>\nBe good.\n</system-reminder>\n", "```\na\nb\n```"),
         ("Read", "1\ta\nnot numbered", "```\n1\ta\nnot numbered\n```"),
@@ -170,4 +176,6 @@ def test_input_for_the_log_is_bounded() -> None:
 
 def test_only_tools_of_claudes_own_have_locations() -> None:
     assert tools.locations("Read", {"file_path": "a", "offset": 7}, "/w") == (Location("/w/a", 7),)
+    assert tools.locations("Read", {"file_path": "a"}, "/w") == (Location("/w/a", 1),)
+    assert tools.locations("Grep", {"path": "src"}, "/w") == (Location("/w/src"),)
     assert tools.locations("mcp__far__read", {"path": "/a"}, "/w") == ()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.model.events import TextPart
 from pykoclaw_acp.translation import tools
 from pykoclaw_acp.translation.texts import MAX_ASKED, MAX_TITLE
 from pykoclaw_acp.translation.titles import asked, title
@@ -38,6 +39,7 @@ NB = "/work/a.ipynb"
          "Delete cell c1 of a.ipynb"),
         ("Glob", {"pattern": "**/*.py", "path": "/work/src"}, "Find **/*.py in src"),
         ("Grep", {"pattern": "needle", "path": "/work"}, "Search for needle"),
+        ("Grep", {"pattern": "needle", "path": "src", "glob": "*.py"}, "Search for needle in src (*.py)"),
         ("LS", {"path": "/work/src"}, "List src"),
         ("ToolSearch", {"query": "select:WebFetch,TaskStop"}, "Load tools: WebFetch, TaskStop"),
         ("ToolSearch", {"query": "slack send"}, "Search for tools: slack send"),
@@ -99,6 +101,12 @@ def test_a_title_hides_no_line_and_no_character() -> None:
     assert title("Bash", hidden, "/w") == r"a\rb\u202ec\u200bd\x1b[2K"
     long = title("Bash", {"command": "echo " + "x" * 5000}, "/work")
     assert (len(long), long.endswith("characters in all]")) == (MAX_TITLE, True)
+
+
+def test_what_another_model_is_asked_is_shown() -> None:
+    for name in ("WebFetch", "Agent"):
+        (part,) = tools.content(name, {"prompt": "What is it?"}, "/w")
+        assert part == TextPart("What is it?")
 
 
 def test_a_command_that_the_title_does_not_hold_is_shown_whole() -> None:

@@ -18,6 +18,7 @@ from pykoclaw_acp.model.events import (
     ToolProgressed,
     UserMessage,
 )
+from pykoclaw_acp.protocol.tool_results import raw_output
 from pykoclaw_acp.transcripts.reader import DAMAGED, MOST_EVENTS
 from tests.unit.transcripts import Reading, Transcript, words
 
@@ -37,6 +38,23 @@ def test_turn_becomes_its_events_in_order(t: Transcript) -> None:
     assert words(Reading(t).look()) == [
         "> Hello", "Let me see.", "ls …", "tool completed", "There."
     ]  # fmt: skip
+
+
+def test_long_command_stays_above_its_output_whenever_that_comes(t: Transcript) -> None:
+    command = "ls\necho " + "x" * 200
+    t.prompt("Hello", "p1")
+    t.call("tool", command=command)
+    reading = Reading(t)
+    reading.look()
+    t.result("tool", "a.txt", toolUseResult={"stdout": "a.txt"})
+    (ended,) = (one for one in reading.look() if isinstance(one, ToolEnded))
+    assert ended == ToolEnded(
+        "tool",
+        "completed",
+        (TextPart(f"```sh\n{command}\n```", command=True), TextPart("```\na.txt\n```")),
+        exit_code=0,
+    )
+    assert raw_output(ended) == {"exitCode": 0, "output": "a.txt"}
 
 
 def test_own_turns_are_left_out_with_all_that_follows_them(t: Transcript) -> None:
