@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, BinaryIO, Literal, cast
 
 import click
 
@@ -110,7 +110,7 @@ def unarchive_session(session: str) -> None:
 def export_session(session: str, form: Literal["markdown", "html", "json"]) -> None:
     """Print a session with its complete history.
 
-    HTML is one page that needs no network and runs no script.
+    HTML is one page that needs no network and runs no script. JSON can be read by `pykoclaw-acp import`.
     """
     from pykoclaw_acp.commands import exporting as command
 
@@ -129,6 +129,26 @@ def delete_session(session: str, sure: bool) -> None:
     from pykoclaw_acp.commands import sessions as command
 
     command.delete(session, sure)
+
+
+@click.command(name="import", short_help="Make a session of a JSON export.")
+@click.argument("file", type=click.File("rb"))
+@click.option(
+    "--directory",
+    type=click.Path(exists=True, file_okay=False),
+    default=".",
+    help="Where the session runs; default: the working directory.",
+)
+def import_session(file: BinaryIO, directory: str) -> None:
+    """Make a new session of FILE, which `sessions export --format json` has made, maybe on another machine; - reads it
+    from standard input.
+
+    The session has the title and the whole history, with images. Claude does not remember it: with the next prompt it
+    gets a summary of what was said last. Mode, model and permissions are those of a new session.
+    """
+    from pykoclaw_acp.commands import importing as command
+
+    command.main(file, directory)
 
 
 @click.command(short_help="Follow a session live and answer its permission requests.")

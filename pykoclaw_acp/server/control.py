@@ -11,6 +11,7 @@ from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.protocol.control.tasks import SchedulerInfo
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
+from pykoclaw_acp.server.import_control import ImportControl
 from pykoclaw_acp.server.lag import LoopLag
 from pykoclaw_acp.server.mcp_control import McpControl
 from pykoclaw_acp.server.question_control import QuestionControl
@@ -21,8 +22,10 @@ from pykoclaw_acp.server.trusting import Trusting
 from pykoclaw_acp.server.turn_control import TurnControl
 from pykoclaw_acp.server.worker_control import WorkerControl
 from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.sessions.restoring import Restorer
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.journal.restoring import SqlRestoreStore
 
 
 class Control:
@@ -65,6 +68,11 @@ class Control:
             Trusting(sessions, database),
             TurnControl(sessions, database, self.finder),
             McpControl(sessions),
+            ImportControl(
+                sessions,
+                Restorer(SqlRestoreStore(database), sessions.names, sessions.find),
+                str(places.state),
+            ),
         )
 
     @property

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
+import json
+import os
 import re
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
-from pykoclaw_acp.commands import document
+from pykoclaw_acp.commands import document, importing
 from pykoclaw_acp.commands.document import Plan, Said, Tool, items
 from pykoclaw_acp.commands.markdown import closed, markdown
 from pykoclaw_acp.commands.page import page
+from pykoclaw_acp.errors import CommandFailed
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
 IMAGE = {"type": "image", "mimeType": "image/png", "data": PNG}
@@ -299,3 +303,64 @@ def test_nothing_that_was_said_becomes_a_part_of_the_page(fence: str) -> None:
     assert "\x1b" not in html
     assert "\u202e" not in html
     assert found.text.count("alert(1)</script>") >= 10, "it is shown, as text"
+
+
+# --- files that are imported
+
+EXPORT = """{"format": "pykoclaw-acp/session", "version": 1, "session": {"summary": {}}, "events": [
+{"seq": 1, "update": {"a": "é"}},
+{"seq": 2, "update": {}}
+]}
+"""
+
+
+def lines_of(text: str) -> list[Any]:
+    found = list(importing._lines(io.BytesIO(text.encode())))
+    return [json.loads(line) for line in found]
+
+
+def test_an_export_is_read_line_by_line_and_reformatted_as_a_whole() -> None:
+    expected = lines_of(EXPORT)
+    assert [sorted(one) for one in expected] == [
+        ["format", "session", "version"], ["seq", "update"], ["seq", "update"],
+    ]  # fmt: skip
+    assert expected[1]["update"] == {"a": "é"}
+    assert lines_of(json.dumps(json.loads(EXPORT), indent=2)) == expected
+    assert lines_of(json.dumps(json.loads(EXPORT))) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (EXPORT.removesuffix("]}\n"), "ends in the middle"),
+        (EXPORT[:140], "ends in the middle"),
+        ("", "no session that was exported"),
+        ("no JSON", "no session that was exported"),
+        ("[" * 100_000, "no session that was exported"),
+        ('{"session": {}, "events": [\n]}\n', "one of an earlier version"),
+        ('{"format": "pykoclaw-acp/session"}', "has no events"),
+        ("\x00\xff", "no session that was exported"),
+    ],
+)
+def test_another_file_is_refused_in_words(text: str, words: str) -> None:
+    with pytest.raises(CommandFailed, match=words):
+        lines_of(text)
+
+
+def test_a_file_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[str, dict[str, Any]]] = []
+
+    def ask(method: str, **params: Any) -> Any:
+        sent.append((method, params))
+        made = {"session": "5e55", "title": "T", "events": 3, "leftOut": 1}
+        return {"upload": "u"} if method == "import/piece" else made
+
+    monkeypatch.setattr(importing, "ask", ask)
+    monkeypatch.setattr(importing, "PIECE", 30)
+    importing.main(io.BytesIO(EXPORT.encode()), "relative")
+    *pieces, (method, finish) = sent
+    whole = b"".join(base64.b64decode(params["data"]) for _, params in pieces)
+    assert [json.loads(line) for line in whole.splitlines()] == lines_of(EXPORT)
+    assert [params["upload"] for _, params in pieces] == [None] + ["u"] * (len(pieces) - 1)
+    assert (method, finish["upload"]) == ("import/finish", "u")
+    assert finish["cwd"] == os.path.abspath("relative")

@@ -1,0 +1,100 @@
+"""`pykoclaw-acp import`: make a session of a JSON export."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterator
+from typing import Any, BinaryIO, Final
+
+from pykoclaw_acp import terminal
+from pykoclaw_acp.commands.daemon import ask
+from pykoclaw_acp.commands.exporting import FORMAT
+from pykoclaw_acp.commands.show import count, one_line
+from pykoclaw_acp.errors import CommandFailed
+
+PIECE: Final = 384 * 1024  # bytes of a request
+MAX_WHOLE: Final = 256 * 1024 * 1024  # bytes of a file that is not in the lines of an export
+MAX_LINE: Final = 64 * 1024 * 1024  # bytes
+IMPORT_WAIT: Final = 3600.0  # s; a long history is taken over in many commits
+_EVENTS: Final = b'"events": ['
+_END: Final = b"]}"
+
+
+def main(file: BinaryIO, directory: str) -> None:
+    """Import the file as a session in `directory`."""
+    cwd = os.path.abspath(directory)
+    upload: str | None = None
+    waiting = bytearray()
+    for line in _lines(file):
+        waiting += line + b"\n"
+        while len(waiting) >= PIECE:
+            upload = _send(upload, waiting)
+    while waiting:
+        upload = _send(upload, waiting)
+    made = ask("import/finish", timeout=IMPORT_WAIT, upload=upload, cwd=cwd)
+    name = one_line(made["title"], "without a title")
+    taken = count(made["events"], "entry").replace("entrys", "entries")
+    terminal.line(f"Imported {name} as session {made['session']}: {taken} of its history.")
+    if made["leftOut"]:
+        terminal.line(f"{made['leftOut']} more could not be taken over.")
+    terminal.line("Claude gets a summary of what was said last, with the next prompt.")
+
+
+def _send(upload: str | None, waiting: bytearray) -> str:
+    """Send the beginning of what waits, which is taken from it."""
+    data = base64.b64encode(waiting[:PIECE]).decode()
+    del waiting[:PIECE]
+    return str(ask("import/piece", data=data, upload=upload)["upload"])
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The head of the export, then its events, each in a line. Raises CommandFailed for what is no
+    whole export.
+    """
+    first = file.readline(MAX_LINE)
+    if first.rstrip().endswith(_EVENTS) and (head := _decoded(first.rstrip() + _END)) is not None:
+        yield from _streamed(_require_ours(head), file)
+        return
+    whole = first + file.read(MAX_WHOLE)
+    if len(whole) > MAX_WHOLE:
+        raise CommandFailed("The file is too large for one that is not in the lines of an export.")
+    value = _require_ours(_decoded(whole))
+    events = value.pop("events", None)
+    if not isinstance(events, list):
+        raise CommandFailed("The export has no events.")
+    yield _encoded(value)
+    yield from map(_encoded, events)
+
+
+def _streamed(head: dict[str, Any], file: BinaryIO) -> Iterator[bytes]:
+    head.pop("events", None)
+    yield _encoded(head)
+    while line := file.readline(MAX_LINE):
+        line = line.strip()
+        if line == _END:
+            return
+        if line:
+            yield line.removesuffix(b",")
+    raise CommandFailed("The file ends in the middle of an export. Export the session again.")
+
+
+def _require_ours(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise CommandFailed(
+            "This is no session that was exported as JSON. `pykoclaw-acp sessions export --format json`"
+            " makes such a file; one of an earlier version has not all that is needed."
+        )
+    return value
+
+
+def _decoded(text: bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value).encode()

@@ -1,0 +1,42 @@
+"""`_pykoclaw.dev/import/…`: an exported session, sent in pieces, becomes a session here."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from pykoclaw_acp.protocol.control.answers import FullAnswer
+from pykoclaw_acp.protocol.limits import Id, Path
+from pykoclaw_acp.protocol.wire import Params
+
+MAX_PIECE: Final = 384 * 1024  # bytes; as base64 it fits into a line before `initialize`
+
+
+class PieceParams(Params, frozen=True, kw_only=True):
+    """The next bytes (base64) of the export; without `upload`, the first ones of another."""
+
+    data: Annotated[str, msgspec.Meta(max_length=MAX_PIECE // 3 * 4)]
+    upload: Id | None = None
+
+
+class Uploaded(FullAnswer, frozen=True, kw_only=True):
+    """The upload, for the next piece."""
+
+    upload: str
+
+
+class ImportParams(Params, frozen=True, kw_only=True):
+    """Make a session of what was uploaded, in the directory `cwd`."""
+
+    upload: Id
+    cwd: Path
+
+
+class ImportedSession(FullAnswer, frozen=True, kw_only=True):
+    """The new session; `left_out`: entries that could not be taken over."""
+
+    session: str
+    title: str | None
+    events: int
+    left_out: int

@@ -1,0 +1,174 @@
+"""The handlers of `_pykoclaw.dev/import/…`: an exported session becomes a session here."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final, cast
+from uuid import uuid4
+
+from pykoclaw_acp.errors import InvalidParams, Overloaded
+from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.protocol.control.importing import (
+    ImportedSession,
+    ImportParams,
+    PieceParams,
+    Uploaded,
+)
+from pykoclaw_acp.server import imported_lines
+from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.dispatch import Method
+from pykoclaw_acp.server.lifecycle import absolute
+from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.sessions.restoring import Batch, Restorer
+from pykoclaw_acp.tasks import in_pieces
+
+MOST_UPLOADS: Final = 4  # at a time
+MAX_SIZE: Final = 2 * 1024**3  # bytes of an export
+MAX_LINE: Final = 64 * 1024 * 1024  # bytes
+ABANDONED: Final = 600.0  # s without a piece
+BATCH: Final = 512 * 1024  # bytes of lines that are committed together
+MOST_EVENTS: Final = 500  # in a commit
+CLIENT: Final = "pykoclaw-acp import"
+
+
+@dataclass(slots=True)
+class _Upload:
+    file: BinaryIO
+    size: int = 0
+    at: float = field(default_factory=time.monotonic)
+
+
+@dataclass(slots=True)
+class _Count:
+    events: int = 0
+    left_out: int = 0
+
+
+class ImportControl:
+    """Takes exports in pieces, into files that no other process sees, and makes sessions of them."""
+
+    def __init__(self, sessions: Sessions, restorer: Restorer, directory: str) -> None:
+        """`directory`: of the files."""
+        self._sessions = sessions
+        self._restorer = restorer
+        self._directory = directory
+        self._uploads: dict[str, _Upload] = {}
+
+    @property
+    def methods(self) -> dict[str, Method[Call, Any]]:
+        """The dispatch table of these methods."""
+        return {
+            "_pykoclaw.dev/import/piece": Method(
+                PieceParams, self.take_piece, before_initialize=True, slow=True
+            ),
+            "_pykoclaw.dev/import/finish": Method(
+                ImportParams, self.finish, before_initialize=True, heavy=True
+            ),
+        }
+
+    async def take_piece(self, call: Call, params: PieceParams) -> Uploaded:  # noqa: ARG002
+        """The next piece of an upload."""
+        try:
+            data = base64.b64decode(params.data, validate=True)
+        except binascii.Error:
+            raise InvalidParams("`data`: is not base64.") from None
+        name = params.upload
+        if name is None:
+            name = self._begin()
+        upload = self._find(name)
+        if upload.size + len(data) > MAX_SIZE:
+            self._uploads.pop(name).file.close()
+            raise InvalidParams(f"The export is larger than {MAX_SIZE >> 30} GiB.")
+        upload.size += len(data)
+        upload.at = time.monotonic()
+        await asyncio.to_thread(upload.file.write, data)
+        return Uploaded(upload=name)
+
+    async def finish(self, call: Call, params: ImportParams) -> ImportedSession:  # noqa: ARG002
+        """Make a session of an upload, which is gone afterwards."""
+        upload = self._find(params.upload)
+        del self._uploads[params.upload]
+        with upload.file as file:
+            cwd = absolute("cwd", params.cwd)
+            await asyncio.to_thread(file.seek, 0)
+            head = imported_lines.head(await asyncio.to_thread(file.readline, MAX_LINE))
+            count = _Count()
+            begun = await self._sessions.beginnings.begin(None)
+            session = await self._restorer.restore(
+                begun.record(cwd, (), None, CLIENT),
+                head.session.summary.title,
+                _batches(file, count),
+                lambda: _words(head, count),
+            )
+        return ImportedSession(
+            session=session.id,
+            title=session.record.title,
+            events=count.events,
+            left_out=count.left_out,
+        )
+
+    def _begin(self) -> str:
+        now = time.monotonic()
+        for name, upload in list(self._uploads.items()):
+            if now - upload.at > ABANDONED:
+                self._uploads.pop(name).file.close()
+        if len(self._uploads) >= MOST_UPLOADS:
+            raise Overloaded("Other sessions are being imported; try again in a moment.", "calls")
+        name = str(uuid4())
+        file = cast("BinaryIO", tempfile.TemporaryFile(dir=self._directory))  # noqa: SIM115  closed with the upload
+        self._uploads[name] = _Upload(file)
+        return name
+
+    def _find(self, name: str) -> _Upload:
+        upload = self._uploads.get(name)
+        if upload is None:
+            raise InvalidParams("`upload`: there is none; a new daemon may have come. Begin again.")
+        return upload
+
+
+async def _batches(file: BinaryIO, count: _Count) -> AsyncIterator[Batch]:
+    lines = 0
+    while found := await asyncio.to_thread(_read, file):
+        batch = Batch([], {})
+        for line in found:
+            lines += 1
+            taken = await in_pieces(imported_lines.taken(line))
+            count.left_out += not taken.whole
+            batch = Batch([*batch.events, *taken.events], {**batch.data, **taken.blobs})
+        if lines > imported_lines.MOST_LINES:
+            raise InvalidParams(f"The export has more than {imported_lines.MOST_LINES:,} entries.")
+        count.events += len(batch.events)
+        if batch.events:
+            yield batch
+
+
+def _read(file: BinaryIO) -> list[bytes]:
+    """The next lines; one that is too long is cut, so that it cannot be read as an event."""
+    lines: list[bytes] = []
+    size = 0
+    while size < BATCH and len(lines) < MOST_EVENTS and (line := file.readline(MAX_LINE)):
+        lines.append(line)
+        size += len(line)
+    return lines
+
+
+def _words(head: imported_lines.Head, count: _Count) -> str:
+    """What the user is told of the import; values of the export are short and in one line."""
+
+    def named(value: str | None, otherwise: str) -> str:
+        short = neutral((value or "").strip())[:200].replace("`", "'")
+        return f"`{short}`" if short else otherwise
+
+    left = f" {count.left_out} entries could not be taken over." if count.left_out else ""
+    return (
+        "**This conversation was imported.** It was exported by pykoclaw-acp"
+        f" {named(head.program, 'of an unknown version')}, where it ran in"
+        f" {named(head.session.summary.cwd, 'an unknown directory')}.{left} Claude does not remember"
+        " it: with your next prompt it gets a summary of what was said last."
+    )

@@ -1,0 +1,31 @@
+"""Sessions that are made of an export, in the database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.prompt_text import Note
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.sessions.ports.store import Store
+
+
+class RestoreStore(Store, Protocol):
+    """A session is hidden until it is whole; a start after a crash gives up those that are not."""
+
+    async def begin_restoring(self, record: SessionRecord) -> None:
+        """Insert the session, hidden."""
+
+    async def restore(
+        self, session_id: str, at: int, events: Sequence[Event], data: Mapping[str, bytes]
+    ) -> None:
+        """Append events, the first of which is the `at`-th; `data`: bytes of their blobs by hash."""
+
+    async def end_restoring(
+        self, record: SessionRecord, said: Sequence[Event], note: Note | None
+    ) -> None:
+        """Show the session, with its last words and what Claude is to be told."""
+
+    async def give_up_restoring(self, session_id: str) -> None:
+        """Delete what was inserted."""

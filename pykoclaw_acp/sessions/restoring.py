@@ -1,0 +1,101 @@
+"""Restoring a session from an export: a new session with its history, whose Claude begins anew and
+is told what was said last.
+
+Claude's own transcript is not a part of an export: what Claude is to take for its own memory, and
+for what its user has allowed, must not come from a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+import structlog
+
+from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.model.events import Event, OpenTools, Text, TitleChanged, ToolEnded
+from pykoclaw_acp.model.prompt_text import Note
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.sessions.names import ConversationNames
+from pykoclaw_acp.sessions.ports.restoring import RestoreStore
+from pykoclaw_acp.sessions.recollection import Recollection
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.turns import titles
+
+TOLD: Final = (
+    "This conversation was brought here from another machine, or from a copy. You have no record of"
+    " it yourself. Its files may be different here. What was said last:\n\n"
+)
+
+log: Final = structlog.get_logger()
+
+
+class Batch(NamedTuple):
+    """Events of an export, and the bytes of their blobs by hash."""
+
+    events: Sequence[Event]
+    data: Mapping[str, bytes]
+
+
+class Restorer:
+    """Makes sessions of exports."""
+
+    def __init__(
+        self,
+        store: RestoreStore,
+        names: ConversationNames,
+        find: Callable[[str], Awaitable[Session | None]],
+    ) -> None:
+        """`find`: the session of an id."""
+        self._store = store
+        self._names = names
+        self._find = find
+
+    async def restore(
+        self,
+        wanted: SessionRecord,
+        title: str | None,
+        batches: AsyncIterator[Batch],
+        words: Callable[[], str],
+    ) -> Session:
+        """A session like `wanted`, under an id and a name of its own: there whole when this returns,
+        and not at all otherwise. `words`: what is said of the import when all batches were taken.
+        """
+        session_id = str(uuid4())
+        async with self._names.reserve(session_id) as name:
+            record = replace(wanted, session_id=session_id, conversation_name=name)
+            await self._store.begin_restoring(record)
+            try:
+                await self._fill(record, title, batches, words)
+            except BaseException:
+                await self._store.give_up_restoring(session_id)
+                raise
+        log.info("Session imported", action="session_imported", session=session_id)
+        made = await self._find(session_id)
+        if made is None:
+            raise Conflict("the session was deleted at once")
+        return made
+
+    async def _fill(
+        self,
+        record: SessionRecord,
+        title: str | None,
+        batches: AsyncIterator[Batch],
+        words: Callable[[], str],
+    ) -> None:
+        tools, told, at = OpenTools(), Recollection(), 0
+        async for batch in batches:
+            for event in batch.events:
+                tools.follow(event)
+                told.follow(event)
+            await self._store.restore(record.session_id, at, batch.events, batch.data)
+            at += len(batch.events)
+        said: list[Event] = [ToolEnded(tool, "failed") for tool in tools]
+        if (line := titles.shorten(title or "")) is not None:
+            said.append(TitleChanged(line))
+        said.append(Text(f"import-{record.session_id}", f"\n\n{words()}\n\n", note=True))
+        summary = told.text()
+        note = Note(f"import-{record.session_id}", TOLD + summary) if summary else None
+        await self._store.end_restoring(record, said, note)

@@ -1,0 +1,263 @@
+"""An exported session becomes a session elsewhere, and a hostile file nothing more than that."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.commands.exporting import FORMAT
+from pykoclaw_acp.model.events import (
+    BY_WORDS,
+    Event,
+    Failure,
+    ImagePart,
+    Location,
+    ModeChanged,
+    Plan,
+    PlanEntry,
+    Text,
+    TextPart,
+    Thinking,
+    TitleChanged,
+    ToolEnded,
+    ToolStarted,
+    Usage,
+    UserMessage,
+)
+from pykoclaw_acp.server import imported_lines
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store import deletion, forking
+from pykoclaw_acp.store.journal.restoring import SqlRestoreStore
+from tests.integration.callers import Caller, caller
+from tests.integration.rig import Rig, rig
+
+PNG = base64.b64encode(
+    base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    )
+    + b"\0" * 20_000
+).decode()
+HEAD = {
+    "format": FORMAT,
+    "version": 1,
+    "program": "9.9",
+    "session": {"summary": {"title": "A parser"}},
+}
+SAID: list[Event] = [
+    UserMessage("u1", {"type": "text", "text": "Fix the parser."}, "terminal"),
+    UserMessage("u2", {"type": "image", "mimeType": "image/png", "data": PNG}),
+    UserMessage("u3", {"type": "resource_link", "uri": "file:///a.py", "name": "a.py"}),
+    Thinking("a1", "Hm."),
+    Text("a2", "I look."),
+    ToolStarted("t1", "Bash", "Bash: ls", "execute", {"command": "ls"}, (), (Location("/w/a", 3),)),
+    ToolEnded("t1", "completed", (TextPart("a.py"), ImagePart(PNG, "image/png"))),
+    Plan((PlanEntry("Fix it", "in_progress"),)),
+    Text("n1", "Note.", note=True),
+    Failure("f1", "Overloaded.", "overloaded"),
+    Text("a3", "It is fixed."),
+    ToolStarted("t2", "Bash", "Bash: sleep", "execute"),
+]
+STATE: list[Event] = [TitleChanged("A parser", BY_WORDS), ModeChanged("plan"), Usage(1, 2)]
+
+
+async def upload(cli: Caller, lines: list[Any]) -> str:
+    data = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    name = None
+    for at in range(0, len(data), 100_000):
+        piece = base64.b64encode(data[at : at + 100_000]).decode()
+        name = (await cli.call("import/piece", data=piece, upload=name))["upload"]
+    assert name is not None
+    return str(name)
+
+
+async def exported(path: Path, events: list[Event]) -> list[Any]:
+    """The lines of an export of a session with these events."""
+    async with rig(path) as r, caller(r, path) as cli:
+        session = await r.session()
+        await r.journal.append(session.id, events)
+        session.record.last_seq = len(events)
+        await cli.call("follow", session=session.id, events=True)
+        return [HEAD, *cli.told("event")]
+
+
+async def log(r: Rig, session_id: str) -> list[Any]:
+    session = await r.sessions.get(session_id)
+    return [
+        (await session.log.whole(one)).event for one in await r.journal.read(session_id, 0, 1000)
+    ]
+
+
+async def listed(r: Rig) -> list[str]:
+    return [one.session_id for one in (await r.sessions.catalogue.page()).sessions]
+
+
+async def test_a_session_goes_on_elsewhere(tmp_path: Path) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    cwd = str(tmp_path)
+    lines = await exported(tmp_path / "here", [*SAID[:2], *STATE, *SAID[2:]])
+    assert not any("event" in one and one["event"] for one in lines[1:3]), "only what updates lack"
+    async with rig(tmp_path / "there") as r, caller(r, tmp_path / "there") as cli:
+        other = await r.session()
+        made = await cli.call("import/finish", upload=await upload(cli, lines), cwd=cwd)
+        session: Session = await r.sessions.get(made["session"])
+        assert (made["title"], made["leftOut"]) == ("A parser", 0)
+        *kept, closed, titled, note = await log(r, session.id)
+        assert kept == SAID
+        assert (closed, titled) == (ToolEnded("t2", "failed"), TitleChanged("A parser"))
+        assert "exported by pykoclaw-acp `9.9`" in note.text
+        names = {row[0] for row in await r.database.read("SELECT sha256 FROM acp_blobs")}
+        assert len(names) == 1, "an image is kept once, as a file"
+        assert (session.record.cwd, session.record.mode, session.record.claude_session_id) == (
+            cwd,
+            None,
+            None,
+        )
+        assert session.id in await listed(r)
+        assert session.id != other.id
+        await r.run(session, "say 1")
+        worker = r.launcher.launched[-1]
+        assert worker.spec.resume_session_id is None
+        told = str(worker.contents[-1][0]["text"])
+        assert "You have no record of it yourself" in told
+        assert "The user: Fix the parser." in told
+        assert "Tools that you used: Bash (2)" in told
+        assert "I look.It is fixed." in told
+        assert "Note." not in told
+        await r.run(session, "say 1")
+        assert len(worker.contents[-1]) == 1, "once"
+        again = await cli.call("import/finish", upload=await upload(cli, lines), cwd=cwd)
+        assert again["session"] != session.id
+
+
+def line(kind: str, content: Any = None, event: Any = None, **more: Any) -> dict[str, Any]:
+    return {
+        "update": {"sessionUpdate": kind, "messageId": "m", "content": content, **more},
+        "event": event,
+    }
+
+
+async def test_hostile_lines_name_nothing_of_this_machine(
+    tmp_path: Path,
+) -> None:
+    secret = {"holds": "data", "sha256": "a" * 64, "size": 20_000}
+    image = {"type": "image", "mimeType": "image/png"}
+    text = {"type": "text", "text": "x"}
+    ended = {"kind": "tool_ended", "tool_call_id": "t", "status": "completed"}
+    deep: Any = []
+    for _ in range(500):
+        deep = [deep]
+    lines: list[Any] = [
+        HEAD,
+        line("user_message_chunk", {**image, **secret}),
+        line("user_message_chunk", {**image, "data": "no base64"}),
+        line("user_message_chunk", {"type": "resource", **secret, "uri": "file:///etc/passwd"}),
+        line("user_message_chunk", text, messageId="x" * 1000),
+        line("user_message_chunk", text, messageId=["x"]),
+        line("agent_message_chunk", 7),
+        line("agent_message_chunk", text, _meta=[1]),
+        line("tool_call_update", None, {**ended, "content": [
+            {**image, "mime_type": "image/png", "data": "", "sha256": "b" * 64, "size": 1}]}),
+        line("tool_call_update", None, {**ended, "tool_call_id": "x" * 1000}),
+        line("tool_call_update", None, {**ended, "content": [{"type": "text", "text": "x" * 2_000_000}]}),
+        line("tool_call", None, {"kind": "of a newer version"}),
+        line("current_mode_update", None, {"kind": "mode_changed", "mode": "bypassPermissions"}),
+        line("session_info_update", None, {"kind": "title_changed", "title": "Other"}),
+        line("whatever", deep), deep, 7, "x", None, {}, {"update": None},
+        line("agent_message_chunk", text, messageId="last"),
+    ]  # fmt: skip
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        made = await cli.call("import/finish", upload=await upload(cli, lines), cwd="/w")
+        session = await r.sessions.get(made["session"])
+        *kept, titled, _ = await log(r, session.id)
+        assert titled.title == "A parser"
+        assert session.record.mode is None
+        words = [one.content["text"] for one in kept if isinstance(one, UserMessage)]
+        assert words == [imported_lines.LOST] * 3
+        assert [one.content for one in kept if isinstance(one, ToolEnded)] == [
+            (TextPart(imported_lines.LOST),)
+        ]
+        assert kept[-1] == Text("last", "x")
+        assert made["leftOut"] == 18
+        assert await r.database.read("SELECT * FROM acp_blobs") == []
+        rows = await r.database.read("SELECT payload FROM acp_log")
+        assert not any("aaaa" in row[0] or "bbbb" in row[0] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        ({**HEAD, "version": 2}, "has version 2"),
+        ({**HEAD, "format": "other"}, "no session that was exported"),
+        ({"session": {}}, "no session that was exported"),
+        ([1], "no session that was exported"),
+    ],
+)
+async def test_what_cannot_be_read_is_refused_in_words(
+    tmp_path: Path, head: Any, words: str
+) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        name = await upload(cli, [head])
+        assert words in (await cli.refused("import/finish", upload=name, cwd="/w"))["message"]
+        assert (
+            "Begin again" in (await cli.refused("import/finish", upload=name, cwd="/w"))["message"]
+        )
+        name = await upload(cli, [HEAD])
+        assert (
+            "absolute" in (await cli.refused("import/finish", upload=name, cwd="../w"))["message"]
+        )
+        assert "base64" in (await cli.refused("import/piece", data="!"))["message"]
+        assert await listed(r) == []
+
+
+async def test_uploads_are_few_and_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pykoclaw_acp.server.import_control.MAX_SIZE", 10)
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        eight = base64.b64encode(b"12345678").decode()
+        made = [(await cli.call("import/piece", data=eight))["upload"] for _ in range(4)]
+        assert "try again" in (await cli.refused("import/piece", data=eight))["message"]
+        assert (
+            "larger" in (await cli.refused("import/piece", data=eight, upload=made[0]))["message"]
+        )
+        monkeypatch.setattr("pykoclaw_acp.server.import_control.ABANDONED", -1)
+        last = (await cli.call("import/piece", data=eight))["upload"]
+        assert (
+            "Begin again"
+            in (await cli.refused("import/piece", data=eight, upload=made[1]))["message"]
+        )
+        assert not [name for name in os.listdir(tmp_path) if name.startswith("tmp")]
+        await cli.refused("import/finish", upload=last, cwd="/w")
+
+
+async def test_a_session_that_is_not_whole_is_never_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = [
+        HEAD,
+        *(line("agent_message_chunk", {"type": "text", "text": "x"}) for _ in range(1200)),
+    ]
+    monkeypatch.setattr(imported_lines, "MOST_LINES", 1000)
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        refused = await cli.refused("import/finish", upload=await upload(cli, many), cwd="/w")
+        assert "more than 1,000 entries" in refused["message"]
+        session = await r.session()
+        store = SqlRestoreStore(r.database)
+        hidden = session.record.__class__("hidden", "acp-hidden", "/w")
+        await store.begin_restoring(hidden)
+        await store.restore("hidden", 0, [Text("m", "Half.")], {})  # and the daemon dies
+        assert await r.sessions.find("hidden") is None
+        await forking.abandon(r.database)
+        await deletion.purge(r.database)
+        assert await r.database.read("SELECT * FROM acp_log") == []
+        assert (
+            await r.database.read(
+                "SELECT name FROM conversations WHERE name <> ?",
+                (session.record.conversation_name,),
+            )
+            == []
+        )
