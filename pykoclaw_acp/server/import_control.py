@@ -7,12 +7,13 @@ import base64
 import binascii
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final, cast
 from uuid import uuid4
 
 from pykoclaw_acp.errors import InvalidParams, Overloaded
+from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.protocol.control.importing import (
     ImportedSession,
@@ -33,7 +34,7 @@ MAX_SIZE: Final = 2 * 1024**3  # bytes of an export
 MAX_LINE: Final = 64 * 1024 * 1024  # bytes
 ABANDONED: Final = 600.0  # s without a piece
 BATCH: Final = 512 * 1024  # bytes of lines that are committed together
-MOST_EVENTS: Final = 500  # in a commit
+MOST_EVENTS: Final = 200  # in a commit
 CLIENT: Final = "pykoclaw-acp import"
 
 
@@ -135,17 +136,25 @@ class ImportControl:
 async def _batches(file: BinaryIO, count: _Count) -> AsyncIterator[Batch]:
     lines = 0
     while found := await asyncio.to_thread(_read, file):
-        batch = Batch([], {})
-        for line in found:
-            lines += 1
-            taken = await in_pieces(imported_lines.taken(line))
-            count.left_out += not taken.whole
-            batch = Batch([*batch.events, *taken.events], {**batch.data, **taken.blobs})
+        lines += len(found)
+        batch = await in_pieces(_taken(found, count))
         if lines > imported_lines.MOST_LINES:
             raise InvalidParams(f"The export has more than {imported_lines.MOST_LINES:,} entries.")
         count.events += len(batch.events)
         if batch.events:
             yield batch
+
+
+def _taken(lines: list[bytes], count: _Count) -> Generator[None, None, Batch]:
+    events: list[Event] = []
+    data: dict[str, bytes] = {}
+    for line in lines:
+        taken = yield from imported_lines.taken(line)
+        count.left_out += not taken.whole
+        events += taken.events
+        data |= taken.blobs
+        yield
+    return Batch(events, data)
 
 
 def _read(file: BinaryIO) -> list[bytes]:

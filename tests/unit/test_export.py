@@ -86,6 +86,12 @@ def test_each_thing_is_one_item_in_its_place() -> None:
     ]
 
 
+def test_a_hunk_shows_what_stays_once() -> None:
+    hunk = {**DIFF, "oldText": "a\nb\nc\n", "newText": "a\nB\nc\n"}
+    done = {**update("t"), "content": [hunk]}
+    assert "--- a.py\n a\n-b\n+B\n c\n```" in rendered(markdown, [call("t"), done])
+
+
 def test_a_tool_that_runs_long_does_not_hold_everything_in_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
 from pykoclaw_acp.model import blobs as model_blobs
@@ -43,7 +43,7 @@ class SqlRestoreStore(SqlStore):
     ) -> None:
         """Append events."""
         detaching = Detaching(dict(data))
-        light = [await in_pieces(detaching.event(event)) for event in said]
+        light = await in_pieces(_light(detaching, said))
         prompts = [one.content for one in light if isinstance(one, UserMessage)]
         names = dict.fromkeys([*detaching.data, *model_blobs.names(prompts)])
         rows = tuple(
@@ -68,3 +68,12 @@ class SqlRestoreStore(SqlStore):
         """Delete what was inserted; its rows go at the next start, as those of deleted sessions."""
         hide = Statement(_GIVE_UP, (sessions.now_ms(), session_id))
         await self._commit(Unit((hide,)), patient=True)
+
+
+def _light(detaching: Detaching, said: Sequence[Event]) -> Generator[None, None, list[Event]]:
+    """The events without their images, in steps."""
+    done: list[Event] = []
+    for event in said:
+        done.append((yield from detaching.event(event)))
+        yield
+    return done
