@@ -39,6 +39,8 @@ async def test_a_session_is_named_shown_again_and_carried_elsewhere(stack: Stack
     await client.prompt(session, "Thanks.")
     await client.until(lambda: titles(client, session)[-1] == "Mine")
     assert len(stack.model.requests("side")) == 1
+    await client.prompt(session, "/rename Theirs")
+    await client.until(lambda: titles(client, session)[-1] == "Theirs")
     live = seen(client.of(session))
     await stack.end_daemon()
     again = await stack.front()
@@ -49,10 +51,10 @@ async def test_a_session_is_named_shown_again_and_carried_elsewhere(stack: Stack
     file.write_text((await done(stack, "sessions", "export", session, "--format", "json")).out)
     out = (await done(stack, "import", str(file), "--directory", str(stack.work))).out
     imported = out.partition(" as session ")[2].partition(":")[0]
-    assert out.startswith("Imported Mine as session ")
+    assert out.startswith("Imported Theirs as session ")
     await again.load(imported, stack.work)
     assert said(again, imported) == said(again, session)
-    assert titles(again, imported) == ["Mine"]
+    assert titles(again, imported) == ["Theirs"]
     await again.prompt(imported, "And now?")
     reached = json.dumps(stack.asked()[-1]["messages"])
     assert "You have no record of it yourself" in reached

@@ -245,6 +245,7 @@ async def test_a_session_that_is_not_whole_is_never_seen(
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         refused = await cli.refused("import/finish", upload=await upload(cli, many), cwd="/w")
         assert "more than 1,000 entries" in refused["message"]
+        assert await r.database.read("SELECT 1 FROM acp_sessions WHERE deleted_at = 0") == []
         session = await r.session()
         store = SqlRestoreStore(r.database)
         hidden = session.record.__class__("hidden", "acp-hidden", "/w")
