@@ -196,7 +196,7 @@ async def test_background_command_stays_open_until_it_ends(shared: Stack) -> Non
     )
     assert ended["stopReason"] == "end_turn"
     (call,) = client.of(session, "tool_call")
-    assert {one["status"] for one in client.of(session, "tool_call_update")} == {"in_progress"}
+    assert {one["status"] for one in client.of(session, "tool_call_update")} <= {"in_progress"}
     assert client.text(session) == "It runs."
 
     (shared.work / "gate").rmdir()
