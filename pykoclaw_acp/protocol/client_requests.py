@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pykoclaw_acp.protocol.content import Diff, ShownContent
+from pykoclaw_acp.protocol.content import ToolContent
 from pykoclaw_acp.protocol.wire import Params, Wire
 
 # --- session/request_permission
@@ -23,7 +23,7 @@ class AskedToolCall(Wire, frozen=True, kw_only=True):
     title: str
     kind: str
     status: str
-    content: list[ShownContent | Diff] | None = None
+    content: list[ToolContent] | None = None
     raw_input: dict[str, Any] | None = None
 
 

@@ -69,6 +69,12 @@ class ShownContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="conte
     content: TextContent | ImageContent
 
 
+class Terminal(Wire, frozen=True, kw_only=True, tag_field="type", tag="terminal"):
+    """Where a client that has terminals shows the output of a command."""
+
+    terminal_id: str
+
+
 class Diff(Wire, frozen=True, kw_only=True, tag_field="type", tag="diff", omit_defaults=False):
     """A change to a file; `old_text` is None for a new file."""
 
@@ -76,3 +82,6 @@ class Diff(Wire, frozen=True, kw_only=True, tag_field="type", tag="diff", omit_d
     old_text: str | None
     new_text: str
     meta: dict[str, Any] | msgspec.UnsetType = msgspec.field(name="_meta", default=msgspec.UNSET)
+
+
+ToolContent = ShownContent | Diff | Terminal

@@ -46,6 +46,7 @@ class ClientCapabilities(Wire, frozen=True, kw_only=True):
     """Capabilities that this agent uses."""
 
     elicitation: ElicitationCapabilities = ElicitationCapabilities()
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 
 
 class EnvVariable(Wire, frozen=True, kw_only=True):

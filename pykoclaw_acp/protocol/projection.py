@@ -36,7 +36,7 @@ from pykoclaw_acp.protocol.client_requests import (
     PermissionOption,
     RequestPermission,
 )
-from pykoclaw_acp.protocol.content import Diff, ImageContent, ShownContent, TextContent
+from pykoclaw_acp.protocol.content import Diff, ImageContent, ShownContent, TextContent, ToolContent
 from pykoclaw_acp.protocol.messages import (
     ConfigOption,
     ConfigValue,
@@ -104,7 +104,7 @@ def update(seq: int, event: Event | None) -> Update:
         case ToolStarted():
             return _tool_call(event, meta)
         case ToolProgressed():
-            shown = _parts(event.content)
+            shown = shown_parts(event.content)
             return ToolCallUpdate(
                 tool_call_id=event.tool_call_id, status="in_progress", content=shown, meta=meta
             )
@@ -112,7 +112,7 @@ def update(seq: int, event: Event | None) -> Update:
             return ToolCallUpdate(
                 tool_call_id=event.tool_call_id,
                 status=event.status,
-                content=_parts(tool_results.shown(event)),
+                content=shown_parts(tool_results.shown(event)),
                 locations=_locations(event.locations),
                 raw_output=tool_results.raw_output(event),
                 meta=meta,
@@ -184,9 +184,9 @@ def choices(question: PermissionRequest) -> dict[_Option, str]:
     return {**named, "reject_once": reject}
 
 
-def question_parts(question: PermissionRequest) -> list[ShownContent | Diff] | None:
+def question_parts(question: PermissionRequest) -> list[ToolContent] | None:
     """Content that shows what would run."""
-    return _parts(question.content)
+    return shown_parts(question.content)
 
 
 def elicitation(session_id: str, ask_id: str, form: Form) -> CreateElicitation:
@@ -293,7 +293,7 @@ def _tool_call(event: ToolStarted, meta: dict[str, Any]) -> ToolCall:
         kind=event.tool_kind,
         status="in_progress",
         name=event.name,
-        content=_parts(event.content),
+        content=shown_parts(event.content),
         locations=_locations(event.locations),
         raw_input=event.input,
         meta=meta,
@@ -319,7 +319,8 @@ def _block(kept: dict[str, Any]) -> dict[str, Any]:
     return {"type": "resource", "resource": {key: kept[key] for key in kept if key != "type"}}
 
 
-def _parts(parts: tuple[ToolPart, ...]) -> list[ShownContent | Diff] | None:
+def shown_parts(parts: tuple[ToolPart, ...]) -> list[ToolContent] | None:
+    """Content of a tool call; None if there is none."""
     return [_part(part) for part in parts] or None
 
 

@@ -22,7 +22,7 @@ def shown(event: ToolEnded) -> tuple[ToolPart, ...]:
 def raw_output(event: ToolEnded) -> dict[str, Any] | None:
     """`output`, a text, and `exitCode` of a command, as far as they are known; None if neither is."""
     texts = [
-        _unfenced(part.text)
+        unfenced(part.text)
         for part in event.content
         if isinstance(part, TextPart) and not part.command
     ]
@@ -34,7 +34,7 @@ def raw_output(event: ToolEnded) -> dict[str, Any] | None:
     return raw or None
 
 
-def _unfenced(text: str) -> str:
+def unfenced(text: str) -> str:
     """The text of a part that is one code block; other texts as they are."""
     if not text.startswith(_FENCE):
         return text

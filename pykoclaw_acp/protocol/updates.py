@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from pykoclaw_acp.protocol.content import Diff, ShownContent, TextContent
+from pykoclaw_acp.protocol.content import TextContent, ToolContent
 from pykoclaw_acp.protocol.messages import ConfigOption
 from pykoclaw_acp.protocol.wire import Wire
 
@@ -48,7 +48,7 @@ class ToolCall(Update, frozen=True, kw_only=True, tag="tool_call"):
     kind: str
     status: str
     name: str | None = None
-    content: list[ShownContent | Diff] | None = None
+    content: list[ToolContent] | None = None
     locations: list[ToolLocation] | None = None
     raw_input: dict[str, Any] | None = None
 
@@ -56,7 +56,7 @@ class ToolCall(Update, frozen=True, kw_only=True, tag="tool_call"):
 class ToolCallUpdate(Update, frozen=True, kw_only=True, tag="tool_call_update"):
     tool_call_id: str
     status: str
-    content: list[ShownContent | Diff] | None = None
+    content: list[ToolContent] | None = None
     locations: list[ToolLocation] | None = None
     raw_output: dict[str, Any] | None = None
 

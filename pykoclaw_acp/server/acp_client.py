@@ -17,6 +17,7 @@ from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.protocol import jsonrpc, lenient, projection
 from pykoclaw_acp.protocol.client_requests import ElicitationResult, PermissionResult
 from pykoclaw_acp.protocol.messages import ClientCapabilities, Implementation, InitializeParams
+from pykoclaw_acp.protocol.terminals import Capability, Terminals
 from pykoclaw_acp.protocol.updates import SessionNotification, Update
 from pykoclaw_acp.server.asking import Asking
 from pykoclaw_acp.server.peer import Peer
@@ -40,6 +41,7 @@ class AcpClient:
         peer.listener = self
         self.forms = False
         self.pages = False
+        self._terminals: Terminals | None = None
         self.introduced = False  # `initialize` was answered
         self.asking = Asking(peer, sessions)
         self.subscriber = Subscriber(sessions, self, peer.instance, peer.front)
@@ -63,6 +65,8 @@ class AcpClient:
         capabilities = lenient.decode(bytes(params.client_capabilities), ClientCapabilities)
         self.forms = capabilities.elicitation.form is not None
         self.pages = capabilities.elicitation.url is not None
+        shows = Capability.of(capabilities.meta)
+        self._terminals = None if shows is None else Terminals(shows)
         self.introduced = True
         log.info(
             "Client connected",
@@ -110,7 +114,10 @@ class AcpClient:
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event as an update; what no client could read is replaced by a note."""
-        line = update_line(session_id, projection.update(logged.seq, logged.event))
+        update = projection.update(logged.seq, logged.event)
+        if self._terminals is not None:
+            update = self._terminals.dress(session_id, logged.event, update)
+        line = update_line(session_id, update)
         if len(line) > (MAX_LONG_LINE_OUT if self.subscriber.traits.long_lines else MAX_LINE_OUT):
             cut = contents.cut(logged.event)
             line = update_line(session_id, projection.update(logged.seq, cut))

@@ -202,8 +202,8 @@ def read(details: object) -> str | None:
 def newest(text: str) -> Output:
     """The newest part of a whole output."""
     data = text.encode(errors="replace")
-    part = data[-MOST_SHOWN:]
-    return Output(part.decode(errors="ignore"), len(data) - len(part))
+    shown = data[-MOST_SHOWN:].decode(errors="ignore")
+    return Output(shown, len(data) - len(shown.encode()))
 
 
 def shown(output: Output | None) -> tuple[ToolPart, ...]:

@@ -35,6 +35,12 @@ def waiting(gate: Path, *, say: str = "begun", code: int = 0) -> str:
     return f"echo {say}; while [ -d {gate.name} ]; do sleep 0.05; done; echo over; exit {code}"
 
 
+def screen(client: Client, session: str) -> str:
+    """What a terminal shows to which all output was appended."""
+    metas = (one.get("_meta") or {} for one in client.of(session, "tool_call_update"))
+    return "".join(meta.get("terminal_output", {}).get("data", "") for meta in metas)
+
+
 async def until_shown(client: Client, session: str, call: str, said: str) -> None:
     await client.until(lambda: said in words(shown(client.of(session), call)))
 
@@ -57,6 +63,32 @@ async def test_output_comes_while_a_command_runs_and_is_there_once_in_the_end(
     assert (ended["status"], words(ended).count("begun")) == ("completed", 1)
     assert "over" in words(ended)
     await seen_again(stack, client, session)
+
+
+async def test_a_client_with_terminals_sees_commands_in_them(stack: Stack) -> None:
+    rich = {"clientCapabilities": {"_meta": {"terminal_output": True}}}
+    client = await stack.spawn()
+    await client.initialize(**rich)
+    session = await client.new(stack.work)
+    gate = stack.work / "gate"
+    prompted = client.prompting(session, script(f"bash {waiting(gate, code=3)}", "text Done."))
+    await client.until(lambda: "begun" in screen(client, session))
+    assert screen(client, session) == "begun\n"
+    gate.rmdir()
+    await client.answer(prompted)
+    [begun] = client.of(session, "tool_call")
+    call = begun["toolCallId"]
+    terminal = {"type": "terminal", "terminalId": call}
+    assert terminal in begun["content"]
+    assert begun["_meta"]["terminal_info"] == {"terminal_id": call}
+    assert screen(client, session).split() == ["begun", "over"]
+    ended = shown(client.of(session), call)
+    assert terminal in ended["content"]
+    assert ended["_meta"]["terminal_exit"] == {
+        "terminal_id": call, "exit_code": 3, "signal": None
+    }  # fmt: skip
+    await client.load(session, stack.work)
+    assert screen(client, session).split() == ["begun", "over"]
 
 
 async def test_commands_in_the_background(stack: Stack) -> None:

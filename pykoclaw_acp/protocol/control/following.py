@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pykoclaw_acp.protocol.content import Diff, ShownContent
+from pykoclaw_acp.protocol.content import ToolContent
 from pykoclaw_acp.protocol.control.answers import FullAnswer
 from pykoclaw_acp.protocol.control.sessions import SessionParams
 from pykoclaw_acp.protocol.limits import Count
@@ -56,7 +56,7 @@ class QuestionNotification(FullAnswer, frozen=True, kw_only=True):
     always: bool
     tool: str
     input: dict[str, Any] | None
-    content: list[ShownContent | Diff] | None
+    content: list[ToolContent] | None
     always_allows: str | None
     choices: dict[str, str]
     form: str | None

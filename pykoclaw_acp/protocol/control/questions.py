@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pykoclaw_acp.protocol.content import Diff, ShownContent
+from pykoclaw_acp.protocol.content import ToolContent
 from pykoclaw_acp.protocol.control.answers import FullAnswer
 from pykoclaw_acp.protocol.limits import Name
 from pykoclaw_acp.protocol.wire import Params
@@ -43,7 +43,7 @@ class QuestionInfo(FullAnswer, frozen=True, kw_only=True):
     parked: bool
     tool: str | None = None
     input: dict[str, Any] | None = None
-    content: list[ShownContent | Diff] | None = None
+    content: list[ToolContent] | None = None
     always_allows: str | None = None
     choices: dict[str, str] | None = None
     form: str | None = None

@@ -1,0 +1,162 @@
+"""Output of commands for clients that show it in terminals: `terminal_info`, `terminal_output` and
+`terminal_exit` in `_meta`, as Zed has introduced them.
+
+A client appends what it gets. What of a command it was shown is known for as long as it is
+connected; where that is not known, its terminal is cleared and written anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from pykoclaw_acp.model.events import (
+    Event,
+    Output,
+    TextPart,
+    ToolEnded,
+    ToolPart,
+    ToolProgressed,
+    ToolStarted,
+)
+from pykoclaw_acp.protocol.content import Terminal
+from pykoclaw_acp.protocol.projection import shown_parts
+from pykoclaw_acp.protocol.tool_results import unfenced
+from pykoclaw_acp.protocol.updates import ToolCall, ToolCallUpdate, Update
+
+COMMANDS: Final = ("Bash",)
+CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
+LEFT_OUT: Final = "\r\n… {} bytes left out …\r\n"
+MOST: Final = 1000  # commands of which a client may be shown more
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """What a client does with output: `deltas`: it appends what comes under a key of its own."""
+
+    deltas: bool = False
+
+    @classmethod
+    def of(cls, meta: dict[str, Any] | None) -> Capability | None:
+        """From `_meta` of a client's capabilities; None if it shows no terminals."""
+        given = meta or {}
+        deltas = given.get("terminal_output_delta") is True
+        return cls(deltas) if deltas or given.get("terminal_output") is True else None
+
+
+class Terminals:
+    """Those of one connected client."""
+
+    def __init__(self, capability: Capability) -> None:
+        self._capability = capability
+        self._shown: dict[tuple[str, str], Output] = {}
+
+    def dress(self, session_id: str, event: Event | None, update: Update) -> Update:
+        """The update of an event as this client takes it."""
+        if isinstance(event, ToolStarted) and isinstance(update, ToolCall):
+            return self._started(session_id, event, update)
+        if isinstance(update, ToolCallUpdate):
+            if isinstance(event, ToolProgressed) and event.output is not None:
+                return self._progressed(session_id, event, event.output, update)
+            if isinstance(event, ToolEnded):
+                return self._ended(session_id, event, update)
+        return update
+
+    def _started(self, session_id: str, event: ToolStarted, update: ToolCall) -> Update:
+        if event.name not in COMMANDS:
+            return update
+        call = event.tool_call_id
+        self._keep(session_id, call, Output(""))
+        meta = {**(update.meta or {}), "terminal_info": {"terminal_id": call}}
+        content = [*(update.content or ()), Terminal(terminal_id=call)]
+        return replace(update, content=content, meta=meta)
+
+    def _progressed(
+        self, session_id: str, event: ToolProgressed, output: Output, update: ToolCallUpdate
+    ) -> Update:
+        call = event.tool_call_id
+        added = _added(self._shown.get((session_id, call)), output)
+        self._keep(session_id, call, output)
+        before, _, after = _split(event.content)
+        content = (
+            [*(shown_parts(before) or ()), Terminal(terminal_id=call), *(shown_parts(after) or ())]
+            if after
+            else None
+        )
+        return replace(update, content=content, meta=self._meta(update, call, added, output.text))
+
+    def _ended(self, session_id: str, event: ToolEnded, update: ToolCallUpdate) -> Update:
+        call = event.tool_call_id
+        known = self._shown.pop((session_id, call), None)
+        if known is None and event.exit_code is None:
+            return update  # no command, as far as is known
+        before, text, after = _split(event.content)
+        reason = () if event.reason is None else (TextPart(event.reason),)
+        content = [
+            *(shown_parts(before) or ()),
+            Terminal(terminal_id=call),
+            *(shown_parts((*after, *reason)) or ()),
+        ]
+        added = "" if text is None else _rest(known, text)
+        meta = self._meta(update, call, added, text or "") if added != "" else update.meta or {}
+        exit_code = {"terminal_id": call, "exit_code": event.exit_code, "signal": None}
+        return replace(update, content=content, meta={**meta, "terminal_exit": exit_code})
+
+    def _meta(
+        self, update: ToolCallUpdate, call: str, added: str | None, whole: str
+    ) -> dict[str, Any]:
+        """`added`: what is new; None: the terminal is written anew with the `whole`."""
+        key = "terminal_output"
+        data = added
+        if self._capability.deltas and added is not None:
+            key = "terminal_output_delta"
+        elif data is None:
+            data = whole if self._capability.deltas else CLEAR + whole
+        return {**(update.meta or {}), key: {"terminal_id": call, "data": data}}
+
+    def _keep(self, session_id: str, call: str, shown: Output) -> None:
+        self._shown[session_id, call] = shown
+        if len(self._shown) > MOST:
+            del self._shown[next(iter(self._shown))]
+
+
+def _added(known: Output | None, output: Output) -> str | None:
+    """What of the output a client was not shown; None if that is not known."""
+    if known is None:
+        return None
+    end = known.start + len(known.text.encode())
+    data = output.text.encode()
+    if output.start > end:
+        return LEFT_OUT.format(output.start - end) + output.text
+    if end > output.start + len(data):
+        return None
+    return data[end - output.start :].decode(errors="replace")
+
+
+def _rest(known: Output | None, text: str) -> str | None:
+    """What of the whole output a client was not shown; it is without white space at its end."""
+    if known is None:
+        return None
+    if known.start == 0 and text == known.text.rstrip():
+        return ""
+    if not known.text:
+        return text
+    at = text.rfind(known.text)
+    if at < 0 or (at > 0 and known.start == 0):
+        return None
+    return text[at + len(known.text) :]
+
+
+def _split(
+    content: tuple[ToolPart, ...],
+) -> tuple[tuple[ToolPart, ...], str | None, tuple[ToolPart, ...]]:
+    """What stands before the output of a command, the output, and what stands after it."""
+    for at, part in enumerate(content):
+        if isinstance(part, TextPart) and not part.command:
+            text = unfenced(part.text)
+            if text != part.text:
+                return content[:at], text, content[at + 1 :]
+            return content[:at], None, content[at:]
+    return content, None, ()

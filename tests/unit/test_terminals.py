@@ -1,0 +1,146 @@
+"""A client that has terminals sees in each what its command has written, whatever it missed."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from pykoclaw_acp.model.events import (
+    Event,
+    Output,
+    TextPart,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+)
+from pykoclaw_acp.protocol import projection
+from pykoclaw_acp.protocol.terminals import CLEAR, Capability, Terminals
+from pykoclaw_acp.translation.tasks import newest, shown
+
+BEGUN = ToolStarted("call", "Bash", "make", "execute")
+
+
+class Screen:
+    """A client as Zed is: it appends, and obeys a terminal's control sequences."""
+
+    def __init__(self, *, deltas: bool = False) -> None:
+        self.capability = Capability(deltas)
+        self.terminals = Terminals(self.capability)
+        self.text = ""
+        self.update: dict[str, Any] = {}
+
+    def connect_again(self) -> None:
+        """To another daemon, which does not know what was shown."""
+        self.terminals = Terminals(self.capability)
+
+    def take(self, event: Event) -> dict[str, Any]:
+        update = self.terminals.dress("s", event, projection.update(1, event))
+        self.update = msgspec.to_builtins(update)
+        meta = self.update["_meta"]
+        if whole := meta.get("terminal_output"):
+            assert whole["terminal_id"] == "call"
+            new = self.capability.deltas or whole["data"].startswith(CLEAR)
+            self.text = ("" if new else self.text) + whole["data"].removeprefix(CLEAR)
+        if more := meta.get("terminal_output_delta"):
+            self.text += more["data"]
+        return self.update
+
+
+def progressed(text: str) -> ToolProgressed:
+    output = newest(text)
+    return ToolProgressed("call", shown(output), output)
+
+
+def ended(text: str, code: int = 0) -> ToolEnded:
+    return ToolEnded("call", "completed", shown(Output(text)), exit_code=code)
+
+
+@pytest.mark.parametrize(
+    ("meta", "found"),
+    [
+        (None, None),
+        ({"terminal_output": False}, None),
+        ({"terminal_output": True}, Capability()),
+        ({"terminal_output_delta": True}, Capability(deltas=True)),
+        ({"terminal_output": "yes", "terminal_output_delta": 1}, None),
+    ],
+)
+def test_only_clients_that_say_so_have_terminals(
+    meta: dict[str, Any] | None, found: Capability | None
+) -> None:
+    assert Capability.of(meta) == found
+
+
+def test_a_command_begins_writes_and_ends_in_its_terminal() -> None:
+    screen = Screen()
+    begun = screen.take(BEGUN)
+    assert begun["content"] == [{"type": "terminal", "terminalId": "call"}]
+    assert begun["_meta"]["terminal_info"] == {"terminal_id": "call"}
+    first = screen.take(progressed("one\n"))
+    assert first["_meta"]["terminal_output"] == {"terminal_id": "call", "data": "one\n"}
+    assert "content" not in first
+    assert screen.take(progressed("one\ntwo\n"))["_meta"]["terminal_output"]["data"] == "two\n"
+    end = screen.take(ended("one\ntwo\nthree", code=3))
+    assert end["_meta"]["terminal_output"]["data"] == "three"
+    assert end["_meta"]["terminal_exit"] == {"terminal_id": "call", "exit_code": 3, "signal": None}
+    assert end["content"] == [{"type": "terminal", "terminalId": "call"}]
+    assert end["rawOutput"] == {"output": "one\ntwo\nthree", "exitCode": 3}
+
+
+def test_a_replay_shows_all_of_it_once() -> None:
+    screen = Screen()
+    screen.take(BEGUN)
+    assert screen.take(ended("one\ntwo"))["_meta"]["terminal_output"]["data"] == "one\ntwo"
+    assert screen.text == "one\ntwo"
+
+
+def test_notes_and_reasons_stand_below_the_terminal() -> None:
+    screen = Screen()
+    screen.take(BEGUN)
+    note = TextPart("It goes on in the background.")
+    output = Output("one\n")
+    noted = screen.take(ToolProgressed("call", (*shown(output), note), output))
+    assert [part["type"] for part in noted["content"]] == ["terminal", "content"]
+    end = screen.take(ToolEnded("call", "failed", shown(output), reason="Stopped by the user."))
+    assert end["content"][1]["content"]["text"] == "Stopped by the user."
+    assert "terminal_output" not in end["_meta"]
+    assert end["_meta"]["terminal_exit"]["exit_code"] is None
+    assert screen.text == "one\n"
+
+
+def test_other_tools_are_shown_as_ever() -> None:
+    screen = Screen()
+    for event in (
+        ToolStarted("call", "Read", "Read a", "read"),
+        ToolProgressed("call", (TextPart("I look."),)),
+        ToolEnded("call", "completed", (TextPart("```\na\n```"),)),
+    ):
+        plain = msgspec.to_builtins(projection.update(1, event))
+        assert screen.take(event) == plain
+
+
+@pytest.mark.parametrize("deltas", [False, True])
+@pytest.mark.parametrize("seed", range(40))
+def test_the_end_of_the_output_is_in_the_terminal_whatever_was_missed(
+    seed: int, deltas: bool
+) -> None:
+    dice = random.Random(seed)
+    screen = Screen(deltas=deltas)
+    screen.take(BEGUN)
+    said = ""
+    for step in range(12):
+        said += "".join(
+            f"{step} {dice.choice('aé✓')} {n}\n" for n in range(dice.choice((0, 1, 5, 900)))
+        )
+        if dice.random() < 0.2:
+            screen.connect_again()
+        if said and dice.random() < 0.6:
+            screen.take(progressed(said))
+            assert screen.text.endswith(said[-100:])
+    screen.take(ended(said))
+    assert screen.text.rstrip().endswith(said.rstrip()[-100:])
+    if "left out" not in screen.text:
+        assert screen.text.rstrip() in (said.rstrip(), said.rstrip()[-len(screen.text.rstrip()) :])
