@@ -34,6 +34,7 @@ from pykoclaw_acp.config.values import (
     SettingSource,
 )
 from pykoclaw_acp.model.away import AwayPolicy
+from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.surroundings import OWN, House, stored
 
 T = TypeVar("T")
@@ -186,6 +187,10 @@ class Settings(BaseSettings):
     delete_transcripts: Annotated[Literal["on", "off"], BeforeValidator(values.lowered)] = Field(
         default="off",
         description="Whether deleting a session also deletes Claude's transcript of it: on, off.",
+    )
+    lost_context: Annotated[LostContext, BeforeValidator(values.lowered)] = Field(
+        default=LostContext.AUTO,
+        description="Prompts of a conversation that Claude has lost: auto (with a summary), required (refused), off.",
     )
     legacy_models: Annotated[Literal["auto", "on", "off"], BeforeValidator(values.lowered)] = Field(
         default="auto",

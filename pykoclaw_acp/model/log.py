@@ -8,6 +8,16 @@ from pykoclaw_acp.model.events import Event
 
 
 @dataclass(frozen=True, slots=True)
+class TurnsPlace:
+    """Where the newest turns of a log begin: after the position `after`, before which there are
+    `left_out` turns. A turn begins with a message of the user's, whoever has sent it.
+    """
+
+    after: int
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
 class Logged:
     """An event with its position; `event` is None if the row is unreadable. `size`: of the row in
     characters.

@@ -13,6 +13,7 @@ from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.choices import Config
 from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.surroundings import Given, Surroundings
 
@@ -164,7 +165,8 @@ class TurnTimes:
     re-sent prompt.
 
     `away_policy` applies to requests while no client is connected, `away_timeout` limits its
-    `wait`, `away_grace` is how long a client may be gone before it counts as away.
+    `wait`, `away_grace` is how long a client may be gone before it counts as away. `lost_context`:
+    of a prompt whose conversation Claude does not remember.
     """
 
     cancel_grace: float
@@ -173,3 +175,4 @@ class TurnTimes:
     away_policy: AwayPolicy
     away_timeout: float
     away_grace: float = AWAY_GRACE
+    lost_context: LostContext = LostContext.AUTO

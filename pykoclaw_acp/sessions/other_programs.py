@@ -19,8 +19,10 @@ from pykoclaw_acp.errors import Conflict, StoreClosed, StoreUnavailable
 from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.events import BY_WORDS, Event, TitleChanged, UserMessage
 from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord, Turn
+from pykoclaw_acp.sessions.context import Context
 from pykoclaw_acp.sessions.ports import Imported, Standing, Transcripts, TurnLocks, Workers
 from pykoclaw_acp.sessions.ports.journal import ConversationsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
@@ -39,6 +41,15 @@ class RowsOnly:
     async def exists(self, claude_session_id: str) -> bool:  # noqa: ARG002
         """It knows of none."""
         return False
+
+    async def holding(
+        self,
+        record: SessionRecord,  # noqa: ARG002
+        claude_session_id: str,  # noqa: ARG002
+        uuids: Collection[str],  # noqa: ARG002
+    ) -> set[str] | None:
+        """Nobody knows."""
+        return None
 
     async def take_in(
         self,
@@ -72,7 +83,9 @@ class OtherPrograms:
         unfinished: Callable[[], Collection[str]],
         *,
         locks: TurnLocks | None = None,
+        policy: LostContext = LostContext.AUTO,
     ) -> None:
+        self.context = Context(state, journal, workers, transcripts, policy)
         self._state = state
         self._journal = journal
         self._workers = workers
@@ -115,7 +128,8 @@ class OtherPrograms:
         """Take the conversation's lock and look. Replace the worker if it lacks turns of others, once
         no turn that Claude began by itself runs on it. Returns what the log says.
 
-        Raises WorkerFailed if another program keeps the lock.
+        Raises WorkerFailed if another program keeps the lock, or Claude's memory is lost and has to
+        be there.
         """
         if self._locks is not None:
             await self._locks.acquire(self._state.record.conversation_name)
@@ -125,6 +139,7 @@ class OtherPrograms:
             log.info("The worker lacks turns of others", action="worker_outdated")
             self._workers.retire(self._state.id)
         self._outdated = False
+        await self.context.before_launch()
         if self._missing is None or self._missing == self._told:
             return []
         self._told = self._missing

@@ -92,8 +92,9 @@ class Session:
         )  # fmt: skip
         self.unclaimed = Unclaimed(record, times.rejoin_window)
         self.others = OtherPrograms(
-            state, journal, workers, transcripts or RowsOnly(), self._unfinished, locks=locks
-        )
+            state, journal, workers, transcripts or RowsOnly(), self._unfinished, locks=locks,
+            policy=times.lost_context,
+        )  # fmt: skip
         directories = Directories(state, workers)
         self.surroundings = SessionSurroundings(state, workers, house or House())
         gate = WorkspaceGate(state, journal, workers, self.permissions, workspaces)
@@ -103,7 +104,7 @@ class Session:
             unclaimed=self.unclaimed, gate=gate, endings=self._endings,
             choosing=self.choosing, surroundings=self.surroundings, titling=self._titling,
             look=lambda: directories.after(self.others.before_prompt(self._background.over)),
-            unlock=self.others.unlock,
+            unlock=self.others.unlock, lost=self.others.context.lost,
         )  # fmt: skip
         self._queue = TurnQueue(self.id, self._runner.run, self._rest, all_waiting, self._hold_lock)
         self.steering = Steering(

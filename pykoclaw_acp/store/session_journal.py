@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pykoclaw_acp.store.journal.blobs import SqlBlobStore
+from pykoclaw_acp.store.journal.context import SqlContextStore
 from pykoclaw_acp.store.journal.conversations import SqlConversationStore
 from pykoclaw_acp.store.journal.cursors import SqlCursorStore
 from pykoclaw_acp.store.journal.found import SqlFoundStore
@@ -26,6 +27,7 @@ class SessionJournal(
     SqlCursorStore,
     SqlOfferStore,
     SqlNoteStore,
+    SqlContextStore,
     SqlImportStore,
     SqlConversationStore,
     SqlListStore,

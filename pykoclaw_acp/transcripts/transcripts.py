@@ -20,7 +20,7 @@ from pykoclaw_acp.model.imports import (
     TranscriptTurn,
 )
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.transcripts import files
+from pykoclaw_acp.transcripts import files, holding
 from pykoclaw_acp.transcripts.branches import lacking
 from pykoclaw_acp.transcripts.importing import ALL, Found, Import, NotImported
 from pykoclaw_acp.transcripts.ports import ImportStore
@@ -63,6 +63,15 @@ class ImportedTranscripts:
     async def exists(self, claude_session_id: str) -> bool:
         """Whether there is a transcript of this Claude session, in whatever project's folder."""
         return await asyncio.to_thread(files.find, self._projects, claude_session_id) is not None
+
+    async def holding(
+        self, record: SessionRecord, claude_session_id: str, uuids: Collection[str]
+    ) -> set[str] | None:
+        """Which of these entries the transcript of a Claude session holds; None if there is none."""
+        directory = self._accounts(record.surroundings.account)
+        projects = self._projects if directory is None else files.projects(directory)
+        path = await asyncio.to_thread(files.find, projects, claude_session_id)
+        return None if path is None else await asyncio.to_thread(holding.holding, path, uuids)
 
     async def take_in(
         self, record: SessionRecord, row_session_id: str | None, *, own: Collection[str]

@@ -230,7 +230,7 @@ async def test_a_conversation_whose_transcript_is_gone_is_loaded_and_not_continu
     claude, _ = row(stack, "acp-1a2b3c4d")
     for transcript in (stack.home / ".claude/projects").glob(f"*/{claude}.jsonl"):
         transcript.unlink()
-    client = await stack.front()
+    client = await stack.front(PYKOCLAW_LOST_CONTEXT="required")
     await client.load(OLD, stack.work)
     asked = len(stack.asked())
     with pytest.raises(RpcError) as failure:

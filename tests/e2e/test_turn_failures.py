@@ -305,7 +305,7 @@ async def test_claude_that_ends_at_once_without_an_error(stack: Stack) -> None:
 
 @pytest.mark.long
 async def test_transcript_that_is_gone(stack: Stack) -> None:
-    """Claude's memory cannot be restored: an error says so, instead of an answer without it."""
+    """Claude's memory is required and cannot be restored: an error says so, instead of an answer."""
     client = await stack.start()
     session = await client.new(stack.work)
     await client.prompt(session, text("Before."))
@@ -314,7 +314,7 @@ async def test_transcript_that_is_gone(stack: Stack) -> None:
     assert transcripts
     for one in transcripts:
         one.unlink()
-    client = await stack.start()
+    client = await stack.start(PYKOCLAW_LOST_CONTEXT="required")
     await client.load(session, stack.work)
     error = await failed(client, session, text("Never said."))
     assert error.kind == "context_lost"

@@ -39,6 +39,7 @@ class ScriptedTranscripts:
 
     def __init__(self) -> None:
         self.store: LogStore
+        self.held: set[str] | None = None  # entries of the transcript
         self.looks: list[Look] = []
         self.watched: dict[str, Callable[[], None]] = {}
         self._findings: deque[Finding] = deque()
@@ -59,6 +60,11 @@ class ScriptedTranscripts:
     @property
     def all_found(self) -> bool:
         return not self._findings
+
+    async def holding(
+        self, record: SessionRecord, claude_session_id: str, uuids: Collection[str]
+    ) -> set[str] | None:
+        return None if self.held is None else self.held.intersection(uuids)
 
     async def exists(self, claude_session_id: str) -> bool:
         return False

@@ -19,6 +19,7 @@ from pykoclaw_acp.model.events import (
     ToolEnded,
     ToolStarted,
     Usage,
+    UserMessage,
 )
 from tests.integration.journals import BOTH, DONE, Subject, events, places, said, subject
 
@@ -123,3 +124,13 @@ async def test_what_was_said_before_a_place(s: Subject) -> None:
 async def _before(s: Subject, session: str, place: int) -> str | None:
     found = await s.journal.said_before(session, place)
     return None if found is None else found.text
+
+
+async def test_where_the_newest_turns_begin(s: Subject) -> None:
+    session = await s.session()
+    ids = [f"00000000-0000-4000-8000-00000000000{n}" for n in range(3)]
+    for one in ids:
+        said: list[Event] = [UserMessage(one, {"type": "text", "text": text}) for text in "ab"]
+        await s.journal.append(session, [*said, Text(f"m{one}", "c")])
+    places = [await s.journal.last_turns(session, turns) for turns in (1, 2, 3, 4)]
+    assert [(one.after, one.left_out) for one in places] == [(6, 2), (3, 1), (0, 0), (0, 0)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.twins.blobs import MemoryBlobStore
+from tests.twins.context import MemoryContextStore
 from tests.twins.conversations import MemoryConversationStore
 from tests.twins.cursors import MemoryCursorStore
 from tests.twins.found import MemoryTranscriptSessions
@@ -26,6 +27,7 @@ class MemoryJournal(
     MemoryCursorStore,
     MemoryOfferStore,
     MemoryNoteStore,
+    MemoryContextStore,
     MemoryImportStore,
     MemoryConversationStore,
     MemoryListStore,

@@ -11,8 +11,9 @@ from pykoclaw_acp.model.events import (
     Text,
     TitleChanged,
     Usage,
+    UserMessage,
 )
-from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.model.seams import Said
 from tests.twins.base import MemoryStore
 
@@ -36,6 +37,15 @@ class MemoryLogStore(MemoryStore):
         return [one for one in self.database.read().logs.get(session_id, []) if one.seq > after][
             :limit
         ]
+
+    async def last_turns(self, session_id: str, turns: int) -> TurnsPlace:
+        begins: dict[str, int] = {}
+        for one in self.database.read().logs.get(session_id, []):
+            if isinstance(one.event, UserMessage):
+                begins.setdefault(one.event.message_id, one.seq)
+        newest = list(begins.values())[-turns:]
+        left_out = len(begins) - len(newest)
+        return TurnsPlace(newest[0] - 1, left_out) if left_out else TurnsPlace(0, 0)
 
     async def said_before(self, session_id: str, seq: int) -> Said | None:
         database = self.database.read()

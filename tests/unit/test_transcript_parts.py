@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.model.digest import MOST_TURNS
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.imports import TranscriptTurn
 from pykoclaw_acp.model.log import Logged
@@ -15,7 +16,7 @@ from pykoclaw_acp.protocol.updates import UserMessageChunk
 from pykoclaw_acp.sessions.tail import Tail
 from pykoclaw_acp.transcripts import files
 from pykoclaw_acp.transcripts.branches import chain, lacking
-from pykoclaw_acp.transcripts.digest import MOST_TURNS, digest
+from pykoclaw_acp.transcripts.digest import digest
 from pykoclaw_acp.transcripts.origins import origin
 from pykoclaw_acp.transcripts.wire import SeenTurn
 from tests.unit.transcripts import Transcript

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from pykoclaw_acp.sessions.ports.blobs import BlobStore
+from pykoclaw_acp.sessions.ports.context import ContextStore
 from pykoclaw_acp.sessions.ports.conversations import ConversationStore
 from pykoclaw_acp.sessions.ports.cursors import CursorStore
 from pykoclaw_acp.sessions.ports.found import TranscriptSessions
@@ -26,7 +27,11 @@ class LogAndBlobs(LogStore, BlobStore, Protocol):
     """For whoever shows a log: some events refer to blobs."""
 
 
-class ConversationsAndNotes(ConversationStore, NoteStore, Protocol):
+class LogAndContext(LogStore, ContextStore, Protocol):
+    """For whoever finds that Claude's memory is gone: the log has what was said."""
+
+
+class ConversationsAndNotes(ConversationStore, NoteStore, LogAndContext, Protocol):
     """For whoever looks for what other programs did: Claude learns of it by notes."""
 
 
@@ -43,6 +48,7 @@ class Journal(
     CursorStore,
     OfferStore,
     NoteStore,
+    ContextStore,
     ConversationStore,
     ListStore,
     TranscriptSessions,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from pykoclaw_acp.model.events import Event
-from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.model.seams import Said
 from pykoclaw_acp.sessions.ports.store import Store
 
@@ -25,6 +25,9 @@ class LogStore(Store, Protocol):
         """The events after a cursor, in order, `limit` rows at most; pieces of a message may come
         as one event.
         """
+
+    async def last_turns(self, session_id: str, turns: int) -> TurnsPlace:
+        """Where the newest `turns` turns begin; at 0 if there are no more."""
 
     async def said_before(self, session_id: str, seq: int) -> Said | None:
         """The message of Claude's that the newest event up to `seq` is a part of, if it is one."""

@@ -17,6 +17,13 @@ class Transcripts(Protocol):
     async def exists(self, claude_session_id: str) -> bool:
         """Whether there is a transcript of this Claude session."""
 
+    async def holding(
+        self, record: SessionRecord, claude_session_id: str, uuids: Collection[str]
+    ) -> set[str] | None:
+        """Which of these entries the transcript of a Claude session holds; None if there is none, or
+        it cannot be said.
+        """
+
     async def take_in(
         self, record: SessionRecord, row_session_id: str | None, *, own: Collection[str]
     ) -> Imported:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -57,9 +57,11 @@ class TurnRunner:
         titling: Titling,
         look: Callable[[], Coroutine[Any, Any, list[Event]]],
         unlock: Callable[[], None],
+        lost: Callable[[WorkerFailed], Awaitable[None]],
     ) -> None:
         """`look` keeps other programs from the conversation, until `unlock`, and takes in what they
-        did; it is called before each prompt.
+        did; it is called before each prompt. `lost` is called when no worker could be had; if it
+        returns, one may be had now.
         """
         self._state = state
         self._journal = journal
@@ -72,6 +74,7 @@ class TurnRunner:
         self._titling = titling
         self._look = look
         self._unlock = unlock
+        self._lost = lost
         self._waited = False  # for the user, while others could use the conversation
         self._tasks = Tasks()
         self.endings = endings
@@ -205,12 +208,21 @@ class TurnRunner:
         between. Returns what `_acquire` does; None if the turn is cancelled.
         """
         said: list[Event] = []
+        forgot = False  # what Claude remembered
         while True:
             self._waited = False
             looked = await self._unless_cancelled(turn, self._look())
             if looked is None:
                 return None
-            acquired = await self._unless_cancelled(turn, self._acquire(turn))
+            try:
+                acquired = await self._unless_cancelled(turn, self._acquire(turn))
+            except WorkerFailed as failure:
+                if forgot:
+                    raise
+                forgot = True
+                await self._lost(failure)
+                self._unlock()  # the next look takes it again
+                continue
             if acquired is None:
                 return None
             options, epoch, notes = acquired

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
-from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.model.seams import Said
-from pykoclaw_acp.store import events, seams, sessions
+from pykoclaw_acp.store import events, last_turns, seams, sessions
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
 
@@ -29,6 +29,10 @@ class SqlLogStore(SqlStore):
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
         """The events after a cursor, in order."""
         return await events.read(self._database, session_id, after, limit)
+
+    async def last_turns(self, session_id: str, turns: int) -> TurnsPlace:
+        """Where the newest `turns` turns begin; at 0 if there are no more."""
+        return await last_turns.find(self._database, session_id, turns)
 
     async def said_before(self, session_id: str, seq: int) -> Said | None:
         """The message of Claude's that the newest event up to `seq` is a part of, if it is one."""

@@ -1,0 +1,75 @@
+"""What is said when Claude's memory of a conversation is gone: to the user, and to Claude."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+from uuid import NAMESPACE_OID, uuid5
+
+from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.model.prompt_text import Note
+
+SETTING: Final = "PYKOCLAW_LOST_CONTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """A turn as Claude's transcript has it: its prompt, and its last entry."""
+
+    turn_id: str
+    last_uuid: str
+
+    @property
+    def entries(self) -> tuple[str, str]:
+        """Uuids of its first and its last entry."""
+        return self.turn_id.rpartition("/")[2], self.last_uuid  # a fork's copy has both in its id
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What Claude does not remember: the newest `turns`, or everything (None). `name`: of this loss,
+    the same one as long as nothing was prompted.
+    """
+
+    turns: int | None
+    name: str
+
+    @property
+    def note_id(self) -> str:
+        """Id of the note that tells Claude."""
+        return str(uuid5(NAMESPACE_OID, f"lost {self.name}"))
+
+
+def refusal(loss: Loss) -> str:
+    """Why the prompt ends, where Claude's memory is required."""
+    return (
+        f"{_what(loss)} The prompt was not sent. The history is kept and can be read; to go on without"
+        f" that memory, set {SETTING} to auto, or start a new session."
+    )
+
+
+def said(loss: Loss, *, digest: bool) -> list[Event]:
+    """What the log says."""
+    goes_on = "without it"
+    if digest:
+        goes_on = "with a summary of them" if loss.turns else "with a summary of the newest turns"
+    text = f"\n\n**{_what(loss)}** The history above is kept; Claude goes on {goes_on}. ({SETTING})\n\n"
+    return [Text(f"context-{loss.note_id}", text, note=True)]
+
+
+def note(loss: Loss, digest: str) -> Note:
+    """What Claude is told."""
+    what = "You have no record of the newest turns of this conversation."
+    if loss.turns is None:
+        what = "Your record of this conversation was lost: it had begun before what you remember."
+    return Note(loss.note_id, f"{what} This is a summary of what was said:\n\n{digest}")
+
+
+def _what(loss: Loss) -> str:
+    if loss.turns is None:
+        return (
+            "Claude does not remember this conversation any more: its transcript is gone, empty, or"
+            " that of another one."
+        )
+    turns = "turn" if loss.turns == 1 else f"{loss.turns} turns"
+    return f"Claude does not remember the last {turns}: the transcript was cut off."

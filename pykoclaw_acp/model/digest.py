@@ -1,0 +1,56 @@
+"""Turns summed up for Claude, which does not know them: what was asked, and what was answered."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MOST_TURNS: Final = 8  # the newest ones
+MOST_ASKED: Final = 600  # characters
+MOST_SAID: Final = 1600  # characters; of the end of an answer
+MOST_TOOLS: Final = 12
+
+
+class Summary:
+    """One turn."""
+
+    def __init__(self, asked: str = "") -> None:
+        self.asked = _cut(asked, MOST_ASKED)
+        self._said = ""
+        self._tools: dict[str, int] = {}
+
+    def ask(self, text: str) -> None:
+        """The user's words go on."""
+        self.asked = _cut(f"{self.asked}\n{text}".strip(), MOST_ASKED)
+
+    def say(self, text: str) -> None:
+        """The answer goes on."""
+        self._said = _cut(f"{self._said}{text}".strip(), MOST_SAID, end=True)
+
+    def use(self, tool: str) -> None:
+        """A tool was called."""
+        name = tool[:60]
+        self._tools[name] = self._tools.get(name, 0) + 1
+
+    def text(self) -> str:
+        """A few lines."""
+        parts = [f"Asked: {self.asked or '(nothing)'}"]
+        if self._tools:
+            newest = list(self._tools.items())[:MOST_TOOLS]
+            parts.append("Tools: " + ", ".join(f"{name} ({count})" for name, count in newest))
+        parts.append(f"Answered: {self._said or '(nothing yet)'}")
+        return "\n".join(parts)
+
+
+def text(summaries: list[Summary], left_out: int = 0) -> str:
+    """The newest turns as text of at most 20,000 characters."""
+    left_out += max(0, len(summaries) - MOST_TURNS)
+    texts = [one.text() for one in summaries[-MOST_TURNS:]]
+    if left_out:
+        texts.insert(0, f"({left_out} earlier turns are left out.)")
+    return "\n\n".join(texts)
+
+
+def _cut(text: str, most: int, *, end: bool = False) -> str:
+    if len(text) <= most:
+        return text
+    return f"… {text[-most:]}" if end else f"{text[:most]} …"

@@ -1,0 +1,124 @@
+"""What happens when Claude's memory of a conversation cannot be restored: never anything silent.
+
+Nothing of it is decided before a worker has to be launched. A transcript that is missing or empty is
+refused by the CLI; of one that was cut off, or is another conversation's, the CLI says nothing, so
+that it is searched for the newest turns.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.errors import WorkerFailed
+from pykoclaw_acp.model import contexts, digest
+from pykoclaw_acp.model.branches import Branch
+from pykoclaw_acp.model.contexts import Loss
+from pykoclaw_acp.model.digest import MOST_TURNS, Summary
+from pykoclaw_acp.model.events import Text, ToolStarted, UserMessage
+from pykoclaw_acp.model.lost_context import LostContext
+from pykoclaw_acp.sessions.ports import Transcripts, Workers
+from pykoclaw_acp.sessions.ports.journal import LogAndContext
+from pykoclaw_acp.sessions.state import SessionState
+
+KIND: Final = "context_lost"
+LOOKED_AT: Final = 20  # newest turns that are searched for
+PAGE: Final = 500  # rows
+MOST_PAGES: Final = 20  # of the newest turns
+
+log: Final = structlog.get_logger()
+
+
+class Context:
+    """Claude's memory of one session."""
+
+    def __init__(
+        self,
+        state: SessionState,
+        journal: LogAndContext,
+        workers: Workers,
+        transcripts: Transcripts,
+        policy: LostContext,
+    ) -> None:
+        self._state = state
+        self._journal = journal
+        self._workers = workers
+        self._transcripts = transcripts
+        self._policy = policy
+        self._told: str | None = None
+
+    async def before_launch(self) -> None:
+        """Look whether the transcript holds the newest turns, unless a worker lives.
+
+        Raises WorkerFailed if it does not, and has to.
+        """
+        record = self._state.record
+        claude = record.claude_session_id
+        if claude is None or record.branch is not None or self._workers.is_live(self._state.id):
+            return
+        ends = await self._journal.newest_ends(self._state.id, claude, LOOKED_AT)
+        entries = [uuid for end in ends for uuid in end.entries]
+        held = await self._transcripts.holding(record, claude, entries) if entries else None
+        if held is None:
+            return  # the CLI says what is wrong with it
+        lost = list(takewhile(lambda end: not held.intersection(end.entries), ends))
+        if lost:
+            name = f"{self._state.id} {lost[0].turn_id}"
+            await self._lose(Loss(None if len(lost) == len(ends) else len(lost), name))
+
+    async def lost(self, failure: WorkerFailed) -> None:
+        """Claude could not be started with its memory. Afterwards it can be without; raises
+        WorkerFailed if it must not.
+        """
+        if failure.kind != KIND:
+            raise failure
+        claude = self._state.record.claude_session_id
+        await self._lose(Loss(None, f"{self._state.id} {claude}"))
+
+    async def _lose(self, loss: Loss) -> None:
+        if self._policy is LostContext.REQUIRED:
+            raise WorkerFailed(KIND, contexts.refusal(loss))
+        if self._told == loss.name or await self._journal.has_note(loss.note_id):
+            return
+        text = await self._digest(loss) if self._policy is LostContext.AUTO else ""
+        said = contexts.said(loss, digest=bool(text))
+        branch = Branch("") if loss.turns is None else None
+        note = contexts.note(loss, text) if text else None
+        seqs = await self._journal.lose_context(self._state.id, branch, note, said)
+        self._told = loss.name
+        self._state.log.committed(seqs, None, said)
+        if branch is not None:
+            record = self._state.record
+            record.branch = branch
+            self._workers.set_resume(self._state.id, record.claude_session_id, branch)
+        log.warning("Claude's memory is lost", action="context_lost", session=self._state.id)
+
+    async def _digest(self, loss: Loss) -> str:
+        """The newest turns that are lost, as bounded text."""
+        place = await self._journal.last_turns(
+            self._state.id, min(loss.turns or MOST_TURNS, MOST_TURNS)
+        )
+        after, end = place.after, self._state.last_seq
+        summaries: dict[str, Summary] = {}
+        for _ in range(MOST_PAGES):
+            page = await self._journal.read(self._state.id, after, PAGE) if after < end else []
+            if not page:
+                break
+            for one in page:
+                _add(summaries, one.event)
+            after = page[-1].seq
+        return digest.text(list(summaries.values()), 0 if loss.turns else place.left_out)
+
+
+def _add(summaries: dict[str, Summary], event: object) -> None:
+    if isinstance(event, UserMessage):
+        known = summaries.setdefault(event.message_id, Summary())
+        known.ask(str(event.content.get("text") or f"({event.content.get('type')})"))
+    elif summaries:
+        newest = next(reversed(summaries.values()))
+        if isinstance(event, Text) and not event.note:
+            newest.say(event.text)
+        elif isinstance(event, ToolStarted):
+            newest.use(event.name)

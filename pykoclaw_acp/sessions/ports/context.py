@@ -1,0 +1,31 @@
+"""What Claude remembers of a session, as the database knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from pykoclaw_acp.model.branches import Branch
+from pykoclaw_acp.model.contexts import TurnEnd
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.prompt_text import Note
+from pykoclaw_acp.sessions.ports.store import Store
+
+
+class ContextStore(Store, Protocol):
+    """For whoever finds that Claude's memory is gone."""
+
+    async def newest_ends(self, session_id: str, claude_id: str, limit: int) -> list[TurnEnd]:
+        """The newest turns that this Claude session must hold, the newest first: complete ones of
+        clients that were no slash commands.
+        """
+
+    async def has_note(self, note_id: str) -> bool:
+        """Whether there is a note with this id, given to Claude or not."""
+
+    async def lose_context(
+        self, session_id: str, branch: Branch | None, note: Note | None, said: Sequence[Event]
+    ) -> list[int]:
+        """Let the next Claude session begin at `branch`, give it the note with the next prompt, and
+        log these events; returns their seqs. One transaction. Patient.
+        """

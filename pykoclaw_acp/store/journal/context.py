@@ -1,0 +1,47 @@
+"""What Claude remembers, over `store/branches.py` and `store/notes.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from pykoclaw_acp.model.branches import Branch
+from pykoclaw_acp.model.contexts import TurnEnd
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.prompt_text import Note
+from pykoclaw_acp.store import branches, events, notes
+from pykoclaw_acp.store.journal.base import SqlStore
+from pykoclaw_acp.store.units import Unit
+
+_ENDS: Final = (
+    "SELECT turn_id, last_uuid FROM acp_turns WHERE acp_session_id = ? AND claude_session_id = ?"
+    " AND state = 'done' AND origin = 'client' AND last_uuid IS NOT NULL AND taken_by IS NULL"
+    """ AND rewound_at IS NULL AND prompt NOT LIKE '%"text":"/%' AND prompt NOT LIKE '%"text": "/%'"""
+    " AND prompt NOT LIKE '%<user_request>\\n/%'"
+    " ORDER BY COALESCE(position, 0) DESC, created_at DESC LIMIT ?"
+)
+
+
+class SqlContextStore(SqlStore):
+    """Implements `sessions.ports.context.ContextStore`."""
+
+    async def newest_ends(self, session_id: str, claude_id: str, limit: int) -> list[TurnEnd]:
+        """The newest turns that this Claude session must hold, the newest first."""
+        rows = await self._database.read(_ENDS, (session_id, claude_id, limit))
+        return [TurnEnd(*row) for row in rows]
+
+    async def has_note(self, note_id: str) -> bool:
+        """Whether there is a note with this id."""
+        return bool(
+            await self._database.read("SELECT 1 FROM acp_notes WHERE note_id = ?", (note_id,))
+        )
+
+    async def lose_context(
+        self, session_id: str, branch: Branch | None, note: Note | None, said: Sequence[Event]
+    ) -> list[int]:
+        """Let the next Claude session begin at `branch`, with a note."""
+        statements = [] if branch is None else [branches.save(session_id, branch)]
+        if note is not None:
+            statements.append(notes.add(session_id, note.note_id, note.text))
+        rows = events.rows(session_id, None, said)
+        return await self._commit(Unit(tuple(statements), rows, durable=True), patient=True)

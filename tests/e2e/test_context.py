@@ -1,0 +1,62 @@
+"""Claude's memory of a conversation is lost: what the user is told, and what the model then knows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.e2e.harness import Stack
+
+LINE = '{"type":"queue-operation","operation":"enqueue","content":"x"}\n'
+
+
+def said(words: str) -> str:
+    return f"[[script text {words} ]]"
+
+
+def transcript(stack: Stack, session: str) -> Path:
+    [found] = (stack.home / ".claude/projects").rglob(f"{session}.jsonl")
+    return found
+
+
+async def test_a_lost_transcript_is_told_and_made_up_for(stack: Stack) -> None:
+    """Missing, empty, cut off, and another conversation's: each is said, and the model is given what
+    the log has, once.
+    """
+    client = await stack.start()
+    sessions = {
+        kind: await client.new(stack.work) for kind in ("gone", "empty", "cut", "foreign", "whole")
+    }
+    cut_at = 0
+    for kind, session in sessions.items():
+        await client.prompt(session, said(f"The first of {kind}."))
+        if kind == "cut":
+            cut_at = transcript(stack, session).stat().st_size
+        await client.prompt(session, said(f"The second of {kind}."))
+    await client.close()
+    await stack.kill_everything()
+    paths = {kind: transcript(stack, session) for kind, session in sessions.items()}
+    paths["gone"].unlink()
+    paths["empty"].write_text("")
+    with paths["cut"].open("r+") as file:
+        file.truncate(cut_at)
+    paths["foreign"].write_text(
+        paths["whole"].read_text().replace(sessions["whole"], sessions["foreign"])
+    )
+    client = await stack.start()
+    for kind, session in sessions.items():
+        await client.load(session, stack.work)
+        before = len(client.text(session))
+        await client.prompt(session, said(f"The third of {kind}."))
+        told = client.text(session)[before:]
+        asked = json.dumps(stack.asked()[-1]["messages"])
+        lost = kind != "whole"
+        assert ("Claude does not remember" in told) == lost, kind
+        assert ("Answered: The second of " + kind in asked) == lost, kind
+        assert ("Answered: The first of " + kind in asked) == (lost and kind != "cut"), kind
+        assert f"The first of {kind}." in asked
+        assert ("of whole" in asked) == (kind == "whole")  # nothing of a foreign transcript
+        await client.prompt(session, said("The fourth."))
+        messages = json.dumps(stack.asked()[-1]["messages"])
+        assert messages.count("Answered: The second of " + kind) == int(lost)
+        assert client.text(session).count("Claude does not remember") == int(lost)

@@ -1,0 +1,151 @@
+"""Claude's memory of a conversation is lost: said, and made up for as the policy says."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.lost_context import LostContext
+from pykoclaw_acp.model.prompt_text import NOTES_TAG
+from pykoclaw_acp.model.turns import Outcome, TurnState
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store.database import Statement, Unit
+from tests.integration.rig import Client, Rig, rig
+from tests.integration.scripted_transcripts import ScriptedTranscripts
+from tests.waiting import eventually
+
+
+@asynccontextmanager
+async def talked(
+    path: Path, turns: int, policy: LostContext = LostContext.AUTO
+) -> AsyncIterator[tuple[Rig, Session, list[str], ScriptedTranscripts]]:
+    """A session after some turns, whose worker is gone; the ids of its turns."""
+    transcripts = ScriptedTranscripts()
+    async with rig(path, transcripts) as r:
+        session = await r.session()
+        _policy(session, policy)
+        for number in range(turns):
+            await r.run(session, f"say {number + 1}")
+        await rest(r, session)
+        yield r, session, await ids(r), transcripts
+
+
+async def ids(r: Rig) -> list[str]:
+    rows = await r.database.read("SELECT turn_id FROM acp_turns ORDER BY position")
+    return [turn for (turn,) in rows]
+
+
+def _policy(session: Session, policy: LostContext) -> None:
+    session.others.context._policy = policy
+
+
+async def rest(r: Rig, session: Session) -> None:
+    r.pool.retire(session.id)
+    await eventually(lambda: not r.pool.is_live(session.id))
+
+
+def given(r: Rig) -> str:
+    """The note that the newest prompt carried."""
+    first = r.launcher.launched[-1].contents[-1][0]["text"]
+    return str(first) if first.startswith(f"<{NOTES_TAG}>") else ""
+
+
+def notices(client: Client) -> list[str]:
+    events = [one.event for one in client.shown]
+    return [one.text for one in events if isinstance(one, Text) and one.note]
+
+
+async def shown(session: Session) -> list[str]:
+    client = Client()
+    subscription = session.subscribe(client, 0)
+    await subscription.reached(session.last_seq)
+    subscription.close()
+    return notices(client)
+
+
+async def test_what_a_transcript_lacks_is_summed_up_once(tmp_path: Path) -> None:
+    async with talked(tmp_path, 3) as (r, session, turns, transcripts):
+        transcripts.held = {turns[0]}
+        assert (await r.run(session, "say 4")).state is TurnState.DONE
+        assert "Asked: say 2" in given(r)
+        assert "Asked: say 3" in given(r)
+        assert "Asked: say 1" not in given(r)
+        assert r.launcher.launched[-1].spec.resume_session_id is not None
+        [notice] = await shown(session)
+        assert "the last 2 turns" in notice
+        await rest(r, session)
+        transcripts.held.add((await ids(r))[-1])
+        await r.run(session, "say 5")
+        assert given(r) == ""
+        assert len(await shown(session)) == 1
+
+
+async def test_a_foreign_transcript_is_not_gone_on_with(tmp_path: Path) -> None:
+    async with talked(tmp_path, 2) as (r, session, _, transcripts):
+        transcripts.held = set()
+        await r.run(session, "say 3")
+        spec = r.launcher.launched[-1].spec
+        assert spec.branch is not None
+        assert spec.branch.source == ""
+        assert "Asked: say 1\nAnswered: 0" in given(r)
+        assert len(await shown(session)) == 1
+
+
+async def test_a_memory_that_is_required_ends_the_prompt(tmp_path: Path) -> None:
+    async with talked(tmp_path, 1, LostContext.REQUIRED) as (r, session, _, transcripts):
+        transcripts.held = set()
+        launched = len(r.launcher.launched)
+        failure = _failure(await r.run(session, "say 2"))
+        assert failure.kind == "context_lost"
+        assert "PYKOCLAW_LOST_CONTEXT" in failure.message
+        assert len(r.launcher.launched) == launched
+
+
+async def test_without_a_summary_claude_begins_with_nothing(tmp_path: Path) -> None:
+    async with talked(tmp_path, 1, LostContext.OFF) as (r, session, _, transcripts):
+        transcripts.held = set()
+        await r.run(session, "say 2")
+        assert given(r) == ""
+        [notice] = await shown(session)
+        assert "goes on without it" in notice
+
+
+async def test_a_slash_command_is_no_turn_that_a_transcript_must_hold(tmp_path: Path) -> None:
+    async with talked(tmp_path, 1) as (r, session, turns, transcripts):
+        transcripts.held = set(turns)
+        await r.run(session, "say 1")
+        await rest(r, session)
+        command = "UPDATE acp_turns SET prompt = ? WHERE turn_id = ?"
+        values = ('[{"type":"text","text":"/context"}]', (await ids(r))[-1])
+        await r.database.commit(Unit((Statement(command, values, rows=1),)))
+        await r.run(session, "say 2")
+        assert given(r) == ""
+        assert await shown(session) == []
+
+
+async def test_a_digest_that_was_stored_and_not_given_is_given_by_the_next_daemon(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    """The server dies after it has said that the memory is lost, before the prompt is dispatched."""
+    async with talked(tmp_path, 1) as (r, session, _, transcripts):
+        transcripts.held = set()
+        await session.others.context.before_launch()
+        assert r.launcher.launched[-1].spec.branch is None
+    again = ScriptedTranscripts()
+    again.held = set()
+    async with rig(tmp_path, again) as r:
+        session = await r.sessions.get(session.id)
+        assert session.record.branch is not None
+        await r.run(session, "say 2")
+        assert "Asked: say 1" in given(r)
+        await r.run(session, "say 3")
+        assert given(r) == ""
+        assert len(await shown(session)) == 1
+
+
+def _failure(outcome: Outcome) -> Any:
+    assert outcome.failure is not None
+    return outcome.failure

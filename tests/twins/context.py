@@ -1,0 +1,43 @@
+"""The twin of `sessions.ports.ContextStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pykoclaw_acp.model.branches import Branch
+from pykoclaw_acp.model.contexts import TurnEnd
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.prompt_text import Note
+from pykoclaw_acp.model.turns import TurnState
+from tests.twins.base import MemoryStore
+
+
+class MemoryContextStore(MemoryStore):
+    async def newest_ends(self, session_id: str, claude_id: str, limit: int) -> list[TurnEnd]:
+        mine = [
+            TurnEnd(row.turn_id, row.outcome.last_uuid)
+            for row in self.database.read().turns.values()
+            if row.session_id == session_id
+            and row.state is TurnState.DONE
+            and not row.background
+            and row.outcome is not None
+            and row.outcome.claude_session_id == claude_id
+            and row.outcome.last_uuid is not None
+            and not any(str(block.get("text", "")).startswith("/") for block in row.content)
+        ]
+        return mine[::-1][:limit]
+
+    async def has_note(self, note_id: str) -> bool:
+        return note_id in self.database.read().notes
+
+    async def lose_context(
+        self, session_id: str, branch: Branch | None, note: Note | None, said: Sequence[Event]
+    ) -> list[int]:
+        def lose() -> list[int]:
+            if branch is not None:
+                self.database.session(session_id).record.branch = branch
+            if note is not None:
+                self.database.notes.setdefault(note.note_id, (session_id, note.text))
+            return self.database.log(session_id, None, said)
+
+        return await self.database.write(lose, patient=True)
