@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from pykoclaw_acp.model.choices import Config
+from pykoclaw_acp.model.events import PlanEntry
 from pykoclaw_acp.model.session_options import SessionOptions
 
 TRUSTED: Final = "trusted:"  # prefix of a `workspace` whose active content takes effect
@@ -71,6 +72,9 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str] | None = None
     own_credential: bool = True  # whether the key that systemd holds for the daemon may be used
     account: str = ""  # empty: Claude's own configuration
+    # Claude's list of tasks as the log has it last: Claude keeps it, and tells changes alone.
+    plan: tuple[PlanEntry, ...] = ()
+    rules: tuple[str, ...] = ()  # that last in the directory; none counts without trust
     withheld: str = ""  # why no worker may be launched; empty: one may
 
     @property

@@ -14,6 +14,7 @@ from pykoclaw_acp.cli.accounts import login, logout
 from pykoclaw_acp.cli.deploy import deploy
 from pykoclaw_acp.cli.mcp import mcp
 from pykoclaw_acp.cli.outside import prompt, tasks
+from pykoclaw_acp.cli.rules import rules
 from pykoclaw_acp.cli.sessions import approve, attach, import_session, rewind, sessions
 from pykoclaw_acp.cli.showing import completion, doctor, logs, show_config, status
 from pykoclaw_acp.cli.trust import trust
@@ -262,8 +263,8 @@ def scripted_model(ctx: click.Context) -> None:
 
 
 for command in (
-    approve, attach, completion, deploy, doctor, import_session, login, logout, logs, mcp, prompt, rewind, sessions,
-    show_config, status, tasks, trust, workers,
+    approve, attach, completion, deploy, doctor, import_session, login, logout, logs, mcp, prompt, rewind, rules,
+    sessions, show_config, status, tasks, trust, workers,
 ):  # fmt: skip
     cli.add_command(command)
 

@@ -191,20 +191,49 @@ def rewind(session: str, message: str | None, no_files: bool, dry_run: bool, sur
     is_flag=True,
     help="Always allow, as long as the worker of the session runs.",
 )
+@click.option(
+    "--lasting", is_flag=True, help="Always allow in the directory, in later sessions too."
+)
 @click.option("--deny", is_flag=True, help="Deny.")
+@click.option("--reason", metavar="TEXT", default="", help="With --deny: why, for Claude.")
+@click.option(
+    "--answer",
+    "answers",
+    metavar="TEXT",
+    multiple=True,
+    help="Answer a question of Claude; once for each, in their order.",
+)
 @JSON
-def approve(question: str | None, allow: bool, always: bool, deny: bool, as_json: bool) -> None:
+def approve(
+    question: str | None,
+    *,
+    allow: bool,
+    always: bool,
+    lasting: bool,
+    deny: bool,
+    reason: str,
+    answers: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """List pending permission requests with everything that would run, or answer REQUEST.
 
     REQUEST is an id or a unique prefix of one. Without --allow, --always or --deny, the request is shown with the
-    meaning of each. For a workspace trust request, --allow runs Claude without the active content of the directory and
+    meaning of each. For a plan, --allow approves it and asks for each edit, --always accepts edits, and --deny keeps
+    planning. For a workspace trust request, --allow runs Claude without the active content of the directory and
     --always trusts the directory. Exit status: 1 if the request is unknown or already answered.
     """
     from pykoclaw_acp.commands import approve as command
 
-    given = {"allow_once": allow, "allow_always": always, "deny": deny}
-    if sum(given.values()) > 1:
-        raise click.UsageError("Give one of --allow, --always and --deny.")
+    given = {
+        "allow_once": allow or bool(answers),
+        "allow_always": always,
+        "allow_lasting": lasting,
+        "deny": deny,
+    }
+    if sum(given.values()) > 1 or (allow and answers):
+        raise click.UsageError("Give one of --allow, --always, --lasting, --deny and --answer.")
+    if reason and not deny:
+        raise click.UsageError("--reason is for --deny.")
     decision = next((cast("Decision", name) for name, is_given in given.items() if is_given), None)
     if question is None:
         if decision is not None:
@@ -215,4 +244,4 @@ def approve(question: str | None, allow: bool, always: bool, deny: bool, as_json
     elif decision is None:
         command.show_one(question, as_json)
     else:
-        command.answer(question, decision)
+        command.answer(question, decision, reason, answers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, Literal
 
 from pykoclaw_acp import terminal
@@ -11,19 +12,24 @@ from pykoclaw_acp.commands.question import choices, rendered
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.terminal import Shown, joined, shown
 
-Decision = Literal["allow_once", "allow_always", "deny"]
+Decision = Literal["allow_once", "allow_always", "allow_lasting", "deny"]
 DONE: Final = {
     "allow_once": "Allowed.",
     "allow_always": "Allowed for the rest of the session.",
+    "allow_lasting": "Allowed in this directory from now on; `pykoclaw-acp rules` shows and removes it.",
     "deny": "Denied.",
 }
+ANSWERED: Final = "Answered."
 _FLAGS: Final[dict[str, str]] = {
     "allow_once": "--allow",
     "allow_always": "--always",
+    "allow_lasting": "--lasting",
     "deny": "--deny",
 }
 _END: Final = shown("\n", "command")
-_HOW: Final = "Answer one with `pykoclaw-acp approve REQUEST --allow`, --always or --deny."
+_HOW: Final = (
+    "Answer one with `pykoclaw-acp approve REQUEST --allow`, --always, --deny or --answer."
+)
 
 
 def list_open(as_json: bool) -> None:
@@ -45,10 +51,13 @@ def show_one(question: str, as_json: bool) -> None:
     _write(found, as_json)
 
 
-def answer(question: str, decision: Decision) -> None:
-    """Answer a request."""
-    answered = ask("questions/answer", question=question, decision=decision)
-    terminal.line(answered.get("done") or DONE[decision])
+def answer(
+    question: str, decision: Decision, reason: str = "", answers: Sequence[str] = ()
+) -> None:
+    """Answer a request; `reason`: of a denial, `answers`: to its questions."""
+    more = {"reason": reason} if reason else {"answers": answers} if answers else {}
+    answered = ask("questions/answer", question=question, decision=decision, **more)
+    terminal.line(answered.get("done") or (ANSWERED if answers else DONE[decision]))
 
 
 def _write(questions: list[dict[str, Any]], as_json: bool) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Sequence
 from typing import Any, Final
 
 from pykoclaw_acp import terminal
-from pykoclaw_acp.commands.approve import DONE, Decision
+from pykoclaw_acp.commands.approve import ANSWERED, DONE, Decision
 from pykoclaw_acp.commands.daemon import ask, follow_live
 from pykoclaw_acp.commands.question import choices, rendered
 from pykoclaw_acp.commands.transcript import Terminal
@@ -62,6 +63,8 @@ class Questions:
         """Show a request, and how to answer it."""
         self._open[question["id"]] = question
         keys = choices(question, {decision: key for key, decision in KEYS.items()})
+        if question.get("questions"):
+            keys = f"type the answer, several separated by ;  {keys}"
         whole = rendered(question)
         if terminal.is_terminal() and terminal.too_long(whole):
             self._unseen.add(question["id"])
@@ -80,10 +83,18 @@ class Questions:
             self._page.note(f"  settled ({question_id[:12]})", fg="yellow")
 
     def answer(self, line: str) -> None:
-        """A typed line: the answer to the oldest request."""
+        """A typed line: the answer to the oldest request. Answers to several questions are separated
+        by semicolons.
+        """
         key = line.strip().lower()[:1]
         decision = KEYS.get(key)
         question = next(iter(list(self._open.values())), None)
+        if question is not None and question.get("questions"):
+            if line.strip():
+                refuses = line.strip().lower() == "n"
+                answers = [] if refuses else [one.strip() for one in line.split(";")]
+                self._decide(question["id"], "deny" if refuses else "allow_once", answers)
+            return
         if question is None or (decision is None and key != LOOK):
             return
         if decision is None:
@@ -94,10 +105,14 @@ class Questions:
         else:
             self._decide(question["id"], decision)
 
-    def _decide(self, question: str, decision: Decision) -> None:
+    def _decide(self, question: str, decision: Decision, answers: Sequence[str] = ()) -> None:
+        more: dict[str, Any] = {"answers": answers} if answers else {}
         try:
-            answered = ask("questions/answer", start=False, question=question, decision=decision)
-            self._page.note(f"  {answered.get('done') or DONE[decision]}", fg="yellow")
+            answered = ask(
+                "questions/answer", start=False, question=question, decision=decision, **more
+            )
+            done = answered.get("done") or (ANSWERED if answers else DONE[decision])
+            self._page.note(f"  {done}", fg="yellow")
         except (CommandFailed, DaemonNotRunning) as error:
             self._page.note(f"  {error}", fg="red")
 

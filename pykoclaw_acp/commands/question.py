@@ -45,6 +45,13 @@ def _lines(question: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:
             yield from _change(part)
         elif part["content"].get("type") == "text":
             yield from _quoted(part["content"]["text"])
+    asked = question.get("questions") or []
+    if asked:
+        words = (
+            f"{len(asked)} answers" if len(asked) > 1 else "a label, several with commas, or text"
+        )
+        yield (shown(f"  To answer: {words}."),)
+        return
     if arguments is not None and (not content or not question.get("tool")):  # an older worker
         yield from _quoted(json.dumps(arguments, indent=2, ensure_ascii=False))
 

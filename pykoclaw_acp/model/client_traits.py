@@ -35,7 +35,10 @@ class ClientTraits:
     `legacy_models`: it reads `models`, which ACP has given up, and does not find the models among
     the config options. `long_lines`: it takes lines of 24 MiB; Mitto and Toad end at one of 10 MiB.
     `keeps_blocks`: it keeps text only when a block of Markdown is complete, so that a process of it
-    that ends has lost the open one.
+    that ends has lost the open one. `titles_only`: of a tool call and of a permission request
+    its user sees the title alone. `approves_by_itself`: it may choose the first option that allows
+    without asking its user. `cancels_when_absent`: an outcome `cancelled` without a
+    `session/cancel` says that no user is there, rather than that one has dismissed the request.
     """
 
     wrapping: Wrapping = Wrapping()
@@ -46,6 +49,9 @@ class ClientTraits:
     legacy_models: bool = False
     long_lines: bool = False
     keeps_blocks: bool = False
+    titles_only: bool = False
+    approves_by_itself: bool = False
+    cancels_when_absent: bool = False
 
 
 DEFAULT: Final = ClientTraits()
@@ -71,6 +77,9 @@ MITTO: Final = replace(
     ),
     legacy_models=True,
     keeps_blocks=True,
+    titles_only=True,
+    approves_by_itself=True,
+    cancels_when_absent=True,
 )
 UNNAMED: Final = "unknown"  # name of a client that gives none
 # Name in lower case, prefix of the version, traits; the first match counts.

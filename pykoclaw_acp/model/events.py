@@ -149,10 +149,11 @@ class Usage(_Event, frozen=True, tag="usage"):
 
 
 class PlanEntry(msgspec.Struct, frozen=True):
-    """An entry of the agent's plan."""
+    """An entry of the agent's plan; `id`: Claude's own of the task, by which it changes it later."""
 
     content: str
     status: PlanStatus = "pending"
+    id: str = ""
 
 
 class Plan(_Event, frozen=True, tag="plan"):

@@ -9,6 +9,10 @@ from typing import Any
 import msgspec
 
 from pykoclaw_acp.model.events import ToolPart
+from pykoclaw_acp.model.questions import Question
+
+REASON = "reason"
+"""Key of the user's words in the content of a refusal."""
 
 
 class RequestPolicy(StrEnum):
@@ -72,7 +76,9 @@ class PermissionRequest(
 
     `input` and `content` hold all arguments, so that whoever decides sees what runs; older workers
     cut long ones, and mark that. With a `form` it is an elicitation, without a known tool call.
-    With `workspaces` it asks for trust in these directories, and no worker waits for it.
+    With `workspaces` it asks for trust in these directories, and no worker waits for it. With
+    `questions` it has no options: they are answered. `plan`: whether Claude may carry out its plan,
+    which is the content. `rules`: rules of Claude that an allowance may leave to later sessions.
 
     It is also the frame of a worker: `epoch` and `n` are its head.
     """
@@ -91,17 +97,29 @@ class PermissionRequest(
     tool: str = ""  # name of the tool
     form: Form | None = None
     workspaces: tuple[Workspace, ...] = ()
+    questions: tuple[Question, ...] = ()
+    plan: bool = False
+    rules: tuple[str, ...] = ()
+
+    @property
+    def filled_in(self) -> bool:
+        """Whether it is settled by values rather than by an option."""
+        return self.form is not None or bool(self.questions)
 
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """Outcome of a request, for its row; `content`: values of a form."""
+    """Outcome of a request, for its row; `content` as in Decision. `rules` allow from now on what
+    they name, in the directory `path`.
+    """
 
     permission_id: str
     outcome: str
     option_id: str | None = None
     answered_by: str | None = None
     content: dict[str, Any] | None = None
+    rules: tuple[str, ...] = ()
+    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +160,17 @@ class Decision:
     """Decision on a request: ACP's outcome and option, and who made it (a client's name, `cli`,
     `policy`…).
 
-    For a form, `outcome` is ACP's `action`, and `content` holds its values.
+    For a form and for questions, `outcome` is ACP's `action`, and `content` holds the values. A
+    refusal may have a `reason` there, in the user's words.
     """
 
     outcome: str
     option: str | None = None
     by: str | None = None
     content: dict[str, Any] | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why it was refused, in the user's words; empty if that was not said."""
+        said = (self.content or {}).get(REASON)
+        return said.strip() if isinstance(said, str) else ""

@@ -9,11 +9,13 @@ from pykoclaw_acp.protocol.wire import Params, Wire
 
 # --- session/request_permission
 
+PermissionKind = Literal["allow_once", "allow_always", "reject_once", "reject_always"]
+
 
 class PermissionOption(Wire, frozen=True, kw_only=True):
     option_id: str
     name: str
-    kind: Literal["allow_once", "allow_always", "reject_once", "reject_always"]
+    kind: PermissionKind
 
 
 class AskedToolCall(Wire, frozen=True, kw_only=True):
@@ -33,7 +35,7 @@ class RequestPermission(Wire, frozen=True, kw_only=True):
     options: list[PermissionOption]
 
 
-class PermissionOutcome(Wire, frozen=True, kw_only=True):
+class PermissionOutcome(Params, frozen=True, kw_only=True):
     outcome: str
     option_id: str | None = None
 
@@ -46,9 +48,10 @@ class PermissionResult(Params, frozen=True, kw_only=True):
 
 
 class CreateElicitation(Wire, frozen=True, kw_only=True):
-    """A form of an MCP server, or a page that the user should open, shown in a session."""
+    """A form, or a page that the user should open, shown in a session."""
 
     session_id: str
+    tool_call_id: str | None = None
     message: str
     mode: Literal["form", "url"]
     requested_schema: dict[str, Any] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, assert_never
+from typing import Any, Final, assert_never
 
 import msgspec
 
@@ -27,15 +27,7 @@ from pykoclaw_acp.model.events import (
     Usage,
     UserMessage,
 )
-from pykoclaw_acp.model.permissions import Form, PermissionRequest
-from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.protocol import tool_results
-from pykoclaw_acp.protocol.client_requests import (
-    AskedToolCall,
-    CreateElicitation,
-    PermissionOption,
-    RequestPermission,
-)
 from pykoclaw_acp.protocol.content import Diff, ImageContent, ShownContent, TextContent, ToolContent
 from pykoclaw_acp.protocol.messages import (
     ConfigOption,
@@ -67,10 +59,8 @@ from pykoclaw_acp.protocol.updates import (
     UserMessageChunk,
 )
 
-MAX_RULE: Final = 160  # characters of a rule in an option's name; the question has all of them
 SEQ: Final = "pykoclaw.dev/seq"
 PARENT: Final = "pykoclaw.dev/parentToolCallId"
-_Option = Literal["allow_once", "allow_always", "reject_once"]
 
 MODE: Final = "mode"  # ids of the config options
 MODEL: Final = "model"
@@ -104,7 +94,7 @@ def update(seq: int, event: Event | None) -> Update:
         case ToolStarted():
             return _tool_call(event, meta)
         case ToolProgressed():
-            shown = shown_parts(event.content)
+            shown = parts(event.content)
             return ToolCallUpdate(
                 tool_call_id=event.tool_call_id, status="in_progress", content=shown, meta=meta
             )
@@ -112,7 +102,7 @@ def update(seq: int, event: Event | None) -> Update:
             return ToolCallUpdate(
                 tool_call_id=event.tool_call_id,
                 status=event.status,
-                content=shown_parts(tool_results.shown(event)),
+                content=parts(tool_results.shown(event)),
                 locations=_locations(event.locations),
                 raw_output=tool_results.raw_output(event),
                 meta=meta,
@@ -144,60 +134,15 @@ def inserted(message_id: str, text: str) -> Update:
     return AgentMessageChunk(message_id=message_id, content=TextContent(text=text))
 
 
-def permission(session_id: str, question: PermissionRequest) -> RequestPermission:
-    """Parameters of `session/request_permission`; "once" comes first, as some clients select the
-    first allow option.
-
-    For a workspace trust request this is the option without trust.
-    """
-    options = [
-        PermissionOption(option_id=kind, name=name, kind=kind)
-        for kind, name in choices(question).items()
-    ]
-    call = AskedToolCall(
-        tool_call_id=question.tool_call_id,
-        title=neutral(question.title),
-        kind=question.tool_kind,
-        status="pending",
-        content=question_parts(question),
-        raw_input=question.input,
-    )
-    return RequestPermission(session_id=session_id, tool_call=call, options=options)
+def parts(content: tuple[ToolPart, ...]) -> list[ToolContent] | None:
+    """Content of a tool call."""
+    return [_part(part) for part in content] or None
 
 
-def choices(question: PermissionRequest) -> dict[_Option, str]:
-    """Labels of the options by their ids, for a request without a form."""
-    once, always, reject = (
-        "Allow once",
-        f"Always allow {_cut(neutral(question.always or ''))} in this session",
-        "Reject",
-    )
-    if question.workspaces:
-        once, always, reject = (
-            "Run without it",
-            "Trust it, as it is now",
-            "Refuse: do not send the prompt",
-        )
-    named: dict[_Option, str] = {"allow_once": once}
-    if question.always is not None:
-        named["allow_always"] = always
-    return {**named, "reject_once": reject}
-
-
-def question_parts(question: PermissionRequest) -> list[ToolContent] | None:
-    """Content that shows what would run."""
-    return shown_parts(question.content)
-
-
-def elicitation(session_id: str, ask_id: str, form: Form) -> CreateElicitation:
-    """Parameters of `elicitation/create`; the message names the server, as ACP has no field for it."""
-    message = f"{form.server} asks: {form.message}"
-    if form.url is not None:
-        return CreateElicitation(
-            session_id=session_id, message=message, mode="url", elicitation_id=ask_id, url=form.url
-        )
-    return CreateElicitation(
-        session_id=session_id, message=message, mode="form", requested_schema=form.schema
+def unlogged(message_id: str, text: str) -> Update:
+    """A text that is no event of the log, since that has it in another form."""
+    return AgentMessageChunk(
+        message_id=message_id, content=TextContent(text=text), meta={NOTE: "note"}
     )
 
 
@@ -293,7 +238,7 @@ def _tool_call(event: ToolStarted, meta: dict[str, Any]) -> ToolCall:
         kind=event.tool_kind,
         status="in_progress",
         name=event.name,
-        content=shown_parts(event.content),
+        content=parts(event.content),
         locations=_locations(event.locations),
         raw_input=event.input,
         meta=meta,
@@ -304,24 +249,11 @@ def _locations(found: tuple[Location, ...]) -> list[ToolLocation] | None:
     return [ToolLocation(path=one.path, line=one.line) for one in found] or None
 
 
-def _cut(words: str) -> str:
-    return (
-        words
-        if len(words) <= MAX_RULE
-        else f"{words[:MAX_RULE]}… [cut: {len(words)} characters in all]"
-    )
-
-
 def _block(kept: dict[str, Any]) -> dict[str, Any]:
     """A content block as ACP has it, from one of a log whose blob is in place."""
     if kept.get("type") != "resource" or "resource" in kept:
         return kept
     return {"type": "resource", "resource": {key: kept[key] for key in kept if key != "type"}}
-
-
-def shown_parts(parts: tuple[ToolPart, ...]) -> list[ToolContent] | None:
-    """Content of a tool call; None if there is none."""
-    return [_part(part) for part in parts] or None
 
 
 def _part(part: ToolPart) -> ShownContent | Diff:

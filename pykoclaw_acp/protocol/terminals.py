@@ -22,7 +22,7 @@ from pykoclaw_acp.model.events import (
     ToolStarted,
 )
 from pykoclaw_acp.protocol.content import Terminal
-from pykoclaw_acp.protocol.projection import shown_parts
+from pykoclaw_acp.protocol.projection import parts
 from pykoclaw_acp.protocol.tool_results import unfenced
 from pykoclaw_acp.protocol.updates import ToolCall, ToolCallUpdate, Update
 
@@ -81,7 +81,7 @@ class Terminals:
         self._keep(session_id, call, output)
         before, _, after = _split(event.content)
         content = (
-            [*(shown_parts(before) or ()), Terminal(terminal_id=call), *(shown_parts(after) or ())]
+            [*(parts(before) or ()), Terminal(terminal_id=call), *(parts(after) or ())]
             if after
             else None
         )
@@ -95,9 +95,9 @@ class Terminals:
         before, text, after = _split(event.content)
         reason = () if event.reason is None else (TextPart(event.reason),)
         content = [
-            *(shown_parts(before) or ()),
+            *(parts(before) or ()),
             Terminal(terminal_id=call),
-            *(shown_parts((*after, *reason)) or ()),
+            *(parts((*after, *reason)) or ()),
         ]
         added = "" if text is None else _rest(known, text)
         meta = self._meta(update, call, added, text or "") if added != "" else update.meta or {}

@@ -15,12 +15,12 @@ from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.protocol import jsonrpc, lenient, projection
-from pykoclaw_acp.protocol.client_requests import ElicitationResult, PermissionResult
 from pykoclaw_acp.protocol.messages import ClientCapabilities, Implementation, InitializeParams
 from pykoclaw_acp.protocol.terminals import Capability, Terminals
 from pykoclaw_acp.protocol.updates import SessionNotification, Update
 from pykoclaw_acp.server.asking import Asking
 from pykoclaw_acp.server.peer import Peer
+from pykoclaw_acp.server.permission_requests import PermissionRequests
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.subscriber import Subscriber
@@ -39,11 +39,11 @@ class AcpClient:
     def __init__(self, sessions: Sessions, peer: Peer) -> None:
         self.peer = peer
         peer.listener = self
-        self.forms = False
         self.pages = False
         self._terminals: Terminals | None = None
         self.introduced = False  # `initialize` was answered
         self.asking = Asking(peer, sessions)
+        self._requests = PermissionRequests(self.asking, self._say)
         self.subscriber = Subscriber(sessions, self, peer.instance, peer.front)
         self.given = None if peer.environment is None else Given.of(of_sessions(peer.environment))
         self.subscriber.given = self.given
@@ -57,13 +57,23 @@ class AcpClient:
         """What the client calls itself."""
         return self.subscriber.name
 
+    @property
+    def forms(self) -> bool:
+        """Whether it can show a form."""
+        return self._requests.forms
+
+    @property
+    def cancels_when_absent(self) -> bool:
+        """Whether it cancels a permission request because nobody is there to see it."""
+        return self.subscriber.traits.cancels_when_absent
+
     def initialized(self, params: InitializeParams) -> None:
         """`initialize` was answered; it may be repeated."""
         self.peer.widen()
         client = lenient.decode(bytes(params.client_info), Implementation)
         self.subscriber.introduce(client.name, client.version)
         capabilities = lenient.decode(bytes(params.client_capabilities), ClientCapabilities)
-        self.forms = capabilities.elicitation.form is not None
+        self._requests.forms = capabilities.elicitation.form is not None
         self.pages = capabilities.elicitation.url is not None
         shows = Capability.of(capabilities.meta)
         self._terminals = None if shows is None else Terminals(shows)
@@ -143,20 +153,19 @@ class AcpClient:
     async def request_permission(
         self, session_id: str, request: PermissionRequest
     ) -> dict[str, Any]:
-        """Send a request under the question's own id; when cancelled, withdraw it."""
-        if request.form is not None:
-            form = projection.elicitation(session_id, request.ask_id, request.form)
-            raw = await self.asking.request(request.ask_id, "elicitation/create", form)
-            result = jsonrpc.decode_params(raw, ElicitationResult)
-            return {"action": result.action, "content": result.content}
-        params = projection.permission(session_id, request)
-        raw = await self.asking.request(request.ask_id, "session/request_permission", params)
-        outcome = jsonrpc.decode_params(raw, PermissionResult).outcome
-        return {"outcome": outcome.outcome, "optionId": outcome.option_id}
+        """Ask under the question's own id, or under ids that begin with it; when cancelled, withdraw
+        it.
+        """
+        return await self._requests.ask(session_id, request, self.subscriber.traits)
 
     def close_request(self, ask_id: str) -> None:
         """The question's outcome is in the database."""
         self.asking.acknowledge_answer(ask_id)
+
+    async def _say(self, session_id: str, message_id: str, text: str) -> None:
+        """Show a text that is in the log already, in another form."""
+        shown = projection.unlogged(message_id, text)
+        await self.peer.notify(update_line(session_id, shown))
 
     # --- server.peer.Listener
 

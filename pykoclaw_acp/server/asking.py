@@ -34,7 +34,7 @@ class Asking:
         self._sessions = sessions
         self._asked: dict[bytes, asyncio.Future[bytes]] = {}
         self._early: dict[bytes, Response] = {}
-        self._given: dict[str, int] = {}  # by question: the line of the answer
+        self._given: dict[str, list[int]] = {}  # by question: the lines of the answers
         self._tasks = Tasks()
 
     async def request(self, message_id: str, method: str, params: Any) -> bytes:
@@ -65,15 +65,16 @@ class Asking:
     async def take_answer(self, line: ClientLine, response: Response) -> None:
         """Match a response with its request."""
         ask_id = _text(response.id)
+        base = base_id(ask_id)
         waits = response.id in self._asked
         # To a new daemon the answer may come before it has asked once more.
-        early = not waits and await self._sessions.is_open(ask_id)
+        early = not waits and await self._sessions.is_open(base)
         future = self._asked.get(response.id)  # it may have been asked in the meantime
         if future is not None and not future.done():
-            self._given[ask_id] = line.number
+            self._given.setdefault(base, []).append(line.number)
             _settle(future, response)
         elif early:
-            self._given[ask_id] = line.number
+            self._given.setdefault(base, []).append(line.number)
             self._early[response.id] = response
         else:
             log.info(
@@ -84,9 +85,8 @@ class Asking:
             await self._peer.acknowledge(line.number)
 
     def acknowledge_answer(self, ask_id: str) -> None:
-        """Acknowledge the response: its outcome is in the database."""
-        number = self._given.pop(ask_id, None)
-        if number is not None:
+        """Acknowledge the responses to the request: its outcome is in the database."""
+        for number in self._given.pop(ask_id, ()):
             self.send_soon(self._peer.acknowledge(number))
 
     def send_soon(self, told: Coroutine[Any, Any, None]) -> None:
@@ -98,6 +98,11 @@ class Asking:
         for asked in self._asked.values():
             if not asked.done():
                 asked.set_exception(ConnectionError("the client is gone"))
+
+
+def base_id(message_id: str) -> str:
+    """The id of the permission request that a message under this id is a part of."""
+    return message_id.partition(".")[0]
 
 
 async def _quietly(told: Coroutine[Any, Any, None]) -> None:

@@ -200,6 +200,7 @@ class Calls:
         session_id = getattr(params, "session_id", None)
         if session_id is None:
             return await method.handler(call, params)
+        self._client.subscriber.note_life(session_id)
         async with self._order.turn(call.sessions.owner(session_id)):
             result = await method.handler(call, params)
         if not isinstance(result, Later):

@@ -15,6 +15,7 @@ from pykoclaw_acp.server.import_control import ImportControl
 from pykoclaw_acp.server.lag import LoopLag
 from pykoclaw_acp.server.mcp_control import McpControl
 from pykoclaw_acp.server.question_control import QuestionControl
+from pykoclaw_acp.server.rule_control import RuleControl
 from pykoclaw_acp.server.session_control import SessionControl
 from pykoclaw_acp.server.session_finder import SessionFinder
 from pykoclaw_acp.server.status import DaemonStatus
@@ -66,6 +67,7 @@ class Control:
             questions,
             workers,
             Trusting(sessions, database),
+            RuleControl(sessions, database),
             TurnControl(sessions, database, self.finder),
             McpControl(sessions),
             ImportControl(

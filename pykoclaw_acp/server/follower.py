@@ -13,7 +13,8 @@ from pykoclaw_acp.model.choices import Command, Selection
 from pykoclaw_acp.model.events import Event, Text, Thinking, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import Form, PermissionRequest
-from pykoclaw_acp.protocol import projection
+from pykoclaw_acp.model.questions import Question
+from pykoclaw_acp.protocol import permissions, projection
 from pykoclaw_acp.protocol.control.following import (
     EVENT,
     QUESTION,
@@ -22,6 +23,7 @@ from pykoclaw_acp.protocol.control.following import (
     QuestionNotification,
     SettledNotification,
 )
+from pykoclaw_acp.protocol.control.questions import AskedOption, AskedQuestion
 from pykoclaw_acp.protocol.jsonrpc import encode_notification
 from pykoclaw_acp.server.peer import Peer
 from pykoclaw_acp.sessions import contents
@@ -37,6 +39,7 @@ class Follower:
     name: Final = "cli"
     forms: Final = True  # it can decline them
     pages: Final = False
+    cancels_when_absent: Final = False
 
     def __init__(self, peer: Peer, *, present: bool, events: bool = False) -> None:
         """`events`: as in FollowParams."""
@@ -117,18 +120,26 @@ def whole(question: PermissionRequest) -> dict[str, Any]:
     question holds.
     """
     named: dict[str, str] = {REJECT_ONCE: "Decline"}
-    if question.form is None:
-        named = dict(projection.choices(question).items())
+    if not question.filled_in:
+        named = dict(permissions.choices(question).items())
     return {
         "tool": question.tool,
         "input": question.input,
-        "content": projection.question_parts(question),
+        "content": permissions.shown(question),
         "always_allows": question.always,
         "choices": {
             decision: named[option] for decision, option in OPTIONS.items() if option in named
         },
         "form": None if question.form is None else _form(question.form),
+        "questions": [_asked(one) for one in question.questions] or None,
     }
+
+
+def _asked(one: Question) -> AskedQuestion:
+    options = (AskedOption(label=it.label, description=it.description) for it in one.options)
+    return AskedQuestion(
+        question=one.question, header=one.header, options=tuple(options), multiple=one.multiple
+    )
 
 
 def _form(form: Form) -> str:

@@ -53,7 +53,9 @@ class QuestionControl:
 
     async def answer(self, call: Call, params: AnswerParams) -> Answered:  # noqa: ARG002
         """Decide a pending permission request, as the operator says."""
-        asked = await self._sessions.requests.decide(params.question, params.decision, by="cli")
+        asked = await self._sessions.requests.decide(
+            params.question, params.decision, "cli", params.reason, params.answers
+        )
         return Answered(done=DONE[OPTIONS[params.decision]] if asked.request.workspaces else None)
 
     async def pending(self, prefix: str = "") -> list[tuple[QuestionInfo, PermissionRequest]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Turn
-from pykoclaw_acp.sessions.permissions import decisions
+from pykoclaw_acp.sessions.permissions import words
 from pykoclaw_acp.sessions.ports import Journal, Workers
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.turns.background import BackgroundTurns
@@ -47,7 +47,7 @@ class Parking:
 
     async def park(self, request: PermissionRequest) -> None:
         """Write down that the request waits on, stop its turn, give up the worker."""
-        note = decisions.parked_note(request)
+        note = words.parked_note(request)
         seqs = await self._journal.park(self._state.id, request, note)
         self._state.log.committed(seqs, request.turn_id, note)
         self._tasks.start(self.give_up_worker(request.turn_id))

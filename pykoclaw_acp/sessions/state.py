@@ -6,7 +6,14 @@ from msgspec.structs import replace
 
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model.choices import DEFAULT_MODEL
-from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
+from pykoclaw_acp.model.events import (
+    ConfigChanged,
+    Event,
+    ModeChanged,
+    Plan,
+    PlanEntry,
+    TitleChanged,
+)
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.log import SessionLog
 from pykoclaw_acp.sessions.ports.journal import LogAndBlobs
@@ -24,7 +31,9 @@ class SessionState:
         self.id = record.session_id
         self.record = record
         self.options = options
+        self._store = store
         self.epoch = 0  # of the newest worker
+        self._plan: tuple[PlanEntry, ...] | None = None  # Claude's tasks; None: not looked for yet
         self.subscriptions: list[Subscription] = []
         self.log = SessionLog(record, store, self.apply)
 
@@ -45,9 +54,18 @@ class SessionState:
             one.alive and one.client.present and one.client.pages for one in self.subscriptions
         )
 
+    async def plan(self) -> tuple[PlanEntry, ...]:
+        """Claude's list of tasks, as the log has it last."""
+        if self._plan is None:
+            found = await self._store.last_plan(self.id)
+            self._plan = found if self._plan is None else self._plan
+        return self._plan
+
     def apply(self, event: Event | None) -> None:
         """Make the mode, model, config or title of a logged event the session's own."""
-        if isinstance(event, ModeChanged):
+        if isinstance(event, Plan):
+            self._plan = event.entries
+        elif isinstance(event, ModeChanged):
             self.record.mode = event.mode
             self.options = replace(self.options, permission_mode=event.mode)
         elif isinstance(event, ConfigChanged):

@@ -102,6 +102,11 @@ class Subscriber:
             session, session_id, session.last_seq if known is None else known.cursor
         )
 
+    def note_life(self, session_id: str) -> None:
+        """The client has sent something about this session: somebody may be there."""
+        if (subscription := self.subscriptions.get(session_id)) is not None:
+            subscription.noticed.set()
+
     def drop(self, session_id: str) -> None:
         """Drop the subscription of a closed session."""
         self.subscriptions.pop(session_id, None)

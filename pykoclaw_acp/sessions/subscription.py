@@ -65,6 +65,7 @@ class Subscription:
         self._hold = hold
         self._begun = False
         self.asking = asyncio.Lock()  # one question at a time
+        self.noticed = asyncio.Event()  # a sign of life of the client in this session
         self._moved = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(
             self._deliver(), name=f"deliver-{session_id}"

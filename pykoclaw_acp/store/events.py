@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.long_texts import finished
 from pykoclaw_acp.model import folding
-from pykoclaw_acp.model.events import Event, OpenTools, decode, encode
+from pykoclaw_acp.model.events import Event, OpenTools, Plan, PlanEntry, decode, encode
 from pykoclaw_acp.model.folding import Piece
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.store.database import Database, NewEvent
@@ -20,6 +20,7 @@ from pykoclaw_acp.store.logs import usage_of
 from pykoclaw_acp.tasks import in_pieces
 
 PAGE_SIZE: Final = 1024 * 1024  # characters after which a page ends
+PLAN_WITHIN: Final = 20_000  # seqs at the end of a log in which a plan is looked for
 _PAGE: Final = (
     "SELECT e.first_seq, e.seq, t.turn_id, e.cuts, e.payload FROM acp_sessions s"
     " JOIN acp_log e ON e.log_key = s.log_key"
@@ -46,6 +47,12 @@ _NEWEST_TOOL_EVENTS: Final = (
 _PROGRESS: Final = (
     "SELECT e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
     " WHERE s.acp_session_id = ? AND e.seq >= ? AND e.kind = 'tool_progressed' ORDER BY e.seq"
+)
+_PLAN: Final = (
+    "SELECT e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
+    " WHERE s.acp_session_id = ? AND e.kind = 'plan'"
+    " AND e.seq > (SELECT MAX(n.seq) - ? FROM acp_log n WHERE n.log_key = s.log_key)"
+    " ORDER BY e.seq DESC LIMIT 1"
 )
 _KINDS = {kind: str(kind.__struct_config__.tag) for kind in Event.__args__}
 
@@ -122,6 +129,13 @@ async def open_tools(database: Database, session_id: str, epoch: int) -> OpenToo
         for (payload,) in await database.read(_PROGRESS, (session_id, first)):
             tools.follow(decode(payload))
     return tools
+
+
+async def last_plan(database: Database, session_id: str) -> tuple[PlanEntry, ...]:
+    """The entries of the newest plan among the newest rows; empty if there is none."""
+    found = await database.read(_PLAN, (session_id, PLAN_WITHIN), PAGE_SIZE)
+    plan = decode(found[0][0]) if found else None
+    return plan.entries if isinstance(plan, Plan) else ()
 
 
 async def open_tools_upto(database: Database, session_id: str, upto: int) -> OpenTools:

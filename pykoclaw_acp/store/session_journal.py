@@ -13,6 +13,7 @@ from pykoclaw_acp.store.journal.log import SqlLogStore
 from pykoclaw_acp.store.journal.notes import SqlNoteStore
 from pykoclaw_acp.store.journal.offers import SqlOfferStore
 from pykoclaw_acp.store.journal.permissions import SqlPermissionStore
+from pykoclaw_acp.store.journal.rules import SqlRuleStore
 from pykoclaw_acp.store.journal.sessions import SqlSessionStore
 from pykoclaw_acp.store.journal.trust import SqlTrustStore
 from pykoclaw_acp.store.journal.turns import SqlTurnJournal
@@ -24,6 +25,7 @@ class SessionJournal(
     SqlLogStore,
     SqlPermissionStore,
     SqlTrustStore,
+    SqlRuleStore,
     SqlCursorStore,
     SqlOfferStore,
     SqlNoteStore,

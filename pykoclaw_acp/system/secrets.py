@@ -25,6 +25,21 @@ _SECRET_WORDS = frozenset(
 _SECRET_ENDINGS = ("key", "keys", "password", "passwd", "secret", "secrets", "token")
 
 
+_NAMED = re.compile(r"([A-Za-z][\w-]*)[\"']?\s*[=:]|--?([A-Za-z][\w-]*)")
+_TOKEN = re.compile(r"[A-Za-z0-9_+/=-]{24,}")
+_USER = re.compile(r"://[^/\s]*@|[?&][\w-]+=")
+
+
+def may_hold_secret(text: str) -> bool:
+    """Whether a command or an address may hold a secret: something is given to a name of one, or it
+    has an address with a user or a query, or a long word of letters and digits.
+    """
+    names = (name or option for name, option in _NAMED.findall(text))
+    words = _TOKEN.findall(text)
+    mixed = (re.search("[0-9]", word) and re.search("[A-Za-z]", word) for word in words)
+    return any(looks_secret(name) for name in names) or any(mixed) or bool(_USER.search(text))
+
+
 def looks_secret(name: str) -> bool:
     """Whether `name` (snake_case, camelCase, UPPER_CASE or a header's name) looks like the name of
     a secret.

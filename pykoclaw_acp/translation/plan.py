@@ -4,6 +4,7 @@ for the client.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
@@ -15,12 +16,17 @@ _STATUSES: Final[tuple[PlanStatus, ...]] = get_args(PlanStatus)
 
 @dataclass(slots=True)
 class TaskList:
-    """The task list, as far as it is known: a new worker learns an older list only when Claude
-    prints it.
+    """The task list, as far as it is known. Claude tells changes alone, so a new worker begins with
+    the list that the log has last.
     """
 
     tasks: dict[str, PlanEntry] = field(default_factory=dict)
     calls: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(entries: Sequence[PlanEntry]) -> TaskList:
+        """The list with these entries; those without an id are of an older version, and unknown."""
+        return TaskList({one.id: one for one in entries if one.id})
 
     def called(self, tool_id: str, name: str, arguments: dict[str, Any]) -> None:
         """Take a tool call."""
@@ -35,12 +41,15 @@ class TaskList:
         before = dict(self.tasks)
         if isinstance(listed := details.get("newTodos", details.get("tasks")), list):
             self.tasks = {
-                str(one.get("id", at)): _entry(one, one.get("content") or one.get("subject"))
+                (key := str(one.get("id", at))): _entry(
+                    key, one, one.get("content") or one.get("subject")
+                )
                 for at, one in enumerate(listed)
                 if isinstance(one, dict)
             }
         elif isinstance(made := details.get("task"), dict):
-            self.tasks[str(made.get("id"))] = _entry(made, made.get("subject"))
+            key = str(made.get("id"))
+            self.tasks[key] = _entry(key, made, made.get("subject"))
         elif (task := str(details.get("taskId"))) in self.tasks:
             self._update(task, arguments)
         return [] if self.tasks == before else [Plan(tuple(self.tasks.values()))]
@@ -51,12 +60,12 @@ class TaskList:
             return
         known = self.tasks[task]
         self.tasks[task] = _entry(
+            task,
             {"status": arguments.get("status", known.status)},
             arguments.get("subject", known.content),
         )
 
 
-def _entry(task: dict[str, Any], content: object) -> PlanEntry:
-    return PlanEntry(
-        str(content), next((one for one in _STATUSES if one == task.get("status")), "pending")
-    )
+def _entry(key: str, task: dict[str, Any], content: object) -> PlanEntry:
+    status: PlanStatus = next((one for one in _STATUSES if one == task.get("status")), "pending")
+    return PlanEntry(str(content), status, key)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from pykoclaw_acp.translation import deciding
 from pykoclaw_acp.translation.texts import MAX_ASKED, one_line
 
 MAX_DESCRIPTION: Final = 60  # characters of Claude's own words in a title, before the command
@@ -28,6 +29,8 @@ def title(name: str, arguments: Arguments, cwd: str, human: str | None = None) -
     """
     if name.startswith("mcp__"):
         return one_line(_mcp(name, arguments, human))
+    if (decided := deciding.title(name, arguments)) is not None:
+        return one_line(decided)
     words = _TITLES[name](arguments, cwd) if name in _TITLES else None
     return one_line(words or _other(name, arguments))
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.model.events import Location, TextPart, ToolKind, ToolPart
 from pykoclaw_acp.neutral import fenced
-from pykoclaw_acp.translation import diffs, titles
+from pykoclaw_acp.translation import deciding, diffs, titles
 from pykoclaw_acp.translation.texts import MAX_SHOWN, one_line, plain, shorten
 
 MAX_COMMAND: Final = 4096  # characters of a command that its title does not hold
@@ -52,8 +52,10 @@ def kind(name: str) -> ToolKind:
 
 def content(name: str, arguments: dict[str, Any], cwd: str) -> tuple[ToolPart, ...]:
     """Content before the tool has run: the change that a file tool is about to make, a command that
-    its title does not hold, what another model is asked.
+    its title does not hold, what another model is asked, a plan, questions.
     """
+    if decided := deciding.content(name, arguments):
+        return decided
     if name in _ASKING and (prompt := titles.text(arguments, "prompt")) is not None:
         return (TextPart(shorten(plain(prompt))),)
     return command(name, arguments, cwd) or diffs.intended(name, arguments, cwd)

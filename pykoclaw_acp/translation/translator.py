@@ -22,7 +22,7 @@ from pykoclaw_acp.model.events import (
     ToolStarted,
     split_text,
 )
-from pykoclaw_acp.translation import texts, titles, tools
+from pykoclaw_acp.translation import deciding, texts, titles, tools
 from pykoclaw_acp.translation.long_calls import LongCalls
 from pykoclaw_acp.translation.plan import TaskList
 from pykoclaw_acp.translation.results import result
@@ -60,6 +60,9 @@ class Translation:
     shown: dict[str, tuple[ToolPart, ...]] = field(
         default_factory=dict
     )  # of running calls, from the beginning
+    plans: str = ""  # the directory of Claude's plans, which are not shown as files
+    quiet: dict[str, ToolStarted] = field(default_factory=dict)  # calls that are not shown yet
+    decided: dict[str, dict[str, Any]] = field(default_factory=dict)  # inputs that are shown again
 
     def knows(self, tool_id: str) -> bool:
         """Whether the call was reported."""
@@ -91,21 +94,34 @@ class Translation:
             self.commands[tool_id] = command
             self.long.headed(tool_id, command)
         self.shown[tool_id] = tools.content(name, arguments, self.cwd)
-        return [
-            ToolStarted(
-                tool_call_id=tool_id,
-                name=name,
-                title=self.long.titled(
-                    parent_id,
-                    titles.title(name, arguments, self.cwd, self.labels.pop(tool_id, None)),
-                ),
-                tool_kind=tools.kind(name),
-                input=tools.shown_input(arguments),
-                content=self.shown[tool_id],
-                locations=tools.locations(name, arguments, self.cwd),
-                parent_id=parent_id,
-            )
-        ]
+        started = ToolStarted(
+            tool_call_id=tool_id,
+            name=name,
+            title=self.long.titled(
+                parent_id,
+                titles.title(name, arguments, self.cwd, self.labels.pop(tool_id, None)),
+            ),
+            tool_kind=tools.kind(name),
+            input=tools.shown_input(arguments),
+            content=self.shown[tool_id],
+            locations=tools.locations(name, arguments, self.cwd),
+            parent_id=parent_id,
+        )
+        if name in deciding.DECIDED:
+            self.decided[tool_id] = arguments
+        if deciding.is_quiet(name, arguments, self.plans):
+            self.quiet[tool_id] = started
+            return []
+        return [started]
+
+    def ask_for(self, tool_id: str, name: str, arguments: dict[str, Any]) -> list[Event]:
+        """Events that report a call about which the user is asked, if it was not shown yet."""
+        events = self.start_tool(tool_id, name, arguments)
+        return [*events, *self._reveal(tool_id)]
+
+    def _reveal(self, tool_id: str) -> list[Event]:
+        started = self.quiet.pop(tool_id, None)
+        return [] if started is None else [started]
 
     def end_tools(self, results: Sequence[ToolResult], details: object) -> list[Event]:
         """Events of results; `details` is the CLI's own form of them."""
@@ -128,7 +144,11 @@ class Translation:
                     events.extend(self.end_task(tool_id, end))
             else:
                 own = details if len(results) == 1 else None  # they are of one result
-                events.append(self._ended(tool_id, bool(one.is_error), one.content, own))
+                if one.is_error or tool_id not in self.quiet:
+                    events.extend(self._reveal(tool_id))
+                    events.append(self._ended(tool_id, bool(one.is_error), one.content, own))
+                else:
+                    self._forget(tool_id)
                 events.extend(self.tasks.ended(tool_id, details))
         return events
 
@@ -158,6 +178,7 @@ class Translation:
         """These calls have failed without a result."""
         events: list[Event] = []
         for tool_id in calls:
+            events.extend(self._reveal(tool_id))
             shown = self.long.left(tool_id) or self.shown.get(tool_id, ())
             events.append(ToolEnded(tool_id, "failed", shown, reason=reason))
             self._forget(tool_id)
@@ -170,7 +191,10 @@ class Translation:
     def _ended(self, tool_id: str, failed: bool, content: object, details: object) -> Event:
         found = result(self.names[tool_id], content, failed=failed, details=details, cwd=self.cwd)
         report = self.long.report(tool_id, details)
-        shown = self.under_command(tool_id, found.parts if report is None else report)
+        parts = deciding.result(
+            self.names[tool_id], self.decided.get(tool_id, {}), details, found.parts, failed=failed
+        )
+        shown = self.under_command(tool_id, parts if report is None else report)
         ended = ToolEnded(
             tool_id,
             "failed" if failed else "completed",
@@ -183,6 +207,9 @@ class Translation:
 
     def _forget(self, tool_id: str) -> None:
         known: tuple[dict[str, Any], ...]
-        known = (self.running, self.background, self.commands, self.shown)
+        known = (
+            *(self.running, self.background, self.commands, self.shown),
+            *(self.quiet, self.decided),
+        )
         for one in known:
             one.pop(tool_id, None)

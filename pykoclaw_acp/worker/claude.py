@@ -38,7 +38,7 @@ from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import processes
-from pykoclaw_acp.worker import content, raw_frames, results, sdk_private
+from pykoclaw_acp.worker import content, deciding, raw_frames, results, sdk_private
 from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.failures import early_end, plain
@@ -52,7 +52,7 @@ from pykoclaw_acp.worker.server_states import ServerStates
 from pykoclaw_acp.worker.servers import STATES, Servers
 from pykoclaw_acp.worker.starting import Start
 from pykoclaw_acp.worker.steering import Steered
-from pykoclaw_acp.worker.translate import Translator, is_turn_start
+from pykoclaw_acp.worker.translate import is_turn_start
 
 INTERRUPT_AGAIN: Final = 0.5  # s; an interrupt before the CLI took the prompt up does nothing
 DISCONNECT_WAIT: Final = 10.0  # s; the SDK itself kills a CLI that does not end, after 5 s
@@ -69,10 +69,11 @@ class ClaudeSession:
         self._spec = spec
         self._temporary = temporary
         self._outbox = outbox
-        self._translator = Translator(spec.options.cwd)
+        self._translator = deciding.translator(spec.options)
         self._permissions = PermissionCallbacks(
             spec.epoch, spec.options.cwd, outbox.put, self._tool_reported, self._turn_reported
         )
+        self._permissions.lasting = not spec.options.restricted
         self.choices = Choices(spec.options, self._note)
         self.servers = Servers(spec, calls)
         said = spec.told.partition(STATES)[2]
@@ -330,7 +331,7 @@ class ClaudeSession:
         """Wait until the tool call is reported, or report it; returns its turn."""
         await self._reported.until(lambda: self._translator.knows(tool_id))
         self._start_turn()
-        for event in self._translator.start_tool(tool_id, name, arguments):
+        for event in self._translator.ask_for(tool_id, name, arguments):
             self._put(event)
         assert self._turn is not None
         return self._turn

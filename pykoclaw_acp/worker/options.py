@@ -28,11 +28,11 @@ from pykoclaw_acp.worker.servers import Servers
 MAX_BUFFER: Final = (
     256 * 1024 * 1024
 )  # bytes of one CLI line; the default of 1 MiB ends a session at a large image
+TASK_TOOLS: Final = "CLAUDE_CODE_ENABLE_TODO_TOOLS"
 CREDENTIAL: Final = "anthropic_api_key"  # its name in the units of deploy/
 WRAPPER: Final = Path(__file__).with_name("claude-exec")
-# Tools whose promise this agent cannot keep: questions need elicitation, timers die with an idle
-# worker.
-DISALLOWED: Final = ["AskUserQuestion", "CronCreate", "CronList", "CronDelete", "ScheduleWakeup"]
+# Tools whose promise this agent cannot keep: timers die with an idle worker.
+DISALLOWED: Final = ["CronCreate", "CronList", "CronDelete", "ScheduleWakeup"]
 
 
 # For untrusted directories: only CLAUDE.md takes effect, as that of an added directory.
@@ -76,6 +76,8 @@ def environment(spec: LaunchSpec, temporary: str) -> dict[str, str]:
     `credential` does.
     """
     return {
+        # Else current models have no list of tasks, and no client would ever show a plan.
+        TASK_TOOLS: os.environ.get(TASK_TOOLS, "1"),
         **(spec.options.asked.env or {}),
         **(credential() if spec.options.own_credential else {}),
         "PYKOCLAW_CLAUDE": find_cli(spec.options.cli_path),
@@ -152,6 +154,8 @@ def options(
 def _settings(spec: LaunchSpec) -> dict[str, Any]:
     # Claude deletes transcripts after 30 days by default.
     kept: dict[str, Any] = {"cleanupPeriodDays": 36500}
+    if spec.options.rules and not spec.options.restricted:
+        kept["permissions"] = {"allow": list(spec.options.rules)}
     return {**kept, "fastMode": True} if spec.options.config.fast else kept
 
 

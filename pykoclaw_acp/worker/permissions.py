@@ -8,25 +8,20 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
 from claude_agent_sdk import (
     PermissionResultAllow,
     PermissionResultDeny,
-    PermissionUpdate,
     ToolPermissionContext,
 )
-from claude_agent_sdk.types import PermissionRuleValue
 
 from pykoclaw_acp.channel.frames import Answer, AskWithdrawn
 from pykoclaw_acp.model.permissions import Form, PermissionRequest
 from pykoclaw_acp.translation import texts, titles, tools
-from pykoclaw_acp.worker import whole
+from pykoclaw_acp.worker import deciding, rules, whole
 from pykoclaw_acp.worker.sdk_private import CANCEL
-
-REFUSED = "The user refused this tool call."
 
 
 class PermissionCallbacks:
@@ -52,6 +47,8 @@ class PermissionCallbacks:
         self._pending: dict[str, asyncio.Future[Answer]] = {}
         self.links = False
         """Whether a client is there that can open a page."""
+        self.lasting = False
+        """Whether rules may be kept for later sessions."""
 
     @property
     def pending(self) -> list[str]:
@@ -66,28 +63,24 @@ class PermissionCallbacks:
         turn_id = await self._reported(tool_id, name, arguments)
         if whole.too_large(arguments):
             return PermissionResultDeny(message=whole.TOO_LARGE)
-        updates = session_updates(context.suggestions)
-        always = describe(updates) if updates else None
-        answer = await self._request(
-            PermissionRequest(
-                epoch=self._epoch,
-                ask_id=str(uuid4()),
-                turn_id=turn_id,
-                tool_call_id=tool_id,
-                title=titles.asked(name, arguments, self._cwd),
-                tool_kind=tools.kind(name),
-                tool=name,
-                always=always,
-                content=whole.parts(name, arguments, self._cwd, always),
-                input=arguments,
-                call=fingerprint(name, arguments),
-            )
+        updates = rules.for_session(context.suggestions, self._cwd)
+        always = rules.describe(updates)
+        request = PermissionRequest(
+            epoch=self._epoch,
+            ask_id=str(uuid4()),
+            turn_id=turn_id,
+            tool_call_id=tool_id,
+            title=titles.asked(name, arguments, self._cwd),
+            tool_kind=tools.kind(name),
+            tool=name,
+            always=always,
+            content=whole.parts(name, arguments, self._cwd, always),
+            input=arguments,
+            call=fingerprint(name, arguments),
+            rules=rules.lasting(updates) if self.lasting else (),
         )
-        if answer.decision == "reject":
-            return PermissionResultDeny(message=answer.message or REFUSED)
-        return PermissionResultAllow(
-            updated_permissions=updates if answer.decision == "allow_always" else None
-        )
+        request = deciding.special(request, arguments)
+        return deciding.result(request, arguments, await self._request(request), updates)
 
     async def elicit(self, form: Form) -> dict[str, Any]:
         """The result of an MCP elicitation; `cancel` outside of a turn, and for a page that no
@@ -139,27 +132,3 @@ class PermissionCallbacks:
 def fingerprint(name: str, arguments: dict[str, Any]) -> str:
     """SHA-256 of a tool call with all of its arguments."""
     return hashlib.sha256(json.dumps([name, arguments], sort_keys=True).encode()).hexdigest()
-
-
-def session_updates(suggestions: list[PermissionUpdate]) -> list[PermissionUpdate]:
-    """The suggestions, for this session only: the CLI would write others into the
-    user's project.
-    """
-    return [replace(update, destination="session") for update in suggestions]
-
-
-def describe(updates: list[PermissionUpdate]) -> str:
-    """What the updates allow, in words that complete "Always allow …"."""
-    words: list[str] = []
-    for update in updates:
-        words.extend(_rule(rule) for rule in update.rules or ())
-        if update.mode == "acceptEdits":
-            words.append("all edits (mode Accept edits, which stays)")
-        elif update.mode:
-            words.append(f"mode {update.mode}")
-        words.extend(f"access to {directory}" for directory in update.directories or ())
-    return ", ".join(words) or "this"
-
-
-def _rule(rule: PermissionRuleValue) -> str:
-    return f"{rule.tool_name}({rule.rule_content})" if rule.rule_content else rule.tool_name

@@ -42,15 +42,31 @@ async def test_8_permission_requests_come_one_at_a_time(shared: Stack) -> None:
     assert [statuses[-1] for statuses in conversation.tools.values()] == ["completed"] * len(files)
 
 
-@pytest.mark.long
-async def test_8_without_a_browser_permission_is_denied(shared: Stack) -> None:
+async def test_8_without_a_browser_permission_waits_for_one(shared: Stack) -> None:
+    """`cancelled` says that nobody is there; opening a tab sends nothing, the next request does."""
     web = Mitto(shared)
     web.approves = web.browser = False
     conversation = Conversation()
     await web.open(conversation)
-    assert await web.prompt(conversation, play("bash mkdir made", "text So be it.")) == "end_turn"
-    assert not (shared.work / "made").exists()
-    assert [statuses[-1] for statuses in conversation.tools.values()] == ["failed"]
+    turn = asyncio.ensure_future(
+        web.prompt(conversation, play("bash mkdir made", "text So be it."))
+    )
+    wire = wire_of(web)
+    policy = "SELECT policy FROM acp_permissions WHERE acp_session_id = ? AND deadline IS NOT NULL"
+    await wire.until(lambda: shared.rows(policy, conversation.session))
+    assert not turn.done()
+    web.browser = True
+    await wire.call("session/set_mode", sessionId=conversation.session, modeId="default")
+    await wire.until(lambda: web.question(conversation))
+    web.expire(conversation)  # after its 300 s, seen or not
+    await wire.call("session/set_mode", sessionId=conversation.session, modeId="default")
+    await wire.until(lambda: web.question(conversation))
+    web.answer(conversation, "allow_once")
+    assert await turn == "end_turn"
+    assert (shared.work / "made").is_dir()
+    assert [statuses[-1] for statuses in conversation.tools.values()] == ["completed"]
+    assert len(wire.questions) == 3
+    assert web.replaced == 0
 
 
 @pytest.mark.long

@@ -117,6 +117,7 @@ class Asking:
         always: str | None = None,
         turn_id: str | None = None,
         form: Form | None = None,
+        **more: Any,
     ) -> PermissionRequest:
         self.channel._n += 1
         self._open.append(ask_id)
@@ -132,6 +133,7 @@ class Asking:
             input={"command": "make"},
             call=call,
             form=form,
+            **more,
         )
         self.channel.say(question)
         return question

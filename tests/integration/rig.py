@@ -41,6 +41,7 @@ class Client:
     present = True
     forms = False
     pages = False
+    cancels_when_absent = False
 
     def __init__(self) -> None:
         self.shown: list[Logged] = []

@@ -59,6 +59,17 @@ async def test_the_first_settlement_counts(s: Subject) -> None:
     assert await s.journal.find_settled([]) == []
 
 
+async def test_rules_last_with_the_settlement_that_counts(s: Subject) -> None:
+    await asked(s, "a", "b")
+    rules = ("Bash(make)", "WebSearch")
+    lasting: dict[str, Any] = {**ALLOWED, "option_id": "allow_lasting"}
+    await s.journal.settle(Settlement("a", **ALLOWED))
+    await s.journal.settle(Settlement("a", **lasting, rules=("Bash(late)",), path="/p"))
+    await s.journal.settle(Settlement("b", **lasting, rules=rules, path="/p"))
+    assert await s.journal.rules("/p") == ("Bash(make)", "WebSearch")
+    assert await s.journal.rules("/p/below") == ()
+
+
 async def test_a_withdrawn_request_is_not_pending(s: Subject) -> None:
     session, epoch = await asked(s, "a")
     await s.journal.record(session, epoch, [AskWithdrawn(epoch=epoch, n=3, ask_id="a")], {})

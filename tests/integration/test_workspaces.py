@@ -18,7 +18,7 @@ from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model.events import Text, TextPart, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.trust import ANY, FIRST_USE
 from pykoclaw_acp.model.turns import Outcome, Turn
-from pykoclaw_acp.protocol import projection
+from pykoclaw_acp.protocol.permissions import choices
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import events, permissions, trust
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -135,7 +135,7 @@ async def test_command_line_is_told_effect_of_its_answer(
         turn = await one.prompt()
         await one.asked()
         (question,) = await cli.call("questions/list", whole=True)
-        assert question["choices"][decision] in projection.choices(one.person.asked[0]).values()
+        assert question["choices"][decision] in choices(one.person.asked[0]).values()
         assert (
             done
             in (await cli.call("questions/answer", question=question["id"], decision=decision))[

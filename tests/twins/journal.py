@@ -13,6 +13,7 @@ from tests.twins.log import MemoryLogStore
 from tests.twins.notes import MemoryNoteStore
 from tests.twins.offers import MemoryOfferStore
 from tests.twins.permissions import MemoryPermissionStore
+from tests.twins.rules import MemoryRuleStore
 from tests.twins.sessions import MemorySessionStore
 from tests.twins.trust import MemoryTrustStore
 from tests.twins.turns import MemoryTurnJournal
@@ -24,6 +25,7 @@ class MemoryJournal(
     MemoryLogStore,
     MemoryPermissionStore,
     MemoryTrustStore,
+    MemoryRuleStore,
     MemoryCursorStore,
     MemoryOfferStore,
     MemoryNoteStore,

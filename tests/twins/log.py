@@ -8,6 +8,8 @@ from pykoclaw_acp.model.events import (
     ConfigChanged,
     Event,
     ModeChanged,
+    Plan,
+    PlanEntry,
     Text,
     TitleChanged,
     Usage,
@@ -31,6 +33,11 @@ class MemoryLogStore(MemoryStore):
             return self.database.log(session_id, None, events)
 
         return await self.database.write(append, patient=patient)
+
+    async def last_plan(self, session_id: str) -> tuple[PlanEntry, ...]:
+        logged = self.database.read().logs.get(session_id, [])
+        plans = [one.event for one in logged if isinstance(one.event, Plan)]
+        return plans[-1].entries if plans else ()
 
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
         """Each event as it was logged: here nothing is folded."""

@@ -132,6 +132,7 @@ class MemoryPermissionStore(MemoryStore):
                 answered_by=settled.answered_by,
                 content=settled.content,
             )
+            self.database.rules |= {(settled.path, rule) for rule in settled.rules}
 
     def _change(self, ask_id: str, **changes: object) -> None:
         self.database.requests[ask_id] = replace(self.database.requests[ask_id], **changes)  # type: ignore[arg-type]

@@ -35,6 +35,7 @@ from pykoclaw_acp.server import (
     lifecycle,
     line_room,
     listing,
+    permission_requests,
     reading,
     sockets,
     steering,
@@ -127,6 +128,7 @@ def test_the_meta_keys_are_those_of_the_code() -> None:
         forks.FORKED,
         steering.STEERING,
         new_session.ACCOUNT,
+        permission_requests.OWN_REASON,
     }
     assert keys == {one for one in said_in_code() if re.fullmatch(r"pykoclaw\.dev/\w+", one)}
 

@@ -67,6 +67,15 @@ def test_list_replaces_known_tasks() -> None:
     assert call("TaskList", {"tasks": []}) == []
 
 
+def test_new_worker_goes_on_with_the_list_of_the_log() -> None:
+    call = Calls()
+    call.tasks = TaskList.of([PlanEntry("Look", "completed", "1"), PlanEntry("Write", id="2")])
+    assert call("TaskUpdate", updated(2), taskId="2", status="completed") == [
+        ("Look", "completed"),
+        ("Write", "completed"),
+    ]
+
+
 def test_todos_become_a_plan() -> None:
     todos = [{"content": "Look", "status": "completed", "activeForm": "Looking"}]
     assert Calls()("TodoWrite", {"oldTodos": [], "newTodos": todos}) == [("Look", "completed")]
@@ -79,5 +88,5 @@ def test_what_is_no_list_or_unknown_changes_nothing() -> None:
     assert call("TaskUpdate", updated(9), taskId="9", status="completed") is None
     tasks = TaskList()
     tasks.called("t", "TaskCreate", {})
-    assert tasks.ended("t", created(1, "Look")) == [Plan((PlanEntry("Look"),))]
+    assert tasks.ended("t", created(1, "Look")) == [Plan((PlanEntry("Look", id="1"),))]
     assert tasks.ended("t", created(2, "Again")) == []

@@ -13,7 +13,7 @@ import msgspec
 from pykoclaw_acp.commands.question import rendered
 from pykoclaw_acp.model.events import Text, TextPart
 from pykoclaw_acp.model.permissions import PermissionRequest, Workspace
-from pykoclaw_acp.protocol import projection
+from pykoclaw_acp.protocol import permissions
 from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.trust.scan import scan
 
@@ -51,7 +51,7 @@ def test_directory_content_is_neutral_and_cannot_end_block(tmp_path: Path) -> No
 
 def test_a_command_shows_it_once_and_in_words(tmp_path: Path) -> None:
     question = workspace_words.request("t", hostile(tmp_path / "work"))
-    parts = msgspec.json.decode(msgspec.json.encode(projection.question_parts(question)))
+    parts = msgspec.json.decode(msgspec.json.encode(permissions.shown(question)))
     told = {
         "title": question.title,
         "tool": question.tool,

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.protocol.content import ToolContent
 from pykoclaw_acp.protocol.control.answers import FullAnswer
+from pykoclaw_acp.protocol.control.questions import AskedQuestion
 from pykoclaw_acp.protocol.control.sessions import SessionParams
 from pykoclaw_acp.protocol.limits import Count
 from pykoclaw_acp.protocol.updates import Update
@@ -60,6 +61,7 @@ class QuestionNotification(FullAnswer, frozen=True, kw_only=True):
     always_allows: str | None
     choices: dict[str, str]
     form: str | None
+    questions: list[AskedQuestion] | None = None
 
 
 class SettledNotification(FullAnswer, frozen=True, kw_only=True):

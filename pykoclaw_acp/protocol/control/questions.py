@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from pykoclaw_acp.protocol.content import ToolContent
 from pykoclaw_acp.protocol.control.answers import FullAnswer
-from pykoclaw_acp.protocol.limits import Name
-from pykoclaw_acp.protocol.wire import Params
+from pykoclaw_acp.protocol.limits import Name, Words
+from pykoclaw_acp.protocol.wire import Params, Wire
 
-OperatorDecision = Literal["allow_once", "allow_always", "deny"]
+OperatorDecision = Literal["allow_once", "allow_always", "allow_lasting", "deny"]
 
 
 class QuestionsParams(Params, frozen=True, kw_only=True):
@@ -20,18 +20,38 @@ class QuestionsParams(Params, frozen=True, kw_only=True):
 
 
 class AnswerParams(Params, frozen=True, kw_only=True):
-    """`question`: the id of a pending request, or a unique prefix of one."""
+    """`question`: the id of a pending request, or a unique prefix of one. `reason`: of a denial, for
+    Claude. `answers`: to the questions that the request asks, in their order.
+    """
 
     question: Name
     decision: OperatorDecision
+    reason: Words = ""
+    answers: tuple[Words, ...] = ()
+
+
+class AskedOption(Wire, frozen=True, kw_only=True):
+    """A choice of a question."""
+
+    label: str
+    description: str = ""
+
+
+class AskedQuestion(Wire, frozen=True, kw_only=True):
+    """A question of a request that asks some; `multiple`: several choices may be made."""
+
+    question: str
+    header: str = ""
+    options: tuple[AskedOption, ...] = ()
+    multiple: bool = False
 
 
 class QuestionInfo(FullAnswer, frozen=True, kw_only=True):
     """A pending permission request. `always`: it may be allowed for the rest of the session.
 
     The other fields are set only if the whole request was asked for: tool, input, content as shown
-    to clients, what "always" would also allow, labels of the decisions, and the text of a form,
-    which has none of these.
+    to clients, what "always" would also allow, labels of the decisions, the questions that it asks,
+    and the text of a form, which has none of these.
     """
 
     id: str
@@ -47,6 +67,7 @@ class QuestionInfo(FullAnswer, frozen=True, kw_only=True):
     always_allows: str | None = None
     choices: dict[str, str] | None = None
     form: str | None = None
+    questions: list[AskedQuestion] | None = None
 
 
 class Answered(FullAnswer, frozen=True, kw_only=True):

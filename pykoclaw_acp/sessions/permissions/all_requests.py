@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
@@ -15,6 +15,7 @@ from pykoclaw_acp.sessions.ports import PermissionStore
 OPTIONS: Final[dict[OperatorDecision, str]] = {
     "allow_once": decisions.ALLOW_ONCE,
     "allow_always": decisions.ALLOW_ALWAYS,
+    "allow_lasting": decisions.ALLOW_LASTING,
     "deny": decisions.REJECT_ONCE,
 }
 
@@ -32,14 +33,23 @@ class AllRequests:
         """Pending requests, the oldest first."""
         return [one for one in await self._store.find_active() if one.outcome is None]
 
-    async def decide(self, prefix: str, decision: OperatorDecision, by: str) -> StoredRequest:
+    async def decide(
+        self,
+        prefix: str,
+        decision: OperatorDecision,
+        by: str,
+        reason: str = "",
+        answers: Sequence[str] = (),
+    ) -> StoredRequest:
         """Decide the pending request whose id begins with `prefix`; returns when that is in the
         database.
 
-        `by` is who decides, for the row. A decision on a parked request starts a turn. Raises
-        InvalidParams for an id that is unknown or not unique, for an option that was not offered,
-        and for a form, which can only be denied; InvalidRequest if it is not pending any more;
-        StoreUnavailable while the database cannot be written.
+        `by` is who decides, for the row; `reason`: of a denial, for Claude; `answers`: to the
+        questions of the request, in their order. A decision on a parked request starts a turn.
+        Raises InvalidParams for an id that is unknown or not unique, for an option that was not
+        offered, for answers that do not fit, and for a form, which can only be denied;
+        InvalidRequest if it is not pending any more; StoreUnavailable while the database cannot be
+        written.
         """
         self._store.require_writable()
         found = await self._store.find_by_prefix(prefix) if prefix else []
@@ -57,7 +67,6 @@ class AllRequests:
         broker = None if one.outcome is not None else await self._find(one.session_id)
         if broker is None:
             raise InvalidRequest(NOT_PENDING)
-        await broker.decide(
-            one.request.ask_id, decisions.by_operator(one.request, OPTIONS[decision], by)
-        )
+        made = decisions.by_operator(one.request, OPTIONS[decision], by, reason, answers)
+        await broker.decide(one.request.ask_id, made)
         return one

@@ -26,9 +26,12 @@ def _shows(client: Client, form: Form | None) -> bool:
 
 
 def is_attended(subscriptions: Sequence[Subscription], pending: PendingRequest) -> bool:
-    """Whether a client is there that can be asked, and has not passed."""
+    """Whether a client is there that can be asked, has not passed, and has somebody before it."""
     return any(
-        one.alive and can_ask(subscriptions, one, pending.request) and one not in pending.passed
+        one.alive
+        and can_ask(subscriptions, one, pending.request)
+        and one not in pending.passed
+        and one not in pending.absent
         for one in subscriptions
     )
 

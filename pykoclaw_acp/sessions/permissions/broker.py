@@ -20,7 +20,7 @@ from pykoclaw_acp.model.permissions import (
     StoredRequest,
 )
 from pykoclaw_acp.model.turns import Turn, TurnTimes
-from pykoclaw_acp.sessions.permissions import audience, decisions
+from pykoclaw_acp.sessions.permissions import audience, decisions, interview
 from pykoclaw_acp.sessions.permissions.away import Away
 from pykoclaw_acp.sessions.permissions.parked_answers import ParkedAnswers
 from pykoclaw_acp.sessions.permissions.pending import PendingRequest
@@ -41,8 +41,8 @@ class Broker:
     """Pending requests of one session, the oldest first.
 
     A client is asked one at a time, since Mitto refuses the first request when a second comes. A
-    client that does not choose leaves the request to the others; if none is left, that settles it.
-    `away` acts while no client is there.
+    client that does not choose leaves the request to the others; if none is left, that settles it,
+    unless its user was not there. `away` acts while no client is there.
 
     `park` is as in Away, `claim` and `enqueue` as in Settler.
     """
@@ -72,6 +72,7 @@ class Broker:
             close=self._close,
             claim=claim,
             enqueue=enqueue,
+            cwd=lambda: state.record.cwd or "",
         )
         self._restored: set[str] = set()
 
@@ -261,30 +262,7 @@ class Broker:
             self.away.start(one, row)
 
     async def _ask_client(self, one: PendingRequest, subscription: Subscription) -> None:
-        """Take a client's choice; that it does not choose counts if nobody else can be asked,
-        unless it went away.
-        """
-        client = subscription.client
-        try:
-            async with subscription.asking:
-                await subscription.reached(one.seq)
-                outcome = await client.request_permission(subscription.session_id, one.request)
-            decision = decisions.by_client(one.request, outcome, client.name)
-        except ConnectionError:
-            return
-        except Exception as error:  # noqa: BLE001  whatever a client does, the request is settled
-            log.info("A client could not answer", action="permission_unanswered", error=repr(error))
-            decision = decisions.UNANSWERED
-        if decisions.is_choice(one.request, decision):
-            one.decide(decision)
-            return
-        one.passed[subscription] = decision
-        if one.parking is None and not self._is_attended(one):
-            one.decide(decision)
-        else:
-            client.close_request(
-                one.request.ask_id
-            )  # for this client: it will be asked again when it comes back
+        await interview.ask(one, subscription, self.away, self._is_attended)
 
     def _start_limit(self, one: PendingRequest, at_least: float) -> None:
         """Limit how long (s) a request is pending, whoever is there."""

@@ -34,6 +34,8 @@ class PendingRequest:
     passed: dict[Subscription, Decision] = field(
         default_factory=dict
     )  # clients that were asked and did not choose
+    # clients that were asked, and in front of which nobody was
+    absent: set[Subscription] = field(default_factory=set)
     withdrawn: bool = False
 
     @property

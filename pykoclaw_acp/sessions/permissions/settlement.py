@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import os
 from collections.abc import Awaitable, Callable
 from typing import Final
 from uuid import uuid4
@@ -12,7 +14,7 @@ import structlog
 from pykoclaw_acp.errors import StoreClosed
 from pykoclaw_acp.model.permissions import Decision, RequestOutcome
 from pykoclaw_acp.model.turns import Turn
-from pykoclaw_acp.sessions.permissions import decisions
+from pykoclaw_acp.sessions.permissions import decisions, words
 from pykoclaw_acp.sessions.permissions.parked_answers import ParkedAnswers
 from pykoclaw_acp.sessions.permissions.pending import PendingRequest
 from pykoclaw_acp.sessions.ports import PermissionStore, Workers
@@ -25,7 +27,8 @@ class Settler:
     database.
 
     `close` is called when nobody is to be asked any more, `claim` with the turn whose user chose,
-    and `enqueue` with the turn that tells Claude the decision on a parked request.
+    and `enqueue` with the turn that tells Claude the decision on a parked request. `cwd`: the
+    session's directory.
     """
 
     def __init__(
@@ -38,8 +41,10 @@ class Settler:
         close: Callable[[PendingRequest], None],
         claim: Callable[[str], None],
         enqueue: Callable[[Turn], None],
+        cwd: Callable[[], str],
     ) -> None:
         self._session_id = session_id
+        self._cwd = cwd
         self._store = store
         self._workers = workers
         self._parked_answers = parked_answers
@@ -55,10 +60,15 @@ class Settler:
             return await self._settle_parked(pending, decision)
         return await self._settle_held(pending, decision)
 
+    async def _directory(self) -> str:
+        """The session's directory without symbolic links: where its rules last."""
+        cwd = self._cwd()
+        return await asyncio.to_thread(os.path.realpath, cwd) if cwd else ""
+
     async def _settle_held(self, pending: PendingRequest, decision: Decision) -> bool:
         """Tell the worker that waits; a decision that could not be written down counts as none."""
         request = pending.request
-        settlement = decisions.settlement(request.ask_id, decision)
+        settlement = decisions.settlement(request, decision, await self._directory())
         recorded = await _is_done(self._store.settle(settlement, pending.answers))
         if not recorded:
             decision = Decision(RequestOutcome.UNRECORDED)
@@ -77,7 +87,7 @@ class Settler:
         refuses = chosen and decision.option == decisions.REJECT_ONCE
         trusted = request.workspaces if trusts else ()
         without = () if trusts or refuses else request.workspaces
-        settlement = decisions.settlement(request.ask_id, decision)
+        settlement = decisions.settlement(request, decision)
         recorded = await _is_done(self._store.settle_workspaces(settlement, trusted, without))
         self._close(pending)
         if chosen:
@@ -92,14 +102,15 @@ class Settler:
         turn = Turn(
             str(uuid4()),
             self._session_id,
-            decisions.prompt_with_answer(request, decision),
+            words.prompt_with_answer(request, decision),
             unattended=True,
         )
-        settlement = decisions.settlement(request.ask_id, decision)
+        settlement = decisions.settlement(request, decision, await self._directory())
         recorded = await _is_done(self._store.answer_parked(settlement, turn))
         self._close(pending)
         if recorded:
-            self._parked_answers.add(turn, request, decision)
+            if not request.questions:  # which are answered, and not asked again
+                self._parked_answers.add(turn, request, decision)
             self._enqueue(turn)
         return recorded
 

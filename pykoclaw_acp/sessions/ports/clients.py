@@ -32,6 +32,10 @@ class Client(Protocol):
     def pages(self) -> bool:
         """Whether it can open a page for the user."""
 
+    @property
+    def cancels_when_absent(self) -> bool:
+        """Whether it cancels a permission request because nobody is there to see it."""
+
     def close_request(self, ask_id: str) -> None:
         """Close a request, which is settled in the database; also called on the client that
         answered.

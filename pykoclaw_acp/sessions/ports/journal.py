@@ -14,13 +14,16 @@ from pykoclaw_acp.sessions.ports.log import LogStore
 from pykoclaw_acp.sessions.ports.notes import NoteStore
 from pykoclaw_acp.sessions.ports.offers import OfferStore
 from pykoclaw_acp.sessions.ports.permissions import PermissionStore
+from pykoclaw_acp.sessions.ports.rules import RuleStore
 from pykoclaw_acp.sessions.ports.sessions import SessionStore
 from pykoclaw_acp.sessions.ports.trust import TrustStore
 from pykoclaw_acp.sessions.ports.turns import TurnJournal
 
 
-class TurnsAndNotes(TurnJournal, NoteStore, BlobStore, Protocol):
-    """For whoever runs turns: each prompt carries the pending notes, and its blobs."""
+class TurnsAndNotes(TurnJournal, NoteStore, BlobStore, RuleStore, Protocol):
+    """For whoever runs turns: each prompt carries the pending notes, and its blobs, and its worker has
+    the directory's rules.
+    """
 
 
 class LogAndBlobs(LogStore, BlobStore, Protocol):
@@ -45,6 +48,7 @@ class Journal(
     LogStore,
     PermissionStore,
     TrustStore,
+    RuleStore,
     CursorStore,
     OfferStore,
     NoteStore,

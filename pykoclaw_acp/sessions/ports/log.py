@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.events import Event, PlanEntry
 from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.model.seams import Said
 from pykoclaw_acp.sessions.ports.store import Store
@@ -20,6 +20,9 @@ class LogStore(Store, Protocol):
         """Log events that belong to no turn; returns their seqs. Raises Conflict if there is no
         such session.
         """
+
+    async def last_plan(self, session_id: str) -> tuple[PlanEntry, ...]:
+        """The entries of the newest plan in the newest part of the log; empty if there is none."""
 
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
         """The events after a cursor, in order, `limit` rows at most; pieces of a message may come

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
 import structlog
+from msgspec.structs import replace
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel import long_prompt
@@ -242,7 +244,7 @@ class TurnRunner:
             notes += noted
             lives = self._surroundings.keep_worker(options)
             launched = self._workers.workspace(self._state.id) != options.workspace
-            epoch = await self._workers.acquire(self._state.id, options)
+            epoch = await self._workers.acquire(self._state.id, await self._completed(options))
             if launched or not lives:
                 self._surroundings.launched(options)
             if contents.needs_blocks(turn.content) and not self._workers.takes_blocks(
@@ -253,6 +255,14 @@ class TurnRunner:
             if not launched or await self._gate.unchanged():
                 return options, epoch, notes
         raise WorkerFailed("workspace_changing", CHANGING)
+
+    async def _completed(self, options: WorkerOptions) -> WorkerOptions:
+        """The options with what the database has for a worker that is launched."""
+        if self._workers.is_live(self._state.id):
+            return options
+        path = await asyncio.to_thread(os.path.realpath, options.cwd)
+        rules = () if options.restricted else await self._journal.rules(path)
+        return replace(options, plan=await self._state.plan(), rules=rules)
 
     async def _unless_cancelled(self, turn: Turn, doing: Coroutine[Any, Any, T]) -> T | None:
         """The result of `doing`; None, and it is given up, if the turn is cancelled first."""

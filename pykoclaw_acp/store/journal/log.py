@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
+from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, PlanEntry, TitleChanged
 from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.model.seams import Said
 from pykoclaw_acp.store import events, last_turns, seams, sessions
@@ -25,6 +25,10 @@ class SqlLogStore(SqlStore):
         return await self._commit(
             Unit(statements, events.rows(session_id, None, said)), patient=patient
         )
+
+    async def last_plan(self, session_id: str) -> tuple[PlanEntry, ...]:
+        """The entries of the newest plan in the newest part of the log."""
+        return await events.last_plan(self._database, session_id)
 
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
         """The events after a cursor, in order."""

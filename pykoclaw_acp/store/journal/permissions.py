@@ -15,7 +15,7 @@ from pykoclaw_acp.model.permissions import (
     Workspace,
 )
 from pykoclaw_acp.model.turns import Turn
-from pykoclaw_acp.store import events, permissions, trust, turns
+from pykoclaw_acp.store import events, permissions, rules, trust, turns
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
 from pykoclaw_acp.tasks import in_pieces
@@ -27,7 +27,8 @@ class SqlPermissionStore(SqlStore):
     async def settle(self, settled: Settlement, used: str | None = None) -> None:
         """Record a decision, and that the parked request `used` is used up."""
         more = () if used is None else (permissions.use_up(used),)
-        await self._commit(Unit(statements=(permissions.settle(settled), *more)), patient=True)
+        told = (permissions.settle(settled), *rules.grant(settled), *more)
+        await self._commit(Unit(statements=told, durable=bool(settled.rules)), patient=True)
 
     async def settle_workspaces(
         self,
@@ -54,7 +55,10 @@ class SqlPermissionStore(SqlStore):
         told = permissions.settle_parked(settled, turn.turn_id)
         prompt = await in_pieces(long_texts.encoded(turn.content))
         await self._commit(
-            Unit(statements=(told, turns.insert(turn, prompt)), durable=True), patient=True
+            Unit(
+                statements=(told, *rules.grant(settled), turns.insert(turn, prompt)), durable=True
+            ),
+            patient=True,
         )
 
     async def set_clock(

@@ -65,6 +65,7 @@ class Client:
         self.questions: list[dict[str, Any]] = []
         self.withdrawn: list[Any] = []
         self.unplaced: list[dict[str, Any]] = []
+        self.besides: list[str] = []  # texts that are no part of the log
         self.permit: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda _: selected(
             "allow_once"
         )
@@ -290,6 +291,9 @@ class Client:
             self.offered[frame["params"]["sessionId"]] = update["configOptions"]
             return
         if update["sessionUpdate"] == "agent_message_chunk" and "_meta" not in update:  # as little
+            return
+        if update.get("messageId", "").endswith("-shown"):  # the log has it in another form
+            self.besides.append(update["content"]["text"])
             return
         before = seen[-1]["_meta"]["pykoclaw.dev/seq"] if seen else 0
         if update["_meta"]["pykoclaw.dev/seq"] <= before:

@@ -212,6 +212,11 @@ class Mitto:
         assert self.wire is not None
         self.wire.reply(self._asked.pop(conversation.session or ""), selected(option))
 
+    def expire(self, conversation: Conversation) -> None:
+        """Nobody has chosen for 300 s."""
+        assert self.wire is not None
+        self.wire.reply(self._asked.pop(conversation.session or ""), CANCELLED)
+
     def _permit(self, params: dict[str, Any]) -> dict[str, Any] | None:
         assert self.wire is not None
         if self.approves:

@@ -1,0 +1,89 @@
+"""Questions that Claude asks its user with the tool AskUserQuestion, and their answers: plain data.
+
+An answer is text: the label of a choice, several labels joined by commas, or the user's own words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from pykoclaw_acp.neutral import neutral
+
+ASKS: Final = "AskUserQuestion"
+"""The tool's name."""
+
+ANSWERS: Final = "answers"
+"""Key of the answers, by question, in the content of a decision and in the tool's input."""
+
+
+class Option(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A choice that a question offers."""
+
+    label: str
+    description: str = ""
+
+
+class Question(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A question; `header` is a word or two that name it. `multiple`: several choices may be made."""
+
+    question: str
+    header: str = ""
+    options: tuple[Option, ...] = ()
+    multiple: bool = False
+
+
+def read(arguments: dict[str, Any]) -> tuple[Question, ...]:
+    """The questions in the tool's input; what has no text is left out."""
+    listed = arguments.get("questions")
+    return tuple(
+        Question(
+            question=one["question"],
+            header=_text(one, "header"),
+            options=_options(one.get("options")),
+            multiple=one.get("multiSelect") is True,
+        )
+        for one in (listed if isinstance(listed, list) else ())
+        if isinstance(one, dict) and _text(one, "question")
+    )
+
+
+def answers(asked: Sequence[Question], given: Sequence[str]) -> dict[str, str]:
+    """The answers by question; one that is empty was not given."""
+    pairs = zip(asked, given, strict=False)
+    return {one.question: text.strip() for one, text in pairs if text.strip()}
+
+
+def joined(labels: Sequence[str]) -> str:
+    """Several choices as one answer, as Claude expects it."""
+    return ", ".join(labels)
+
+
+def described(asked: Sequence[Question]) -> str:
+    """The questions with their choices, as Markdown without control characters."""
+    return "\n\n".join(_described(one) for one in asked)
+
+
+def _described(one: Question) -> str:
+    several = " (several are possible)" if one.multiple else ""
+    choices = [
+        f"- {neutral(it.label)}" + (f": {neutral(it.description)}" if it.description else "")
+        for it in one.options
+    ]
+    first = f"**{neutral(one.question, 'prose')}**{several}"
+    return "\n".join([first, "", *choices] if choices else [first])
+
+
+def _options(listed: object) -> tuple[Option, ...]:
+    return tuple(
+        Option(label=one["label"], description=_text(one, "description"))
+        for one in (listed if isinstance(listed, list) else ())
+        if isinstance(one, dict) and _text(one, "label")
+    )
+
+
+def _text(fields: dict[str, Any], key: str) -> str:
+    value = fields.get(key)
+    return value if isinstance(value, str) else ""

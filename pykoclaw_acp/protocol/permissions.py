@@ -1,0 +1,120 @@
+"""Permission requests, and forms of MCP servers, as ACP has them: pure functions."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from pykoclaw_acp.model.events import TextPart
+from pykoclaw_acp.model.permissions import Form, PermissionRequest
+from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.protocol.client_requests import (
+    AskedToolCall,
+    CreateElicitation,
+    PermissionKind,
+    PermissionOption,
+    RequestPermission,
+)
+from pykoclaw_acp.protocol.content import ToolContent
+from pykoclaw_acp.protocol.projection import parts
+
+MAX_RULE: Final = 160  # characters of a rule in an option's name; the question has all of them
+REJECT_WITH_REASON: Final = "reject_with_reason"
+_Option = Literal["allow_once", "allow_always", "allow_lasting", "reject_once"]
+_KINDS: Final[dict[_Option, PermissionKind]] = {
+    "allow_once": "allow_once",
+    "allow_always": "allow_always",
+    "allow_lasting": "allow_always",
+    "reject_once": "reject_once",
+}
+_PLAN: Final[dict[_Option, str]] = {
+    "allow_once": "Approve, and ask for each edit",
+    "allow_always": "Approve, and accept edits",
+    "reject_once": "Keep planning",
+}
+
+
+def permission(
+    session_id: str, question: PermissionRequest, *, reasons: bool = False
+) -> RequestPermission:
+    """Parameters of `session/request_permission`; "once" comes first, as some clients select the
+    first allow option.
+
+    For a workspace trust request this is the option without trust, for a plan the one by which
+    edits are asked for. `reasons`: the client can be asked for the reason of a refusal.
+    """
+    named = choices(question)
+    if reasons and question.plan:
+        named["reject_once"] = "Keep planning, and say what should change"
+    options = [
+        PermissionOption(option_id=option, name=name, kind=_KINDS[option])
+        for option, name in named.items()
+    ]
+    if reasons and not question.plan and not question.workspaces:
+        words = "Reject, and say why"
+        options.append(
+            PermissionOption(option_id=REJECT_WITH_REASON, name=words, kind="reject_once")
+        )
+    call = AskedToolCall(
+        tool_call_id=question.tool_call_id,
+        title=neutral(question.title),
+        kind=question.tool_kind,
+        status="pending",
+        content=shown(question),
+        raw_input=question.input,
+    )
+    return RequestPermission(session_id=session_id, tool_call=call, options=options)
+
+
+def choices(question: PermissionRequest) -> dict[_Option, str]:
+    """Labels of the options by their ids, for a request that is not filled in."""
+    once, always, reject = (
+        "Allow once",
+        f"Always allow {_cut(neutral(question.always or ''))} in this session",
+        "Reject",
+    )
+    if question.workspaces:
+        once, always, reject = (
+            "Run without it",
+            "Trust it, as it is now",
+            "Refuse: do not send the prompt",
+        )
+    if question.plan:
+        return dict(_PLAN)
+    named: dict[_Option, str] = {"allow_once": once}
+    if question.always is not None:
+        named["allow_always"] = always
+    if question.rules:
+        words = _cut(neutral(question.always or ", ".join(question.rules)))
+        named["allow_lasting"] = f"Always allow {words} in this directory, in later sessions too"
+    return {**named, "reject_once": reject}
+
+
+def plan_text(question: PermissionRequest) -> str:
+    """The plan that a request is about, as Markdown; empty if it is about none."""
+    texts = [part.text for part in question.content if isinstance(part, TextPart)]
+    return "\n\n".join(texts) if question.plan else ""
+
+
+def shown(question: PermissionRequest) -> list[ToolContent] | None:
+    """Content that shows what would run."""
+    return parts(question.content)
+
+
+def mcp_form(session_id: str, ask_id: str, form: Form) -> CreateElicitation:
+    """Parameters of `elicitation/create`; the message names the server, as ACP has no field for it."""
+    message = f"{form.server} asks: {form.message}"
+    if form.url is not None:
+        return CreateElicitation(
+            session_id=session_id, message=message, mode="url", elicitation_id=ask_id, url=form.url
+        )
+    return CreateElicitation(
+        session_id=session_id, message=message, mode="form", requested_schema=form.schema
+    )
+
+
+def _cut(words: str) -> str:
+    return (
+        words
+        if len(words) <= MAX_RULE
+        else f"{words[:MAX_RULE]}… [cut: {len(words)} characters in all]"
+    )

@@ -1,0 +1,107 @@
+"""Asking one client one permission request: once, and again if nobody was there to see it.
+
+Mitto answers `cancelled` within milliseconds while none of its windows shows the session, and again
+when a question has been open for 5 minutes. That is no decision, and no later message says that a
+window was opened: so it is asked again, at the client's next request about the session and after
+pauses that grow. Only a question that stays open counts as seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.model.permissions import Decision, RequestOutcome
+from pykoclaw_acp.sessions.permissions import decisions
+from pykoclaw_acp.sessions.permissions.away import Away
+from pykoclaw_acp.sessions.permissions.pending import PendingRequest
+from pykoclaw_acp.sessions.subscription import Subscription
+
+FIRST: Final = 10.0  # s until it is asked again
+LONGEST: Final = 300.0  # s
+SEEN_AFTER: Final = 2.0  # s that a question which is asked again stays open if somebody is there
+
+log: Final = structlog.get_logger()
+
+
+def pause(times: int) -> float:
+    """How long (s) to wait after the client was absent so many times in a row."""
+    return float(min(FIRST * 2.0 ** min(times - 1, 10), LONGEST))
+
+
+async def ask(
+    one: PendingRequest,
+    subscription: Subscription,
+    away: Away,
+    is_attended: Callable[[PendingRequest], bool],
+) -> None:
+    """Take a client's choice; that it does not choose counts if nobody else can be asked, unless it
+    went away.
+    """
+    absences = 0
+    while (decision := await _ask_once(one, subscription, away)) is not None:
+        if decisions.is_choice(one.request, decision):
+            one.decide(decision)
+            return
+        if not _is_absent(one, subscription, decision):
+            break
+        absences = 1 if subscription not in one.absent else absences + 1
+        one.absent.add(subscription)
+        subscription.client.close_request(one.request.ask_id)  # else its front keeps that answer
+        if not is_attended(one) and not one.clock.runs:
+            away.start(one)
+        subscription.noticed.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause(absences)):
+                await subscription.noticed.wait()
+        if not subscription.alive:
+            return
+    else:
+        return
+    one.passed[subscription] = decision
+    if one.parking is None and not is_attended(one):
+        one.decide(decision)
+    else:
+        # for this client: it will be asked again when it comes back
+        subscription.client.close_request(one.request.ask_id)
+
+
+async def _ask_once(one: PendingRequest, subscription: Subscription, away: Away) -> Decision | None:
+    """What the client says; None if it is gone."""
+    client = subscription.client
+    seen: asyncio.TimerHandle | None = None
+    try:
+        async with subscription.asking:
+            await subscription.reached(one.seq)
+            if subscription in one.absent:
+                loop = asyncio.get_running_loop()
+                seen = loop.call_later(SEEN_AFTER, _see, one, subscription, away)
+            outcome = await client.request_permission(subscription.session_id, one.request)
+        return decisions.by_client(one.request, outcome, client.name)
+    except ConnectionError:
+        return None
+    except Exception as error:  # noqa: BLE001  whatever a client does, the request is settled
+        log.info("A client could not answer", action="permission_unanswered", error=repr(error))
+        return decisions.UNANSWERED
+    finally:
+        if seen is not None:
+            seen.cancel()
+
+
+def _see(one: PendingRequest, subscription: Subscription, away: Away) -> None:
+    """Somebody is there: the question is open."""
+    one.absent.discard(subscription)
+    away.stop(one)
+
+
+def _is_absent(one: PendingRequest, subscription: Subscription, decision: Decision) -> bool:
+    """Whether the answer says that nobody is there. Trust in a directory never waits for somebody,
+    and a form was seen.
+    """
+    cancelled = decision.outcome in (RequestOutcome.CANCELLED, RequestOutcome.CANCEL)
+    kind = one.request.form is None and not one.request.workspaces
+    return cancelled and kind and subscription.client.cancels_when_absent

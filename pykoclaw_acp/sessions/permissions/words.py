@@ -1,0 +1,139 @@
+"""What Claude is told about a decision: pure functions."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.model.permissions import Decision, PermissionRequest, RequestOutcome
+from pykoclaw_acp.model.questions import ANSWERS
+
+ALLOW_ONCE: Final = "allow_once"
+ALLOW_ALWAYS: Final = "allow_always"
+ALLOW_LASTING: Final = "allow_lasting"
+REJECT_ONCE: Final = "reject_once"
+IN_CHAT: Final = "in_chat"
+"""The option by which questions are answered with the next message."""
+
+MAX_INPUT: Final = 4000  # characters of a tool's input that a prompt repeats
+_NOBODY: Final[dict[str, str]] = {
+    RequestOutcome.CANCELLED: "The user did not decide the permission request.",
+    RequestOutcome.TIMEOUT: "Nobody decided the permission request in time.",
+    RequestOutcome.DENIED: "Nobody was there to be asked, and this session denies what nobody can be asked about.",
+}
+_UNDECIDED: Final = "The permission request could not be decided."
+_CHOICES: Final = {
+    ALLOW_ONCE: "allowed, this once",
+    ALLOW_ALWAYS: "allowed, for the rest of this session",
+    ALLOW_LASTING: "allowed, from now on",
+    REJECT_ONCE: "refused",
+}
+_PLANNED: Final = {
+    ALLOW_ONCE: "approved; the user is asked about each edit",
+    ALLOW_ALWAYS: "approved; edits are accepted unasked",
+    REJECT_ONCE: "not approved: keep planning",
+}
+
+
+def refusal(request: PermissionRequest, decision: Decision) -> str:
+    """What Claude is told in place of the call's result."""
+    if request.questions:
+        return _unanswered(decision)
+    chosen = decision.outcome == RequestOutcome.SELECTED
+    if request.plan:
+        if not chosen:
+            return f"{_NOBODY.get(decision.outcome, _UNDECIDED)} The plan is not approved: end your turn."
+        if decision.reason:
+            return (
+                f"The user wants to keep planning, and says what should change:\n{decision.reason}\n"
+                "Change the plan accordingly, then present it again."
+            )
+        return (
+            "The user wants to keep planning, and did not say yet what should change. Ask what should change, and end"
+            " your turn. Present the plan again only after the answer."
+        )
+    if chosen and decision.reason:
+        return f"The user refused this tool call, and said why:\n{decision.reason}"
+    return (
+        "The user refused this tool call." if chosen else _NOBODY.get(decision.outcome, _UNDECIDED)
+    )
+
+
+def _unanswered(decision: Decision) -> str:
+    if decision.option == IN_CHAT:
+        return (
+            "The user answers in the chat. Write these questions with their choices as text, and end your turn: the"
+            " next message holds the answers."
+        )
+    if decision.outcome == RequestOutcome.DECLINE:
+        said = f" They said:\n{decision.reason}" if decision.reason else ""
+        return f"The user did not want to answer these questions.{said}"
+    if decision.outcome in (RequestOutcome.TIMEOUT, RequestOutcome.DENIED):
+        return (
+            "Nobody was there to answer. Go on without the answers if the task can be done so, and say what you"
+            " assumed; else say what you need to know, and end your turn."
+        )
+    return "The user did not answer these questions. Ask them as text if you need the answers."
+
+
+# --- parked requests
+
+
+def parked_note(request: PermissionRequest) -> list[Event]:
+    """The note in the log of a turn that is stopped because nobody is there to answer
+    its request.
+    """
+    waits = f"The question whether “{request.title}” may run still waits"
+    if request.questions:
+        waits = "Claude's questions still wait"
+    elif request.plan:
+        waits = "Claude's plan still waits to be approved"
+    said = (
+        f"\n\n**This turn was stopped because nobody was there to be asked.** {waits}: answer it, here or with "
+        "`pykoclaw-acp approve`, and the work goes on.\n\n"
+    )
+    return [Text(f"{request.ask_id}-parked", said, note=True)]
+
+
+def prompt_with_answer(request: PermissionRequest, decision: Decision) -> list[dict[str, Any]]:
+    """The prompt that tells Claude the decision on a parked request; ACP content blocks."""
+    lines = [
+        "The last turn was stopped because a question waited for an answer and nobody was there. It is answered now."
+    ]
+    lines += _answered(request, decision) if request.questions else _decided(request, decision)
+    return [{"type": "text", "text": "\n".join(lines)}]
+
+
+def _answered(request: PermissionRequest, decision: Decision) -> list[str]:
+    given = (decision.content or {}).get(ANSWERS)
+    known = given if isinstance(given, dict) else {}
+    lines = [
+        f"You asked: {one.question}\nThe user's answer: {known.get(one.question, 'none')}"
+        for one in request.questions
+    ]
+    if decision.outcome != RequestOutcome.ACCEPT:
+        return [*(f"You asked: {one.question}" for one in request.questions), _unanswered(decision)]
+    return [*lines, "Go on with the task."]
+
+
+def _decided(request: PermissionRequest, decision: Decision) -> list[str]:
+    lines = [f"The question: may this tool call run? {request.title}"]
+    if request.plan:
+        lines = ["The question: may your plan be carried out?"]
+    if request.input is not None:
+        shown = json.dumps(request.input, ensure_ascii=False)
+        lines.append(f"Its input: {shown if len(shown) <= MAX_INPUT else shown[:MAX_INPUT] + '…'}")
+    option = decision.option or REJECT_ONCE
+    lines.append(f"The user's answer: {(_PLANNED if request.plan else _CHOICES)[option]}.")
+    if option != REJECT_ONCE:
+        lines.append(
+            "The call was not made yet. Make it now, exactly so, if it is still needed, and go on with the task."
+        )
+    elif request.plan or decision.reason:
+        lines.append(refusal(request, decision))
+    else:
+        lines.append(
+            "Do not make this call. Go on with the task in another way, or say what you need."
+        )
+    return lines

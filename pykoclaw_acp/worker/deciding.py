@@ -1,0 +1,65 @@
+"""What the user decides beyond whether a tool may run: Claude's plan, and Claude's questions."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, PermissionUpdate
+from claude_agent_sdk.types import PermissionMode
+from msgspec.structs import replace
+
+from pykoclaw_acp.channel.frames import Answer
+from pykoclaw_acp.channel.options import WorkerOptions
+from pykoclaw_acp.model.events import TextPart
+from pykoclaw_acp.model.permissions import PermissionRequest
+from pykoclaw_acp.model.questions import ANSWERS, ASKS, read
+from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.system.credentials import configuration
+from pykoclaw_acp.translation import deciding
+from pykoclaw_acp.translation.plan import TaskList
+from pykoclaw_acp.worker.translate import Translator
+
+REFUSED: Final = "The user refused this tool call."
+_ACCEPTS_EDITS: Final = "edits (mode Accept edits)"
+
+
+def translator(options: WorkerOptions) -> Translator:
+    """The translator of a new worker: it knows the list of tasks, and where Claude keeps plans."""
+    plans = os.path.join(configuration(os.environ, os.path.expanduser("~")), "plans")
+    return Translator(options.cwd, tasks=TaskList.of(options.plan), plans=plans)
+
+
+def special(request: PermissionRequest, arguments: dict[str, Any]) -> PermissionRequest:
+    """The request as it is asked: about a plan, or with questions, if the tool is one of these."""
+    if request.tool == deciding.PLANS:
+        plan = neutral(deciding.plan(arguments), "prose")
+        return replace(
+            request, plan=True, always=_ACCEPTS_EDITS, rules=(), content=(TextPart(plan),)
+        )
+    if request.tool == ASKS and (questions := read(arguments)):
+        content = deciding.content(ASKS, arguments)
+        return replace(request, questions=questions, always=None, rules=(), content=content)
+    return request
+
+
+def result(
+    request: PermissionRequest,
+    arguments: dict[str, Any],
+    answer: Answer,
+    updates: list[PermissionUpdate],
+) -> PermissionResultAllow | PermissionResultDeny:
+    """What the CLI is told of the user's answer; `updates` are what "always" allows."""
+    if request.questions and answer.decision == "accept":
+        given = (answer.content or {}).get(ANSWERS, {})
+        return PermissionResultAllow(updated_input={**arguments, ANSWERS: given})
+    if answer.decision not in ("allow_once", "allow_always"):
+        return PermissionResultDeny(message=answer.message or REFUSED)
+    if request.plan:
+        accepts = answer.decision == "allow_always"
+        mode: PermissionMode = "acceptEdits" if accepts else "default"
+        then = PermissionUpdate(type="setMode", mode=mode, destination="session")
+        return PermissionResultAllow(updated_permissions=[then])
+    return PermissionResultAllow(
+        updated_permissions=updates if answer.decision == "allow_always" else None
+    )

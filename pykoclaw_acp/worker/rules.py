@@ -1,0 +1,90 @@
+"""What "always" would allow: the CLI's suggestions for this session, in words, and those that may
+last.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from claude_agent_sdk import PermissionUpdate
+from claude_agent_sdk.types import PermissionRuleValue
+
+from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.system.secrets import may_hold_secret
+
+MAX_LASTING: Final = 300  # characters of a rule that may last
+_RESERVED: Final = frozenset("()\\")  # have a meaning of their own in a rule
+_READS: Final = ("Read", "Glob", "Grep", "LS")
+_EDITS: Final = ("Edit", "Write", "MultiEdit", "NotebookEdit")
+
+
+def for_session(suggestions: Sequence[PermissionUpdate], cwd: str) -> list[PermissionUpdate]:
+    """The suggestions, for this session only: the CLI would write others into the user's project.
+
+    A mode is left out beside a rule, since the rule is what was asked about; and so is the session's
+    own directory, to which it has access.
+    """
+    kept = [
+        replace(update, destination="session")
+        for update in suggestions
+        if update.directories is None or set(update.directories) - {cwd, os.path.realpath(cwd)}
+    ]
+    ruled = any(update.rules for update in kept)
+    return [update for update in kept if not (ruled and update.mode)]
+
+
+def describe(updates: Sequence[PermissionUpdate]) -> str | None:
+    """What the updates allow, in words that complete "Always allow …"; None: nothing."""
+    words: list[str] = []
+    for update in updates:
+        words.extend(_words(rule) for rule in update.rules or ())
+        if update.mode == "acceptEdits":
+            words.append("all edits (turns the mode Accept edits on)")
+        elif update.mode:
+            words.append(f"what the mode {update.mode} allows (turns it on)")
+        words.extend(f"access to `{directory}`" for directory in update.directories or ())
+    if not updates:
+        return None
+    return " and ".join(words) or "this"
+
+
+def lasting(updates: Sequence[PermissionUpdate]) -> tuple[str, ...]:
+    """The rules, if nothing else is suggested, and all of them may be kept for later sessions."""
+    if not all(update.rules and update.behavior in (None, "allow") for update in updates):
+        return ()
+    rules = [rule for update in updates for rule in update.rules or ()]
+    kept = tuple(_rule(rule) for rule in rules if _may_last(rule))
+    return kept if len(kept) == len(rules) else ()
+
+
+def _may_last(rule: PermissionRuleValue) -> bool:
+    content = rule.rule_content or ""
+    plain = neutral(content) == content and not _RESERVED & set(content)
+    return plain and len(content) <= MAX_LASTING and not may_hold_secret(content)
+
+
+def _rule(rule: PermissionRuleValue) -> str:
+    return f"{rule.tool_name}({rule.rule_content})" if rule.rule_content else rule.tool_name
+
+
+def _words(rule: PermissionRuleValue) -> str:
+    name, content = rule.tool_name, rule.rule_content
+    if name.startswith("mcp__"):
+        server, _, tool = name.removeprefix("mcp__").partition("__")
+        return f"the tool `{tool}` of {server}" if tool else f"all tools of {server}"
+    if not content:
+        return f"every use of {name}"
+    if name == "Bash":
+        begin = content.removesuffix(":*").removesuffix(" *")
+        return f"`{content}`" if begin == content else f"commands that begin with `{begin}`"
+    if name == "WebFetch" and content.startswith("domain:"):
+        return f"fetching from {content.removeprefix('domain:')}"
+    path = content[1:] if content.startswith("//") else content
+    if name in _READS:
+        return f"reading `{path}`"
+    if name in _EDITS:
+        return f"editing `{path}`"
+    return f"{name} with `{content}`"

@@ -1,0 +1,184 @@
+"""Plans, questions and task lists, from the real CLI to clients, and when they are opened again."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from typing import Any
+
+from tests.e2e.commands import done
+from tests.e2e.harness import Client, Stack, script
+from tests.e2e.harness.client import selected
+from tests.e2e.harness.seen import seen_again
+
+PLAN = "# Cache the answers\\n\\n1. Write a test\\n2. Write the cache"
+SHOWN = PLAN.replace("\\n", "\n")
+ASKED = {
+    "questions": [
+        {
+            "question": "Which colours?",
+            "header": "Colours",
+            "multiSelect": True,
+            "options": [
+                {"label": "Red", "description": "As a rose"},
+                {"label": "Blue", "description": "As the sky"},
+            ],
+        },
+        {
+            "question": "Which size?",
+            "header": "Size",
+            "multiSelect": False,
+            "options": [
+                {"label": "Small", "description": ""},
+                {"label": "Large", "description": ""},
+            ],
+        },
+    ]
+}
+
+
+EDITOR = {"clientInfo": {"name": "an editor", "version": "1"}}
+FORMS = {**EDITOR, "clientCapabilities": {"elicitation": {"form": {}}}}
+
+
+async def editor(stack: Stack, params: dict[str, Any] = EDITOR) -> tuple[Client, str]:
+    client = await stack.spawn()
+    await client.initialize(**params)
+    return client, await client.new(stack.work)
+
+
+async def plan_file(stack: Stack, client: Client, session: str) -> str:
+    """Let Claude plan; where it is told to write its plan."""
+    await client.call("session/set_mode", sessionId=session, modeId="plan")
+    await client.prompt(session, script("text I shall plan."))
+
+    def look() -> list[str]:
+        return re.findall(r'[^"\\ ]*/plans/[a-z-]+\.md', stack.transcript(session))
+
+    return (await client.until(look))[0]
+
+
+def presented(path: str, *then: str) -> str:
+    return script(f"write {path} <<< {PLAN}", "tool ExitPlanMode {}", *then)
+
+
+def options(question: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(one["kind"], one["name"]) for one in question["params"]["options"]]
+
+
+async def test_plan_is_shown_asked_and_its_mode_follows(stack: Stack) -> None:
+    client, session = await editor(stack)
+    path = await plan_file(stack, client, session)
+    answers = iter(
+        [
+            {
+                "outcome": {
+                    **selected("reject_once")["outcome"],
+                    "_meta": {"pykoclaw.dev/reason": "Shorter."},
+                }
+            },
+            selected("allow_always"),
+        ]
+    )
+    client.permit = lambda _: next(answers)
+    await client.prompt(
+        session, presented(path, "tool ExitPlanMode {}", "write a.txt <<< hello", "text Done.")
+    )
+    first, _ = client.questions
+    assert options(first) == [
+        ("allow_once", "Approve, and ask for each edit"),
+        ("allow_always", "Approve, and accept edits"),
+        ("reject_once", "Keep planning"),
+    ]
+    assert first["params"]["toolCall"]["content"][0]["content"]["text"] == SHOWN
+    calls = client.of(session, "tool_call")
+    assert [call["title"] for call in calls] == ["Plan: Cache the answers"] * 2 + ["Write a.txt"]
+    assert calls[0]["content"] == first["params"]["toolCall"]["content"]
+    ended = client.of(session, "tool_call_update")
+    assert [one["status"] for one in ended] == ["failed", "completed", "completed"]
+    assert "Shorter." in json.dumps(ended[0]["content"])
+    assert ended[1].get("content") is None
+    assert "Shorter." in json.dumps(stack.asked()[-1])
+    modes = [one["currentModeId"] for one in client.of(session, "current_mode_update")]
+    assert modes[-1] == "acceptEdits"
+    assert (stack.work / "a.txt").read_text() == "hello"
+    await seen_again(stack, client, session)
+
+
+async def test_lasting_rule_holds_in_later_sessions_until_it_is_removed(stack: Stack) -> None:
+    client = await stack.spawn_front()
+    await client.initialize(**EDITOR)
+    session = await client.new(stack.work)
+    client.permit = lambda _: selected("allow_lasting")
+    await client.prompt(session, script("bash mkdir made", "text Done."))
+    (question,) = client.questions
+    assert [one["name"] for one in question["params"]["options"]][1:3] == [
+        "Always allow commands that begin with `mkdir made` in this session",
+        "Always allow commands that begin with `mkdir made` in this directory, in later sessions too",
+    ]
+    assert not (stack.work / ".claude").exists()
+    session = await client.new(stack.work)
+    await client.prompt(session, script("bash mkdir made other", "text Done."))
+    assert len(client.questions) == 1
+    (listed,) = (await done(stack, "rules", "list", "--json")).json
+    assert (listed["path"], listed["by"]) == (str(stack.work), "an editor")
+    await done(stack, "rules", "remove", str(stack.work), listed["rule"])
+    client.permit = lambda _: selected("reject_once")
+    await client.prompt(session, script("bash mkdir made third", "text Done."))
+    assert len(client.questions) == 2
+    assert not (stack.work / "third").exists()
+
+
+async def test_answers_given_around_a_crash_of_the_daemon_count(stack: Stack) -> None:
+    client = await stack.spawn_front()
+    await client.initialize(**EDITOR)
+    client.permit = lambda _: None
+    session = await client.new(stack.work)
+    ask = f"tool AskUserQuestion {json.dumps(ASKED)}"
+    turn = client.prompting(session, script(ask, "text I see."))
+    for number, option in enumerate(("choice_0", "done")):
+        await client.until(lambda: len(client.questions) == number + 1)  # noqa: B023
+        client.reply(client.questions[-1], selected(option))
+    await client.until(lambda: len(client.questions) == 3)
+    await stack.end_daemon(signal.SIGKILL)
+    client.reply(client.questions[-1], selected("choice_1"))
+    assert (await client.answer(turn))["stopReason"] == "end_turn"
+    assert len(client.questions) == 3, "asked twice"
+    told = json.dumps(stack.asked()[-1])
+    assert r"\"Which colours?\"=\"Red\"" in told
+    assert r"\"Which size?\"=\"Large\"" in told
+
+
+async def test_questions_are_answered_one_by_one(stack: Stack) -> None:
+    client, session = await editor(stack)
+    choices = iter(["choice_1", "choice_0", "choice_1"])
+    client.permit = lambda _: selected(next(choices))
+    ask = f"tool AskUserQuestion {json.dumps(ASKED)}"
+    await client.prompt(session, script(ask, "text I see."))
+    assert [one["params"]["toolCall"]["title"] for one in client.questions] == [
+        "Which colours? (1 of 2)",
+        "Which colours? (1 of 2)",
+        "Which size? (2 of 2)",
+    ]
+    assert "Blue, Red" in json.dumps(stack.asked()[-1])
+    tasks = script(
+        'tool TaskCreate {"subject": "Look", "description": "d"}',
+        'tool TaskUpdate {"taskId": "1", "status": "in_progress"}',
+        'tool TaskCreate {"subject": ""}',
+        "text Planned.",
+    )
+    await client.prompt(session, tasks)
+    plans = client.of(session, "plan")
+    assert [(one["content"], one["status"]) for one in plans[-1]["entries"]] == [
+        ("Look", "in_progress")
+    ]
+    assert [one["title"] for one in client.of(session, "tool_call")][1:] == ["TaskCreate"], (
+        "only what fails is shown"
+    )
+    again = await seen_again(stack, client, session)
+    await again.prompt(
+        session, script('tool TaskUpdate {"taskId": "1", "status": "completed"}', "text Done.")
+    )
+    (entry,) = again.of(session, "plan")[-1]["entries"]
+    assert (entry["content"], entry["status"]) == ("Look", "completed")

@@ -1,0 +1,145 @@
+"""What "always" allows: said in words, without a mode in its shadow, and kept only if it holds no
+secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from claude_agent_sdk import PermissionResultAllow, PermissionUpdate, ToolPermissionContext
+from claude_agent_sdk.types import PermissionRuleValue
+
+from pykoclaw_acp.channel.frames import Answer
+from pykoclaw_acp.protocol import permissions
+from pykoclaw_acp.system.secrets import may_hold_secret
+from pykoclaw_acp.worker import rules
+from pykoclaw_acp.worker.permissions import PermissionCallbacks
+from tests.waiting import eventually
+
+
+def rule(tool: str, content: str | None = None) -> PermissionUpdate:
+    values = [PermissionRuleValue(tool_name=tool, rule_content=content)]
+    return PermissionUpdate(
+        type="addRules", rules=values, behavior="allow", destination="localSettings"
+    )
+
+
+ACCEPT = PermissionUpdate(type="setMode", mode="acceptEdits", destination="session")
+ELSEWHERE = PermissionUpdate(type="addDirectories", directories=["/x"], destination="session")
+HERE = PermissionUpdate(type="addDirectories", directories=["/w"], destination="session")
+
+
+@pytest.mark.parametrize(
+    ("suggestions", "words"),
+    [
+        ([rule("Bash", "npm test")], "`npm test`"),
+        ([rule("Bash", "npm run *")], "commands that begin with `npm run`"),
+        ([rule("Bash", "npm run:*")], "commands that begin with `npm run`"),
+        ([rule("Bash", "a"), rule("Bash", "b")], "`a` and `b`"),
+        ([rule("WebFetch", "domain:example.org")], "fetching from example.org"),
+        ([rule("Read", "//etc/**")], "reading `/etc/**`"),
+        ([rule("Edit", "src/**")], "editing `src/**`"),
+        ([rule("mcp__db__run")], "the tool `run` of db"),
+        ([rule("WebSearch")], "every use of WebSearch"),
+        ([rule("Skill", "init")], "Skill with `init`"),
+        ([ACCEPT], "all edits (turns the mode Accept edits on)"),
+        ([ELSEWHERE, ACCEPT], "access to `/x` and all edits (turns the mode Accept edits on)"),
+        ([rule("Bash", "make"), ACCEPT], "`make`"),
+        ([rule("Bash", "make"), HERE], "`make`"),
+    ],
+)
+def test_scope_of_always_is_said_in_words(suggestions: list[PermissionUpdate], words: str) -> None:
+    updates = rules.for_session(suggestions, "/w")
+    assert rules.describe(updates) == words
+    assert {one.destination for one in updates} == {"session"}
+    assert any(one.mode for one in updates) == ("Accept edits" in words)
+
+
+def test_nothing_suggested_is_no_always() -> None:
+    assert rules.describe(rules.for_session([], "/w")) is None
+
+
+@pytest.mark.parametrize(
+    ("suggestions", "kept"),
+    [
+        ([rule("Bash", "npm test"), rule("WebSearch")], ("Bash(npm test)", "WebSearch")),
+        ([], ()),
+        ([ACCEPT], ()),
+        ([rule("Bash", "make"), ELSEWHERE], ()),
+        ([rule("Bash", "echo ), Bash(ls")], ()),
+        ([rule("Bash", "a\nb")], ()),
+        ([rule("Bash", "x" * 301)], ()),
+        ([rule("Bash", "make"), rule("Bash", "TOKEN=1 make")], ()),
+    ],
+)
+def test_only_plain_rules_may_last(
+    suggestions: list[PermissionUpdate], kept: tuple[str, ...]
+) -> None:
+    assert rules.lasting(rules.for_session(suggestions, "/w")) == kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "API_KEY=1 make",
+        "curl -H 'Authorization: Bearer x' example.org",
+        "mysql --password hunter2",
+        "curl https://me:pw@example.org",
+        "curl https://example.org?t=1",
+        "login ghp_0123456789abcdefghijklmn",
+        "export AWS_SECRET_ACCESS_KEY=x",
+    ],
+)
+def test_what_may_hold_a_secret_is_noticed(text: str) -> None:
+    assert may_hold_secret(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["npm test", "git commit -m *", "domain:example.org", "pytest -q tests/unit"]
+)
+def test_ordinary_commands_hold_no_secret(text: str) -> None:
+    assert not may_hold_secret(text)
+
+
+async def asked(suggestions: list[PermissionUpdate], decision: Any, *, lasting: bool) -> Any:
+    """The request that a worker makes, and what the CLI is told after this decision."""
+    asks: list[Any] = []
+
+    async def reported(*_: object) -> str:
+        return "t"
+
+    worker = PermissionCallbacks(1, "/w", asks.append, reported, reported)
+    worker.lasting = lasting
+    context = ToolPermissionContext(suggestions=suggestions, tool_use_id="c")
+    task = asyncio.ensure_future(worker.can_use_tool("Bash", {"command": "npm test"}, context))
+    request = (await eventually(lambda: asks))[0]
+    worker.resolve(Answer(epoch=1, ask_id=request.ask_id, decision=decision))
+    return request, await task
+
+
+async def test_options_say_how_long_they_last_and_the_least_comes_first() -> None:
+    request, told = await asked([rule("Bash", "npm test"), ACCEPT], "allow_always", lasting=True)
+    options = [
+        (one.option_id, one.kind, one.name) for one in permissions.permission("s", request).options
+    ]
+    assert options == [
+        ("allow_once", "allow_once", "Allow once"),
+        ("allow_always", "allow_always", "Always allow `npm test` in this session"),
+        (
+            "allow_lasting",
+            "allow_always",
+            "Always allow `npm test` in this directory, in later sessions too",
+        ),
+        ("reject_once", "reject_once", "Reject"),
+    ]
+    assert isinstance(told, PermissionResultAllow)
+    assert told.updated_permissions is not None
+    (update,) = told.updated_permissions
+    assert (update.type, update.destination) == ("addRules", "session")
+
+
+async def test_nothing_lasts_where_the_directory_is_not_trusted() -> None:
+    request, _ = await asked([rule("Bash", "npm test")], "allow_once", lasting=False)
+    assert request.rules == ()
