@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from .conversation import Conversation, Prompt, first_line, is_compaction, read_conversation
 from .script import DIRECTIVES, ScriptError, find_script, name_scripts, parse_script
-from .steps import Cut, Hang, HttpError, Report, Response, Step, Stop, StreamError, Text
+from .steps import Cut, Hang, HttpError, Limit, Report, Response, Step, Stop, StreamError, Text
 
 Kind = Literal["main", "side"]
 
@@ -41,14 +41,14 @@ class FaultCounts:
         """Drop exhausted faults from `steps`; count those that strike now."""
         effective: list[Step] = []
         for index, step in enumerate(steps):
-            if isinstance(step, HttpError | StreamError | Cut | Hang):
+            if isinstance(step, HttpError | StreamError | Cut | Hang | Limit):
                 if step.times is not None:
                     struck = self._struck.get(f"{key}:{index}", 0)
                     if struck >= step.times:
                         continue
                     self._struck[f"{key}:{index}"] = struck + 1
                 effective.append(step)
-                if not isinstance(step, Hang):
+                if not isinstance(step, Hang) and not _goes_on(step):
                     break
             else:
                 effective.append(step)
@@ -84,7 +84,7 @@ def choose_answer(
     script_hash = hashlib.sha256(script.encode()).hexdigest()[:12]
     key = f"{session}:{len(conversation.prompts)}:{script_hash}:{position}"
     steps = faults.effective(steps, key)
-    if all(isinstance(step, Hang) for step in steps):
+    if all(isinstance(step, Hang) or _goes_on(step) for step in steps):
         steps += (Text((_SCRIPT_FINISHED,)),)
     steps = tuple(
         Text((report(conversation),)) if isinstance(step, Report) else step for step in steps
@@ -117,6 +117,11 @@ def _newest(conversation: Conversation) -> tuple[Prompt, str | None]:
         if script is not None or not prompt.folded:
             return prompt, script
     return Prompt("", 0), None
+
+
+def _goes_on(step: Step) -> bool:
+    """Whether it is a limit that the response only tells of."""
+    return isinstance(step, Limit) and step.status != "rejected"
 
 
 def _echo(conversation: Conversation, prompt: Prompt) -> Text:

@@ -15,11 +15,11 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope
 from starlette.types import Send as SendMessage
 
-from . import wire
+from . import limits, wire
 from .answer import Answer, FaultCounts, choose_answer
 from .conversation import read_conversation
 from .record import Outcome, Record
-from .steps import Hang, HttpError, StreamError
+from .steps import Hang, HttpError, Limit, StreamError
 from .steps import Response as Steps
 
 # Events that need no wait between them share a write up to this size.
@@ -69,7 +69,13 @@ class Playback(Response):
             await _wait(steps[0].seconds)
             steps = steps[1:]
         stream = bool(self._body.get("stream"))
+        told: dict[str, str] = {}
         for step in steps:
+            if isinstance(step, Limit):
+                told = limits.headers(step)
+                if step.status == "rejected":
+                    await _error_response(HttpError(429, ""), told)(scope, receive, send)
+                    return "error"
             if isinstance(step, HttpError):
                 await _error_response(step)(scope, receive, send)
                 return "error"
@@ -83,6 +89,7 @@ class Playback(Response):
             "content-type": content_type,
             "cache-control": "no-cache",
             "request-id": wire.new_id("req"),
+            **told,
         }
         raw = [(name.encode(), value.encode()) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": 200, "headers": raw})
@@ -203,9 +210,9 @@ async def _read_body(request: Request) -> dict[str, Any] | None:
     )
 
 
-def _error_response(error: HttpError) -> Response:
+def _error_response(error: HttpError, more: dict[str, str] | None = None) -> Response:
     body = wire.error_body(wire.ERROR_TYPES.get(error.status, "api_error"), error.message)
-    headers = {"request-id": body["request_id"]}
+    headers = {"request-id": body["request_id"], **(more or {})}
     if error.retry_after is not None:
         headers["retry-after"] = str(error.retry_after)
     return JSONResponse(body, error.status, headers)

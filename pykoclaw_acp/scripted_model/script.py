@@ -12,10 +12,12 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from . import limits
 from .steps import (
     Cut,
     Hang,
     HttpError,
+    Limit,
     Report,
     Response,
     Step,
@@ -42,6 +44,7 @@ error STATUS [retry-after=SECONDS] [times=N] [MESSAGE]
 stream-error TYPE [times=N] [MESSAGE]
 cut [times=N]
 hang [DURATION] [times=N]
+limit STATUS [WINDOW] [resets=SECONDS] [used=PERCENT] [times=N]
 stop REASON                      end_turn, max_tokens, refusal, stop_sequence, pause_turn, …
 report                           what this request held
 # a comment"""
@@ -148,7 +151,7 @@ def _append(responses: list[list[Step]], step: Step) -> None:
         steps = []
         responses.append(steps)
     if isinstance(step, HttpError) and any(
-        not isinstance(earlier, HttpError | Hang) for earlier in steps
+        not isinstance(earlier, HttpError | Hang | Limit) for earlier in steps
     ):
         raise ScriptError(
             "an HTTP error comes before anything else of a response; use stream-error inside it"
@@ -276,6 +279,13 @@ def _hang(rest: str) -> Step:
     return Hang(seconds, options.get("times"))
 
 
+def _limit(rest: str) -> Step:
+    step = limits.parse(rest)
+    if step is None:
+        raise ScriptError(limits.FORM)
+    return step
+
+
 def _stop(rest: str) -> Step:
     if rest not in STOP_REASONS:
         raise ScriptError(f"the reasons are {', '.join(STOP_REASONS)}")
@@ -332,6 +342,7 @@ _PARSERS: dict[str, Callable[[str], Step]] = {
     "stream-error": _stream_error,
     "cut": _cut,
     "hang": _hang,
+    "limit": _limit,
     "stop": _stop,
     "report": _report,
 }

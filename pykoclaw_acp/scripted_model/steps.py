@@ -80,6 +80,20 @@ class Report:
     """A text that lists the content of the request."""
 
 
-Fault = HttpError | StreamError | Cut | Hang
+@dataclass(frozen=True)
+class Limit:
+    """What the response says of a subscription's usage limit; `rejected` makes it an HTTP error.
+
+    `resets` is seconds from now, `used` percent.
+    """
+
+    status: str
+    window: str
+    resets: int
+    used: int | None = None
+    times: int | None = None
+
+
+Fault = HttpError | StreamError | Cut | Hang | Limit
 Step = Text | Thinking | Tool | Stop | Report | Fault
 Response = tuple[Step, ...]

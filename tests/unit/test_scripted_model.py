@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.scripted_model import limits
 from pykoclaw_acp.scripted_model.answer import Answer, FaultCounts, choose_answer
 from pykoclaw_acp.scripted_model.environment import offline_environment
 from pykoclaw_acp.scripted_model.script import (
@@ -22,6 +23,7 @@ from pykoclaw_acp.scripted_model.steps import (
     Cut,
     Hang,
     HttpError,
+    Limit,
     Stop,
     StreamError,
     Text,
@@ -355,6 +357,21 @@ class TestAnswers:
         assert answer(request, faults, "another session").steps == (first,)
         again = body(*request["messages"], said("fine"), *request["messages"])
         assert answer(again, faults).steps == (first,)
+
+
+def test_limits_are_told_and_the_rejecting_one_ends() -> None:
+    (steps,) = parse_script(
+        "limit rejected resets=9 times=1\nlimit allowed_warning used=92\ntext Hi"
+    )
+    refused = Limit("rejected", "five_hour", 9, None, 1)
+    warned = Limit("allowed_warning", "five_hour", 3600, 92)
+    assert steps == (refused, warned, Text(("Hi",)))
+    faults = FaultCounts()
+    assert faults.effective(steps, "key") == (refused,)
+    assert faults.effective(steps, "key") == (warned, Text(("Hi",)))
+    assert limits.headers(refused)["anthropic-ratelimit-unified-status"] == "rejected"
+    with pytest.raises(ScriptError, match="write limit"):
+        parse_script("limit no")
 
 
 def test_offline_environment_stays_below_home_and_on_loopback(tmp_path: Path) -> None:
