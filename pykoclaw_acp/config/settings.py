@@ -200,6 +200,10 @@ class Settings(BaseSettings):
         default="words",
         description="Titles of sessions: words of the first prompt, or claude, which asks its model for one.",
     )
+    thinking: Annotated[Literal["show", "hide"], BeforeValidator(values.lowered)] = Field(
+        default="show",
+        description="Claude's thinking, live and when a session is loaded: show, hide (it stays in the log).",
+    )
     nested_access: Annotated[NestedAccess, BeforeValidator(values.lowered)] = Field(
         default="none",
         description="What programs inside a session may use: none, clients (ACP) or all (ACP and commands).",

@@ -39,6 +39,8 @@ class ClientTraits:
     its user sees the title alone. `approves_by_itself`: it may choose the first option that allows
     without asking its user. `cancels_when_absent`: an outcome `cancelled` without a
     `session/cancel` says that no user is there, rather than that one has dismissed the request.
+    `shows_errors`: its user sees the error with which a prompt is answered. `wants_details`: of an
+    error its user sees `data.details` alone.
     """
 
     wrapping: Wrapping = Wrapping()
@@ -52,6 +54,8 @@ class ClientTraits:
     titles_only: bool = False
     approves_by_itself: bool = False
     cancels_when_absent: bool = False
+    shows_errors: bool = False
+    wants_details: bool = False
 
 
 DEFAULT: Final = ClientTraits()
@@ -80,14 +84,17 @@ MITTO: Final = replace(
     titles_only=True,
     approves_by_itself=True,
     cancels_when_absent=True,
+    shows_errors=True,
 )
 UNNAMED: Final = "unknown"  # name of a client that gives none
 # Name in lower case, prefix of the version, traits; the first match counts.
 TABLE: Final[tuple[tuple[str, str, ClientTraits], ...]] = (
     ("mitto", "", MITTO),
-    ("acpx", "", replace(DEFAULT, legacy_models=True, long_lines=True)),
-    ("zed", "", replace(DEFAULT, long_lines=True)),
-    (UNNAMED, "", MITTO),  # Mitto does not always give its name
+    ("acpx", "", replace(DEFAULT, legacy_models=True, long_lines=True, shows_errors=True)),
+    ("zed", "", replace(DEFAULT, long_lines=True, shows_errors=True)),
+    ("toad", "", replace(DEFAULT, shows_errors=True, wants_details=True)),
+    # Mitto does not always give its name; who else gives none may show no errors.
+    (UNNAMED, "", replace(MITTO, shows_errors=False)),
 )
 
 

@@ -117,17 +117,20 @@ class ToolStarted(_Event, frozen=True, tag="tool_started"):
 class ToolProgressed(_Event, frozen=True, tag="tool_progressed"):
     """What a tool that is still running has done so far; replaces what was shown of it before.
 
-    `output`: what of `content` a command has written, for clients that have terminals.
+    `output`: what of `content` a command has written, for clients that have terminals. `title`:
+    another one than before.
     """
 
     tool_call_id: str
     content: tuple[ToolPart, ...] = ()
     output: Output | None = None
+    title: str | None = None
 
 
 class ToolEnded(_Event, frozen=True, tag="tool_ended"):
     """End of a tool call; empty `content` and `locations` keep what was shown before, unless there is
     an `exit_code`, of a command, that is not 0, or a `reason`: why it has failed, for the user.
+    `title`: another one than before.
     """
 
     tool_call_id: str
@@ -136,6 +139,7 @@ class ToolEnded(_Event, frozen=True, tag="tool_ended"):
     exit_code: int | None = None
     locations: tuple[Location, ...] = ()
     reason: str | None = None
+    title: str | None = None
 
 
 class Usage(_Event, frozen=True, tag="usage"):

@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from pykoclaw_acp.model import own_calls
 from pykoclaw_acp.model.events import Event, Text, Thinking, ToolEnded, ToolProgressed, Usage
 from pykoclaw_acp.model.log import Logged
 
@@ -33,8 +34,9 @@ def state(event: Event | None) -> str | None:
     """Key of the state that the event reports; a newer event with this key replaces it."""
     if isinstance(event, Usage):
         return "usage"
-    if isinstance(event, ToolProgressed | ToolEnded) and event.content:
-        return f"tool {event.tool_call_id}"
+    if isinstance(event, ToolProgressed | ToolEnded):
+        own = event.title is not None and own_calls.is_own(event.tool_call_id)
+        return f"tool {event.tool_call_id}" if event.content or own else None
     return None
 
 

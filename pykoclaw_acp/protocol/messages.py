@@ -42,10 +42,18 @@ class ElicitationCapabilities(Wire, frozen=True, kw_only=True):
     url: dict[str, Any] | None = None
 
 
+class ClientSessionCapabilities(Wire, frozen=True, kw_only=True):
+    """Updates that the client takes: one that is present is taken, whatever its object holds."""
+
+    notices: dict[str, Any] | None = None
+    compaction: dict[str, Any] | None = None
+
+
 class ClientCapabilities(Wire, frozen=True, kw_only=True):
     """Capabilities that this agent uses."""
 
     elicitation: ElicitationCapabilities = ElicitationCapabilities()
+    session: ClientSessionCapabilities = ClientSessionCapabilities()
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 
 

@@ -96,7 +96,11 @@ def update(seq: int, event: Event | None) -> Update:
         case ToolProgressed():
             shown = parts(event.content)
             return ToolCallUpdate(
-                tool_call_id=event.tool_call_id, status="in_progress", content=shown, meta=meta
+                tool_call_id=event.tool_call_id,
+                status="in_progress",
+                content=shown,
+                title=event.title,
+                meta=meta,
             )
         case ToolEnded():
             return ToolCallUpdate(
@@ -105,6 +109,7 @@ def update(seq: int, event: Event | None) -> Update:
                 content=parts(tool_results.shown(event)),
                 locations=_locations(event.locations),
                 raw_output=tool_results.raw_output(event),
+                title=event.title,
                 meta=meta,
             )
         case Usage():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -23,6 +23,8 @@ class Cost(Wire, frozen=True, kw_only=True):
 
 class Update(Wire, frozen=True, kw_only=True, tag_field="sessionUpdate"):
     """Base of what `session/update` carries."""
+
+    live_only: ClassVar[bool] = False  # never part of a replay
 
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 
@@ -59,12 +61,30 @@ class ToolCallUpdate(Update, frozen=True, kw_only=True, tag="tool_call_update"):
     content: list[ToolContent] | None = None
     locations: list[ToolLocation] | None = None
     raw_output: dict[str, Any] | None = None
+    title: str | None = None
 
 
 class UsageUpdate(Update, frozen=True, kw_only=True, tag="usage_update"):
     used: int
     size: int
     cost: Cost | None = None
+
+
+class Notice(Update, frozen=True, kw_only=True, tag="notice"):
+    """Only to clients with the capability `session.notices`."""
+
+    live_only = True
+    severity: str
+    title: str
+
+
+class CompactionUpdate(Update, frozen=True, kw_only=True, tag="compaction_update"):
+    """Only to clients with the capability `session.compaction`."""
+
+    compaction_id: str
+    status: str
+    summary: list[TextContent] | None = None
+    error: str | None = None
 
 
 class PlanEntry(Wire, frozen=True, kw_only=True, omit_defaults=False):

@@ -11,11 +11,13 @@ import structlog
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.link.framing import MAX_LINE_OUT, MAX_LONG_LINE_OUT
 from pykoclaw_acp.model.choices import Command, Selection
+from pykoclaw_acp.model.events import Failure
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.surroundings import Given
-from pykoclaw_acp.protocol import jsonrpc, lenient, projection
+from pykoclaw_acp.protocol import jsonrpc, lenient, presentation, projection
 from pykoclaw_acp.protocol.messages import ClientCapabilities, Implementation, InitializeParams
+from pykoclaw_acp.protocol.presentation import Presentation
 from pykoclaw_acp.protocol.terminals import Capability, Terminals
 from pykoclaw_acp.protocol.updates import SessionNotification, Update
 from pykoclaw_acp.server.asking import Asking
@@ -42,6 +44,7 @@ class AcpClient:
         self.pages = False
         self._terminals: Terminals | None = None
         self.introduced = False  # `initialize` was answered
+        self._shown = Presentation()
         self.asking = Asking(peer, sessions)
         self._requests = PermissionRequests(self.asking, self._say)
         self.subscriber = Subscriber(sessions, self, peer.instance, peer.front)
@@ -77,6 +80,8 @@ class AcpClient:
         self.pages = capabilities.elicitation.url is not None
         shows = Capability.of(capabilities.meta)
         self._terminals = None if shows is None else Terminals(shows)
+        thoughts = self.subscriber.sessions.showing.thoughts
+        self._shown = Presentation.of(capabilities, thoughts=thoughts)
         self.introduced = True
         log.info(
             "Client connected",
@@ -124,7 +129,10 @@ class AcpClient:
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event as an update; what no client could read is replaced by a note."""
-        update = projection.update(logged.seq, logged.event)
+        update = presentation.update(logged.seq, logged.event, self._shown)
+        if update is None or self._passes_over(session_id, logged, update):
+            await self.peer.move_cursor(session_id, logged.seq)
+            return
         if self._terminals is not None:
             update = self._terminals.dress(session_id, logged.event, update)
         line = update_line(session_id, update)
@@ -133,6 +141,19 @@ class AcpClient:
             line = update_line(session_id, projection.update(logged.seq, cut))
         await self.peer.update(session_id, logged.seq, line)
         crash_points.reached("update_sent")
+
+    def _passes_over(self, session_id: str, logged: Logged, update: Update) -> bool:
+        """Whether it is not to be in a replay; or the client gets the same words as the error with
+        which its prompt is answered, and shows them.
+        """
+        if update.live_only:
+            known = self.subscriber.subscriptions.get(session_id)
+            return known is not None and logged.seq <= known.begun_at
+        return (
+            isinstance(logged.event, Failure)
+            and self.subscriber.traits.shows_errors
+            and self.subscriber.awaits(logged.turn_id)
+        )
 
     async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
         """Send the list of slash commands."""

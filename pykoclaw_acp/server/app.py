@@ -44,6 +44,7 @@ from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.sessions.row_changes import RowChanges
 from pykoclaw_acp.sessions.scheduler import Scheduler
+from pykoclaw_acp.sessions.showing import Showing
 from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.store import blobs, conversations, deletion, history_copy
@@ -262,7 +263,8 @@ def _wire(
         house=house,
     )
     sessions.catalogue.settings = settings.fill(ListSettings)
-    sessions.legacy_models = {"on": True, "off": False}.get(settings.legacy_models)
+    models = {"on": True, "off": False}.get(settings.legacy_models)
+    sessions.showing = Showing(models, thoughts=settings.thinking == "show")
     until_end = {} if resident else {"orphan_grace": 0}
     limits = settings.fill(
         PoolLimits, instance=identity.standing.id, stop_grace=STOP_GRACE, **until_end

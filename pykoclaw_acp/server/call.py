@@ -46,7 +46,7 @@ class Call:
     @property
     def legacy_models(self) -> bool:
         """Whether the client gets `models` and `session/set_model`, which ACP has given up."""
-        setting = self.sessions.legacy_models
+        setting = self.sessions.showing.legacy_models
         return self.subscriber.traits.legacy_models if setting is None else setting
 
     @property

@@ -173,6 +173,8 @@ class Calls:
 
     def _failure(self, call: Call, method: str, error: AcpError) -> bytes | None:
         log.info("A call was refused", action="call_refused", method=method[:100], code=error.code)
+        if self._client.subscriber.traits.wants_details:
+            error.data = {**(error.data or {}), "details": error.message}
         return None if call.request_id is None else jsonrpc.encode_error(call.request_id, error)
 
     async def _call(self, call: Call, name: str, raw: bytes, read: Read) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Final, Never
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.errors import AcpError, AuthRequired, InvalidParams, TurnFailed
-from pykoclaw_acp.model.failures import AUTHENTICATION, TurnFailure
-from pykoclaw_acp.model.turns import Outcome, Turn
+from pykoclaw_acp.model.failures import AUTHENTICATION, MISREAD, TurnFailure
+from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.protocol import prompt as content
 from pykoclaw_acp.protocol.messages import (
     PromptParams,
@@ -145,10 +146,24 @@ def _usage(outcome: Outcome) -> Usage | None:
 
 def _error(outcome: Outcome) -> AcpError:
     failure = outcome.failure or TurnFailure("turn_failed", "The turn ended without an answer.")
-    data: dict[str, object] = {"errorKind": failure.kind, "turnState": outcome.state}
+    retryable = failure.retryable and outcome.state != TurnState.UNKNOWN
+    data: dict[str, object] = {
+        "errorKind": failure.kind,
+        "turnState": outcome.state,
+        "retryable": retryable,
+    }
     if failure.status is not None:
         data["httpStatus"] = failure.status
     if failure.retry_after is not None:
-        data["retryAfter"] = failure.retry_after
+        data["retryAfter"] = _harmless(failure.retry_after)
+    if failure.resets_at is not None:
+        data["resetsAt"] = datetime.fromtimestamp(failure.resets_at, UTC).isoformat()
     kind = AuthRequired if failure.kind in AUTHENTICATION else TurnFailed
     return kind(failure.message, data)
+
+
+def _harmless(seconds: int) -> int:
+    """No fewer seconds, in digits that Mitto does not take for a context that is too large."""
+    while MISREAD in str(seconds):
+        seconds += 1
+    return seconds

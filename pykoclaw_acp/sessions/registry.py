@@ -31,6 +31,7 @@ from pykoclaw_acp.sessions.permissions.all_requests import AllRequests
 from pykoclaw_acp.sessions.permissions.broker import Broker
 from pykoclaw_acp.sessions.ports import Journal, Transcripts, TurnLocks, Workers, Workspaces
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.showing import Showing
 from pykoclaw_acp.sessions.turns.intake import NOT_OPEN
 from pykoclaw_acp.sessions.turns.queue import AllWaiting
 from pykoclaw_acp.sessions.worker_events import WorkerEvents
@@ -86,8 +87,7 @@ class Sessions:
         """Set when deliveries may have come, or a conversation to which some are addressed."""
         self.awaits_recovery = False
         """What an earlier server left is in the database, and is taken up only when that can be written."""
-        self.legacy_models: bool | None = None
-        """Whether clients get `models` and `session/set_model`; None: those that are known to need them."""
+        self.showing = Showing()
         self.workers: Workers
         self.forks: Forks
         self.worker_events = WorkerEvents(self.live, lambda owner: self.workers.retire(owner))  # noqa: PLW0108  set later

@@ -138,6 +138,10 @@ class Subscriber:
         """Note that the turn answers the request with this number."""
         self._prompts[number] = (session, turn)
 
+    def awaits(self, turn_id: str | None) -> bool:
+        """Whether the client waits for the answer of this turn."""
+        return any(turn.turn_id == turn_id for _, turn in self._prompts.values())
+
     async def outcome(self, turn: Turn, session_id: str) -> Outcome:
         """Wait for the turn's outcome, and until the client was sent all its updates."""
         outcome, told = await asyncio.shield(turn.ended)  # shared with other waiters

@@ -53,6 +53,8 @@ class Subscription:
         self.client = client
         self.own: set[str] = set()
         self.cursor = after
+        self.begun_at = session_log.last_seq
+        """The log's end then: what comes after it is shown live."""
         self.ends_lines = False
         self.joint = Joint()
         self.reader: Reader | None = None

@@ -314,6 +314,5 @@ def _failure_json(failure: TurnFailure | None) -> str | None:
     if failure is None:
         return None
     kept = {"kind": failure.kind, "message": failure.message, "status": failure.status}
-    return json.dumps(
-        kept if failure.retry_after is None else kept | {"retry_after": failure.retry_after}
-    )
+    more = {"retry_after": failure.retry_after, "resets_at": failure.resets_at}
+    return json.dumps(kept | {name: value for name, value in more.items() if value is not None})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pykoclaw_acp.model.events import Event, UserMessage, split_text
+from pykoclaw_acp.translation.plain import plain
 
 MAX_IMAGE: Final = 5 * 1024 * 1024  # characters, base64
 
@@ -17,7 +18,7 @@ def user_messages(message_id: str, blocks: list[dict[str, Any]]) -> list[Event]:
         if block.get("type") == "text" and isinstance(text, str):
             if text.strip():
                 events += [
-                    UserMessage(message_id, {"type": "text", "text": piece})
+                    UserMessage(message_id, {"type": "text", "text": plain(piece)})
                     for piece in split_text(text)
                 ]
         else:

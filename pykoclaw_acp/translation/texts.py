@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.translation.plain import plain as without_controls
 
 MAX_SHOWN: Final = 256 * 1024  # characters of a tool's text that are kept in the log
 MAX_TITLE: Final = 120  # characters
@@ -13,9 +14,6 @@ MAX_ASKED: Final = 1000  # characters of the title of a permission request
 
 _LONGEST_LINE: Final = 4096  # characters in which a title is looked for
 _FENCES: Final = re.compile("`{3,}")
-_ANSI: Final = re.compile(
-    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]"
-)
 
 
 def one_line(text: str, most: int = MAX_TITLE) -> str:
@@ -43,8 +41,8 @@ def shorten(text: str, limit: int = MAX_SHOWN) -> str:
 
 
 def plain(text: str) -> str:
-    """The text without terminal control sequences."""
-    return _ANSI.sub("", text)
+    """Output of a program as text; a carriage return ends a line, as progress bars draw anew."""
+    return without_controls(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def fenced(text: str, language: str = "") -> str:

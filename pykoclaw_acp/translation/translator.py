@@ -22,8 +22,9 @@ from pykoclaw_acp.model.events import (
     ToolStarted,
     split_text,
 )
-from pykoclaw_acp.translation import deciding, texts, titles, tools
+from pykoclaw_acp.translation import deciding, titles, tools
 from pykoclaw_acp.translation.long_calls import LongCalls
+from pykoclaw_acp.translation.plain import plain
 from pykoclaw_acp.translation.plan import TaskList
 from pykoclaw_acp.translation.results import result
 from pykoclaw_acp.translation.tasks import TaskEnd
@@ -71,8 +72,8 @@ class Translation:
     def say(self, kind: str, message_id: str, text: str) -> list[Event]:
         """Events of a text or a thought."""
         if kind == "thinking":
-            return [Thinking(message_id, piece) for piece in split_text(text)]
-        return [Text(message_id, texts.plain(piece)) for piece in split_text(text)]
+            return [Thinking(message_id, plain(piece)) for piece in split_text(text)]
+        return [Text(message_id, plain(piece)) for piece in split_text(text)]
 
     def start_tool(
         self, tool_id: str, name: str, arguments: dict[str, Any], parent_id: str | None = None

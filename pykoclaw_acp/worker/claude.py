@@ -13,7 +13,6 @@ from collections import deque
 from typing import Any, Final
 from uuid import uuid4
 
-import msgspec
 import structlog
 from claude_agent_sdk import (
     ClaudeSDKClient,
@@ -99,6 +98,7 @@ class ClaudeSession:
         """Start the CLI: resume, or begin under the ACP id; raises ClaudeNotStarted."""
         start = Start(self._spec, self._temporary, self.servers, self._permissions, self._stderr)
         self._client, self.claude_session_id, self.fresh = await start.connect()
+        self._translator.meanwhile.connected(self._client)
         await self.choices.connected(self._client)
 
     @property
@@ -152,6 +152,7 @@ class ClaudeSession:
             self.steered.say(prompt, prompt.turn_id)
         else:
             self._permissions.links, self._quiet = prompt.links, prompt.helper
+            self._translator.meanwhile.quiet = prompt.helper
         await self._query(prompt)
 
     async def _query(self, prompt: Prompt | Steer) -> None:
@@ -319,7 +320,7 @@ class ClaudeSession:
         if ended.error is not None:
             words = self._api_error[1] if self._api_error else result.result or ""
             told = explained(ended.error, words, self._spec.options, os.environ)
-            ended = msgspec.structs.replace(ended, error=told)
+            ended = replace(ended, error=self._translator.meanwhile.explained(told))
         notice = self.servers.notice(turn_id) if turn_id == self._prompted else []
         for event in [*early_end(turn_id, ended.stop_reason), *notice]:
             self._put(event, turn_id)

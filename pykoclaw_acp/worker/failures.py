@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from typing import Final
 
 from claude_agent_sdk import ResultMessage
 
 from pykoclaw_acp.model.events import Event, Text
-from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.model.failures import MISREAD, TurnFailure
 from pykoclaw_acp.system import shortage
 from pykoclaw_acp.worker import refusals
 
@@ -46,7 +47,12 @@ _CRASHES: Final = {
     -signal.SIGILL,
     -signal.SIGBUS,
 }
-_MISREAD: Final = "413"  # Mitto takes any error with these digits, a port or an id, for a context that is too large
+_ADDRESS: Final = re.compile(
+    r"\(?(?:https?://[^\s)]{1,500}|(?:\d{1,3}\.){3}\d{1,3}(?::\d{1,5})?|localhost:\d{1,5}|\[::1?\]:\d{1,5})\)?"
+)
+_NOISE: Final = re.compile(
+    r"^API Error: (?:(?!413)\d{3} )?| If it persists, check your inference gateway[^.]{0,20}\.?"
+)
 _LONGEST: Final = 300  # characters of other programs' words
 _LOOKED_AT: Final = 16 * 1024  # characters of them in which the first ones are looked for
 
@@ -75,7 +81,7 @@ def fault(error: BaseException) -> tuple[str, str]:
 
 def plain(words: str) -> str:
     """Output of another program as one line, without digits that a client would misread."""
-    line = " ".join("…" if _MISREAD in word else word for word in words[:_LOOKED_AT].split())
+    line = " ".join("…" if MISREAD in word else word for word in words[:_LOOKED_AT].split())
     return line[:_LONGEST]
 
 
@@ -99,11 +105,17 @@ def early_end(turn_id: str, stop_reason: str | None) -> list[Event]:
     )
 
 
+def _without_places(words: str) -> str:
+    """The words of an error without addresses, which are the matter of whoever runs the gateway."""
+    shown = _ADDRESS.sub("…", words[:_LOOKED_AT])
+    return _NOISE.sub("", shown).strip() or "no words"
+
+
 def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> TurnFailure:
     """Why a turn ended without an answer."""
     status = result.api_error_status
     named, said = api_error or ("", "")
-    words = said or (result.errors or [""])[0] or result.result or result.subtype
+    words = _without_places(said or (result.errors or [""])[0] or result.result or result.subtype)
     kind = _BY_STATUS.get(status or 0) or (named if named not in ("", "unknown") else "")
     if not kind:
         kind = "server_error" if status is not None and status >= 500 else "turn_failed"

@@ -44,9 +44,9 @@ def _reason(
         )
     code = "" if status is None else f" (HTTP status {status})"
     variable = credentials.in_environment(environment)
-    if (gateway := _gateway(environment)) is not None:
+    if _has_gateway(environment):
         return GATEWAY, (
-            f"The gateway {gateway} in ANTHROPIC_BASE_URL refused the credential{code}: "
+            f"The gateway in ANTHROPIC_BASE_URL refused the credential{code}: "
             f"{variable or 'that of the login'}. Check both in the environment of your client,"
             " and start the client again."
         )
@@ -68,17 +68,13 @@ def _of(options: WorkerOptions) -> str:
     return f" of the account {options.account}" if options.account else ""
 
 
-def _gateway(environment: Mapping[str, str]) -> str | None:
-    """Where a gateway is, without credentials that its address may hold; None: there is none."""
+def _has_gateway(environment: Mapping[str, str]) -> bool:
+    """Whether Claude's service is reached through a gateway."""
     try:
-        found = urlsplit(environment.get("ANTHROPIC_BASE_URL", ""))
-        port = "" if found.port is None else f":{found.port}"
+        host = urlsplit(environment.get("ANTHROPIC_BASE_URL", "")).hostname or ""
     except ValueError:
-        return None
-    host = found.hostname or ""
-    if not host or host == "anthropic.com" or host.endswith(".anthropic.com"):
-        return None
-    return f"{found.scheme}://{host}{port}"
+        return False
+    return bool(host) and host != "anthropic.com" and not host.endswith(".anthropic.com")
 
 
 def _has_expired(words: str, environment: Mapping[str, str]) -> bool:

@@ -141,6 +141,7 @@ def options(
         extra_args=flags,
         include_partial_messages=True,
         forward_subagent_text=True,
+        include_hook_events=True,
         enable_file_checkpointing=True,
         thinking={"type": "adaptive", "display": "summarized"},
         max_buffer_size=MAX_BUFFER,

@@ -24,9 +24,12 @@ from claude_agent_sdk import (
     UserMessage,
 )
 
-from pykoclaw_acp.model.events import Event, Text, Usage, split_text
+from pykoclaw_acp.model.events import Event, Text, split_text
+from pykoclaw_acp.translation import local_commands
+from pykoclaw_acp.translation.plain import Pieces
 from pykoclaw_acp.translation.tasks import TaskEnd
 from pykoclaw_acp.translation.translator import CANCELLED, UNANSWERED, ToolResult, Translation
+from pykoclaw_acp.worker.meanwhile import Meanwhile
 from pykoclaw_acp.worker.raw_frames import NO_FRAME, Frame
 from pykoclaw_acp.worker.results import ABORTED
 
@@ -40,6 +43,7 @@ class _Block:
     said: list[str] = field(
         default_factory=list
     )  # pieces: a text that grows by deltas would be copied for each
+    shown: Pieces = field(default_factory=Pieces)
 
 
 @dataclass(slots=True)
@@ -50,17 +54,21 @@ class Translator(Translation):
     _count: int = 0
     _blocks: list[_Block] = field(default_factory=list)
     _open: dict[int, _Block] = field(default_factory=dict)
-    _used: int = 0
     spoke: bool = False
+    meanwhile: Meanwhile = field(default_factory=Meanwhile)
 
     def events(self, message: Message, frame: Frame = NO_FRAME) -> list[Event]:
         """Events of this message, in order; `frame`: what the CLI sent as it."""
+        return [*self.meanwhile.follow(message), *self._said(message, frame)]
+
+    def _said(self, message: Message, frame: Frame) -> list[Event]:
         if isinstance(message, StreamEvent):
             return self._stream(message)
         if isinstance(message, AssistantMessage):
             return self._assistant(message, frame)
         if isinstance(message, UserMessage):
             return self._tool_results(message)
+        self.spoke = self.spoke or self.meanwhile.answered
         if isinstance(message, TaskNotificationMessage):
             usage = dict(message.usage) if message.usage else None
             end = TaskEnd(message.status, message.summary, usage)
@@ -83,13 +91,7 @@ class Translator(Translation):
         events.extend(self.end_unanswered(CANCELLED if cancelled else UNANSWERED))
         self._blocks.clear()
         self._open.clear()
-        size = max(
-            (int(m.get("contextWindow") or 0) for m in (result.model_usage or {}).values()),
-            default=0,
-        )
-        if size and self._used:
-            events.append(Usage(used=self._used, size=size, cost=result.total_cost_usd))
-        return events
+        return [*events, *self.meanwhile.ended(result)]
 
     # --- streamed
 
@@ -99,19 +101,19 @@ class Translator(Translation):
         event = message.event
         kind = event.get("type")
         if kind == "message_start":
-            self._begin_message(str(event["message"].get("id", message.uuid)))
-            self._count_tokens(event["message"].get("usage"))
-        elif kind == "content_block_start":
+            begun = event["message"]
+            self._begin_message(str(begun.get("id", message.uuid)))
+            return self.meanwhile.usage.requested(str(begun.get("model") or ""), begun.get("usage"))
+        if kind == "content_block_start":
             block = _Block(
                 str(event["content_block"].get("type")), f"{self._api_id}-{event['index']}"
             )
             self._open[event["index"]] = block
             self._blocks.append(block)
         elif kind == "content_block_delta":
-            return self._delta(event)
+            return [*self._delta(event), *self.meanwhile.usage.due()]
         elif kind == "message_delta":
-            usage = event.get("usage") or {}
-            self._used += int(usage.get("output_tokens") or 0)
+            return self.meanwhile.usage.answered(event.get("usage"))
         return []
 
     def _begin_message(self, api_id: str) -> None:
@@ -126,17 +128,19 @@ class Translator(Translation):
         if block is None or not isinstance(text, str) or not text:
             return []
         block.said.append(text)
-        return self._say(block.kind, block.message_id, text)
+        return self._say(block.kind, block.message_id, block.shown.feed(text))
 
     def _say(self, kind: str, message_id: str, text: str) -> list[Event]:
+        if not text:
+            return []
         self.spoke = self.spoke or kind != "thinking"
         return self.say(kind, message_id, text)
 
     # --- whole
 
     def _assistant(self, message: AssistantMessage, frame: Frame) -> list[Event]:
-        if message.error is not None:
-            return []  # the result says it, as the turn's error
+        if message.error is not None or self.meanwhile.is_repeated(message):
+            return []  # the result says it, as the turn's error; or it was said before
         self.labels.update(mcp_labels(frame))
         events: list[Event] = []
         top = message.parent_tool_use_id is None
@@ -153,6 +157,8 @@ class Translator(Translation):
                     if isinstance(block, TextBlock)
                     else ("thinking", block.thinking)
                 )
+                if message.model == local_commands.SYNTHETIC:
+                    text = local_commands.markdown(text)
                 if message.parent_tool_use_id is None:
                     events.extend(self._whole(kind, text, message))
                 else:
@@ -164,10 +170,10 @@ class Translator(Translation):
         said = "" if streamed is None else "".join(streamed.said)
         if streamed is not None and text.startswith(said):
             rest = text[len(said) :]
-            return self._say(kind, streamed.message_id, rest) if rest else []
+            return self._say(kind, streamed.message_id, streamed.shown.feed(rest))
         self._count += 1
         message_id = f"{message.message_id or message.uuid}-whole-{self._count}"
-        return self._say(kind, message_id, text) if text else []
+        return self._say(kind, message_id, text)
 
     def _take(self, kind: str) -> _Block | None:
         for block in self._blocks:
@@ -183,10 +189,6 @@ class Translator(Translation):
             if isinstance(block, ToolResultBlock)
         ]
         return self.end_tools(results, message.tool_use_result)
-
-    def _count_tokens(self, usage: dict[str, Any] | None) -> None:
-        keys = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-        self._used = sum(int((usage or {}).get(key) or 0) for key in keys)
 
 
 def mcp_labels(frame: Frame) -> dict[str, str]:

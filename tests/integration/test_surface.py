@@ -303,7 +303,7 @@ async def test_models_as_before_config_options_are_a_matter_of_the_client_and_a_
             (True, zed, True),
             (False, None, False),
         ):
-            r.sessions.legacy_models = setting
+            r.sessions.showing.legacy_models = setting
             told = {} if info is None else {"clientInfo": info}
             await wire.call("initialize", protocolVersion=1, **told)
             assert ("models" in (await load(wire, session))["result"]) == gets

@@ -31,6 +31,7 @@ from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.order import SessionOrder
 from pykoclaw_acp.server.peer import DirectPeer
 from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.sessions.showing import Showing
 
 JUNK = st.binary(max_size=80).filter(lambda line: b"\n" not in line)
 JSON = st.recursive(
@@ -95,6 +96,7 @@ class NoAliases:
     """Sessions of which each is known by one id."""
 
     awaits_recovery = False
+    showing = Showing()
 
     def owner(self, session_id: str) -> str:
         return session_id

@@ -82,7 +82,7 @@ CASES = [
     (None, SAID, {}, "authentication_missing", "`pykoclaw-acp login`"),
     (401, "API Error: 401", KEY, "authentication_failed", "ANTHROPIC_API_KEY"),
     (401, "OAuth token has expired", {}, "authentication_expired", "has expired"),
-    (403, "API Error: 403", GATEWAY, "authentication_gateway", "https://gateway.test:8443 "),
+    (403, "API Error: 403", GATEWAY, "authentication_gateway", "The gateway in ANTHROPIC_BASE_URL"),
     (401, "API Error: 401", {}, "authentication_failed", "Claude refused the login"),
 ]
 
@@ -101,7 +101,7 @@ def test_words_fit_what_happened(
     found = explained(failure, words, OPTIONS, around)
     assert (found.kind, found.status) == (kind, status)
     assert told in found.message
-    for secret in ("sk-1", "word@", "/login"):
+    for secret in ("sk-1", "word@", "/login", "gateway.test", "8443"):
         assert secret not in found.message.replace("pykoclaw-acp login", "")
 
 

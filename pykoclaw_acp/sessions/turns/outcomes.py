@@ -11,6 +11,7 @@ from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event, UserMessage, split_text
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
+from pykoclaw_acp.translation.plain import plain
 
 INTERNAL: Final = "pykoclaw-acp had a fault; its log says more. Send the prompt again."
 KEPT: Final = (
@@ -64,7 +65,7 @@ def prompt_events(
     """The user's words, as events, from what the journal keeps of a turn: that is all that the
     client sent.
     """
-    return _messages(turn_id, content, prompt_text.unwrap)
+    return _messages(turn_id, content, prompt_text.unwrap, plain)
 
 
 def steer(epoch: int, turn: Turn, content: list[dict[str, Any]]) -> Generator[None, None, Steer]:
@@ -75,17 +76,20 @@ def steer(epoch: int, turn: Turn, content: list[dict[str, Any]]) -> Generator[No
 
 def plain_messages(turn: Turn) -> Generator[None, None, list[Event]]:
     """All that the client sent, as events: to write it down as it is takes no work on its text."""
-    return _messages(turn.turn_id, turn.content, lambda text: text)
+    return _messages(turn.turn_id, turn.content, str, str)
 
 
 def _messages(
-    turn_id: str, content: list[dict[str, Any]], words: Callable[[str], str]
+    turn_id: str,
+    content: list[dict[str, Any]],
+    words: Callable[[str], str],
+    shown: Callable[[str], str],
 ) -> Generator[None, None, list[Event]]:
     events: list[Event] = []
     for block in content:
         if block.get("type") == "text":
             for piece in split_text(words(block["text"])):
-                events.append(UserMessage(turn_id, {**block, "text": piece}))
+                events.append(UserMessage(turn_id, {**block, "text": shown(piece)}))
                 yield
         else:
             events.append(UserMessage(turn_id, block))

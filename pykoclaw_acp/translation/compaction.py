@@ -1,0 +1,76 @@
+"""Compactions of Claude's context, and what the CLI repeats after one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import uuid4
+
+from pykoclaw_acp.model.events import Event, ToolEnded, ToolStarted
+from pykoclaw_acp.model.own_calls import COMPACTION
+
+NAME: Final = "Compaction"
+_TITLE: Final = "Compacting the conversation"
+_STOPPED: Final = "The conversation was not compacted"
+_WHY: Final = {
+    "too_few_groups": "there is too little to leave out",
+    "prompt_too_long": "it is too long for that",
+}
+
+
+@dataclass(slots=True)
+class Compaction:
+    """The compaction that goes on, if there is one.
+
+    `repeated`: uuids of messages that Claude keeps; of these the CLI sends the output of its own
+    commands again.
+    """
+
+    repeated: set[str] = field(default_factory=set)
+    tokens: int = 0  # in the context, after the newest compaction
+    _call: str | None = None
+
+    def follow(self, subtype: str, data: dict[str, Any]) -> list[Event]:
+        """Events of a system message of the CLI."""
+        if subtype == "status" and data.get("status") == "compacting":
+            return self._begin()
+        if subtype == "status" and data.get("compact_result") == "failed":
+            why = _WHY.get(
+                str(data.get("compact_error")), "Claude's service did not make a summary"
+            )
+            return self.end(f"{_STOPPED}: {why}")
+        if subtype == "compact_boundary":
+            given = data.get("compact_metadata")
+            return self._done(given if isinstance(given, dict) else {})
+        return []
+
+    def end(self, title: str = _STOPPED) -> list[Event]:
+        """It has failed, if one went on: for instance with the turn."""
+        if self._call is None:
+            return []
+        call, self._call = self._call, None
+        return [ToolEnded(call, "failed", title=title)]
+
+    def _begin(self) -> list[Event]:
+        if self._call is not None:
+            return []
+        self._call = f"{COMPACTION}{uuid4()}"
+        return [ToolStarted(self._call, NAME, _TITLE, "think")]
+
+    def _done(self, given: dict[str, Any]) -> list[Event]:
+        begun = self._begin()
+        call, self._call = self._call, None
+        kept = given.get("preserved_messages")
+        uuids = kept.get("uuids") if isinstance(kept, dict) else None
+        self.repeated = {str(one) for one in uuids} if isinstance(uuids, list) else set()
+        before, after = _count(given.get("pre_tokens")), _count(given.get("post_tokens"))
+        self.tokens = after
+        by_itself = ", as its context was full" if given.get("trigger") == "auto" else ""
+        counts = f": {before:,} tokens before, {after:,} after" if before and after else ""
+        title = f"Compacted the conversation{by_itself}{counts}"
+        assert call is not None
+        return [*begun, ToolEnded(call, "completed", title=title)]
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0

@@ -1,0 +1,32 @@
+"""Texts without what a terminal would obey: escape sequences and control characters."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+SEQUENCE: Final = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]"
+)
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed
+_LONGEST: Final = 64  # characters of a sequence that a piece may end in
+
+
+def plain(text: str) -> str:
+    """The text without escape sequences and control characters; line ends are line feeds."""
+    return _CONTROL.sub("", SEQUENCE.sub("", text)) if _CONTROL.search(text) else text
+
+
+class Pieces:
+    """Makes a text plain that comes in pieces, which may divide a sequence."""
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """What can be shown now. The beginning of a sequence waits for its end."""
+        text = self._held + piece
+        begin = text.rfind("\x1b", max(len(text) - _LONGEST, 0))
+        whole = begin < 0 or SEQUENCE.match(text, begin) is not None
+        self._held = "" if whole else text[begin:]
+        return plain(text if whole else text[:begin])

@@ -1,0 +1,105 @@
+"""One line each for what happens beside Claude's answer: hooks, models that fell back, the CLI's
+own notices.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+from uuid import uuid4
+
+from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.worker.failures import plain
+
+BLOCKED: Final = 2  # the exit status with which a hook forbids what is about to happen
+_SHOWN: Final = ("notice", "suggestion", "warning")  # levels; `info` is for the CLI's transcript
+_HOOKS_SAID: Final = "blocked_by_hook"  # what a line of the hook says already
+
+
+def line(words: str) -> list[Event]:
+    """A line of ours in Claude's answer."""
+    return [Text(f"line-{uuid4()}", f"\n\n{words}\n\n", note=True)]
+
+
+class Lines:
+    """Lines from the CLI's system messages."""
+
+    def __init__(self) -> None:
+        self._told: set[tuple[str, str]] = set()  # hooks that failed, and what they said
+
+    def follow(self, subtype: str, data: dict[str, Any]) -> list[Event]:
+        """The line of a system message; most have none."""
+        if subtype == "hook_response":
+            return self._hook(data)
+        if subtype == "informational":
+            return _notice(data)
+        if subtype in ("model_fallback", "model_consent_fallback", "model_refusal_fallback"):
+            return _fallback(data)
+        return []
+
+    def _hook(self, data: dict[str, Any]) -> list[Event]:
+        name = f"`{neutral(str(data.get('hook_name')), 'command')}`"
+        said = _plain(data.get("stderr") or data.get("output"))
+        reason = _refusal(data.get("stdout"))
+        status = data.get("exit_code")
+        if status == BLOCKED or reason is not None:
+            why = said if reason is None else reason
+            what = "sent Claude on" if "Stop" in name else "blocked this"
+            return line(f"**A hook {what}** ({name}){_after(why)}")
+        if data.get("outcome") != "error" or (name, said) in self._told:
+            return []
+        self._told.add((name, said))
+        shown = name if status is None else f"{name}, exit status {status}"
+        return line(f"**A hook failed** ({shown}){_after(said)}")
+
+
+def blocks_prompt(subtype: str, data: dict[str, Any]) -> bool:
+    """Whether it says that a hook has taken the prompt away."""
+    outcome = data.get("prompt_submit_outcome")
+    blocked = isinstance(outcome, dict) and outcome.get("kind") == _HOOKS_SAID
+    return subtype == "informational" and blocked
+
+
+def _notice(data: dict[str, Any]) -> list[Event]:
+    said = _plain(data.get("content"))
+    if not said or data.get("level") not in _SHOWN or blocks_prompt("informational", data):
+        return []
+    return line(said)
+
+
+def _fallback(data: dict[str, Any]) -> list[Event]:
+    if data.get("scope") == "local":  # of a subagent, or of a question beside
+        return []
+    before, after = (
+        neutral(str(data.get(f"{which}_model") or "?"), "command")
+        for which in ("original", "fallback")
+    )
+    return line(
+        f"**Claude goes on with `{after}`** instead of `{before}`{_after(_plain(data.get('content')))}"
+    )
+
+
+def _refusal(stdout: object) -> str | None:
+    """The reason that a hook gives as JSON for what it forbids; None if it forbids nothing."""
+    if not isinstance(stdout, str) or not stdout.lstrip().startswith("{"):
+        return None
+    try:
+        given = json.loads(stdout)
+    except ValueError:
+        return None
+    own = given.get("hookSpecificOutput")
+    denied = isinstance(own, dict) and own.get("permissionDecision") == "deny"
+    if denied:
+        return _plain(own.get("permissionDecisionReason"))
+    if given.get("decision") == "block" or given.get("continue") is False:
+        return _plain(given.get("reason") or given.get("stopReason"))
+    return None
+
+
+def _plain(words: object) -> str:
+    return neutral(plain(words)) if isinstance(words, str) else ""
+
+
+def _after(words: str) -> str:
+    return f": {words}" if words else "."

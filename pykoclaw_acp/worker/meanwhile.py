@@ -1,0 +1,107 @@
+"""What happens beside Claude's answer, as events: waits, compactions, limits, hooks, how full the
+context is.
+"""
+
+from __future__ import annotations
+
+from claude_agent_sdk import (
+    AssistantMessage,
+    ClaudeSDKClient,
+    ConversationResetMessage,
+    Message,
+    RateLimitEvent,
+    ResultMessage,
+    SystemMessage,
+    TextBlock,
+)
+from msgspec.structs import replace
+
+from pykoclaw_acp.model.events import Event, Text, TitleChanged
+from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.tasks import Tasks
+from pykoclaw_acp.translation.compaction import Compaction
+from pykoclaw_acp.translation.local_commands import SYNTHETIC
+from pykoclaw_acp.worker.context_usage import ContextUsage, learn_window
+from pykoclaw_acp.worker.limits import Limits
+from pykoclaw_acp.worker.lines import Lines, blocks_prompt, line
+from pykoclaw_acp.worker.retries import Retries
+
+CLEARED = (
+    "**Claude's memory of this conversation is cleared.** What was said before stays here; Claude"
+    " does not know it any more."
+)
+
+
+class Meanwhile:
+    """Follows the messages of one CLI.
+
+    `answered`: the message before was the answer to the prompt, in place of Claude's. `quiet`: a
+    program reads the answer, in which no line of ours may be.
+    """
+
+    def __init__(self) -> None:
+        self.usage = ContextUsage()
+        self.limits = Limits()
+        self.retries = Retries()
+        self.answered = False
+        self.quiet = False
+        self._tasks = Tasks()
+        self._compaction = Compaction()
+        self._lines = Lines()
+        self._title: str | None = None
+
+    def connected(self, client: ClaudeSDKClient) -> None:
+        """The CLI can be asked."""
+        self.usage.ask = lambda: self._tasks.start(learn_window(client, self.usage))
+
+    def explained(self, failure: TurnFailure) -> TurnFailure:
+        """The failure of a turn, with what the CLI has said before of limits and waits."""
+        found = self.limits.explained(failure)
+        pause, self.retries.pause = self.retries.pause, None
+        if found.kind == "rate_limit" and found.retry_after is None and pause is not None:
+            return replace(found, retry_after=pause)
+        return found
+
+    def follow(self, message: Message) -> list[Event]:
+        """Events that come before those of the message's own content."""
+        events = self._follow(message)
+        return [one for one in events if not (self.quiet and isinstance(one, Text))]
+
+    def _follow(self, message: Message) -> list[Event]:
+        events = self.retries.follow(message)
+        if isinstance(message, SystemMessage):
+            self.answered = blocks_prompt(message.subtype, message.data)
+            events += self._system(message)
+        elif isinstance(message, RateLimitEvent):
+            events += self.limits.follow(message)
+        elif isinstance(message, ConversationResetMessage):
+            events += [*line(CLEARED), *self.usage.cleared()]
+        elif isinstance(message, AssistantMessage) and message.model == SYNTHETIC:
+            events += self._renamed(message)
+        return events
+
+    def ended(self, result: ResultMessage) -> list[Event]:
+        """The turn has ended: what went on has ended with it."""
+        return [
+            *self.retries.end(answered=not result.is_error),
+            *self._compaction.end(),
+            *self.usage.ended(result.model_usage, result.total_cost_usd),
+        ]
+
+    def is_repeated(self, message: AssistantMessage) -> bool:
+        """Whether the CLI has sent the message before, and sends it again after a compaction."""
+        return message.uuid in self._compaction.repeated
+
+    def _system(self, message: SystemMessage) -> list[Event]:
+        events = self._compaction.follow(message.subtype, message.data)
+        if message.subtype == "compact_boundary" and self._compaction.tokens:
+            events += self.usage.set(self._compaction.tokens)
+        if message.subtype == "session_title_changed":
+            self._title = str(message.data.get("title") or "")
+        return events + self._lines.follow(message.subtype, message.data)
+
+    def _renamed(self, message: AssistantMessage) -> list[Event]:
+        """The title that `/rename` has set: the CLI tells of titles at other times, too."""
+        title, self._title = self._title, None
+        said = "".join(block.text for block in message.content if isinstance(block, TextBlock))
+        return [TitleChanged(title)] if title and title in said else []

@@ -1,0 +1,89 @@
+"""One line that counts while Claude's service does not answer and the CLI asks it again.
+
+The CLI says when it waits, and not when it has been answered: that is what comes next of the answer.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Final
+from uuid import uuid4
+
+from claude_agent_sdk import AssistantMessage, Message, StreamEvent, SystemMessage
+
+from pykoclaw_acp.model.events import Event, ToolEnded, ToolProgressed, ToolStarted
+from pykoclaw_acp.model.own_calls import RETRY
+
+NAME: Final = "Retry"
+_WORDS: Final = {
+    429: ("Claude's rate limit is reached", "Claude's rate limit was reached"),
+    529: ("Claude is overloaded", "Claude was overloaded"),
+    None: ("The connection to Claude was lost", "The connection to Claude was lost"),
+}
+_OTHER: Final = ("Claude's service has an error", "Claude's service had an error")
+
+
+class Retries:
+    """The wait that goes on, if there is one."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._call: str | None = None
+        self._since = 0.0
+        self._attempt = 0
+        self._words = _OTHER
+        self.pause: int | None = None
+        """Seconds for which the CLI waited last, in this turn."""
+
+    def follow(self, message: Message) -> list[Event]:
+        """Events of this message: a wait begins, goes on, or is over."""
+        if isinstance(message, SystemMessage) and message.subtype == "api_retry":
+            return [self._again(message.data)]
+        if self._call is not None and _answers(message):
+            self.pause = None
+            return self.end(answered=True)
+        return []
+
+    def end(self, *, answered: bool) -> list[Event]:
+        """The wait is over, if there was one: with an answer, or with the turn."""
+        if self._call is None:
+            return []
+        call, self._call = self._call, None
+        times = "1 retry" if self._attempt == 1 else f"{self._attempt} retries"
+        after = f"after {times}, in {_seconds(self._clock() - self._since)}"
+        said = f"{self._words[1]}; {'it answered' if answered else 'no answer'} {after}"
+        return [ToolEnded(call, "completed" if answered else "failed", title=said)]
+
+    def _again(self, data: dict[str, Any]) -> Event:
+        status = data.get("error_status")
+        self._words = _WORDS.get(status, _OTHER)
+        self._attempt = _whole(data.get("attempt"))
+        delay = _whole(data.get("retry_delay_ms")) / 1000
+        self.pause, pause = math.ceil(delay), _seconds(delay)
+        most = _whole(data.get("max_retries"))
+        title = f"{self._words[0]}; asking again in {pause} ({self._attempt} of {most})"
+        if self._call is not None:
+            return ToolProgressed(self._call, title=title)
+        self._call, self._since = f"{RETRY}{uuid4()}", self._clock()
+        return ToolStarted(tool_call_id=self._call, name=NAME, title=title, tool_kind="other")
+
+
+def _answers(message: Message) -> bool:
+    """Whether it is a part of the main agent's answer."""
+    if isinstance(message, StreamEvent):
+        begun = message.event.get("type") == "message_start"
+        return begun and message.parent_tool_use_id is None
+    if isinstance(message, AssistantMessage):
+        return message.error is None and message.parent_tool_use_id is None
+    return False
+
+
+def _whole(value: object) -> int:
+    return int(value) if isinstance(value, int | float) else 0
+
+
+def _seconds(seconds: float) -> str:
+    whole = max(math.ceil(seconds), 1)
+    return f"{whole} s" if whole < 120 else f"{math.ceil(whole / 60)} min"

@@ -1,0 +1,130 @@
+"""What a user sees beside Claude's answer, with the real CLI: live, and when the session is opened
+again.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+
+from tests.e2e.harness import Client, RpcError, Stack, script, text
+from tests.e2e.harness.seen import seen, seen_again
+
+SUBSCRIPTION = {"ANTHROPIC_API_KEY": "", "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-scripted"}
+REPORT = "## Context Usage"
+
+
+def calls(client: Client, session: str, beginning: str) -> list[dict[str, Any]]:
+    """Tool calls whose id begins so, as they are in the end."""
+    shown = seen(client.of(session))
+    return [one for one in shown if one.get("toolCallId", "").startswith(beginning)]
+
+
+async def test_compaction_clear_and_commands(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    for prompt in (text("One."), text("Two."), "/context", "/compact", "/cost", "/rename My Name"):
+        await client.prompt(session, prompt)
+    assert client.text(session).count(REPORT) == 1
+    (compaction,) = calls(client, session, "compaction-")
+    assert compaction["status"] == "completed"
+    assert "tokens before" in compaction["title"]
+    assert "```\nEstimated cost:        $" in client.text(session)
+    named = [one.get("title") for one in client.of(session, "session_info_update")]
+    assert named[-1:] == ["My Name"]
+    await client.prompt(session, "/clear")
+    assert "memory of this conversation is cleared" in client.text(session)
+    assert client.of(session, "usage_update")[-1]["used"] == 0
+    await client.prompt(session, text("Anew."))
+    assert stack.asked()[-1]["user_texts"] == [text("Anew.")]
+    again = await seen_again(stack, client, session)
+    assert again.text(session).count(REPORT) == 1
+
+
+async def test_waits_are_counted_and_errors_are_told_once(stack: Stack) -> None:
+    client = await stack.spawn(CLAUDE_CODE_MAX_RETRIES="2")
+    named = {"clientInfo": {"name": "zed", "version": "1"}}
+    await client.initialize(**named)
+    session = await client.new(stack.work)
+    await client.prompt(session, script("error 529 times=2", "text There."))
+    (wait,) = calls(client, session, "retry-")
+    assert wait["status"] == "completed"
+    assert "it answered after 2 retries" in wait["title"]
+    counted = [
+        one["title"] for one in client.of(session) if "title" in one and "asking" in one["title"]
+    ]
+    assert [one.rpartition("(")[2] for one in counted] == ["1 of 2)", "2 of 2)"]
+    kinds = [row["kind"] for row in stack.log(session)]
+    assert "tool_progressed" not in kinds
+    with pytest.raises(RpcError) as error:
+        await client.prompt(
+            session, script("error 529 the gateway http://127.0.0.1:4135/v1 is full")
+        )
+    assert (error.value.kind, error.value.data["retryable"]) == ("overloaded", True)
+    assert "127.0.0.1" not in str(error.value)
+    assert "413" not in str(error.value)
+    assert "ended without an answer" not in client.text(session)
+    await client.close()
+    again = await stack.spawn()
+    await again.initialize(**named)
+    await again.load(session, stack.work)
+    assert error.value.message in again.text(session)
+    assert calls(again, session, "retry-")[0]["title"] == wait["title"]
+
+
+async def test_rich_clients_get_notices_and_compaction_updates(stack: Stack) -> None:
+    client = await stack.spawn(PYKOCLAW_THINKING="hide")
+    rich: dict[str, Any] = {"clientCapabilities": {"session": {"notices": {}, "compaction": {}}}}
+    await client.initialize(**rich)
+    session = await client.new(stack.work)
+    await client.prompt(session, script("error 529 times=1", "thinking Hm.", "text One."))
+    await client.prompt(session, text("Two."))
+    await client.prompt(session, "/compact")
+    assert [one["severity"] for one in client.of(session, "notice")] == ["warning", "info"]
+    states = [one["status"] for one in client.of(session, "compaction_update")]
+    assert states == ["in_progress", "completed"]
+    assert not client.of(session, "tool_call")
+    assert not client.of(session, "agent_thought_chunk")
+    await client.close()
+    again = await stack.spawn(PYKOCLAW_THINKING="hide")
+    await again.initialize(**rich)
+    await again.load(session, stack.work)
+    assert not again.of(session, "notice")
+    assert not again.of(session, "agent_thought_chunk")
+    assert [one["status"] for one in again.of(session, "compaction_update")] == states
+    assert "thinking" in [row["kind"] for row in stack.log(session)]
+
+
+async def test_limits_and_hooks_are_one_line_each(stack: Stack) -> None:
+    hooks = {"PreToolUse": "echo no echoes >&2; exit 2", "PostToolUse": "exit 1"}
+    configured = {
+        event: [{"matcher": "Bash" if event == "PreToolUse" else "", "hooks": [
+            {"type": "command", "command": f"sh -c {shlex.quote(command)}"}
+        ]}]
+        for event, command in hooks.items()
+    }  # fmt: skip
+    (stack.home / ".claude").mkdir(exist_ok=True)
+    (stack.home / ".claude/settings.json").write_text(json.dumps({"hooks": configured}))
+    (stack.work / "a").write_text("x")
+    client = await stack.start(**SUBSCRIPTION, TZ="Europe/Berlin")
+    session = await client.new(stack.work)
+    await client.prompt(
+        session,
+        script("limit allowed_warning used=92", "bash echo one", "read a", "read a", "text Hi."),
+    )
+    await client.prompt(session, script("limit allowed_warning used=93", "text Hi."))
+    said = client.text(session)
+    assert said.count("92 % of Claude's 5-hour limit is used") == 1
+    assert "93 %" not in said
+    assert said.count("A hook blocked this** (`PreToolUse:Bash`): no echoes") == 1
+    assert said.count("A hook failed** (`PostToolUse:Read`, exit status 1)") == 1
+    with pytest.raises(RpcError) as error:
+        await client.prompt(session, script("limit rejected resets=3000", "text Never."))
+    assert (error.value.kind, error.value.data["retryable"]) == ("usage_limit", True)
+    assert "5-hour limit is reached. It resets at" in error.value.message
+    assert " CET" in error.value.message
+    assert error.value.data["resetsAt"].endswith("+00:00")
+    await seen_again(stack, client, session)

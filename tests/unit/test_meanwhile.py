@@ -1,0 +1,332 @@
+"""What happens beside Claude's answer, from the frames that the CLI was seen to send."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from claude_agent_sdk import (
+    AssistantMessage,
+    ConversationResetMessage,
+    RateLimitEvent,
+    ResultMessage,
+    SystemMessage,
+    TextBlock,
+)
+from claude_agent_sdk.types import RateLimitInfo
+
+from pykoclaw_acp.model.events import (
+    Event,
+    Text,
+    Thinking,
+    TitleChanged,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+    Usage,
+)
+from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.protocol.presentation import Presentation, update
+from pykoclaw_acp.translation.local_commands import SYNTHETIC
+from pykoclaw_acp.worker.context_usage import ContextUsage
+from pykoclaw_acp.worker.failures import turn_failure
+from pykoclaw_acp.worker.limits import Limits
+from pykoclaw_acp.worker.translate import Translator
+from tests.unit.test_translate import block, delta, result, start, whole
+
+NOON = 1_795_348_800  # 2026-11-22 12:00 UTC
+
+
+def system(subtype: str, **data: Any) -> SystemMessage:
+    return SystemMessage(subtype=subtype, data={"type": "system", "subtype": subtype, **data})
+
+
+def retry(attempt: int, status: int | None = 529, delay: int = 1234) -> SystemMessage:
+    return system(
+        "api_retry", attempt=attempt, max_retries=3, retry_delay_ms=delay, error_status=status
+    )
+
+
+def boundary(trigger: str = "manual", **data: Any) -> SystemMessage:
+    given = {"trigger": trigger, "pre_tokens": 10040, "post_tokens": 2672, **data}
+    return system("compact_boundary", compact_metadata=given)
+
+
+def own(text: str, uuid: str = "w") -> AssistantMessage:
+    return AssistantMessage([TextBlock(text)], model=SYNTHETIC, message_id="m", uuid=uuid)
+
+
+def titles(events: list[Event]) -> list[str | None]:
+    return [
+        one.title for one in events if isinstance(one, ToolStarted | ToolProgressed | ToolEnded)
+    ]
+
+
+def ids(events: list[Event]) -> set[str]:
+    return {
+        one.tool_call_id
+        for one in events
+        if isinstance(one, ToolStarted | ToolProgressed | ToolEnded)
+    }
+
+
+def texts(events: list[Event]) -> list[str]:
+    return [one.text.strip() for one in events if isinstance(one, Text)]
+
+
+def run(*messages: Any, ended: ResultMessage | None = None) -> list[Event]:
+    translator = Translator("/work")
+    translator.begin_turn()
+    events = [event for message in messages for event in translator.events(message)]
+    return events if ended is None else [*events, *translator.end_turn(ended)]
+
+
+class TestRetries:
+    def test_one_line_counts_and_is_settled_by_the_answer(self) -> None:
+        events = run(retry(1), retry(2), start("m"), block(0, "text"), delta(0, "There."))
+        assert titles(events)[:2] == [
+            "Claude is overloaded; asking again in 2 s (1 of 3)",
+            "Claude is overloaded; asking again in 2 s (2 of 3)",
+        ]
+        assert isinstance(events[2], ToolEnded)
+        assert events[2].status == "completed"
+        assert "was overloaded; it answered after 2 retries" in str(events[2].title)
+        assert len(ids(events)) == 1
+        assert texts(events) == ["There."]
+
+    def test_it_fails_with_its_turn_and_the_next_is_another(self) -> None:
+        translator = Translator("/work")
+        events = translator.events(retry(1, 429, 3170))
+        events += translator.end_turn(result(is_error=True, api_error_status=429))
+        assert titles(events)[0] == "Claude's rate limit is reached; asking again in 4 s (1 of 3)"
+        assert isinstance(events[1], ToolEnded)
+        assert events[1].status == "failed"
+        failure = TurnFailure("rate_limit", "Wait.", 429)
+        assert translator.meanwhile.explained(failure).retry_after == 4
+        assert translator.meanwhile.explained(failure).retry_after is None
+        assert not ids(events) & ids(translator.events(retry(1, None)))
+
+    def test_a_lost_connection_is_named(self) -> None:
+        assert "connection to Claude was lost" in str(titles(run(retry(1, None)))[0])
+
+
+class TestCompaction:
+    def test_it_begins_and_ends_with_its_tokens(self) -> None:
+        translator = Translator("/work")
+        translator.meanwhile.usage.learn("x", 200_000)
+        events = [
+            *translator.events(system("status", status="compacting")),
+            *translator.events(system("status", status="compacting", compact_output_chars=9)),
+            *translator.events(system("status", status=None, compact_result="success")),
+            *translator.events(boundary()),
+        ]
+        assert titles(events) == [
+            "Compacting the conversation",
+            "Compacted the conversation: 10,040 tokens before, 2,672 after",
+        ]
+        assert events[-1] == Usage(2672, 200_000)
+
+    def test_one_that_failed_says_why(self) -> None:
+        failed = system("status", compact_result="failed", compact_error="too_few_groups")
+        events = run(system("status", status="compacting"), failed, boundary("auto"))
+        assert isinstance(events[1], ToolEnded)
+        assert events[1].status == "failed"
+        assert "too little" in str(events[1].title)
+        assert "as its context was full" in str(titles(events)[-1])
+
+    def test_one_that_was_interrupted_has_failed(self) -> None:
+        events = run(system("status", status="compacting"), ended=result(is_error=True))
+        assert [one.status for one in events if isinstance(one, ToolEnded)] == ["failed"]
+
+    def test_what_claude_keeps_is_not_shown_again(self) -> None:
+        kept = boundary(preserved_messages={"uuids": ["a", "b"]})
+        events = run(own("## Context", "b"), kept, own("## Context", "b"), own("New", "c"))
+        assert texts(events) == ["## Context", "New"]
+
+
+class TestLocalCommands:
+    def test_columns_stay_columns_and_markdown_stays(self) -> None:
+        columns = "Estimated cost:        $0.0397\nUsage by model:\n     claude:  9.9k input"
+        assert texts(run(own(columns))) == [f"```\n{columns}\n```"]
+        for same in ("## Context\n\n| a    | b |", "Session renamed to: X", "One\nTwo"):
+            assert texts(run(own(same))) == [same]
+
+    def test_a_rename_is_the_sessions_title_and_other_titles_are_not(self) -> None:
+        told = system("session_title_changed", title="Mine")
+        assert TitleChanged("Mine") in run(told, own("Session renamed to: Mine"))
+        assert TitleChanged("Mine") not in run(told, own("Something else"))
+
+    def test_clear_says_that_the_memory_is_gone(self) -> None:
+        reset = ConversationResetMessage(new_conversation_id="n", uuid="u", session_id="s")
+        assert "memory of this conversation is cleared" in texts(run(reset))[0]
+
+
+class TestUsage:
+    def test_it_is_told_at_once_then_once_a_second(self) -> None:
+        now = [0.0]
+        usage = ContextUsage(lambda: now[0])
+        usage.learn("m", 1000)
+        assert usage.requested("m", {"input_tokens": 10, "cache_read_input_tokens": 5}) == [
+            Usage(15, 1000)
+        ]
+        assert usage.answered({"output_tokens": 3}) == []
+        now[0] = 1.0
+        assert usage.due() == [Usage(18, 1000)]
+        now[0] = 2.0
+        assert usage.due() == []
+        models = {"m": {"contextWindow": 1000}, "small": {"contextWindow": 5000}}
+        assert usage.ended(models, 0.5) == [Usage(18, 1000, 0.5)]
+
+    def test_a_window_that_is_not_known_is_asked_for_and_told_later(self) -> None:
+        now, asked = [0.0], list[int]()
+        usage = ContextUsage(lambda: now[0])
+        usage.ask = lambda: asked.append(1)
+        assert usage.requested("m", {"input_tokens": 10}) == []
+        assert asked == [1]
+        usage.learn("m", 1000)
+        assert usage.due() == [Usage(10, 1000)]
+
+    def test_a_subagents_requests_do_not_count(self) -> None:
+        translator = Translator("/work")
+        translator.meanwhile.usage.learn("x", 1000)
+        begun = start("m", 700)
+        begun.parent_tool_use_id = "t"
+        assert translator.events(begun) == []
+
+
+class TestLines:
+    @pytest.mark.parametrize(
+        ("data", "told"),
+        [
+            ({"exit_code": 2, "outcome": "error", "stderr": "no\n"}, "blocked this** (`Pre:Bash`): no"),
+            ({"exit_code": 1, "outcome": "error", "stderr": "oops"}, "failed** (`Pre:Bash`, exit status 1): oops"),
+            ({"exit_code": 0, "outcome": "success", "stdout": json.dumps(
+                {"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "no"}}
+            )}, "blocked this** (`Pre:Bash`): no"),
+            ({"exit_code": 0, "outcome": "success", "stdout": json.dumps({"decision": "block", "reason": "r"})},
+             "blocked this** (`Pre:Bash`): r"),
+        ],
+    )  # fmt: skip
+    def test_hooks(self, data: dict[str, Any], told: str) -> None:
+        (said,) = texts(run(system("hook_response", hook_name="Pre:Bash", **data)))
+        assert told in said
+
+    def test_a_hook_that_keeps_failing_is_told_once_and_one_that_works_never(self) -> None:
+        failed = system("hook_response", hook_name="Post", exit_code=1, outcome="error", stderr="x")
+        fine = system(
+            "hook_response", hook_name="Post", exit_code=0, outcome="success", stdout="ok"
+        )
+        assert len(texts(run(failed, fine, failed))) == 1
+
+    def test_a_prompt_that_a_hook_blocked_is_told_in_one_line(self) -> None:
+        blocked = system("hook_response", hook_name="UserPromptSubmit", exit_code=2, stderr="no")
+        informed = system(
+            "informational", content="blocked by hook", level="warning",
+            prompt_submit_outcome={"kind": "blocked_by_hook"},
+        )  # fmt: skip
+        events = run(blocked, informed, ended=result(result="blocked by hook", num_turns=0))
+        assert texts(events) == ["**A hook blocked this** (`UserPromptSubmit`): no"]
+
+    def test_another_model_and_notices(self) -> None:
+        fallback = system(
+            "model_fallback", original_model="opus", fallback_model="sonnet", content="Overloaded."
+        )
+        (said,) = texts(run(fallback))
+        assert said == "**Claude goes on with `sonnet`** instead of `opus`: Overloaded."
+        assert texts(run(system("informational", level="notice", content="Stop says: hi"))) == [
+            "Stop says: hi"
+        ]
+        assert texts(run(system("informational", level="info", content="hi"))) == []
+
+    def test_a_program_that_reads_the_answer_gets_no_lines(self) -> None:
+        translator = Translator("/work")
+        translator.meanwhile.quiet = True
+        failed = system("hook_response", hook_name="Post", exit_code=1, outcome="error", stderr="x")
+        assert translator.events(failed) == []
+
+
+@pytest.fixture
+def berlin() -> Iterator[None]:
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "Europe/Berlin"
+    yield
+    if before is None:
+        del os.environ["TZ"]
+    else:
+        os.environ["TZ"] = before
+    time.tzset()
+
+
+def limit(status: Any, resets: int = NOON, used: float | None = None) -> RateLimitEvent:
+    return RateLimitEvent(RateLimitInfo(status, resets, "five_hour", used), "u", "s")
+
+
+class TestLimits:
+    def test_the_end_of_a_limit_is_in_the_users_time(self, berlin: None) -> None:
+        limits = Limits()
+        limits.follow(limit("rejected"))
+        found = limits.explained(TurnFailure("rate_limit", "Wait.", 429))
+        assert (found.kind, found.resets_at, found.retryable) == ("usage_limit", NOON, True)
+        assert "5-hour limit is reached" in found.message
+        assert "13:00 CET" in found.message
+
+    def test_a_rate_limit_of_a_key_is_none(self) -> None:
+        failure = TurnFailure("rate_limit", "Wait.", 429)
+        assert Limits().explained(failure) == failure
+
+    def test_it_warns_once_until_it_is_over(self, berlin: None) -> None:
+        limits = Limits()
+        near = limit("allowed_warning", used=0.92)
+        (said,) = texts(limits.follow(near))
+        assert "92 % of Claude's 5-hour limit" in said
+        assert limits.follow(near) == []
+        limits.follow(limit("allowed"))
+        assert len(limits.follow(near)) == 1
+
+
+class TestErrors:
+    def test_no_gateway_no_address_no_number_that_misleads(self) -> None:
+        said = (
+            "API Error: 529 the gateway http://127.0.0.1:4135/v1 is full. It is usually temporary."
+            " If it persists, check your inference gateway (127.0.0.1:36049)."
+        )
+        failure = turn_failure(result(is_error=True, api_error_status=529), ("server_error", said))
+        assert failure.kind == "overloaded"
+        assert failure.message.endswith("(the gateway … is full. It is usually temporary.)")
+
+
+class TestPresentation:
+    RICH = Presentation(notices=True, compaction=True)
+
+    def test_waits_are_notices_where_a_client_has_them(self) -> None:
+        events = run(retry(1), start("m"))
+        first, last = (update(1, one, self.RICH) for one in events)
+        assert first is not None
+        assert first.live_only
+        assert [type(one).__name__ for one in (first, last)] == ["Notice", "Notice"]
+        assert update(1, ToolEnded("retry-1", "failed"), self.RICH) is None
+
+    def test_compactions_are_updates_where_a_client_has_them(self) -> None:
+        events = run(boundary())
+        shown = [update(1, one, self.RICH) for one in events]
+        assert [getattr(one, "status", None) for one in shown] == ["in_progress", "completed"]
+        assert {type(one).__name__ for one in shown} == {"CompactionUpdate"}
+
+    def test_thinking_can_be_hidden(self) -> None:
+        thought = Thinking("m", "Hm")
+        assert update(1, thought, Presentation(thoughts=False)) is None
+        assert update(1, thought, Presentation()) is not None
+
+
+def test_thoughts_and_texts_are_plain_also_where_a_piece_divides_a_sequence() -> None:
+    events = run(
+        start("m"), block(0, "thinking"), delta(0, "a\x1b[3", "thinking"),
+        delta(0, "1mb\x07", "thinking"), block(1, "text"), delta(1, "c\x1b[0md\x00"),
+        whole(TextBlock("c\x1b[0md\x00")),
+    )  # fmt: skip
+    assert "".join(one.text for one in events if isinstance(one, Thinking)) == "ab"
+    assert "".join(texts(events)) == "cd"
