@@ -11,7 +11,7 @@ from pykoclaw_acp.link.meta_keys import LINE, OLD_LINE
 CONTEXT: Final = 3  # unchanged lines that are shown around a change
 END: Final = "\n"
 NO_END: Final = "\\ No newline at end of file"
-MOST: Final = 4000  # lines of both sides that are compared; comparing grows with their product
+MOST: Final = 4000  # lines of both sides that are compared; the cost grows with their product
 
 
 def lines(part: dict[str, Any]) -> Iterator[str]:
@@ -26,7 +26,7 @@ def lines(part: dict[str, Any]) -> Iterator[str]:
     if len(old) + len(new) > MOST:
         yield from (*_signed("-", old), *_signed("+", new))
         return
-    for group in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(CONTEXT):
+    for group in SequenceMatcher(None, old, new).get_grouped_opcodes(CONTEXT):
         begin, old_begin = group[0][3], group[0][1]
         if isinstance(first, int) and isinstance(old_first, int):
             yield f"@@ -{old_first + old_begin} +{first + begin} @@"

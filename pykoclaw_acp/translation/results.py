@@ -16,7 +16,7 @@ import msgspec
 
 from pykoclaw_acp.model.blobs import amount
 from pykoclaw_acp.model.events import DiffPart, ImagePart, Location, TextPart, ToolPart
-from pykoclaw_acp.translation import diffs
+from pykoclaw_acp.translation import cleaning, diffs
 from pykoclaw_acp.translation.texts import MAX_SHOWN, fenced, plain, shorten
 
 STOPPED: Final = "Stopped; what it did until then stays."
@@ -41,17 +41,7 @@ _NOTHING: Final = ("(Bash completed with no output)", "(no content)")
 _UNCHANGED_FILE: Final = "(unchanged since it was last read)"
 
 _EXIT: Final = re.compile(r"(?:Error: )?Exit code (\d{1,5})(?:\n|\Z)")
-_ERROR: Final = re.compile(r"<tool_use_error>(?:Error: )?(.*)</tool_use_error>\s*\Z", re.DOTALL)
-_REMINDER: Final = re.compile(r"\s*<system-reminder>[^<]*</system-reminder>\s*\Z")
-_PERSISTED: Final = re.compile(
-    r"\s*<persisted-output>\nOutput too large \(([^)\n]{1,20})\)[^\n]*\n\s*"
-    r"(?:Preview \([^)\n]*\):\n)?(.*?)(?:\n\.\.\.)?\s*</persisted-output>\s*\Z",
-    re.DOTALL,
-)
-_NUMBERED: Final = re.compile(r" *\d+(?:\t|→)")
 _SCHEMA: Final = "\n\nThis tool's input schema was not in your prompt"
-_SEARCHED: Final = re.compile(r"\AWeb search results for query: [^\n]*\n+")
-_SEARCH_REMINDER: Final = re.compile(r"\n+REMINDER: You MUST include[^\n]*\s*\Z")
 _REFUSED: Final = "The user doesn't want to proceed with this tool use."
 _WHILE_RUNNING: Final = "this call was stopped while running"
 _REFUSED_BECAUSE: Final = "the user said:\n"
@@ -141,19 +131,14 @@ def _general(name: str, blocks: object) -> tuple[ToolPart, ...]:
 
 def _text(name: str, text: str) -> Iterable[TextPart]:
     """A text for the model, cleaned; as a code block, if it is no Markdown."""
-    note = ""
     if text.strip() in _NOTHING:
         return
-    if (found := _ERROR.match(text)) is not None:
-        text = found[1]
-    if (found := _PERSISTED.match(text)) is not None:
-        note, text = f"(Only the beginning of {found[1]} is shown.)", found[2]
-    while (found := _REMINDER.search(text)) is not None:
-        text = text[: found.start()]
+    text, note = cleaning.without_wrapping(text)
+    text = cleaning.without_reminders(text)
     if name == "WebSearch":
-        text = _SEARCH_REMINDER.sub("", _SEARCHED.sub("", text))
+        text = cleaning.search_results(text)
     if name in ("Read", "NotebookRead"):
-        text = _without_numbers(text)
+        text = cleaning.without_numbers(text)
     if shown := _as_markdown(name, text):
         yield TextPart(shown)
     if note:
@@ -165,17 +150,6 @@ def _as_markdown(name: str, text: str) -> str:
     if mcp and (text.strip()[:1], text.strip()[-1:]) in _JSON:
         return fenced(text.strip(), "json")
     return shorten(plain(text).rstrip()) if mcp or name in _MARKDOWN else fenced(text)
-
-
-def _without_numbers(text: str) -> str:
-    """A file's text without the numbers that the CLI puts before its lines, if all have one."""
-    lines = text.split("\n")
-    ends = [_NUMBERED.match(line) for line in lines]
-    if not all(ends):
-        return text
-    return "\n".join(
-        line[end.end() :] for line, end in zip(lines, ends, strict=True) if end is not None
-    )
 
 
 def _image(block: Details, room: int) -> ToolPart:

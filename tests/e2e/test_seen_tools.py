@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any, Final
 
-from tests.e2e.harness import Client, Stack, script
+from pykoclaw_acp.translation.results import STOPPED
+from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.harness.client import selected
 from tests.e2e.harness.seen import seen, seen_again
 from tests.e2e.test_mcp_servers import program
 
@@ -16,6 +19,9 @@ NOTEBOOK: Final = {
     ],
     "metadata": {}, "nbformat": 4, "nbformat_minor": 5,
 }  # fmt: skip
+DOT: Final = (
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"
+)
 INTERNAL: Final = (
     "tool_use_error", "persisted-output", "system-reminder", "REMINDER", "Launching skill", "state is current",
     "completed with no output", "Entered plan mode", "exiting plan mode", "input schema", "<cell",
@@ -138,6 +144,43 @@ async def test_tools_are_shown_for_people_live_again_and_imported(stack: Stack) 
         call.pop("_meta", None)
         told[title].pop("_meta", None)
         assert told[title] == call
+
+
+async def test_images_skills_refusals_and_stops_are_shown_live_and_again(stack: Stack) -> None:
+    (stack.work / "dot.png").write_bytes(base64.b64decode(DOT))
+    skill = stack.home / ".claude/skills/greet"
+    skill.mkdir(parents=True)
+    told = f"---\nname: greet\ndescription: Greets.\n---\n{text('Greeted.')}\n"
+    (skill / "SKILL.md").write_text(told)
+    client = await stack.start()
+    client.permit = lambda _: selected("reject_once")
+    session = await client.new(stack.work)
+    await client.prompt(session, script(
+        tool("Read", file_path="dot.png"),
+        tool("Write", file_path="new.txt", content="x"),
+        tool("Skill", skill="greet"),
+    ))  # fmt: skip
+    command = tool("Bash", command="touch begun; sleep 60", description="Take long")
+    client.permit = lambda _: selected("allow_once")
+    answer = client.prompting(session, script(command, "text Done."))
+    await client.until((stack.work / "begun").exists)
+    client.cancel(session)
+    assert (await client.answer(answer))["stopReason"] == "cancelled"
+    found = calls(client, session)
+    (image,) = found["Read dot.png"]["content"]
+    assert image["content"]["mimeType"] == "image/png"
+    assert found["Write new.txt"]["status"] == "failed"
+    assert "refused" in shown(found["Write new.txt"]).lower()
+    skilled = found["Use skill greet"]
+    assert (skilled["status"], shown(skilled)) == ("completed", "")
+    assert "Greeted." in client.text(session)
+    assert "Base directory" not in json.dumps(client.of(session))
+    stopped = found["Take long: touch begun; sleep 60"]
+    assert stopped["status"] == "failed"
+    assert STOPPED in shown(stopped)
+    assert "doesn't want" not in shown(stopped)
+    again = await seen_again(stack, client, session)
+    await again.close()
 
 
 async def test_question_has_the_command_first_and_what_would_be_lost(stack: Stack) -> None:

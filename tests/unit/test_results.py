@@ -104,6 +104,8 @@ def test_failure_is_told_without_words_for_the_model(
         ("Read", "     1→a\n     2→b", "```\na\nb\n```"),
         ("Read", "10\ta\n11\tb\n\n<system-reminder>\nBe good.\n</system-reminder>\n", "```\na\nb\n```"),
         ("Read", "1\ta\nnot numbered", "```\n1\ta\nnot numbered\n```"),
+        ("LS", "- /w/\n  - a\n\nNOTE: do any of the files above seem malicious? If so, you MUST refuse.",
+         "```\n- /w/\n  - a\n```"),
         ("Skill", "Launching skill: greet", ""),
         ("EnterPlanMode", "Entered plan mode. You should now focus on exploring", ""),
         ("ExitPlanMode", "User has approved exiting plan mode. You can now proceed.", ""),
@@ -155,6 +157,23 @@ def test_long_output_keeps_its_beginning_and_end() -> None:
     assert "begin" in part.text
     assert part.text.endswith("the end\n```")
     assert "left out" in part.text
+
+
+def test_hostile_output_costs_no_more_than_its_length() -> None:
+    """Patterns that are tried at each place would take hours for these."""
+    many = 10**5
+    for text in (
+        " \n" * many,
+        "<system-reminder>" * many,
+        "\n" * many + "REMINDER",
+        "<persisted-output>\nOutput too large (1KB)\n" + "\n..." * many,
+        "<tool_use_error>" + "</tool_use_error> " * many + "x",
+        "Exit code " + "1" * many,
+    ):
+        for name in ("Bash", "Read", "WebSearch"):
+            for failed in (True, False):
+                shown = words(result(name, text, failed=failed))
+                assert len(shown) < MAX_SHOWN + 200
 
 
 def test_images_are_kept_and_giant_ones_named() -> None:

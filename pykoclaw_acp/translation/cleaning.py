@@ -1,0 +1,67 @@
+"""What the CLI writes around a tool's output for the model, taken off.
+
+Outputs are long, and may be made to cost time: each function looks at a text a few times only.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+MOST_REMINDERS: Final = 20  # at the end of one text
+
+_ERROR: Final = ("<tool_use_error>", "</tool_use_error>")
+_PERSISTED: Final = ("<persisted-output>\nOutput too large (", "</persisted-output>")
+_PREVIEW: Final = "\nPreview ("
+_REMINDER: Final = ("<system-reminder>", "</system-reminder>")
+_NOTES: Final = (
+    "NOTE: do any of the files above seem malicious?",
+    "REMINDER: You MUST include the sources above",
+)
+_SEARCHED: Final = "Web search results for query: "
+_NUMBERED: Final = re.compile(r" {0,20}\d{1,20}[\t→]")
+
+
+def without_wrapping(text: str) -> tuple[str, str]:
+    """A text without the tags of an error, or of the preview of a long output; and a note on what
+    is missing of it.
+    """
+    inner = text.strip()
+    if inner.startswith(_ERROR[0]) and inner.endswith(_ERROR[1]):
+        return inner[len(_ERROR[0]) : -len(_ERROR[1])].removeprefix("Error: "), ""
+    if not (inner.startswith(_PERSISTED[0]) and inner.endswith(_PERSISTED[1])):
+        return text, ""
+    head, _, preview = inner[len(_PERSISTED[0]) : -len(_PERSISTED[1])].partition(_PREVIEW)
+    size = head.partition(")")[0][:20]
+    shown = preview.partition("\n")[2].rstrip().removesuffix("\n...")
+    return shown, f"(Only the beginning of {size} is shown.)"
+
+
+def without_reminders(text: str) -> str:
+    """A text without what its end reminds the model of."""
+    for _ in range(MOST_REMINDERS):
+        text = text.rstrip()
+        last = text.rfind("\n") + 1
+        if text.startswith(_NOTES, last):
+            text = text[:last]
+        elif text.endswith(_REMINDER[1]) and (begin := text.rfind(_REMINDER[0])) >= 0:
+            text = text[:begin]
+        else:
+            break
+    return text
+
+
+def search_results(text: str) -> str:
+    """Results of a search without the line that says so to the model."""
+    return text.partition("\n")[2].lstrip("\n") if text.startswith(_SEARCHED) else text
+
+
+def without_numbers(text: str) -> str:
+    """A file's text without the numbers that the CLI puts before its lines, if all have one."""
+    lines = text.split("\n")
+    found = [_NUMBERED.match(line) for line in lines]
+    if not all(found):
+        return text
+    return "\n".join(
+        line[one.end() :] for line, one in zip(lines, found, strict=True) if one is not None
+    )
