@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import tempfile
 import time
 from collections.abc import AsyncIterator, Generator
 from dataclasses import dataclass, field
-from typing import Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 from uuid import uuid4
 
 from pykoclaw_acp.errors import InvalidParams, Overloaded
@@ -21,13 +20,15 @@ from pykoclaw_acp.protocol.control.importing import (
     PieceParams,
     Uploaded,
 )
-from pykoclaw_acp.server import imported_lines
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.lifecycle import absolute
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.restoring import Batch, Restorer
 from pykoclaw_acp.tasks import in_pieces
+
+if TYPE_CHECKING:
+    from pykoclaw_acp.server.imported_lines import Head
 
 MOST_UPLOADS: Final = 4  # at a time
 MAX_SIZE: Final = 2 * 1024**3  # bytes of an export
@@ -52,7 +53,9 @@ class _Count:
 
 
 class ImportControl:
-    """Takes exports in pieces, into files that no other process sees, and makes sessions of them."""
+    """Takes exports in pieces, into files that no other process sees, and makes sessions of them. What
+    that needs is imported when the first one comes.
+    """
 
     def __init__(self, sessions: Sessions, restorer: Restorer, directory: str) -> None:
         """`directory`: of the files."""
@@ -93,6 +96,8 @@ class ImportControl:
 
     async def finish(self, call: Call, params: ImportParams) -> ImportedSession:  # noqa: ARG002
         """Make a session of an upload, which is gone afterwards."""
+        from pykoclaw_acp.server import imported_lines
+
         upload = self._find(params.upload)
         del self._uploads[params.upload]
         with upload.file as file:
@@ -121,6 +126,8 @@ class ImportControl:
                 self._uploads.pop(name).file.close()
         if len(self._uploads) >= MOST_UPLOADS:
             raise Overloaded("Other sessions are being imported; try again in a moment.", "calls")
+        import tempfile
+
         name = str(uuid4())
         file = cast("BinaryIO", tempfile.TemporaryFile(dir=self._directory))  # noqa: SIM115  closed with the upload
         self._uploads[name] = _Upload(file)
@@ -134,6 +141,8 @@ class ImportControl:
 
 
 async def _batches(file: BinaryIO, count: _Count) -> AsyncIterator[Batch]:
+    from pykoclaw_acp.server import imported_lines
+
     lines = 0
     while found := await asyncio.to_thread(_read, file):
         lines += len(found)
@@ -146,6 +155,8 @@ async def _batches(file: BinaryIO, count: _Count) -> AsyncIterator[Batch]:
 
 
 def _taken(lines: list[bytes], count: _Count) -> Generator[None, None, Batch]:
+    from pykoclaw_acp.server import imported_lines
+
     events: list[Event] = []
     data: dict[str, bytes] = {}
     for line in lines:
@@ -167,7 +178,7 @@ def _read(file: BinaryIO) -> list[bytes]:
     return lines
 
 
-def _words(head: imported_lines.Head, count: _Count) -> str:
+def _words(head: Head, count: _Count) -> str:
     """What the user is told of the import; values of the export are short and in one line."""
 
     def named(value: str | None, otherwise: str) -> str:

@@ -58,7 +58,7 @@ async def test_a_session_is_named_shown_again_and_carried_elsewhere(stack: Stack
     await again.prompt(imported, "And now?")
     reached = json.dumps(stack.asked()[-1]["messages"])
     assert "You have no record of it yourself" in reached
-    assert "Tools that you used: Bash (1)" in reached
+    assert "Tools: Bash (1)" in reached
     file.write_text(file.read_text().replace('"version": 1', '"version": 2'))
     refused = await run(stack, "import", str(file))
     assert (refused.status, "has version 2" in refused.error) == (1, True)

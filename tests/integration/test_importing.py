@@ -30,6 +30,7 @@ from pykoclaw_acp.model.events import (
     UserMessage,
 )
 from pykoclaw_acp.server import imported_lines
+from pykoclaw_acp.sessions.recollection import Recollection
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import deletion, forking
 from pykoclaw_acp.store.journal.restoring import SqlRestoreStore
@@ -125,9 +126,9 @@ async def test_a_session_goes_on_elsewhere(tmp_path: Path) -> None:
         assert worker.spec.resume_session_id is None
         told = str(worker.contents[-1][0]["text"])
         assert "You have no record of it yourself" in told
-        assert "The user: Fix the parser." in told
-        assert "Tools that you used: Bash (2)" in told
-        assert "I look.It is fixed." in told
+        assert "Asked: Fix the parser." in told
+        assert "Tools: Bash (2)" in told
+        assert "Answered: I look.It is fixed." in told
         assert "Note." not in told
         await r.run(session, "say 1")
         assert len(worker.contents[-1]) == 1, "once"
@@ -262,3 +263,17 @@ async def test_a_session_that_is_not_whole_is_never_seen(
             )
             == []
         )
+
+
+def test_the_summary_has_the_newest_turns_and_says_how_many_it_lacks() -> None:
+    told = Recollection()
+    assert told.text() == ""
+    for n in range(10):
+        told.follow(UserMessage(f"u{n}", {"type": "text", "text": f"Question {n},"}))
+        told.follow(UserMessage(f"i{n}", {"type": "image", "mimeType": "image/png"}))
+        told.follow(Text(f"a{n}", f"answer {n}" + "x" * 10_000))
+    assert told.text().startswith(
+        "(2 earlier turns are left out.)\n\nAsked: Question 2,\n(image)\n"
+    )
+    assert "Question 9," in told.text()
+    assert len(told.text()) < 20_000
