@@ -26,7 +26,7 @@ from pykoclaw_acp.protocol.projection import parts
 from pykoclaw_acp.protocol.tool_results import unfenced
 from pykoclaw_acp.protocol.updates import ToolCall, ToolCallUpdate, Update
 
-COMMANDS: Final = ("Bash",)
+COMMANDS: Final = ("Bash", "Monitor")
 CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
 LEFT_OUT: Final = "\r\n… {} bytes left out …\r\n"
 MOST: Final = 1000  # commands of which a client may be shown more

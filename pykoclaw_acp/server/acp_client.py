@@ -11,7 +11,7 @@ import structlog
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.link.framing import MAX_LINE_OUT, MAX_LONG_LINE_OUT
 from pykoclaw_acp.model.choices import Command, Selection
-from pykoclaw_acp.model.events import Failure
+from pykoclaw_acp.model.events import Failure, ToolProgressed
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.surroundings import Given
@@ -143,9 +143,12 @@ class AcpClient:
         crash_points.reached("update_sent")
 
     def _passes_over(self, session_id: str, logged: Logged, update: Update) -> bool:
-        """Whether it is not to be in a replay; or the client gets the same words as the error with
-        which its prompt is answered, and shows them.
+        """Whether it is not to be in a replay, or is progress of a call of which the client shows
+        the title alone; or the client gets the same words as the error with which its prompt is
+        answered, and shows them.
         """
+        if isinstance(logged.event, ToolProgressed) and self.subscriber.traits.titles_only:
+            return True
         if update.live_only:
             known = self.subscriber.subscriptions.get(session_id)
             return known is not None and logged.seq <= known.begun_at

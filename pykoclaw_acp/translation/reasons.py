@@ -10,7 +10,11 @@ from pykoclaw_acp.model.events import Event, Text
 UNKNOWN: Final = "Claude goes on by itself."
 
 
-def line(turn: str, ended: Sequence[str]) -> list[Event]:
-    """What is said before such a turn; `ended`: a sentence for each task that has ended."""
+def line(turn: str, ended: Sequence[str], watched: Sequence[str] = ()) -> list[Event]:
+    """What is said before such a turn; `ended`: a sentence for each task that has ended; `watched`:
+    what Claude may have had news of.
+    """
     why = " ".join(ended) or UNKNOWN
+    if watched and not ended:
+        why = f"Claude has news of the {' or the '.join(watched)}."
     return [Text(f"{turn}-why", f"\n\n> {why}\n\n", note=True)]

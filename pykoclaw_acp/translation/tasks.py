@@ -21,6 +21,7 @@ MOST_WORDS: Final = 60  # of a command in a sentence
 MOST_LINE: Final = 4096
 MOST: Final = 1000  # calls that are remembered
 MOST_SHOWN: Final = 8 * 1024  # bytes of a command's output that are shown as long as it runs
+COMMANDS: Final = ("Bash", "Monitor")  # tools whose output the CLI writes to files
 _FAILED: Final = ("failed", "killed", "stopped", "error")
 _EXIT: Final = re.compile(r"\bexit code (-?\d{1,5})\b")
 _SUFFIX: Final = ".output"
@@ -72,8 +73,10 @@ class Task:
             what = f"{what[: MOST_WORDS - 1]}…"
         if self.agent is not None:
             return f"background agent “{what}”"
-        what = what.replace("`", "'")
-        return f"background command `{what}`" if self.tool == "Bash" else f"{self.tool} “{what}”"
+        if self.tool == "Bash":
+            what = what.replace("`", "'")
+            return f"background command `{what}`"
+        return f"monitor “{what}”" if self.tool == "Monitor" else f"{self.tool} “{what}”"
 
     def content(self) -> tuple[ToolPart, ...]:
         """What the call shows as long as it runs."""
@@ -121,8 +124,9 @@ class Tasks:
 
     def begin(self, call: str, tool: str, arguments: dict[str, Any]) -> None:
         """A call was made; those of commands and subagents are followed."""
-        if tool == "Bash":
-            self._add(Task(call, tool, str(arguments.get("command", ""))))
+        if tool in COMMANDS:
+            key = "command" if tool == "Bash" else "description"
+            self._add(Task(call, tool, str(arguments.get(key, ""))))
         elif tool in ("Agent", "Task"):
             kind = str(arguments.get("subagent_type") or "agent")
             self._add(Task(call, tool, str(arguments.get("description", "")), kind))
@@ -165,6 +169,14 @@ class Tasks:
             return self.of(str(arguments.get("task_id") or arguments.get("shell_id") or ""))
         return None
 
+    def watching(self) -> list[str]:
+        """Commands that run, to each line of whose output Claude answers, in words."""
+        return [
+            task.words
+            for task in self.calls.values()
+            if task.tool == "Monitor" and task.background and not task.over
+        ]
+
     def agent_of(self, call: str | None) -> str | None:
         """Kind of the subagent that this call has begun."""
         task = self.calls.get(call or "")
@@ -185,6 +197,8 @@ def goes_on(details: object) -> tuple[str, str | None] | None:
         return None
     if task_id := details.get("backgroundTaskId"):
         return str(task_id), _why_background(details)
+    if "persistent" in details and details.get("taskId"):  # a monitor
+        return str(details["taskId"]), None
     if details.get("isAsync") is True or details.get("status") == "async_launched":
         return str(details.get("agentId") or ""), None
     return None

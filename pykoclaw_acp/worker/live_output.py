@@ -13,7 +13,7 @@ import structlog
 
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.translation.long_calls import progress
-from pykoclaw_acp.translation.tasks import MOST_SHOWN, Task
+from pykoclaw_acp.translation.tasks import COMMANDS, MOST_SHOWN, Task
 from pykoclaw_acp.translation.translator import Translation
 from pykoclaw_acp.worker import output_files
 from pykoclaw_acp.worker.output_files import Place
@@ -128,7 +128,7 @@ class LiveOutput:
                 task.story.news = False
                 watched.later(now)
                 self._put(progress(task))
-        commands = [(task, watched) for task, watched in due if task.tool == "Bash"]
+        commands = [(task, watched) for task, watched in due if task.tool in COMMANDS]
         if any(watched.lacks_file(task) for task, watched in commands):
             self._assign(await asyncio.to_thread(output_files.find, self._temporary))
         for task, watched in commands:

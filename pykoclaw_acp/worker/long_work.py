@@ -54,7 +54,7 @@ class LongWork:
 
     def begin(self, message: Message, turn: str | None, prompted: str | None) -> Sequence[Event]:
         """What is said before a turn that Claude has started by itself."""
-        return self._own.begin(message, turn, prompted)
+        return self._own.begin(message, turn, prompted, self._long.known.watching())
 
     def end(self, turn: str | None) -> Sequence[Event]:
         """What is said after such a turn."""

@@ -4,6 +4,7 @@ before and after, with a line that says why.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from claude_agent_sdk import AssistantMessage, Message, StreamEvent, UserMessage
@@ -28,9 +29,12 @@ class SelfStarted:
         """A task has ended, of which Claude will hear with its next request."""
         self._ended = [*self._ended, words][-MOST_ENDED:]
 
-    def begin(self, message: Message, turn: str | None, prompted: str | None) -> list[Event]:
+    def begin(
+        self, message: Message, turn: str | None, prompted: str | None, watched: Sequence[str] = ()
+    ) -> list[Event]:
         """What is said before the first message of a turn that Claude has started by itself. One
         may run before a prompt that it has been given, under the name of that prompt's turn.
+        `watched`: of which it may have had news.
         """
         if isinstance(message, UserMessage) and message.uuid == prompted:
             self._repeated = prompted
@@ -42,7 +46,7 @@ class SelfStarted:
         if not (turn != prompted or before) or self._explained == turn:
             return []
         self._explained = turn
-        return reasons.line(turn, ended)
+        return reasons.line(turn, ended, watched)
 
     def follow(self, event: Event) -> None:
         """The next event of the conversation."""

@@ -78,6 +78,8 @@ async def test_one_task_is_stopped_and_the_turn_goes_on(stack: Stack) -> None:
     assert (await client.answer(running))["stopReason"] == "end_turn"
     ends = {one["toolCallId"]: one["status"] for one in client.of(session, "tool_call_update")}
     assert ends[call] == "failed"
+    [why] = [one for one in client.of(session, "tool_call_update") if one.get("status") == "failed"]
+    assert why["content"][-1]["content"]["text"] == "Stopped by the user."
     assert client.text(session) == "Done."
     with pytest.raises(RpcError, match="No subagent and no command"):
         await client.call("_pykoclaw.dev/toolcalls/stop", session=session, toolCallId=call)

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.e2e.harness.client import Client
 from tests.e2e.harness.seen import seen, seen_again
 from tests.e2e.harness.stack import Stack, script
+
+NAMED: Final[dict[str, Any]] = {"clientInfo": {"name": "editor", "version": "1"}}
+
+
+async def begin(stack: Stack, **params: Any) -> Client:
+    """A client that is none of those about which something is known."""
+    client = await stack.spawn()
+    await client.initialize(**NAMED, **params)
+    return client
 
 
 def tool(name: str, **arguments: Any) -> str:
@@ -48,7 +59,7 @@ async def until_shown(client: Client, session: str, call: str, said: str) -> Non
 async def test_output_comes_while_a_command_runs_and_is_there_once_in_the_end(
     stack: Stack,
 ) -> None:
-    client = await stack.start()
+    client = await begin(stack)
     session = await client.new(stack.work)
     gate = stack.work / "gate"
     prompted = client.prompting(session, script(f"bash {waiting(gate)}", "text Done."))
@@ -62,13 +73,28 @@ async def test_output_comes_while_a_command_runs_and_is_there_once_in_the_end(
     ended = shown(client.of(session), call["toolCallId"])
     assert (ended["status"], words(ended).count("begun")) == ("completed", 1)
     assert "over" in words(ended)
-    await seen_again(stack, client, session)
+    await seen_again(stack, client, session, **NAMED)
+
+
+async def test_what_dies_with_its_worker_says_so(stack: Stack) -> None:
+    client = await begin(stack)
+    session = await client.new(stack.work)
+    command = waiting(stack.work / "gate", say="half")
+    await client.prompt(
+        session, script(tool("Bash", command=command, run_in_background=True), "text It runs.")
+    )
+    [call] = (one["toolCallId"] for one in client.of(session, "tool_call"))
+    await until_shown(client, session, call, "half")
+    os.kill(stack.worker(session).pid, signal.SIGKILL)
+    await client.until(lambda: shown(client.of(session), call)["status"] == "failed")
+    ended = words(shown(client.of(session), call))
+    assert "half" in ended
+    assert ended.endswith("Cut off before its end. Claude's worker process died.")
+    await seen_again(stack, client, session, **NAMED)
 
 
 async def test_a_client_with_terminals_sees_commands_in_them(stack: Stack) -> None:
-    rich = {"clientCapabilities": {"_meta": {"terminal_output": True}}}
-    client = await stack.spawn()
-    await client.initialize(**rich)
+    client = await begin(stack, clientCapabilities={"_meta": {"terminal_output": True}})
     session = await client.new(stack.work)
     gate = stack.work / "gate"
     prompted = client.prompting(session, script(f"bash {waiting(gate, code=3)}", "text Done."))
@@ -92,7 +118,7 @@ async def test_a_client_with_terminals_sees_commands_in_them(stack: Stack) -> No
 
 
 async def test_commands_in_the_background(stack: Stack) -> None:
-    client = await stack.start()
+    client = await begin(stack)
     session = await client.new(stack.work)
     one, two, three = (stack.work / name for name in ("one", "two", "three"))
     background = {"run_in_background": True, "description": "Wait"}
@@ -154,11 +180,11 @@ async def test_commands_in_the_background(stack: Stack) -> None:
     assert shown(client.of(session), third)["status"] == "completed"
     done = "SELECT 1 FROM acp_turns WHERE origin = 'background' AND state = 'done'"
     await client.until(lambda: len(stack.rows(done)) == 2)
-    await seen_again(stack, client, session)
+    await seen_again(stack, client, session, **NAMED)
 
 
 async def test_subagents_in_the_background_and_waited_for(stack: Stack) -> None:
-    client = await stack.start()
+    client = await begin(stack)
     session = await client.new(stack.work)
     (stack.work / "notes.txt").write_text("a note\n")
     gate = stack.work / "gate"
@@ -206,4 +232,4 @@ async def test_subagents_in_the_background_and_waited_for(stack: Stack) -> None:
     everything = json.dumps(client.of(session))
     for internal in ("agentId", "hand-back", "tools-used", "metadata", "subagent_tokens"):
         assert internal not in everything
-    await seen_again(stack, client, session)
+    await seen_again(stack, client, session, **NAMED)

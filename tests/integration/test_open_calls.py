@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.store import events
 from tests.integration.adopting import _die, alive, daemon, found, killed
+from tests.integration.linked import Front, front, new
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import Client, Rig, hanging, rig
 from tests.waiting import eventually
@@ -177,3 +179,29 @@ async def test_only_what_a_call_showed_last_is_read_for_its_end(tmp_path: Path) 
         await session.log.tell([BEGUN, other, output("a"), output("x", "other"), done, output("b")])
         tools = await events.open_tools(r.database, session.id, 1)
         assert tools.failed("why") == [ToolEnded("call", "failed", (TextPart("b"),), reason="why")]
+
+
+async def test_mitto_is_not_told_of_progress_which_it_would_keep_and_never_show(
+    tmp_path: Path,
+) -> None:
+    unnamed = {"protocolVersion": 1}  # as Mitto often is
+    async with (
+        rig(tmp_path) as r,
+        front(r, "front-1") as editor,
+        front(r, "front-2", initialize=unnamed) as mitto,
+    ):
+        session_id = await new(editor)
+        given = {"sessionId": session_id, "cwd": "/", "mcpServers": []}
+        await mitto.result(1, "session/load", **given)
+        session = await r.sessions.find(session_id)
+        assert session is not None
+        await session.log.tell([BEGUN, output("a"), output("ab"), ToolEnded("call", "completed")])
+        await eventually(lambda: statuses(mitto)[-1:] == ["completed"])
+        await eventually(lambda: statuses(editor)[-1:] == ["completed"])
+        assert statuses(mitto) == ["in_progress", "completed"]
+        assert statuses(editor) == ["in_progress", "in_progress", "in_progress", "completed"]
+
+
+def statuses(one: Front) -> list[str]:
+    lines = (json.loads(rest.split(" ", 2)[2]) for rest in one.rests("update"))
+    return [line["params"]["update"]["status"] for line in lines]

@@ -323,6 +323,26 @@ async def test_a_turn_of_claudes_own_before_a_prompt_is_told_apart_from_it(cli: 
     assert await cli.say(type="stream_event", event=start) == []
 
 
+async def test_news_of_a_monitor_are_no_end_of_it(cli: Cli) -> None:
+    await cli.call("call", "Monitor", command="tail -f log", description="Watch the log")
+    await cli.started("call", "b1")
+    details = {"taskId": "b1", "timeoutMs": 60000, "persistent": False}
+    assert await cli.result("call", "Monitor started (task b1 …)", details) == []
+    assert await cli.over() == []
+    cli.turn, cli.prompted = "own", None
+    start = {"type": "message_start", "message": {"id": "m2"}}
+    [why] = await cli.say(type="stream_event", event=start)
+    assert isinstance(why, Text)
+    assert why.text == "\n\n> Claude has news of the monitor “Watch the log”.\n\n"
+    await cli.over()
+    told = await cli.ended("call", "b1", "completed", 'Monitor "Watch the log" stream ended')
+    assert told == [ToolEnded("call", "completed")]
+    cli.turn = "next"
+    [why] = await cli.say(type="stream_event", event=start)
+    assert isinstance(why, Text)
+    assert why.text == "\n\n> The monitor “Watch the log” has ended.\n\n"
+
+
 async def test_a_stale_notice_after_a_resume_says_nothing(cli: Cli) -> None:
     cli.turn = cli.prompted = None
     told = await cli.ended(None, "b1", "stopped", "x didn't finish")
