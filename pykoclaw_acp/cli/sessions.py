@@ -88,6 +88,15 @@ def archive_session(session: str) -> None:
     command.archive(session)
 
 
+@sessions.command(name="stop-waiting", short_help="Do not go on when a usage limit ends.")
+@SESSION
+def stop_waiting(session: str) -> None:
+    """Do not let a session go on by itself when the usage limit ends that has stopped it."""
+    from pykoclaw_acp.commands import sessions as command
+
+    command.stop_waiting(session)
+
+
 @sessions.command(name="unarchive", short_help="Take a session back from the archive.")
 @SESSION
 def unarchive_session(session: str) -> None:

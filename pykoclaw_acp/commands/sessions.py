@@ -158,3 +158,11 @@ def _state(summary: dict[str, Any]) -> str:
     if summary.get("elsewhere"):
         return "elsewhere"
     return "open" if summary["promptedAt"] else "unused"
+
+
+def stop_waiting(session: str) -> None:
+    """Do not let a session go on by itself when a usage limit ends."""
+    waited = ask("waits/stop", session=session)["waited"]
+    terminal.line(
+        "It does not go on by itself any more." if waited else "It does not wait for a usage limit."
+    )

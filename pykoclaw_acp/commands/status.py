@@ -80,6 +80,7 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
         *_accounts(status.get("accounts", [])),
         *_others(status.get("otherSettings", [])),
         *_scheduler(status.get("scheduler")),
+        *_limit_waits(status.get("limitWaits", [])),
         *_trouble(database),
         *_conversion(status.get("conversion")),
         *_damaged(status.get("damaged", [])),
@@ -150,4 +151,14 @@ def _conversion(conversion: dict[str, Any] | None) -> list[tuple[str, str]]:
             "old logs",
             f"{done:,} of {conversion['events']:,} events converted; it goes on while nothing runs",
         )
+    ]
+
+
+def _limit_waits(waits: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [
+        (
+            "usage limit",
+            f"session {one['session']} goes on by itself at {show.when(one['due'])}",
+        )
+        for one in waits
     ]

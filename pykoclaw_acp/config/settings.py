@@ -204,6 +204,10 @@ class Settings(BaseSettings):
         default="show",
         description="Claude's thinking, live and when a session is loaded: show, hide (it stays in the log).",
     )
+    usage_limit: Annotated[Literal["stop", "wait"], BeforeValidator(values.lowered)] = Field(
+        default="stop",
+        description="A session that a usage limit has stopped: stop, or wait until it ends and go on by itself.",
+    )
     nested_access: Annotated[NestedAccess, BeforeValidator(values.lowered)] = Field(
         default="none",
         description="What programs inside a session may use: none, clients (ACP) or all (ACP and commands).",

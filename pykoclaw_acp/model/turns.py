@@ -67,7 +67,7 @@ class SessionRecord:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """End of a turn; `usage`: tokens of this turn, under ACP's names. `last_uuid`: its last entry in
-    Claude's transcript.
+    Claude's transcript. `goes_on_at`: when the session goes on by itself (seconds since 1970).
     """
 
     state: TurnState
@@ -76,6 +76,7 @@ class Outcome:
     usage: dict[str, int] | None = None
     claude_session_id: str | None = None
     last_uuid: str | None = None
+    goes_on_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,8 @@ class TurnTimes:
 
     `away_policy` applies to requests while no client is connected, `away_timeout` limits its
     `wait`, `away_grace` is how long a client may be gone before it counts as away. `lost_context`:
-    of a prompt whose conversation Claude does not remember.
+    of a prompt whose conversation Claude does not remember. `usage_limit`: what a session does that
+    one has stopped, `stop` or `wait`.
     """
 
     cancel_grace: float
@@ -176,3 +178,4 @@ class TurnTimes:
     away_timeout: float
     away_grace: float = AWAY_GRACE
     lost_context: LostContext = LostContext.AUTO
+    usage_limit: str = "stop"

@@ -13,7 +13,7 @@ from pykoclaw_acp.neutral import neutral
 
 LONGEST: Final = 500  # characters of others' words in a notice
 SHORT_ID: Final = 12  # characters of a request's id, as `pykoclaw-acp approve` shows it
-USAGE_LIMITS: Final = frozenset({"rate_limit", "billing_error"})
+USAGE_LIMITS: Final = frozenset({"usage_limit", "rate_limit", "billing_error"})
 WORKER_FAILURES: Final = frozenset(
     {
         "worker_lost",

@@ -39,6 +39,7 @@ from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.sessions.cursor_retention import CursorAges
 from pykoclaw_acp.sessions.deliveries import Deliverer
 from pykoclaw_acp.sessions.forking import Forks
+from pykoclaw_acp.sessions.going_on import GoingOn
 from pykoclaw_acp.sessions.ports import Journal
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.retention import Pruner
@@ -105,12 +106,15 @@ class App:
         self._changes.tell(self.runs.changed)
         rows = RowChanges(sessions, SessionJournal(database))
         self._changes.tell(rows.changed)
+        going_on = GoingOn(sessions, SessionJournal(database))
+        self._changes.tell(going_on.changed)
         self._deliverer = Deliverer(sessions, SqlDeliveryStore(database))
         loop = asyncio.get_running_loop()
         self._side_tasks = [
             loop.create_task(self._changes.run(), name="look for changes of other programs"),
             loop.create_task(rows.run(), name="look at rows of conversations"),
             loop.create_task(self._deliverer.run(), name="deliver"),
+            loop.create_task(going_on.run(), name="go on after usage limits"),
             loop.create_task(_purge(database), name="purge deleted sessions"),
             loop.create_task(_convert(self.conversion), name="convert old logs"),
             loop.create_task(

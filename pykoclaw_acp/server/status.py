@@ -14,6 +14,7 @@ from pykoclaw_acp.protocol.control.daemon import (
     ConversionInfo,
     DaemonInfo,
     DatabaseInfo,
+    LimitWaitInfo,
     OtherSettings,
     Status,
     UnacceptedNotices,
@@ -27,7 +28,7 @@ from pykoclaw_acp.server.lag import LoopLag
 from pykoclaw_acp.server.question_control import QuestionControl
 from pykoclaw_acp.server.worker_control import WorkerControl
 from pykoclaw_acp.sessions.registry import Sessions
-from pykoclaw_acp.store import instance, notices, overview
+from pykoclaw_acp.store import instance, limit_waits, notices, overview
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sessions import now_ms
@@ -116,6 +117,10 @@ class DaemonStatus:
             accounts=await asyncio.to_thread(accounts.every, self._sessions.house),
             other_settings=tuple(
                 OtherSettings(client=client, settings=names) for client, names in self._others()
+            ),
+            limit_waits=tuple(
+                LimitWaitInfo(session=one.session_id, due=one.due * 1000)
+                for one in await limit_waits.every(self._database)
             ),
             damaged=[
                 str(path) for path in await asyncio.to_thread(leftovers.kept_for, self._places)

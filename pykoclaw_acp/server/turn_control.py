@@ -1,10 +1,13 @@
-"""The handlers of `_pykoclaw.dev/toolcalls/stop` and `_pykoclaw.dev/rewind`."""
+"""The handlers of `_pykoclaw.dev/toolcalls/stop`, `_pykoclaw.dev/waits/stop` and
+`_pykoclaw.dev/rewind`.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pykoclaw_acp.protocol.control.turns import RewindParams, RewindResult, StopTaskParams
+from pykoclaw_acp.protocol.control.sessions import SessionParams
+from pykoclaw_acp.protocol.control.turns import RewindParams, RewindResult, StopTaskParams, Waited
 from pykoclaw_acp.protocol.messages import Empty
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
@@ -29,6 +32,9 @@ class TurnControl:
             "_pykoclaw.dev/toolcalls/stop": Method(
                 StopTaskParams, self.stop_task, before_initialize=True
             ),
+            "_pykoclaw.dev/waits/stop": Method(
+                SessionParams, self.stop_waiting, before_initialize=True
+            ),
             "_pykoclaw.dev/rewind": Method(
                 RewindParams, self.rewind, before_initialize=True, slow=True
             ),
@@ -39,6 +45,11 @@ class TurnControl:
         session = await self._finder.find(params.session)
         await session.requests.stop_task(params.tool_call_id)
         return Empty()
+
+    async def stop_waiting(self, call: Call, params: SessionParams) -> Waited:  # noqa: ARG002
+        """Do not go on by itself when the usage limit ends."""
+        session = await self._finder.find(params.session)
+        return Waited(waited=await session.limit_wait.stop())
 
     async def rewind(self, call: Call, params: RewindParams) -> RewindResult:  # noqa: ARG002
         """Put files, and what Claude remembers, back to what was before a prompt."""

@@ -80,11 +80,15 @@ async def cancel(
     uptime: int | None = None,
     request_key: str | None = None,
 ) -> list[asyncio.Task[None]]:
-    """Cancel the session's turns, except those sent after a re-sent cancel of `uptime` (ms).
+    """Cancel the session's turns, except those sent after a re-sent cancel of `uptime` (ms); it does
+    not go on by itself after a usage limit.
 
     Without effect for an unknown or idle session. The returned tasks end when the cancel is
     durable.
     """
     session = await sessions.find(session_id)
     until = None if uptime is None else sessions.clock.at(uptime)
-    return [] if session is None else session.cancel(until=until, request=request_key)
+    if session is None:
+        return []
+    leaving = session.cancel(until=until, request=request_key)
+    return [*leaving, session.limit_wait.give_up()]

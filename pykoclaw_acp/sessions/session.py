@@ -21,6 +21,7 @@ from pykoclaw_acp.model.surroundings import House
 from pykoclaw_acp.model.turns import STARTED, SessionRecord, Turn, TurnTimes
 from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.directories import Directories
+from pykoclaw_acp.sessions.limit_waiting import LimitWaiting
 from pykoclaw_acp.sessions.next_worker import NextWorker
 from pykoclaw_acp.sessions.other_programs import OtherPrograms, RowsOnly
 from pykoclaw_acp.sessions.parking import Parking
@@ -82,6 +83,7 @@ class Session:
         self._tasks = Tasks()
         self._background = BackgroundTurns()
         self.requests = WorkerRequests(state, workers)
+        self.limit_wait = LimitWaiting(state, journal)
         self._titling = Titling(state, self.requests.make_title)
         self.next_worker = NextWorker(state, workers, lambda: self.busy)
         self.choosing = Choosing(state, journal, workers, self.next_worker.change)
@@ -117,7 +119,7 @@ class Session:
         self.reports = WorkerReports(
             state, journal, workers, queue=self._queue, runner=self._runner, endings=self._endings,
             background=self._background, permissions=self.permissions, choosing=self.choosing,
-            others=self.others,
+            others=self.others, usage_limit=times.usage_limit,
         )  # fmt: skip
         self.deduplication = Deduplication(record, journal, lambda: self.turns, times.rejoin_window)
         self.intake = Intake(record, self.deduplication, self.unclaimed, self._queue, self.submit)

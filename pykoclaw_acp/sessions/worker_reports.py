@@ -26,7 +26,7 @@ from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.broker import Broker
 from pykoclaw_acp.sessions.ports import Journal, Workers
 from pykoclaw_acp.sessions.state import SessionState
-from pykoclaw_acp.sessions.turns import outcomes
+from pykoclaw_acp.sessions.turns import limits, outcomes
 from pykoclaw_acp.sessions.turns.background import BackgroundTurns
 from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.queue import TurnQueue
@@ -50,6 +50,7 @@ class WorkerReports:
         permissions: Broker,
         choosing: Choosing,
         others: OtherPrograms,
+        usage_limit: str,
     ) -> None:
         self._state = state
         self._journal = journal
@@ -61,6 +62,7 @@ class WorkerReports:
         self._permissions = permissions
         self._choosing = choosing
         self._others = others
+        self._usage_limit = usage_limit
         self._tasks = Tasks()
 
     def __bool__(self) -> bool:
@@ -95,7 +97,11 @@ class WorkerReports:
             if isinstance(frame, TurnEnded):
                 turn = self._queue.running(frame.turn_id)
                 cancelled = bool(turn and turn.cancelled.is_set())
-                ends[frame.turn_id] = outcomes.of_frame(frame, cancelled=cancelled)
+                outcome = outcomes.of_frame(frame, cancelled=cancelled)
+                steered = frame.into is not None
+                ends[frame.turn_id] = limits.told(
+                    outcome, None if steered else turn, self._usage_limit
+                )
         return ends
 
     def _act(self, epoch: int, frame: Numbered) -> None:

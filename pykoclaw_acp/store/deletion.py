@@ -59,6 +59,7 @@ _OF_DELETED: Final = (
     _Table("acp_surroundings", "acp_session_id", "variables"),
     _Table("acp_transcript_turns", "prompt_uuid", "prompt_uuid"),
     _Table("acp_transcripts", "claude_session_id", "path"),
+    _Table("acp_limit_waits", "turn_id", "turn_id"),
     _Table("acp_branches", "claude_session_id", "claude_session_id"),
 )
 # Claude sessions of the session: what is left of them makes none again.

@@ -8,6 +8,7 @@ from pykoclaw_acp.store.journal.conversations import SqlConversationStore
 from pykoclaw_acp.store.journal.cursors import SqlCursorStore
 from pykoclaw_acp.store.journal.found import SqlFoundStore
 from pykoclaw_acp.store.journal.imports import SqlImportStore
+from pykoclaw_acp.store.journal.limit_waits import SqlLimitWaitStore
 from pykoclaw_acp.store.journal.listing import SqlListStore
 from pykoclaw_acp.store.journal.log import SqlLogStore
 from pykoclaw_acp.store.journal.notes import SqlNoteStore
@@ -35,5 +36,6 @@ class SessionJournal(
     SqlListStore,
     SqlFoundStore,
     SqlBlobStore,
+    SqlLimitWaitStore,
 ):
     """Implements `sessions.ports.Journal` and `transcripts.ports.ImportStore`."""

@@ -54,10 +54,7 @@ class Limits:
             said = f"Claude's {_name(info)} is reached. Wait, then send the prompt again."
             return replace(failure, kind=USAGE_LIMIT, message=said)
         left = max(round(info.resets_at - time.time()), 0)
-        said = (
-            f"Claude's {_name(info)} is reached. It resets at {local_time(info.resets_at)}; send the"
-            " prompt again then."
-        )
+        said = f"Claude's {_name(info)} is reached. It resets at {local_time(info.resets_at)}."
         return replace(
             failure, kind=USAGE_LIMIT, message=said, retry_after=left, resets_at=info.resets_at
         )

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.store.sqlite import sqlite3
+from tests.e2e import commands
 from tests.e2e.harness import Client, RpcError, Stack, script, text
 from tests.e2e.harness.seen import seen, seen_again
 
@@ -128,3 +130,62 @@ async def test_limits_and_hooks_are_one_line_each(stack: Stack) -> None:
     assert " CET" in error.value.message
     assert error.value.data["resetsAt"].endswith("+00:00")
     await seen_again(stack, client, session)
+
+
+async def test_a_session_goes_on_by_itself_after_the_limit_once(stack: Stack) -> None:
+    """Under another daemon; the prompt that was stopped never reaches Claude again."""
+    settings: dict[str, Any] = {**SUBSCRIPTION, "PYKOCLAW_USAGE_LIMIT": "wait"}
+    client = await stack.start(**settings)
+    session = await client.new(stack.work)
+    stopped = script("limit rejected resets=3000 times=1", "text Never.")
+    with pytest.raises(RpcError) as error:
+        await client.prompt(session, stopped)
+    assert "goes on by itself then" in error.value.message
+    await client.close()
+    with sqlite3.connect(stack.data / "pykoclaw.db") as database:  # the time has come
+        database.execute("UPDATE acp_limit_waits SET due = 1")
+    database.close()
+    again = await stack.start(**settings)
+    await again.load(session, stack.work)
+    await again.until(lambda: states(stack, session) == ["failed", "done"])
+    await again.until(lambda: "The usage limit that stopped you" in again.text(session))
+    assert not stack.rows("SELECT * FROM acp_limit_waits")
+    served = [one for one in stack.asked() if one["outcome"] == "served"]
+    assert [one["user_texts"][0] for one in served] == [stopped]
+    assert len(served[0]["user_texts"]) == 2
+
+
+async def test_a_session_that_waits_can_be_told_not_to(stack: Stack) -> None:
+    settings: dict[str, Any] = {**SUBSCRIPTION, "PYKOCLAW_USAGE_LIMIT": "wait"}
+    await stack.daemon(**settings)
+    client = await stack.front(**settings)
+    session = await client.new(stack.work)
+    limited = script("limit rejected resets=3000", "text Never.")
+
+    async def wait() -> None:
+        with pytest.raises(RpcError):
+            await client.prompt(session, limited)
+        assert len(stack.rows("SELECT * FROM acp_limit_waits")) == 1
+
+    await wait()
+    (told,) = (await commands.done(stack, "status", "--json")).json["limitWaits"]
+    assert told["session"] == session
+    assert f"session {session} goes on by itself" in (await commands.done(stack, "status")).out
+    client.notify("session/cancel", sessionId=session)
+    await client.until(lambda: "no longer waits" in client.text(session))
+    assert not stack.rows("SELECT * FROM acp_limit_waits")
+    await wait()
+    done = await commands.done(stack, "sessions", "stop-waiting", session)
+    assert done.out.startswith("It does not go on by itself any more")
+    assert not stack.rows("SELECT * FROM acp_limit_waits")
+    await wait()
+    await client.prompt(session, text("I go on."))
+    assert not stack.rows("SELECT * FROM acp_limit_waits")
+    again = await commands.done(stack, "sessions", "stop-waiting", session)
+    assert "does not wait" in again.out
+
+
+def states(stack: Stack, session: str) -> list[str]:
+    """Of the session's turns."""
+    query = "SELECT state FROM acp_turns WHERE acp_session_id = ? ORDER BY position"
+    return [row["state"] for row in stack.rows(query, session)]

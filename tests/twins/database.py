@@ -15,6 +15,7 @@ from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.cursors import Cursor
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
 from pykoclaw_acp.model.imports import TranscriptRow, TranscriptTurn
+from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import (
     PermissionRequest,
@@ -96,6 +97,7 @@ class MemoryDatabase:
     )  # since when (ms, own clock)
     notes: dict[str, tuple[str, str]] = field(default_factory=dict)  # session and text
     carriers: dict[str, str] = field(default_factory=dict)  # turn, by note
+    limit_waits: dict[str, LimitWait] = field(default_factory=dict)  # by session
     offers: dict[str, Offer] = field(default_factory=dict)  # the newest last
     acknowledged: dict[tuple[str, int], int] = field(
         default_factory=dict

@@ -8,6 +8,7 @@ from tests.twins.conversations import MemoryConversationStore
 from tests.twins.cursors import MemoryCursorStore
 from tests.twins.found import MemoryTranscriptSessions
 from tests.twins.imports import MemoryImportStore
+from tests.twins.limit_waits import MemoryLimitWaitStore
 from tests.twins.listing import MemoryListStore
 from tests.twins.log import MemoryLogStore
 from tests.twins.notes import MemoryNoteStore
@@ -35,5 +36,6 @@ class MemoryJournal(
     MemoryListStore,
     MemoryTranscriptSessions,
     MemoryBlobStore,
+    MemoryLimitWaitStore,
 ):
     pass

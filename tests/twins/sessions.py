@@ -91,6 +91,7 @@ class MemorySessionStore(MemoryStore):
     async def mark_closed(self, session_id: str) -> None:
         def close() -> None:
             self.database.session(session_id).record.closed = True
+            self.database.limit_waits.pop(session_id, None)
 
         await self.database.write(close)
 

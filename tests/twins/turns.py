@@ -16,6 +16,7 @@ from pykoclaw_acp.channel.frames import (
 )
 from pykoclaw_acp.errors import Conflict, NoPlaceForEnd
 from pykoclaw_acp.model.events import Event, size
+from pykoclaw_acp.model.limit_waits import LimitWait, goes_on_from
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.notes import failure, gap
 from pykoclaw_acp.model.permissions import PermissionRequest, RequestOutcome, RequestPolicy
@@ -28,7 +29,13 @@ from tests.twins.database import TurnRow
 class MemoryTurnJournal(MemoryStore):
     async def accept(self, turn: Turn) -> None:
         def queue() -> None:
+            waited = goes_on_from(turn.keys.request)
+            known = self.database.limit_waits.get(turn.session_id)
+            if waited is not None and (known is None or known.turn_id != waited):
+                raise Conflict("the session does not wait")
             self.database.queue(turn)
+            if turn.task_id is None:
+                self.database.limit_waits.pop(turn.session_id, None)
             self.database.blobs.update(turn.blobs)
             turn.blobs = {}
             row = self.database.session(turn.session_id)
@@ -92,6 +99,9 @@ class MemoryTurnJournal(MemoryStore):
         elif isinstance(frame, TurnEnded):
             outcome = outcomes[frame.turn_id]
             self._end(frame.turn_id, outcome)
+            if outcome.goes_on_at is not None:
+                wait = LimitWait(session_id, frame.turn_id, outcome.goes_on_at)
+                self.database.limit_waits[session_id] = wait
             self.database.used(session_id)
             self.database.turn_ended(session_id, frame.claude_session_id)
             return self._log(session_id, frame.turn_id, failure(frame.turn_id, outcome))

@@ -97,6 +97,13 @@ class OtherSettings(FullAnswer, frozen=True, kw_only=True):
     settings: list[str]
 
 
+class LimitWaitInfo(FullAnswer, frozen=True, kw_only=True):
+    """A session that goes on by itself when a usage limit ends, at `due` (ms since 1970)."""
+
+    session: str
+    due: int
+
+
 class Status(FullAnswer, frozen=True, kw_only=True):
     """State of the daemon. `clients`: those with an open session; `running`, `waiting`: numbers of
     turns.
@@ -119,3 +126,4 @@ class Status(FullAnswer, frozen=True, kw_only=True):
     scheduler: SchedulerInfo | None = None
     accounts: tuple[AccountInfo, ...] = ()
     other_settings: tuple[OtherSettings, ...] = ()
+    limit_waits: tuple[LimitWaitInfo, ...] = ()

@@ -19,6 +19,12 @@ class StopTaskParams(SessionParams, frozen=True, kw_only=True):
     tool_call_id: Named
 
 
+class Waited(FullAnswer, frozen=True, kw_only=True):
+    """Whether the session would have gone on by itself when a usage limit ends."""
+
+    waited: bool
+
+
 class RewindParams(SessionParams, frozen=True, kw_only=True):
     """`message`: a message of the turn to rewind; without it the newest prompt. `files`: put files
     back, too; `dryRun`: only say what would change.

@@ -9,6 +9,7 @@ from pykoclaw_acp.sessions.ports.context import ContextStore
 from pykoclaw_acp.sessions.ports.conversations import ConversationStore
 from pykoclaw_acp.sessions.ports.cursors import CursorStore
 from pykoclaw_acp.sessions.ports.found import TranscriptSessions
+from pykoclaw_acp.sessions.ports.limit_waits import LimitWaitStore
 from pykoclaw_acp.sessions.ports.listing import ListStore
 from pykoclaw_acp.sessions.ports.log import LogStore
 from pykoclaw_acp.sessions.ports.notes import NoteStore
@@ -57,6 +58,7 @@ class Journal(
     ListStore,
     TranscriptSessions,
     BlobStore,
+    LimitWaitStore,
     Protocol,
 ):
     """For whoever builds sessions; each of their modules takes the part that it uses."""

@@ -16,6 +16,7 @@ from pykoclaw_acp.channel.frames import (
     TurnStarted,
 )
 from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.notes import failure, gap
 from pykoclaw_acp.model.permissions import PermissionRequest
@@ -23,6 +24,7 @@ from pykoclaw_acp.model.turns import Outcome
 from pykoclaw_acp.store import (
     branches,
     events,
+    limit_waits,
     permissions,
     sessions,
     shared_conversations,
@@ -97,6 +99,9 @@ class FrameBatch:
         self.statements += shared_conversations.turn_ended(self.session_id, frame.claude_session_id)
         self.statements.append(branches.drop(self.session_id))
         self.ends.append((self.session_id, frame.turn_id))
+        if outcome.goes_on_at is not None:
+            wait = LimitWait(self.session_id, frame.turn_id, outcome.goes_on_at)
+            self.statements.append(limit_waits.add(wait))
         if frame.into is None:  # else that turn says it
             self._log(frame.turn_id, failure(frame.turn_id, outcome))
 

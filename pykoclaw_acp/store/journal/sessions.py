@@ -9,6 +9,7 @@ from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import (
     deletion,
+    limit_waits,
     merging,
     session_options,
     sessions,
@@ -71,8 +72,9 @@ class SqlSessionStore(SqlStore):
         await self._commit(Unit(statements=(opened, kept)), patient=True)
 
     async def mark_closed(self, session_id: str) -> None:
-        """The client has closed the session."""
-        await self._run(sessions.close(session_id))
+        """The client has closed the session, which waits for nothing any more."""
+        unit = Unit((sessions.close(session_id), limit_waits.forget(session_id)))
+        await self._commit(unit)
 
     async def set_away_policy(
         self, session_id: str, policy: AwayPolicy | None, *, patient: bool = False

@@ -12,7 +12,7 @@ from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
-from pykoclaw_acp.store import blobs, events, notes, sessions, turns
+from pykoclaw_acp.store import blobs, events, limit_waits, notes, sessions, turns
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.journal.detaching import Detaching
 from pykoclaw_acp.store.journal.frames import FrameBatch
@@ -29,7 +29,8 @@ class SqlTurnJournal(SqlStore):
         used = sessions.prompted(turn.session_id, self.clock.now(), helper=helper)
         prompt = await in_pieces(long_texts.encoded(turn.content))
         uses = blobs.use(turn.session_id, model_blobs.names(turn.content))
-        unit = Unit(statements=(turns.insert(turn, prompt), used, *uses), durable=True)
+        waits = limit_waits.accepted(turn)
+        unit = Unit((turns.insert(turn, prompt), used, *uses, *waits), durable=True)
         if turn.blobs:
             self.require_writable()
         async with self._database.blobs.kept(turn.blobs):

@@ -1,0 +1,44 @@
+"""Sessions that a usage limit has stopped, and that go on by themselves when it ends: plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pykoclaw_acp.model.events import Event, Text
+
+WAIT: Final = "wait"  # the value of PYKOCLAW_USAGE_LIMIT with which they do
+KEY: Final = "limit:"  # begins the request key of the turn with which one goes on
+PROMPT: Final = (
+    "The usage limit that stopped you has ended. Go on with the last request where you were stopped,"
+    " and do not repeat what is done already."
+)
+GIVEN_UP: Final = "**This session no longer waits for the end of the usage limit.** It goes on when you send a prompt."
+
+
+@dataclass(frozen=True, slots=True)
+class LimitWait:
+    """A session that waits: the turn that the limit has ended, and when it goes on (seconds since
+    1970).
+    """
+
+    session_id: str
+    turn_id: str
+    due: int
+
+    @property
+    def request_key(self) -> str:
+        """The key of the turn with which the session goes on, which therefore runs once."""
+        return f"{KEY}{self.turn_id}"
+
+
+def goes_on_from(request_key: str | None) -> str | None:
+    """The turn that the turn with this key continues; None if it is no such turn."""
+    if request_key is None or not request_key.startswith(KEY):
+        return None
+    return request_key.removeprefix(KEY)
+
+
+def given_up(turn_id: str) -> list[Event]:
+    """What the log says when the session does not go on by itself any more."""
+    return [Text(f"{turn_id}-limit", f"\n\n{GIVEN_UP}\n\n", note=True)]

@@ -1,0 +1,43 @@
+"""Turns that a usage limit has ended: what the user is told, and whether the session goes on by
+itself.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Final
+
+from msgspec.structs import replace as replaced
+
+from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.model.failures import USAGE_LIMIT
+from pykoclaw_acp.model.limit_waits import WAIT, goes_on_from
+from pykoclaw_acp.model.turns import Outcome, Turn
+
+SHORTEST: Final = 60  # s before a session goes on that has gone on and met the limit again
+SEND: Final = "Send the prompt again then."
+GOES_ON: Final = (
+    "The session goes on by itself then, unless you send a prompt before; `session/cancel` and"
+    " `pykoclaw-acp sessions stop-waiting` prevent it."
+)
+
+
+def told(outcome: Outcome, turn: Turn | None, setting: str) -> Outcome:
+    """The outcome of a turn, with what follows if a usage limit has ended it."""
+    failure = outcome.failure
+    if failure is None or failure.kind != USAGE_LIMIT or failure.resets_at is None:
+        return outcome
+    if turn is None or setting != WAIT or not _may_go_on(turn):
+        return replace(outcome, failure=replaced(failure, message=f"{failure.message} {SEND}"))
+    due = failure.resets_at
+    if goes_on_from(turn.keys.request) is not None:
+        due = max(due, int(time.time()) + SHORTEST)
+    failure = replaced(failure, message=f"{failure.message} {GOES_ON}")
+    return replace(outcome, failure=failure, goes_on_at=due)
+
+
+def _may_go_on(turn: Turn) -> bool:
+    """Whether a person waits for what the turn was to do."""
+    by_program = turn.task_id is not None or turn.aside
+    return not by_program and not prompt_text.by_client_itself(turn.content, turn.client)

@@ -1,0 +1,79 @@
+"""Contract of `sessions.ports.LimitWaitStore`: a session that a usage limit has stopped goes on once,
+and not after anybody has said otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp.errors import Conflict, RowRefused
+from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.model.limit_waits import LimitWait, given_up
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, TurnState
+from tests.integration.journals import BOTH, Subject, end, prompt, subject
+
+FAILED = Outcome(
+    TurnState.FAILED,
+    failure=TurnFailure("usage_limit", "Reached.", 429, resets_at=1000),
+    goes_on_at=1000,
+)
+
+
+@pytest.fixture(params=BOTH)
+async def s(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Subject]:
+    async with subject(request.param, tmp_path) as made:
+        yield made
+
+
+async def waiting(s: Subject) -> LimitWait:
+    """A session that waits."""
+    session = await s.session()
+    _, epoch = await s.running(session)
+    await s.journal.record(session, epoch, [end(epoch, 2, "turn")], {"turn": FAILED})
+    wait = LimitWait(session, "turn", 1000)
+    assert await s.journal.limit_waits() == [wait]
+    assert await s.journal.limit_wait(session) == wait
+    ((_, outcome),) = await s.journal.ended_turns(session, "request_key", "front:turn")
+    assert outcome.failure is not None
+    assert outcome.failure.resets_at == 1000
+    return wait
+
+
+async def test_the_turn_that_goes_on_ends_the_wait_and_is_accepted_once(s: Subject) -> None:
+    wait = await waiting(s)
+    keys = PromptKeys(request=wait.request_key)
+    await s.journal.accept(prompt(wait.session_id, "next", keys=keys))
+    assert await s.journal.limit_waits() == []
+    for again in ("next", "other"):
+        with pytest.raises((Conflict, RowRefused)):
+            await s.journal.accept(prompt(wait.session_id, again, keys=replace(keys)))
+
+
+async def test_a_prompt_of_a_person_takes_its_place_and_one_of_a_task_does_not(s: Subject) -> None:
+    wait = await waiting(s)
+    await s.journal.accept(prompt(wait.session_id, "task", task_id="t"))
+    assert await s.journal.limit_waits() == [wait]
+    await s.journal.accept(prompt(wait.session_id, "mine"))
+    assert await s.journal.limit_waits() == []
+    keys = PromptKeys(request=wait.request_key)
+    with pytest.raises(Conflict):
+        await s.journal.accept(prompt(wait.session_id, "next", keys=keys))
+
+
+async def test_it_can_be_given_up_once_and_the_log_says_so(s: Subject) -> None:
+    wait = await waiting(s)
+    said = given_up(wait.turn_id)
+    assert await s.journal.give_up_limit_wait(wait, said) is not None
+    assert await s.journal.give_up_limit_wait(wait, said) is None
+    assert (await s.texts(wait.session_id)).count("no longer waits") == 1
+    assert await s.journal.limit_waits() == []
+
+
+async def test_a_closed_session_waits_for_nothing(s: Subject) -> None:
+    wait = await waiting(s)
+    await s.journal.mark_closed(wait.session_id)
+    assert await s.journal.limit_waits() == []
