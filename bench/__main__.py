@@ -22,6 +22,7 @@ from bench.lab import Lab
 from bench.lists import lists
 from bench.logbook import write
 from bench.outside import deliveries
+from bench.replays import replays
 from bench.resident import attached, fronted, recovery, starts
 from bench.transcripts import imports
 from bench.turns import pacing, turns
@@ -82,6 +83,7 @@ def main() -> None:
                 partial(turns, deltas=deltas),
                 partial(pacing, deltas=deltas // 50),
                 partial(loads, ids=ids),
+                partial(replays, events=50_000, times=5 if chosen.quick else 20),
                 partial(memory, few=4, many=50),
                 partial(starts, times=5),
                 partial(fronted, deltas=deltas // 50),

@@ -46,12 +46,21 @@ def list_sessions(every: bool, limit: int, as_json: bool) -> None:
 
 @sessions.command(name="show")
 @SESSION
+@click.option(
+    "--seq",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Show what the history has at this place.",
+)
 @JSON
-def show_session(session: str, as_json: bool) -> None:
+def show_session(session: str, seq: int | None, as_json: bool) -> None:
     """Show the details and the latest turns of a session."""
     from pykoclaw_acp.commands import sessions as command
 
-    command.show_one(session, as_json)
+    if seq is not None:
+        command.show_event(session, seq, as_json)
+    else:
+        command.show_one(session, as_json)
 
 
 @sessions.command(name="tail")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 from pykoclaw_acp import terminal
@@ -90,6 +91,25 @@ def show_one(session: str, as_json: bool) -> None:
                 for turn in details["turns"]
             ],
         )
+
+
+def show_event(session: str, seq: int, as_json: bool) -> None:
+    """Show what the log has at a position, whole."""
+    session = ask("sessions/show", session=session)["summary"]["id"]
+    message = next(iter(follow(session, after=seq - 1)), None)
+    if message is None:
+        terminal.line(f"There is nothing at {seq}: the session's history ends before that.")
+        return
+    update = message["params"]["update"]
+    if as_json:
+        terminal.as_json(update)
+        return
+    content = update.pop("content", None)
+    for part in content if isinstance(content, list) else [content] if content else []:
+        block = part.get("content", part)
+        terminal.prose(block.get("text") or json.dumps(block, ensure_ascii=False, indent=2))
+        terminal.line()
+    terminal.as_json({key: value for key, value in update.items() if key != "_meta"})
 
 
 def tail(session: str, turns: int | None, live: bool) -> None:

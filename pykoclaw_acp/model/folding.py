@@ -45,6 +45,11 @@ def passing(event: Event | None) -> bool:
     return isinstance(event, Usage | ToolProgressed)
 
 
+def may_go_on(logged: Logged) -> bool:
+    """Whether the next event may be merged with this one."""
+    return isinstance(logged.event, Piece) and weight(logged.event) < PART
+
+
 def merged(logged: Sequence[Logged]) -> list[Logged]:
     """Merge contiguous parts of a message into events of at most `PART` bytes."""
     found: list[Logged] = []

@@ -207,6 +207,7 @@ class OpenedState(Wire, frozen=True, kw_only=True):
     modes: ModeState | None = None
     models: ModelState | None = None
     config_options: list[ConfigOption]
+    meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
 
 class NewSessionResult(OpenedState, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import msgspec
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.link.lines import MAX_NUMBER
 from pykoclaw_acp.model.away import AwayPolicy
-from pykoclaw_acp.protocol import projection, session_meta
+from pykoclaw_acp.protocol import projection, replay, session_meta
 from pykoclaw_acp.protocol.messages import (
     Empty,
     LoadSessionParams,
@@ -45,13 +45,18 @@ async def new(call: Call, params: NewSessionParams) -> NewSessionResult:
 
 
 async def load(call: Call, params: LoadSessionParams) -> OpenedState:
-    """Send the whole history as updates, then the response."""
+    """Send the whole history as updates, or its newest turns, then the response."""
     options = options_of(params, params.mcp_servers)
     number, again = call.line.number, call.line.sent_at is not None
-    return state_of(
-        call,
-        await opening.load(call.subscriber, params.session_id, options, number=number, again=again),
+    last = replay.last(params.meta)
+    opened = await opening.load(
+        call.subscriber, params.session_id, options, number=number, again=again, last=last
     )
+    state = state_of(call, opened)
+    if opened.place is None:
+        return state
+    window = {"after": opened.place.after, "turnsLeftOut": opened.place.left_out}
+    return msgspec.structs.replace(state, meta={replay.REPLAY: window})
 
 
 async def resume(call: Call, params: ResumeSessionParams) -> OpenedState:

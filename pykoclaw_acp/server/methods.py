@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pykoclaw_acp.protocol import messages, session_meta
+from pykoclaw_acp.protocol.replay import REPLAY
 from pykoclaw_acp.protocol.wire import Params
 from pykoclaw_acp.server import (
     authenticating,
@@ -30,7 +31,7 @@ METHODS: Final[dict[str, Method[Call, Any]]] = {
     "authenticate": Method(messages.AuthenticateParams, authenticating.authenticate),
     "logout": Method(Params, authenticating.logout, slow=True),
     "session/new": Method(messages.NewSessionParams, lifecycle.new, slow=True, meta=_OPENING),
-    "session/load": Method(messages.LoadSessionParams, lifecycle.load, meta=_OPENING),
+    "session/load": Method(messages.LoadSessionParams, lifecycle.load, meta=_OPENING | {REPLAY}),
     "session/resume": Method(
         messages.ResumeSessionParams, lifecycle.resume, meta=_OPENING | {opening.AFTER}
     ),

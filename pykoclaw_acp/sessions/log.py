@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import Event, OpenTools, size
-from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.model.seams import Said
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions import contents
@@ -43,7 +43,24 @@ class SessionLog:
             return recent if len(recent) == 1 else folding.merged(recent)
         end = self._record.last_seq
         read = await self._store.read(self._record.session_id, cursor, limit)
-        return folding.merged(read) or [Logged(end, None, None)]
+        merged = folding.merged(read)
+        while merged and merged[-1].seq < end and folding.may_go_on(merged[-1]):
+            if len(merged) > 1:  # its rest is on the next page: it comes there, whole
+                return merged[:-1]
+            more = await self._store.read(self._record.session_id, merged[-1].seq, limit)
+            grown = folding.merged([*merged, *more])
+            if not more or len(grown) > 1:
+                return grown[:1]
+            merged = grown
+        return merged or [Logged(end, None, None)]
+
+    async def last_turns(self, turns: int) -> TurnsPlace:
+        """Where the newest turns begin."""
+        return await self._store.last_turns(self._record.session_id, turns)
+
+    async def in_effect(self, upto: int) -> list[Logged]:
+        """Events that still hold at this place: running tool calls, the plan, the title."""
+        return await self._store.in_effect(self._record.session_id, upto)
 
     async def said_before(self, seq: int) -> Said | None:
         """The message of Claude's that the newest event up to `seq` is a part of, if it is one."""

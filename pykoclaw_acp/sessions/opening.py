@@ -15,6 +15,7 @@ from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.branches import ForkPoint
 from pykoclaw_acp.model.choices import Selection
+from pykoclaw_acp.model.log import TurnsPlace
 from pykoclaw_acp.model.seams import Seam
 from pykoclaw_acp.model.session_options import NO_WISHES, Wishes
 from pykoclaw_acp.sessions import directories, new_session
@@ -58,6 +59,8 @@ class Opened:
     follow_ups: list[FollowUp]
     point: ForkPoint | None = None
     """Of a fork: where it was made."""
+    place: TurnsPlace | None = None
+    """Of a load of the newest turns: where they begin."""
 
 
 async def create(subscriber: Subscriber, options: OpenOptions, request_key: str | None) -> Opened:
@@ -89,12 +92,14 @@ async def load(
     *,
     number: int,
     again: bool = False,
+    last: int | None = None,
 ) -> Opened:
-    """Open a session and send its whole log. Request `number` comes `again` from a front that has
-    lost its daemon.
+    """Open a session and send its whole log, or the `last` turns of it. Request `number` comes
+    `again` from a front that has lost its daemon.
     """
     session = await _reopen(subscriber, session_id, options)
     end = session.last_seq
+    place = None if last is None else await session.log.last_turns(last)
     if again and subscriber.loading.get(session_id) == number:
         subscription = subscriber.subscription(
             session, session_id
@@ -102,12 +107,14 @@ async def load(
     else:
         await subscriber.claim(session, session_id, upto=session.last_seq)
         subscription = subscriber.subscribe(session, session_id, after=0, number=number)
+        subscription.window = place
+    subscription.replays_upto = end
     try:
         await subscription.reached(end)
     except BaseException:
         subscription.close()
         raise
-    return await _opened(subscriber, session, session_id)
+    return replace(await _opened(subscriber, session, session_id), place=place)
 
 
 async def resume(

@@ -8,10 +8,10 @@ from typing import Final
 
 import structlog
 
-from pykoclaw_acp.model import folding
+from pykoclaw_acp.model import cutting, folding
 from pykoclaw_acp.model.cursors import Reader
 from pykoclaw_acp.model.events import UserMessage
-from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.sessions.joints import Joint
 from pykoclaw_acp.sessions.live_pace import LivePace
@@ -20,6 +20,7 @@ from pykoclaw_acp.sessions.ports import Client
 from pykoclaw_acp.tasks import Pace, told_elsewhere
 
 PAGE: Final = 500  # events per read
+LEFT_OUT: Final = "*({turns} earlier turn{s} of this conversation left out.)*\n\n"
 
 log: Final = structlog.get_logger()
 
@@ -32,10 +33,11 @@ class Subscription:
     carries this one. A client is not sent its own message live: `own` are the turns that it
     submitted and whose message is still to come. `number` is the client's line that asked for
     everything, or 0. `hold` (s) lets the client get ready first. `joint` knows where in a message it
-    begins. With `ends_lines` an empty line ends the text that it is shown, before the client's own
-    next turn. `reader` is whose cursor moves with what it confirms, if that is anybody's. `given`:
-    the client's own environment. `pace` is that of all
-    the client's subscriptions.
+    begins. With a `window` only what follows its place is delivered, and what holds there. Up to
+    `replays_upto` long payloads are cut. With `ends_lines` an empty line ends the text that it is
+    shown, before the client's own next turn. `reader` is whose cursor moves with what it confirms,
+    if that is anybody's. `given`: the client's own environment. `pace` is that
+    of all the client's subscriptions.
     """
 
     def __init__(
@@ -58,6 +60,8 @@ class Subscription:
         self.ends_lines = False
         self.joint = Joint()
         self.reader: Reader | None = None
+        self.window: TurnsPlace | None = None
+        self.replays_upto = 0
         self.given: Given | None = None
         self.pace = LivePace()
         self._shown: object = None  # the message that was shown last, if that is what it was
@@ -115,6 +119,8 @@ class Subscription:
             self._begun = True
             self._moved.set()
             await self._insert(self.joint.again())
+            if self.window is not None and self.window.after:
+                await self._skip(self.window)
             while True:
                 page = await self._next_page()
                 pace = Pace()  # now: what others did during the wait is no work of this page
@@ -125,6 +131,8 @@ class Subscription:
                         await self.client.skip_own(self.session_id, logged.seq)
                     else:
                         before, continued = self.joint.follow(await self._log.whole(logged))
+                        if logged.seq <= self.replays_upto:
+                            continued = cutting.cut(self.session_id, continued)
                         await self._insert(before)
                         await self.client.deliver(self.session_id, continued)
                     self.cursor = logged.seq
@@ -152,6 +160,16 @@ class Subscription:
             await self.pace.turn()
             page = await self._log.read_after(self.cursor, PAGE)
         return page
+
+    async def _skip(self, window: TurnsPlace) -> None:
+        """Go on at the window's place: with what holds there, and a mark of what is left out."""
+        for logged in await self._log.in_effect(window.after):
+            await self.client.deliver(self.session_id, cutting.cut(self.session_id, logged))
+        text = LEFT_OUT.format(turns=window.left_out, s="" if window.left_out == 1 else "s")
+        await self.client.insert(self.session_id, f"left-out-{window.after}", text)
+        await self.client.skip_own(self.session_id, window.after)
+        self.cursor = window.after
+        self._moved.set()
 
     async def _insert(self, text: str) -> None:
         if text:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from pykoclaw_acp.model.log import TurnsPlace
+from pykoclaw_acp.model.events import (
+    Plan,
+    TitleChanged,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+    decode,
+)
+from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.events import PAGE_SIZE
 from pykoclaw_acp.store.sql import LOG_KEY
 
 HEAD: Final = 74  # characters of a message's row: its kind, and the first 36 of its id
@@ -20,6 +30,16 @@ _COUNT: Final = (
 )
 
 
+_TOOLS: Final = (
+    f"SELECT seq, payload FROM acp_log WHERE log_key = {LOG_KEY} AND seq <= ?"  # noqa: S608
+    " AND kind IN ('tool_started', 'tool_progressed', 'tool_ended') ORDER BY seq DESC LIMIT 500"
+)
+_NEWEST: Final = (
+    f"SELECT seq, payload FROM acp_log WHERE log_key = {LOG_KEY} AND seq <= ? AND kind = ?"  # noqa: S608
+    " ORDER BY seq DESC LIMIT 1"
+)
+
+
 async def find(database: Database, session_id: str, turns: int) -> TurnsPlace:
     """The place before the newest `turns` turns; 0 if there are no more."""
     rows = await database.read(_BEGINNINGS, (session_id, turns))
@@ -27,3 +47,42 @@ async def find(database: Database, session_id: str, turns: int) -> TurnsPlace:
         return TurnsPlace(0, 0)
     ((left_out,),) = await database.read(_COUNT, (session_id, rows[-1][0]))
     return TurnsPlace(rows[-1][0] - 1 if left_out else 0, left_out)
+
+
+async def in_effect(database: Database, session_id: str, upto: int) -> list[Logged]:
+    """The newest events up to this place that still hold there."""
+    rows = await database.read(_TOOLS, (session_id, upto), PAGE_SIZE)
+    for kind in ("plan", "title_changed"):
+        rows = [*rows, *await database.read(_NEWEST, (session_id, upto, kind))]
+    return holding([_logged(*row) for row in sorted(rows)])
+
+
+def holding(events: Sequence[Logged]) -> list[Logged]:
+    """Those that hold after the last of them."""
+    held: dict[str, Logged] = {}
+    for one in events:
+        match one.event:
+            case ToolStarted():
+                held[f"tool {one.event.tool_call_id}"] = one
+            case ToolProgressed():
+                if f"tool {one.event.tool_call_id}" in held:
+                    held[f"shown {one.event.tool_call_id}"] = one
+            case ToolEnded():
+                held.pop(f"tool {one.event.tool_call_id}", None)
+                held.pop(f"shown {one.event.tool_call_id}", None)
+            case Plan():
+                held["plan"] = one
+            case TitleChanged():
+                held["title"] = one
+    plan = held.get("plan")
+    if (
+        plan is not None
+        and isinstance(plan.event, Plan)
+        and all(entry.status == "completed" for entry in plan.event.entries)
+    ):
+        del held["plan"]
+    return sorted(held.values(), key=lambda one: one.seq)
+
+
+def _logged(seq: int, payload: str) -> Logged:
+    return Logged(seq, None, decode(payload), len(payload))

@@ -38,11 +38,32 @@ class ReaderPool:
     ) -> list[tuple[Any, ...]]:
         reader = await self._idle.get()
         try:
-            return await reader.run(
-                lambda connection: _fetch(connection.execute(sql, parameters), size)
-            )
+            return await reader.run(lambda connection: _rows(connection, sql, parameters, size))
         finally:
             self._idle.put_nowait(reader)
+
+
+def _rows(
+    connection: sqlite3.Connection, sql: str, parameters: tuple[Any, ...], size: int | None
+) -> list[tuple[Any, ...]]:
+    """The rows; a text that is damaged, so that it is no UTF-8, is empty."""
+    try:
+        return _fetch(connection.execute(sql, parameters), size)
+    except sqlite3.OperationalError as error:
+        if "decode" not in str(error):
+            raise
+    connection.text_factory = _readable
+    try:
+        return _fetch(connection.execute(sql, parameters), size)
+    finally:
+        connection.text_factory = str
+
+
+def _readable(text: bytes) -> str:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return ""
 
 
 def _fetch(rows: sqlite3.Cursor, size: int | None) -> list[tuple[Any, ...]]:

@@ -150,6 +150,13 @@ async def test_sessions_are_listed_shown_and_exported(stack: Stack) -> None:
     loaded = await stack.front()
     await loaded.load(session, stack.work)
     assert [event["update"] for event in exported["events"]] == loaded.updates[session]
+    ended = next(one for one in loaded.of(session) if one["sessionUpdate"] == "tool_call_update")
+    place = ("sessions", "show", session, "--seq", str(ended["_meta"]["pykoclaw.dev/seq"]))
+    assert (await done(stack, *place, "--json")).json == ended
+    whole = (await done(stack, *place)).out
+    assert "```" in whole
+    assert '"status": "completed"' in whole
+    assert "ends before that" in (await done(stack, *place[:-1], "9999")).out
     document = (await done(stack, "sessions", "export", session)).out
     assert document.count("## You") == 1
     assert "\n- ✓ ````Run a scripted command: echo '```'````" in document

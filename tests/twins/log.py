@@ -17,6 +17,7 @@ from pykoclaw_acp.model.events import (
 )
 from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.model.seams import Said
+from pykoclaw_acp.store.last_turns import holding
 from tests.twins.base import MemoryStore
 
 
@@ -53,6 +54,10 @@ class MemoryLogStore(MemoryStore):
         newest = list(begins.values())[-turns:]
         left_out = len(begins) - len(newest)
         return TurnsPlace(newest[0] - 1, left_out) if left_out else TurnsPlace(0, 0)
+
+    async def in_effect(self, session_id: str, upto: int) -> list[Logged]:
+        log = self.database.read().logs.get(session_id, [])
+        return holding([one for one in log if one.seq <= upto])
 
     async def said_before(self, session_id: str, seq: int) -> Said | None:
         database = self.database.read()

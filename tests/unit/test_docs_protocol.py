@@ -23,6 +23,7 @@ from pykoclaw_acp.protocol import (
     long_lines,
     projection,
     prompt,
+    replay,
     session_meta,
     tool_results,
 )
@@ -129,6 +130,7 @@ def test_the_meta_keys_are_those_of_the_code() -> None:
         steering.STEERING,
         new_session.ACCOUNT,
         permission_requests.OWN_REASON,
+        replay.REPLAY,
     }
     assert keys == {one for one in said_in_code() if re.fullmatch(r"pykoclaw\.dev/\w+", one)}
 

@@ -32,5 +32,10 @@ class LogStore(Store, Protocol):
     async def last_turns(self, session_id: str, turns: int) -> TurnsPlace:
         """Where the newest `turns` turns begin; at 0 if there are no more."""
 
+    async def in_effect(self, session_id: str, upto: int) -> list[Logged]:
+        """The newest events up to this place that still hold there: calls of tools that run, of the
+        newest ones, with what they have shown; a plan that is not done; the title.
+        """
+
     async def said_before(self, session_id: str, seq: int) -> Said | None:
         """The message of Claude's that the newest event up to `seq` is a part of, if it is one."""

@@ -38,6 +38,10 @@ class SqlLogStore(SqlStore):
         """Where the newest `turns` turns begin; at 0 if there are no more."""
         return await last_turns.find(self._database, session_id, turns)
 
+    async def in_effect(self, session_id: str, upto: int) -> list[Logged]:
+        """The newest events up to this place that still hold there."""
+        return await last_turns.in_effect(self._database, session_id, upto)
+
     async def said_before(self, session_id: str, seq: int) -> Said | None:
         """The message of Claude's that the newest event up to `seq` is a part of, if it is one."""
         return await seams.said_before(self._database, session_id, seq, self.clock.now())

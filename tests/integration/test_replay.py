@@ -1,0 +1,180 @@
+"""What `session/load` sends: windows, long payloads, damaged rows, whole messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.model.cutting import MOST
+from pykoclaw_acp.model.events import (
+    Event,
+    Plan,
+    PlanEntry,
+    Text,
+    TextPart,
+    TitleChanged,
+    ToolEnded,
+    ToolStarted,
+    UserMessage,
+)
+from pykoclaw_acp.protocol.projection import UNREADABLE
+from pykoclaw_acp.protocol.replay import REPLAY
+from pykoclaw_acp.sessions.subscription import PAGE
+from pykoclaw_acp.store.database import Statement, Unit
+from pykoclaw_acp.store.session_journal import SessionJournal
+from tests.integration.linked import front
+from tests.integration.rig import Rig, rig
+from tests.integration.wires import Wire, client
+
+IDS = [f"00000000-0000-4000-8000-00000000000{n}" for n in range(3)]
+
+
+async def session_with(r: Rig, *events: Event) -> str:
+    session = await r.sessions.create("/", (), ())
+    await SessionJournal(r.database).append(session.id, events)
+    session.record.last_seq = len(events)
+    return session.id
+
+
+def turn(number: int, *events: Event) -> list[Event]:
+    asked = UserMessage(IDS[number], {"type": "text", "text": f"asked {number}"})
+    return [asked, *events, Text(f"m{number}", f"answer {number}")]
+
+
+async def load(wire: Wire, session: str, **meta: Any) -> dict[str, Any]:
+    given = {"_meta": {REPLAY: meta}} if meta else {}
+    return await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[], **given)
+
+
+def shown(wire: Wire) -> list[str]:
+    """Kinds, with texts of messages and names of tools."""
+    found: list[str] = []
+    for one in wire.updates():
+        kind = one["sessionUpdate"]
+        words = one.get("content", {}) if kind.endswith("_chunk") else {}
+        found.append(f"{kind} {words.get('text', one.get('toolCallId', ''))}".strip())
+    return found
+
+
+async def test_a_window_has_the_newest_turns_and_what_holds_there(tmp_path: Path) -> None:
+    todo = Plan((PlanEntry("one", "completed"), PlanEntry("two")))
+    running = ToolStarted("background", "Bash", "Bash: make", "execute")
+    done: list[Event] = [
+        ToolStarted("done", "Bash", "Bash: ls", "execute"),
+        ToolEnded("done", "completed"),
+    ]
+    async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
+        events = [
+            *turn(0, TitleChanged("A title"), todo, running, *done),
+            *turn(1),
+            *turn(2, ToolEnded("background", "completed", (TextPart("made"),))),
+        ]
+        session = await session_with(r, *events)
+        result = (await load(wire, session, last=2))["result"]
+        assert result["_meta"] == {REPLAY: {"after": 7, "turnsLeftOut": 1}}
+        assert shown(wire) == [
+            "session_info_update",
+            "plan",
+            "tool_call background",
+            "agent_message_chunk *(1 earlier turn of this conversation left out.)*",
+            "user_message_chunk asked 1",
+            "agent_message_chunk answer 1",
+            "user_message_chunk asked 2",
+            "tool_call_update background",
+            "agent_message_chunk answer 2",
+        ]
+        assert "_meta" not in (await load(other, session, last=3))["result"].get("_meta", {})
+        assert "left out" not in str(shown(other))
+        assert len(other.updates()) == len(events)
+
+
+@pytest.mark.parametrize(
+    "given", [{"last": 0}, {"last": -1}, {"last": True}, {"last": 1.5}, {"first": 3}, {}, 3, "all"]
+)
+async def test_a_window_that_is_none_is_refused(tmp_path: Path, given: Any) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await session_with(r, *turn(0))
+        params = {"sessionId": session, "cwd": "/", "mcpServers": [], "_meta": {REPLAY: given}}
+        answer = await wire.call("session/load", **params)
+        assert answer["error"]["code"] == -32602
+        assert REPLAY in answer["error"]["message"]
+        resumed = await wire.call("session/resume", **{**params, "_meta": {REPLAY: {"last": 1}}})
+        assert resumed["error"]["code"] == -32602
+
+
+async def test_long_payloads_are_cut_and_say_where_they_are_whole(tmp_path: Path) -> None:
+    long = "x" * (MOST + 7)
+    started = ToolStarted("t", "Write", "Write f", "edit", input={"content": long, "path": "f"})
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await session_with(
+            r, *turn(0, started, ToolEnded("t", "completed", (TextPart(long),))), Text("n", long)
+        )
+        await load(wire, session)
+        _, call, update, _, text = wire.updates()
+        mark = (
+            f"… [cut: {MOST + 7:,} characters in all; `pykoclaw-acp sessions show {session} --seq "
+        )
+        assert call["rawInput"]["path"] == "f"
+        assert call["rawInput"]["content"].startswith("x" * MOST + f"\n{mark}2`")
+        assert f"{mark}3`" in update["content"][0]["content"]["text"]
+        assert text["content"]["text"] == long  # what was said is not cut
+
+
+async def test_a_message_over_several_pages_is_one_chunk(tmp_path: Path) -> None:
+    """Its pieces are rows of their own, since its turn still runs."""
+    pieces = [Text("m", f"{number} ") for number in range(2 * PAGE + 10)]
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await session_with(r, Text("before", "x"), *pieces, Text("after", "y"))
+        await load(wire, session)
+        texts = [one["content"]["text"] for one in wire.updates()]
+        assert texts == ["x", "".join(one.text for one in pieces), "y"]
+
+
+async def test_a_front_that_loses_its_daemon_gets_the_rest_of_a_window(tmp_path: Path) -> None:
+    """It stands where the window was, or inside of it, and asks again."""
+    async with rig(tmp_path) as r:
+        session = await session_with(r, *turn(0), *turn(1), *turn(2))
+        params = {
+            "sessionId": session,
+            "cwd": "/",
+            "mcpServers": [],
+            "_meta": {REPLAY: {"last": 1}},
+        }
+        async with front(r, "one") as first:
+            await first.result(1, "session/load", **params)
+            assert first.text() == "answer 2"
+            await first.leave()
+        place = {session: {"seq": 5, "line": 1, "seen": 5}}
+        async with front(r, "one", sessions=place) as second:
+            second.call(1, "session/load", again=0, **params)
+            assert "result" in await second.answer(1)
+            assert second.text() == "answer 2"
+
+
+@pytest.mark.parametrize(
+    ("column", "damaged"),
+    [
+        ("payload", '{"kind":"text","message_id":"m1","text":"answer \ufffd'),
+        ("payload", b'{"kind":"text","message_id":"m1","text":"\xff\xfe"}'),
+        ("payload", b"\x00\x01"),
+        ("cuts", "3x!"),
+        ("turn", "no number"),
+    ],
+)
+async def test_a_damaged_row_is_one_placeholder(
+    tmp_path: Path, column: str, damaged: str | bytes
+) -> None:
+    async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
+        session = await session_with(r, *turn(0), *turn(1), *turn(2))
+        damage = f"UPDATE acp_log SET {column} = CAST(? AS TEXT) WHERE seq = 4"
+        await r.database.commit(Unit((Statement(damage, (damaged,), rows=1),)))
+        await load(wire, session)
+        texts = [one["content"]["text"] for one in wire.updates()]
+        expected = ["asked 0", "answer 0", "asked 1", "answer 1", "asked 2", "answer 2"]
+        if column == "payload":
+            expected[3] = UNREADABLE
+        assert texts == expected
+        await load(other, session, last=1)
+        assert other.updates()[-1]["content"]["text"] == "answer 2"
