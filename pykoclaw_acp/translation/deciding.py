@@ -42,12 +42,10 @@ def is_quiet(name: str, arguments: dict[str, Any], plans: str) -> bool:
 
 
 def title(name: str, arguments: dict[str, Any]) -> str | None:
-    """Title of a call of one of these tools; None: it is none of them."""
+    """Title of a call that presents a plan; None for other tools."""
     if name == PLANS:
         lines = (line.strip("# \t") for line in plan(arguments).splitlines())
         return f"Plan: {next((line for line in lines if line), '')}"
-    if name == ASKS and (questions := read(arguments)):
-        return " ".join(one.question for one in questions)
     return None
 
 
