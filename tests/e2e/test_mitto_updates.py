@@ -181,7 +181,7 @@ async def test_h_first_prompt_brings_usage_and_commands(shared: Stack) -> None:
 
 
 async def test_h_the_plan_is_kept_current(stack: Stack) -> None:
-    web = Mitto(stack, PYKOCLAW_MODEL="claude-sonnet-4-6")  # newer models keep no list
+    web = Mitto(stack)
     conversation = Conversation()
     await web.open(conversation)
     make = 'tool TaskCreate {"subject": "%s", "description": "%s", "activeForm": "%s"}'

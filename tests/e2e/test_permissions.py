@@ -102,14 +102,19 @@ async def test_once_is_once(shared: Stack) -> None:
 @pytest.mark.long
 async def test_everything_else_is_a_no(shared: Stack, answer: Any, outcome: str) -> None:
     """The tool does not run, its call has failed, and the turn goes on."""
-    client, session = await asked(shared, answer)
+    client = (
+        await shared.spawn()
+    )  # one that gives its name: Mitto may not, and means something else
+    await client.initialize(clientInfo={"name": "an editor", "version": "1"})
+    client.permit = answer
+    session = await client.new(shared.work)
     assert (await client.prompt(session, MAKE))["stopReason"] == "end_turn"
     assert not (shared.work / "made").exists()
     assert client.of(session, "tool_call_update")[-1]["status"] == "failed"
     assert client.text(session) == "And then?"
     (row,) = settled(shared, session)
     assert row["outcome"] == outcome
-    assert row["answered_by"] == ("unknown" if outcome in ("selected", "cancelled") else None)
+    assert row["answered_by"] == ("an editor" if outcome in ("selected", "cancelled") else None)
     assert row["answered_at"] is not None
 
 
@@ -119,7 +124,10 @@ async def test_always_allow_lasts_for_session_without_project_writes(shared: Sta
         session, script("bash mkdir made", "bash rmdir made", "bash mkdir made", "text Done.")
     )
     offered = client.questions[0]["params"]["options"]
-    assert [option["kind"] for option in offered] == ["allow_once", "allow_always", "reject_once"]
+    assert [option["optionId"] for option in offered] == [
+        *("allow_once", "allow_always", "allow_lasting"),
+        "reject_once",
+    ]
     titles = [question["params"]["toolCall"]["title"] for question in client.questions]
     assert titles.count("mkdir made") == 1
     assert (shared.work / "made").is_dir()
