@@ -64,8 +64,9 @@ class LiveOutput:
         for call in self._watched.keys() - running.keys():
             self._leave(self._watched.pop(call))
         now = time.monotonic()
-        for call in running.keys() - self._watched.keys():
-            self._watched[call] = _Watched(now)
+        for call in running:
+            if call not in self._watched:
+                self._watched[call] = _Watched(now)
         if self._watched and (self._task is None or self._task.done()):
             self._task = asyncio.ensure_future(self._watch())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from pykoclaw_acp.translation.tasks import TaskEnd, settled, shown
 from pykoclaw_acp.translation.translator import ToolResult, Translation
 from pykoclaw_acp.worker import live_output, output_files
 from pykoclaw_acp.worker.live_output import LiveOutput
+from pykoclaw_acp.worker.output_files import Look
 from tests.waiting import eventually
 
 
@@ -82,6 +84,28 @@ async def test_output_grows_with_the_file_and_stops_with_the_call(
     assert w.texts("call")[-1] == "one\ntwo\n"
 
 
+async def test_a_call_that_ends_while_its_file_is_read_shows_nothing_after_its_end(
+    w: Watching, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    look = output_files.look
+
+    def slow(path: str, most: int, known: tuple[int, int] | None = None) -> Look | None:
+        found = look(path, most, known)
+        begun.set()
+        go_on.wait(60)
+        return found
+
+    monkeypatch.setattr(output_files, "look", slow)
+    (folder / "b1.output").write_text("late\n")
+    w.bash("call")
+    await eventually(begun.is_set)
+    w.end("call")
+    go_on.set()
+    await eventually(lambda: w.live._task is not None and w.live._task.done())
+    assert w.shown == []
+
+
 async def test_two_commands_at_once_show_their_own_output(w: Watching, folder: Path) -> None:
     (folder / "b1.output").write_text("first\n")
     (folder / "b2.output").write_text("second\n")
@@ -100,6 +124,7 @@ async def test_nothing_is_guessed_as_long_as_a_file_may_be_anothers(
     w.calls.long.known.named("third", "b2", background=True)
     (folder / "b2.output").write_text("third\n")
     await eventually(lambda: w.texts("third"))
+    assert (w.texts("one"), w.texts("two")) == ([], [])
     w.calls.long.known.named("two", "b1", background=False)
     await eventually(lambda: w.texts("two"))
     assert (w.texts("one"), w.texts("two")) == ([], ["whose?\n"])
