@@ -52,7 +52,7 @@ NB = "/work/a.ipynb"
         ("Skill", {"skill": "greet"}, "Use skill greet"),
         ("TaskStop", {"task_id": "b1"}, "Stop task b1"),
         ("TaskUpdate", {"taskId": "3", "status": "in_progress"}, "Task 3: in progress"),
-        ("AskUserQuestion", {"questions": [{"question": "Which one?"}]}, "Which one?"),
+        ("AskUserQuestion", {"questions": [{"question": "Which one?"}]}, "Ask: Which one?"),
         ("EnterPlanMode", {}, "Begin to plan"),
         ("CronCreate", {"query": "x"}, "CronCreate: x"),
         ("mcp__files__list_all", {}, "files: List all"),
