@@ -17,16 +17,18 @@ from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.store.database import Database, NewEvent
 from pykoclaw_acp.store.folding import rest
 from pykoclaw_acp.store.logs import usage_of
+from pykoclaw_acp.store.sql import LOG_KEY
 from pykoclaw_acp.tasks import in_pieces
 
 PAGE_SIZE: Final = 1024 * 1024  # characters after which a page ends
 PLAN_WITHIN: Final = 20_000  # seqs at the end of a log in which a plan is looked for
+# Each part has the limit: else all that follows would be sorted for every page.
 _PAGE: Final = (
-    "SELECT e.first_seq, e.seq, t.turn_id, e.cuts, e.payload FROM acp_sessions s"
-    " JOIN acp_log e ON e.log_key = s.log_key"
-    " LEFT JOIN acp_turns t ON t.acp_session_id = s.acp_session_id AND t.position = e.turn"
-    " WHERE s.acp_session_id = ? AND e.seq > ?"
-    " UNION ALL SELECT seq, seq, turn_id, NULL, payload FROM acp_events WHERE acp_session_id = ? AND seq > ?"
+    "SELECT * FROM (SELECT e.first_seq, e.seq, t.turn_id, e.cuts, e.payload FROM"  # noqa: S608  constant
+    f" (SELECT * FROM acp_log WHERE log_key = {LOG_KEY} AND seq > ? ORDER BY seq LIMIT ?) AS e"
+    " LEFT JOIN acp_turns t ON t.acp_session_id = ? AND t.position = e.turn) AS new"
+    " UNION ALL SELECT * FROM (SELECT seq, seq, turn_id, NULL, payload FROM acp_events"
+    " WHERE acp_session_id = ? AND seq > ? ORDER BY seq LIMIT ?) AS old"
     " ORDER BY 2 LIMIT ?"
 )
 _TOOL_EVENTS: Final = (  # answered by the index acp_events_tools alone
@@ -98,8 +100,13 @@ async def read(database: Database, session_id: str, after: int, limit: int) -> l
 
     If the cursor lies inside of a folded message, the first event is the rest of it.
     """
-    found = await database.read(_PAGE, (session_id, after, session_id, after, limit), PAGE_SIZE)
+    found = await database.read(_PAGE, page(session_id, after, limit), PAGE_SIZE)
     return await in_pieces(_decoded(after, found))
+
+
+def page(session_id: str, after: int, limit: int) -> tuple[object, ...]:
+    """Parameters of the query for a page."""
+    return (session_id, after, limit, session_id, session_id, after, limit, limit)
 
 
 def _decoded(after: int, rows: Sequence[tuple[Any, ...]]) -> Generator[None, None, list[Logged]]:

@@ -18,11 +18,11 @@ from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.events import PAGE_SIZE
 from pykoclaw_acp.store.sql import LOG_KEY
 
+MAX_SEQ: Final = (1 << 63) - 1
 HEAD: Final = 74  # characters of a message's row: its kind, and the first 36 of its id
-# A message of several blocks has several rows, which begin alike.
 _BEGINNINGS: Final = (
-    f"SELECT MIN(first_seq), SUBSTR(payload, 1, {HEAD}) FROM acp_log WHERE log_key = {LOG_KEY}"  # noqa: S608
-    " AND kind = 'user_message' GROUP BY 2 ORDER BY 1 DESC LIMIT ?"
+    f"SELECT first_seq, SUBSTR(payload, 1, {HEAD}) FROM acp_log WHERE log_key = {LOG_KEY}"  # noqa: S608
+    " AND kind = 'user_message' AND seq < ? ORDER BY seq DESC LIMIT ?"
 )
 _COUNT: Final = (
     f"SELECT COUNT(DISTINCT SUBSTR(payload, 1, {HEAD})) FROM acp_log WHERE log_key = {LOG_KEY}"  # noqa: S608
@@ -42,11 +42,18 @@ _NEWEST: Final = (
 
 async def find(database: Database, session_id: str, turns: int) -> TurnsPlace:
     """The place before the newest `turns` turns; 0 if there are no more."""
-    rows = await database.read(_BEGINNINGS, (session_id, turns))
-    if len(rows) < turns:
-        return TurnsPlace(0, 0)
-    ((left_out,),) = await database.read(_COUNT, (session_id, rows[-1][0]))
-    return TurnsPlace(rows[-1][0] - 1 if left_out else 0, left_out)
+    # A message of several blocks has several rows, which begin alike.
+    begins: dict[str, int] = {}
+    below, limit = MAX_SEQ, 2 * turns + 1
+    while rows := await database.read(_BEGINNINGS, (session_id, below, limit)):
+        for first, head in rows:
+            if head not in begins and len(begins) == turns:
+                place = begins.popitem()[1]
+                ((left_out,),) = await database.read(_COUNT, (session_id, place))
+                return TurnsPlace(place - 1, left_out)
+            begins[head] = first
+        below = rows[-1][0]
+    return TurnsPlace(0, 0)
 
 
 async def in_effect(database: Database, session_id: str, upto: int) -> list[Logged]:

@@ -17,6 +17,7 @@ from pykoclaw_acp.model.events import (
     TitleChanged,
     ToolEnded,
     ToolStarted,
+    Usage,
     UserMessage,
 )
 from pykoclaw_acp.protocol.projection import UNREADABLE
@@ -26,7 +27,7 @@ from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.linked import front
 from tests.integration.rig import Rig, rig
-from tests.integration.wires import Wire, client
+from tests.integration.wires import Wire, client, prompt
 
 IDS = [f"00000000-0000-4000-8000-00000000000{n}" for n in range(3)]
 
@@ -151,6 +152,44 @@ async def test_a_front_that_loses_its_daemon_gets_the_rest_of_a_window(tmp_path:
             second.call(1, "session/load", again=0, **params)
             assert "result" in await second.answer(1)
             assert second.text() == "answer 2"
+
+
+# --- the checklist of seed 0, "Load"
+
+
+async def test_two_loads_at_once_have_the_whole_history_each(tmp_path: Path) -> None:
+    """And a client that has the session open already sees nothing of them."""
+    async with rig(tmp_path) as r, client(r) as there, client(r) as one, client(r) as other:
+        session = await session_with(r, *turn(0), *turn(1))
+        await load(there, session)
+        seen = len(there.updates())
+        params = {"sessionId": session, "cwd": "/", "mcpServers": []}
+        calls = [one.begin("session/load", **params) for _ in range(2)]
+        await load(other, session)
+        assert ["result" in await one.answer(call) for call in calls] == [True, True]
+        assert shown(other) == shown(there)
+        assert shown(one) == shown(there) * 2
+        assert len(there.updates()) == seen
+
+
+async def test_a_cancel_during_a_replay_changes_nothing(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await session_with(r, *turn(0), *turn(1))
+        wire.blocked.clear()
+        call = wire.begin("session/load", sessionId=session, cwd="/", mcpServers=[])
+        wire.send({"method": "session/cancel", "params": {"sessionId": session}})
+        wire.blocked.set()
+        assert "result" in await wire.answer(call)
+        assert shown(wire)[-1] == "agent_message_chunk answer 1"
+        answer = await wire.call("session/prompt", **prompt(session, "say 1"))
+        assert answer["result"]["stopReason"] == "end_turn"
+
+
+async def test_a_replay_ends_with_the_usage(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await session_with(r, *turn(0, Usage(1, 9)), *turn(1), Usage(5, 9))
+        await load(wire, session)
+        assert wire.updates()[-1]["used"] == 5
 
 
 @pytest.mark.parametrize(
