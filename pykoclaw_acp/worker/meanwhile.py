@@ -36,7 +36,7 @@ class Meanwhile:
     """Follows the messages of one CLI.
 
     `answered`: the message before was the answer to the prompt, in place of Claude's. `quiet`: a
-    program reads the answer, in which no line of ours may be.
+    program reads the answer, in which no line of ours may be; None: lines wait until that is known.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,8 @@ class Meanwhile:
         self.limits = Limits()
         self.retries = Retries()
         self.answered = False
-        self.quiet = False
+        self.quiet: bool | None = False
+        self._held: list[Event] = []
         self._tasks = Tasks()
         self._compaction = Compaction()
         self._lines = Lines()
@@ -52,6 +53,7 @@ class Meanwhile:
 
     def connected(self, client: ClaudeSDKClient) -> None:
         """The CLI can be asked."""
+        self.quiet = None
         self.usage.ask = lambda: self._tasks.start(learn_window(client, self.usage))
 
     def explained(self, failure: TurnFailure) -> TurnFailure:
@@ -64,8 +66,13 @@ class Meanwhile:
 
     def follow(self, message: Message) -> list[Event]:
         """Events that come before those of the message's own content."""
-        events = self._follow(message)
-        return [one for one in events if not (self.quiet and isinstance(one, Text))]
+        events = [*self._held, *self._follow(message)]
+        self._held.clear()
+        if self.quiet is False:
+            return events
+        if self.quiet is None:
+            self._held = [one for one in events if isinstance(one, Text)]
+        return [one for one in events if not isinstance(one, Text)]
 
     def _follow(self, message: Message) -> list[Event]:
         events = self.retries.follow(message)

@@ -242,11 +242,19 @@ class TestLines:
         ]
         assert texts(run(system("informational", level="info", content="hi"))) == []
 
-    def test_a_program_that_reads_the_answer_gets_no_lines(self) -> None:
+    @pytest.mark.parametrize("quiet", [True, False])
+    def test_a_program_that_reads_the_answer_gets_no_lines(self, quiet: bool) -> None:
+        """Nor those of hooks that ran before it was known who reads it."""
         translator = Translator("/work")
-        translator.meanwhile.quiet = True
-        failed = system("hook_response", hook_name="Post", exit_code=1, outcome="error", stderr="x")
+        translator.meanwhile.quiet = None
+        failed = system(
+            "hook_response", hook_name="Start", exit_code=1, outcome="error", stderr="x"
+        )
         assert translator.events(failed) == []
+        translator.meanwhile.quiet = quiet
+        assert len(texts(translator.events(system("init")))) == (0 if quiet else 1)
+        other = system("hook_response", hook_name="Post", exit_code=1, outcome="error", stderr="x")
+        assert len(texts(translator.events(other))) == (0 if quiet else 1)
 
 
 @pytest.fixture
