@@ -14,6 +14,12 @@ def titles(client: Client, session: str) -> list[str]:
     return [one["title"] for one in client.of(session, "session_info_update")]
 
 
+def named(stack: Stack) -> list[str]:
+    """What the model was asked to name."""
+    asked = [str(one["user_texts"]) for one in stack.model.requests("side")]
+    return [one for one in asked if "<session>" in one]
+
+
 def said(client: Client, session: str) -> list[dict[str, Any]]:
     """Messages and tool calls, without titles and notes of ours."""
     return [
@@ -33,12 +39,12 @@ async def test_a_session_is_named_shown_again_and_carried_elsewhere(stack: Stack
     assert words.startswith("Fix the parser [[script")
     assert made == "Scripted session"
     assert all(one["updatedAt"] for one in client.of(session, "session_info_update"))
-    (asked,) = stack.model.requests("side")
-    assert "Fix **the** parser" in asked["user_texts"][0]
+    (asked,) = named(stack)
+    assert "Fix **the** parser" in asked
     await done(stack, "sessions", "rename", session, "Mine")
     await client.prompt(session, "Thanks.")
     await client.until(lambda: titles(client, session)[-1] == "Mine")
-    assert len(stack.model.requests("side")) == 1
+    assert len(named(stack)) == 1
     await client.prompt(session, "/rename Theirs")
     await client.until(lambda: titles(client, session)[-1] == "Theirs")
     live = seen(client.of(session))
