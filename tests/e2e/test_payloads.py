@@ -89,7 +89,9 @@ async def test_unusual_text_survives(shared: Stack) -> None:
     unusual = said.encode("utf-16", "surrogatepass").decode("utf-16")
     await client.prompt(session, unusual)
     await client.load(session, shared.work)
-    assert client.text(session, "user_message_chunk") == unusual
+    shown = unusual.replace("\x1b[31m", "").replace("\x00", "").replace("\r", "")
+    assert client.text(session, "user_message_chunk") == shown
+    assert "\x1b[31m" in shared.asked()[-1]["user_texts"][-1], "the model gets what was sent"
 
 
 @pytest.mark.long

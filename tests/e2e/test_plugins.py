@@ -195,7 +195,7 @@ async def test_only_the_list_of_tasks_needs_no_question(stack: Stack) -> None:
         ),
     )
     assert answers(stack)[0] == "No tasks scheduled anywhere."
-    assert asked == ["pykoclaw: pause_task", "pykoclaw: cancel_task"]
+    assert asked == ["pykoclaw: Pause task", "pykoclaw: Cancel task"]
 
 
 @pytest.mark.long

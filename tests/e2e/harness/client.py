@@ -73,6 +73,7 @@ class Client:
         self.fault: BaseException | None = None
         self.longest_line = frames.MAX_LINE
         self._ids = 0
+        self._loading: set[str] = set()
         self._waiting: dict[str, tuple[str, asyncio.Future[dict[str, Any]]]] = {}
         self._reader = asyncio.create_task(self._read())
 
@@ -146,11 +147,16 @@ class Client:
         )
 
     async def load(self, session: str, cwd: Path, **params: Any) -> dict[str, Any]:
-        """Load; `updates` of the session begin anew."""
+        """Load; `updates` of the session begin anew, with those of the replay."""
         self.updates[session] = []
-        return await self.call(
-            "session/load", **{"sessionId": session, "cwd": str(cwd), "mcpServers": [], **params}
-        )
+        self._loading.add(session)
+        try:
+            return await self.call(
+                "session/load",
+                **{"sessionId": session, "cwd": str(cwd), "mcpServers": [], **params},
+            )
+        finally:
+            self._loading.discard(session)
 
     async def resume(self, session: str, cwd: Path, after: int | None = None) -> dict[str, Any]:
         """Resume; what the client has not seen after `after` follows."""
@@ -296,7 +302,11 @@ class Client:
             self.besides.append(update["content"]["text"])
             return
         before = seen[-1]["_meta"]["pykoclaw.dev/seq"] if seen else 0
-        if update["_meta"]["pykoclaw.dev/seq"] <= before:
+        goes_back = update["_meta"]["pykoclaw.dev/seq"] <= before
+        if goes_back and frame["params"]["sessionId"] in self._loading:
+            seen.clear()  # it was sent before the daemon had read the request
+            self._loading.discard(frame["params"]["sessionId"])
+        elif goes_back:
             raise frames.BadFrame(f"seq goes back or repeats after {before}: {frame}")
         seen.append(update)
         self.on_update(update)
