@@ -118,7 +118,7 @@ def _answered(request: PermissionRequest, decision: Decision) -> list[str]:
 
 
 def _decided(request: PermissionRequest, decision: Decision) -> list[str]:
-    lines = [f"The question: may this tool call run? {request.title}"]
+    lines = [f"The question: may this call of {request.tool or 'a tool'} run? {request.title}"]
     if request.plan:
         lines = ["The question: may your plan be carried out?"]
     if request.input is not None:
