@@ -35,7 +35,8 @@ demo: $(READY) ## play the whole story on the scripted model
 	@$(BIN)/pykoclaw-acp demo
 
 pictures: $(READY) ## record the pictures of the documents
-	@$(BIN)/python docs/pictures/record.py
+	@$(BIN)/python -m docs.pictures.record
+	@$(BIN)/python -m docs.pictures.session
 
 PEER ?= claude-agent-acp
 comparison: $(READY) ## write docs/comparison.md: what this agent shows, beside another; PEER="command"

@@ -73,8 +73,8 @@ def chosen(output: Text) -> Iterator[Text]:
     yield verdict
 
 
-def svg(lines: Iterator[Text]) -> str:
-    """The lines as a picture of a terminal."""
+def svg(lines: Iterator[Text], title: str = "pykoclaw-acp demo", name: str = "demo") -> str:
+    """The lines as a picture of a terminal; `name` is unique among those of a page."""
     console = Console(
         record=True,
         width=COLUMNS,
@@ -84,9 +84,7 @@ def svg(lines: Iterator[Text]) -> str:
     )
     for line in lines:
         console.print(line, soft_wrap=True)
-    return _FONT.sub(
-        "", console.export_svg(title="pykoclaw-acp demo", theme=MONOKAI, unique_id="demo")
-    )
+    return _FONT.sub("", console.export_svg(title=title, theme=MONOKAI, unique_id=name))
 
 
 if __name__ == "__main__":
