@@ -29,6 +29,7 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 
 FEW: Final = 500  # events, to compare with
 FIRST: Final = 30.0  # ms until the first line of the replay
+CHUNKS: Final = 3
 LAST: Final = 20  # turns of a window
 OUTPUT: Final = 400  # characters of a tool's output
 
@@ -45,6 +46,8 @@ def replays(lab: Lab, figures: Figures, events: int, times: int) -> None:
     agent = lab.start("ours", PYKOCLAW_DATA=str(root))
     _load(agent, lab, few)
     before = lab.memory("rss", "command")
+    turn = agent.reopen("session/load", few)
+    figures.note("chunks a message at load", len(turn.pieces) / (FEW / 5 * 3), "limit", CHUNKS)
     short = [_load(agent, lab, few) for _ in range(times)]
     whole = [_load(agent, lab, many) for _ in range(times)]
     after = lab.memory("rss", "command")

@@ -50,6 +50,7 @@ def _story(lab: Lab, agent: Agent, deltas: int) -> dict[str, float]:
     used = lab.cpu(*OURS) - used
     if len(long) != deltas:
         raise RuntimeError(f"{len(long)} of {deltas} deltas arrived")
+    fast = [at for at, _ in agent.prompt(one, "[[script repeat 400x5ms x]]").pieces]
     cancelled = agent.prompt(one, "[[script repeat 2000x5ms x]]", stop_after=20)
     return {
         "ready": (agent.ready - agent.started) * MS,
@@ -64,6 +65,7 @@ def _story(lab: Lab, agent: Agent, deltas: int) -> dict[str, float]:
         "later prompts → answered, ms": median(turn.ended - turn.sent for turn in later) * MS,
         f"{deltas:,} deltas, per second": deltas / (long[-1] - long[0]),
         "CPU of 1,000 deltas, without claude, ms": used * MS * 1000 / deltas,
+        "updates a second of 200 deltas a second": (len(fast) - 1) / (fast[-1] - fast[0]),
         "cancel of streaming text → answered, ms": (cancelled.ended - cancelled.stopped) * MS,
         "EOF, three idle sessions → exit, ms": agent.close() * MS,
     }
