@@ -44,11 +44,16 @@ def seen(events: Iterable[Event | None]) -> list[Any]:
 
 
 def told(updates: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """ACP updates without their places, the chunks of one message as one: what was live and a
-    replay are equal so.
+    """ACP updates without their places, the chunks of one message as one, and without states that a
+    replay has only once: what was live and a replay are equal so.
     """
     joined: list[dict[str, Any]] = []
     for update in updates:
+        progress = update["sessionUpdate"] == "tool_call_update" and (
+            update.get("status") == "in_progress"
+        )
+        if progress or update["sessionUpdate"] == "usage_update":
+            continue
         one = {
             **update,
             "_meta": {

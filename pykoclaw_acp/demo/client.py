@@ -176,12 +176,10 @@ class Agent:
             )
 
     async def end_of_turn(self) -> None:
-        """Wait for the usage update of a turn that another client began; it is a turn's last
-        update.
+        """Wait for the usage update of a turn that another client began which has its cost; it is a
+        turn's last update.
         """
-        await self._until(
-            lambda: any(isinstance(one.update, UsageUpdate) for one in self.editor.arrivals)
-        )
+        await self._until(lambda: any(_ends_turn(one.update) for one in self.editor.arrivals))
 
     async def _until(self, seen: Callable[[], bool], *others: asyncio.Task[Any]) -> None:
         async with asyncio.timeout(WAIT):
@@ -226,6 +224,10 @@ def texts(arrivals: list[Arrival]) -> list[Arrival]:
     return [arrival for arrival in arrivals if isinstance(arrival.update, AgentMessageChunk)]
 
 
+def _ends_turn(update: Update) -> bool:
+    return isinstance(update, UsageUpdate) and update.cost is not None
+
+
 def text_of(update: Update) -> str:
     """Text of a chunk; empty for other updates."""
     content = getattr(update, "content", None)
@@ -233,11 +235,13 @@ def text_of(update: Update) -> str:
 
 
 def folded(updates: Sequence[Update]) -> list[Any]:
-    """Updates with the chunks of each message merged, so that live and replayed updates can be
-    compared.
+    """Updates with the chunks of each message merged, without states that later ones replace, so
+    that live and replayed updates can be compared.
     """
     told: list[Any] = []
     for update in updates:
+        if isinstance(update, UsageUpdate):
+            continue
         if not isinstance(update, AgentMessageChunk | AgentThoughtChunk):
             told.append(update)
         elif (

@@ -27,12 +27,14 @@ async def connect(client: ClaudeSDKClient) -> None:
     60 s.
     """
     status: int | None = None
+    process: object = None  # the SDK forgets it when it fails
 
     async def watch(limit: asyncio.Timeout) -> None:
-        nonlocal status
+        nonlocal status, process
         loop = asyncio.get_running_loop()
-        while (status := sdk_private.cli_status(client)) is None:  # noqa: ASYNC110  the SDK tells nobody
-            await asyncio.sleep(LOOK)
+        while (status := sdk_private.exit_status(process)) is None:  # the SDK tells nobody
+            process = sdk_private.cli_process(client) or process
+            await asyncio.sleep(LOOK if process else 0)
         limit.reschedule(loop.time() + NOTICE_WAIT)
 
     try:
@@ -49,16 +51,16 @@ async def connect(client: ClaudeSDKClient) -> None:
     except CLINotFoundError:
         raise
     except CLIConnectionError as error:  # it took no request, as it was ending
-        if await _status(client) != 0:
+        if await _status(sdk_private.cli_process(client) or process) != 0:
             raise
         raise Ended(0) from error
 
 
-async def _status(client: ClaudeSDKClient) -> int | None:
+async def _status(process: object) -> int | None:
     """The exit status of a CLI that is ending; None if it goes on."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(NOTICE_WAIT):
-            while (status := sdk_private.cli_status(client)) is None:  # noqa: ASYNC110
+            while (status := sdk_private.exit_status(process)) is None:  # noqa: ASYNC110
                 await asyncio.sleep(LOOK)
             return status
     return None

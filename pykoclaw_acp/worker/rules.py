@@ -17,6 +17,7 @@ from pykoclaw_acp.system.secrets import may_hold_secret
 
 MAX_LASTING: Final = 300  # characters of a rule that may last
 _RESERVED: Final = frozenset("()\\")  # have a meaning of their own in a rule
+_PATTERNS: Final = frozenset("*?[]{}!\\")  # may stand for more than themselves
 _READS: Final = ("Read", "Glob", "Grep", "LS")
 _EDITS: Final = ("Edit", "Write", "MultiEdit", "NotebookEdit")
 
@@ -25,8 +26,11 @@ def for_session(suggestions: Sequence[PermissionUpdate], cwd: str) -> list[Permi
     """The suggestions, for this session only: the CLI would write others into the user's project.
 
     A mode is left out beside a rule, since the rule is what was asked about; and so is the session's
-    own directory, to which it has access.
+    own directory, to which it has access. Nothing is offered if a rule would allow more than what
+    can be said of it: the CLI takes a `*` of the command or path itself as a pattern.
     """
+    if not all(_means_itself(rule) for update in suggestions for rule in update.rules or ()):
+        return []
     kept = [
         replace(update, destination="session")
         for update in suggestions
@@ -64,6 +68,14 @@ def _may_last(rule: PermissionRuleValue) -> bool:
     content = rule.rule_content or ""
     plain = neutral(content) == content and not _RESERVED & set(content)
     return plain and len(content) <= MAX_LASTING and not may_hold_secret(content)
+
+
+def _means_itself(rule: PermissionRuleValue) -> bool:
+    """Whether the only pattern in the rule is the one that the CLI has put at its end."""
+    content = rule.rule_content or ""
+    if rule.tool_name == "Bash":
+        return "*" not in content.removesuffix(":*").removesuffix(" *")
+    return not _PATTERNS & set(content.removesuffix("/**"))
 
 
 def _rule(rule: PermissionRuleValue) -> str:

@@ -121,13 +121,16 @@ def cli_pid(client: ClaudeSDKClient) -> int | None:
     return pid if isinstance(pid, int) else None
 
 
-def cli_status(client: ClaudeSDKClient) -> int | None:
-    """The exit status of a CLI that has ended; None if it has not, or this SDK is
-    another inside.
+def cli_process(client: ClaudeSDKClient) -> object:
+    """The CLI's process, as the SDK has it until it is closed; None if there is none, or this SDK
+    is another inside.
     """
-    status = getattr(
-        getattr(getattr(client, "_transport", None), "_process", None), "returncode", None
-    )
+    return getattr(getattr(client, "_transport", None), "_process", None)
+
+
+def exit_status(process: object) -> int | None:
+    """The exit status of a CLI that has ended; None if it has not."""
+    status = getattr(process, "returncode", None)
     return status if isinstance(status, int) else None
 
 

@@ -53,7 +53,7 @@ def heard(client: Client, session: str) -> Any:
     """What the MCP server was told, as its tool's result says."""
     ended = client.of(session, "tool_call_update")[-1]
     assert ended["status"] == "completed"
-    return json.loads(ended["content"][0]["content"]["text"])
+    return json.loads(ended["rawOutput"]["output"])
 
 
 def row(stack: Stack) -> tuple[Any, ...]:

@@ -146,7 +146,7 @@ async def test_fronts_of_real_workers(stack: Stack, count: int) -> None:
         assert re.findall(r"[ab]\d+", front.text(session)) == whole
     replayed = await stack.front()
     await replayed.load(shared, stack.work)
-    assert seqs(replayed, shared) == [row["seq"] for row in stack.log(shared)]
+    assert {row["seq"] for row in stack.log(shared)} <= set(seqs(replayed, shared))
     assert told(one for one in replayed.of(shared) if one["sessionUpdate"] != USER) == told(
         one for one in fronts[0].of(shared) if one["sessionUpdate"] != USER
     )

@@ -119,9 +119,7 @@ async def test_subagent_belongs_to_its_call(shared: Stack) -> None:
     )
     parent = client.of(session, "tool_call")[0]
     (child,) = [
-        one
-        for one in client.of(session, "tool_call")
-        if one["title"].endswith("mkdir inner")
+        one for one in client.of(session, "tool_call") if one["title"].endswith("mkdir inner")
     ]
     assert child["_meta"]["pykoclaw.dev/parentToolCallId"] == parent["toolCallId"]
     assert parent["kind"] == "think"

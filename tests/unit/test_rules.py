@@ -57,6 +57,24 @@ def test_scope_of_always_is_said_in_words(suggestions: list[PermissionUpdate], w
     assert any(one.mode for one in updates) == ("Accept edits" in words)
 
 
+@pytest.mark.parametrize(
+    "suggested",
+    [
+        rule("Bash", "python3 * --version"),
+        rule("Bash", "*.sh:*"),
+        rule("Bash", "./run.sh * --x *"),
+        rule("Read", "//out/\\*/**"),
+        rule("Read", "//out/d[1]/**"),
+        rule("Edit", "src/**/x"),
+        rule("WebFetch", "domain:*.org"),
+    ],
+    ids=str,
+)
+def test_patterns_of_the_call_itself_are_not_allowed_always(suggested: PermissionUpdate) -> None:
+    updates = rules.for_session([rule("Bash", "make"), suggested], "/w")
+    assert (updates, rules.describe(updates)) == ([], None)
+
+
 def test_nothing_suggested_is_no_always() -> None:
     assert rules.describe(rules.for_session([], "/w")) is None
 

@@ -51,6 +51,8 @@ async def seen_again(stack: Stack, client: Client, session: str, **params: Any) 
     `client` is closed, and its daemon, which is its own child, ends with it. `params`: of
     `initialize`.
     """
+    last = stack.log(session)[-1]["seq"]
+    await client.until(lambda: client.of(session)[-1]["_meta"]["pykoclaw.dev/seq"] >= last)
     live = seen(client.of(session))
     await client.close()
     again = await stack.spawn()
