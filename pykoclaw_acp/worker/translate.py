@@ -111,7 +111,7 @@ class Translator(Translation):
             self._open[event["index"]] = block
             self._blocks.append(block)
         elif kind == "content_block_delta":
-            return [*self._delta(event), *self.meanwhile.usage.due()]
+            return self._delta(event)  # a report here would divide the message in the log
         elif kind == "message_delta":
             return self.meanwhile.usage.answered(event.get("usage"))
         return []
