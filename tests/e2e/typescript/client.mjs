@@ -99,6 +99,16 @@ await app.connectWith(stream, async (ctx) => {
   await ctx.notify(session.cancel, { sessionId });
   assert.equal((await running).stopReason, "cancelled");
 
+  const steered = { sessionId, prompt: script("text Steered.") };
+  assert.deepEqual(await ctx.request("_session/steering", steered), { outcome: "startedNewTurn" });
+  await until(() => said().includes("Steered."));
+  const forked = await ctx.request("session/fork", { sessionId, cwd, mcpServers: [] });
+  assert.notEqual(forked.sessionId, sessionId);
+  assert.equal(forked.modes.currentModeId, "acceptEdits");
+  await ctx.request(session.prompt, { sessionId: forked.sessionId, prompt: script("text Forked.") });
+  assert.ok(said().endsWith("Forked."));
+  await ctx.request(session.delete, { sessionId: forked.sessionId });
+
   const { sessions } = await ctx.request(session.list, { cwd });
   assert.deepEqual(sessions.map((one) => one.sessionId), [sessionId]);
   await assert.rejects(ctx.request(session.list, { cursor: "unknown" }), { code: -32602 });
