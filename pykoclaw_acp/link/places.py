@@ -26,6 +26,7 @@ SPAWN_LOCK: Final = "spawn.lock"  # of whoever starts a daemon, in its directory
 _SETTINGS: Final = ("pykoclaw_data", "pykoclaw_state", "pykoclaw_socket")
 _DEFAULT_DATA: Final = "~/.local/share/pykoclaw"
 _DEFAULT_STATE: Final = "~/.local/state"
+_LOOKS: Final = 3  # at /proc/locks
 _LOCK_LINES: Final = 8192  # bytes of the lock file that are read
 
 
@@ -227,8 +228,12 @@ def try_lock(path: str) -> int | None:
 def _holders(descriptor: int) -> list[bytes]:
     """Pids of the processes that have the open file locked; raises OSError."""
     inode = os.fstat(descriptor).st_ino
-    with open("/proc/locks", "rb") as locks:
-        return [fields[4] for line in locks if (fields := line.split()) and _locks(fields, inode)]
+    for _ in range(_LOOKS):  # the list is read in parts: one may be passed over as others end
+        with open("/proc/locks", "rb") as locks:
+            found = [line.split() for line in locks]
+        if holders := [fields[4] for fields in found if fields and _locks(fields, inode)]:
+            return holders
+    return []
 
 
 def _locks(fields: list[bytes], inode: int) -> bool:
