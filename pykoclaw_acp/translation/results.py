@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from pykoclaw_acp.model import refused
 from pykoclaw_acp.model.blobs import amount
 from pykoclaw_acp.model.events import DiffPart, ImagePart, Location, TextPart, ToolPart
 from pykoclaw_acp.translation import cleaning, diffs
@@ -83,7 +84,7 @@ def _absolute(found: Result, cwd: str) -> Result:
 
 def _failure(name: str, blocks: object, details: object) -> Result:
     if isinstance(blocks, str) and (known := _stopped(blocks)) is not None:
-        return Result((TextPart(known),))
+        return Result((TextPart(shorten(plain(known))),))
     text = details if isinstance(details, str) and details.strip() else blocks
     if not isinstance(text, str):
         return Result(_general(name, blocks))
@@ -96,15 +97,15 @@ def _failure(name: str, blocks: object, details: object) -> Result:
 
 
 def _stopped(text: str) -> str | None:
-    """In words for people, that the user has refused the call, or has stopped it; None for any
-    other failure.
+    """In words for people, that the call was refused, or that the user has stopped it; None for
+    any other failure.
     """
     if text.startswith(_REFUSED):
         if _WHILE_RUNNING in text:
             return STOPPED
         because = text.partition(_REFUSED_BECAUSE)[2].strip()
         return f"Refused: {because}" if because else "Refused."
-    return STOPPED if text.startswith(_INTERRUPTED) else None
+    return STOPPED if text.startswith(_INTERRUPTED) else refused.shown(text)
 
 
 def _general(name: str, blocks: object) -> tuple[ToolPart, ...]:

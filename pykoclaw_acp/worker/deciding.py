@@ -14,13 +14,13 @@ from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model.events import TextPart
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.questions import ANSWERS, ASKS, read
+from pykoclaw_acp.model.refused import REFUSED
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.system.credentials import configuration
 from pykoclaw_acp.translation import deciding
 from pykoclaw_acp.translation.plan import TaskList
 from pykoclaw_acp.worker.translate import Translator
 
-REFUSED: Final = "The user refused this tool call."
 _ACCEPTS_EDITS: Final = "edits (mode Accept edits)"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from pykoclaw_acp.model import refused
 from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest, RequestOutcome
 from pykoclaw_acp.model.questions import ANSWERS
@@ -43,38 +44,23 @@ def refusal(request: PermissionRequest, decision: Decision) -> str:
     chosen = decision.outcome == RequestOutcome.SELECTED
     if request.plan:
         if not chosen:
-            return f"{_NOBODY.get(decision.outcome, _UNDECIDED)} The plan is not approved: end your turn."
+            return _NOBODY.get(decision.outcome, _UNDECIDED) + refused.PLAN_UNDECIDED
         if decision.reason:
-            return (
-                f"The user wants to keep planning, and says what should change:\n{decision.reason}\n"
-                "Change the plan accordingly, then present it again."
-            )
-        return (
-            "The user wants to keep planning, and did not say yet what should change. Ask what should change, and end"
-            " your turn. Present the plan again only after the answer."
-        )
+            return refused.CHANGE_PLAN + decision.reason + refused.CHANGE_PLAN_END
+        return refused.KEEP_PLANNING
     if chosen and decision.reason:
-        return f"The user refused this tool call, and said why:\n{decision.reason}"
-    return (
-        "The user refused this tool call." if chosen else _NOBODY.get(decision.outcome, _UNDECIDED)
-    )
+        return refused.REFUSED_BECAUSE + decision.reason
+    return refused.REFUSED if chosen else _NOBODY.get(decision.outcome, _UNDECIDED)
 
 
 def _unanswered(decision: Decision) -> str:
     if decision.option == IN_CHAT:
-        return (
-            "The user answers in the chat. Write these questions with their choices as text, and end your turn: the"
-            " next message holds the answers."
-        )
+        return refused.IN_CHAT
     if decision.outcome == RequestOutcome.DECLINE:
-        said = f" They said:\n{decision.reason}" if decision.reason else ""
-        return f"The user did not want to answer these questions.{said}"
+        return refused.DECLINED_BECAUSE + decision.reason if decision.reason else refused.DECLINED
     if decision.outcome in (RequestOutcome.TIMEOUT, RequestOutcome.DENIED):
-        return (
-            "Nobody was there to answer. Go on without the answers if the task can be done so, and say what you"
-            " assumed; else say what you need to know, and end your turn."
-        )
-    return "The user did not answer these questions. Ask them as text if you need the answers."
+        return refused.NOBODY
+    return refused.UNANSWERED
 
 
 # --- parked requests

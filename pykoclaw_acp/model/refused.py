@@ -1,0 +1,60 @@
+"""What Claude is told in place of a result that a user or nobody has refused, and what the user is
+shown of it.
+
+The log and transcripts have the words for Claude; what clients see is found by them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+REFUSED: Final = "The user refused this tool call."
+REFUSED_BECAUSE: Final = "The user refused this tool call, and said why:\n"
+
+KEEP_PLANNING: Final = (
+    "The user wants to keep planning, and did not say yet what should change. Ask what should change, and end your"
+    " turn. Present the plan again only after the answer."
+)
+CHANGE_PLAN: Final = "The user wants to keep planning, and says what should change:\n"
+CHANGE_PLAN_END: Final = "\nChange the plan accordingly, then present it again."
+PLAN_UNDECIDED: Final = " The plan is not approved: end your turn."
+
+IN_CHAT: Final = (
+    "The user answers in the chat. Write these questions with their choices as text, and end your turn: the"
+    " next message holds the answers."
+)
+DECLINED: Final = "The user did not want to answer these questions."
+DECLINED_BECAUSE: Final = f"{DECLINED} They said:\n"
+NOBODY: Final = (
+    "Nobody was there to answer. Go on without the answers if the task can be done so, and say what you"
+    " assumed; else say what you need to know, and end your turn."
+)
+UNANSWERED: Final = (
+    "The user did not answer these questions. Ask them as text if you need the answers."
+)
+
+_SHOWN: Final = {
+    REFUSED: "Refused.",
+    KEEP_PLANNING: "Kept planning.",
+    IN_CHAT: "Answered in the chat.",
+    DECLINED: "Declined to answer.",
+    NOBODY: "Nobody was there to answer.",
+    UNANSWERED: "Not answered.",
+}
+_WITH_WORDS: Final = (  # how a text begins, how it ends, and what is shown before the user's words
+    (CHANGE_PLAN, CHANGE_PLAN_END, "Kept planning: "),
+    (REFUSED_BECAUSE, "", "Refused: "),
+    (DECLINED_BECAUSE, "", "Declined to answer: "),
+)
+
+
+def shown(told: str) -> str | None:
+    """What the user sees of what Claude was told; None if it is none of these texts."""
+    if (whole := _SHOWN.get(told)) is not None:
+        return whole
+    for begin, end, before in _WITH_WORDS:
+        if told.startswith(begin) and told.endswith(end):
+            return before + told.removeprefix(begin).removesuffix(end).strip()
+    if told.endswith(PLAN_UNDECIDED) and len(told) <= 2 * len(NOBODY):
+        return f"{told.removesuffix(PLAN_UNDECIDED)} The plan is not approved."
+    return None
