@@ -17,7 +17,10 @@ from pykoclaw_acp.model.events import Event, ToolEnded, ToolProgressed, ToolStar
 from pykoclaw_acp.model.own_calls import RETRY
 
 NAME: Final = "Retry"
+_REFUSED: Final = ("Claude refused the credential", "Claude refused the credential")
 _WORDS: Final = {
+    401: _REFUSED,
+    403: _REFUSED,
     429: ("Claude's rate limit is reached", "Claude's rate limit was reached"),
     529: ("Claude is overloaded", "Claude was overloaded"),
     None: ("The connection to Claude was lost", "The connection to Claude was lost"),

@@ -110,6 +110,12 @@ class TestRetries:
         assert translator.meanwhile.explained(failure).retry_after is None
         assert not ids(events) & ids(translator.events(retry(1, None)))
 
+    @pytest.mark.parametrize("status", [401, 403])
+    def test_a_refused_credential_is_no_error_of_the_service(self, status: int) -> None:
+        events = run(retry(1, status, 1000), ended=result(is_error=True, api_error_status=status))
+        assert titles(events)[0] == "Claude refused the credential; asking again in 1 s (1 of 3)"
+        assert str(titles(events)[1]).startswith("Claude refused the credential; no answer after")
+
     def test_a_lost_connection_is_named(self) -> None:
         assert "connection to Claude was lost" in str(titles(run(retry(1, None)))[0])
 
