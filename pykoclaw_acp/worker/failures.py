@@ -82,7 +82,18 @@ def fault(error: BaseException) -> tuple[str, str]:
 def plain(words: str) -> str:
     """Output of another program as one line, without digits that a client would misread."""
     line = " ".join("…" if MISREAD in word else word for word in words[:_LOOKED_AT].split())
-    return line[:_LONGEST]
+    return _cut(line, _LONGEST)
+
+
+def _cut(line: str, most: int) -> str:
+    """The line, or its sentences that fit, or its words, and a mark."""
+    if len(line) <= most:
+        return line
+    begin = line[: most - 1]
+    ends = [begin.rfind(f"{mark} ") + 1 for mark in ".!?"]
+    if (end := max(ends)) > most // 3:
+        return f"{begin[:end]} …"[:most]
+    return f"{begin.rpartition(' ')[0] or begin}…"
 
 
 def refused_to_root(words: str) -> str | None:

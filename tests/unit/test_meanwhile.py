@@ -248,6 +248,15 @@ class TestLines:
         ]
         assert texts(run(system("informational", level="info", content="hi"))) == []
 
+    def test_a_long_notice_ends_with_a_sentence_and_a_mark(self) -> None:
+        """The one of the CLI that was once cut inside of its last sentence."""
+        sentences = "Auto mode can't check actions in this session. " + "So it is. " * 24
+        notice = system(
+            "informational", level="warning", content=sentences + "To go on, use another mode."
+        )
+        (said,) = texts(run(notice))
+        assert said == sentences + "…"
+
     @pytest.mark.parametrize("quiet", [True, False])
     def test_a_program_that_reads_the_answer_gets_no_lines(self, quiet: bool) -> None:
         """Nor those of hooks that ran before it was known who reads it."""
