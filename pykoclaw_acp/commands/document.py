@@ -48,6 +48,7 @@ class Tool:
     status: str
     content: list[dict[str, Any]]
     input: dict[str, Any] | None = None
+    name: str = ""  # of the tool, where it is known
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ def rendered(question: dict[str, Any]) -> Shown:
 def _lines(question: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:
     yield (shown(question["title"], bold=True),)
     if question.get("form") is not None:
-        yield from _quoted(question["form"])
+        yield from quoted(question["form"])
         yield (
             shown(
                 "  A form: only a client that shows forms can fill it in. Here it can be denied."
@@ -44,7 +44,7 @@ def _lines(question: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:
         if part["type"] == "diff":
             yield from _change(part)
         elif part["content"].get("type") == "text":
-            yield from _quoted(part["content"]["text"])
+            yield from quoted(part["content"]["text"])
     asked = question.get("questions") or []
     if asked:
         words = (
@@ -53,7 +53,7 @@ def _lines(question: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:
         yield (shown(f"  To answer: {words}."),)
         return
     if arguments is not None and (not content or not question.get("tool")):  # an older worker
-        yield from _quoted(json.dumps(arguments, indent=2, ensure_ascii=False))
+        yield from quoted(json.dumps(arguments, indent=2, ensure_ascii=False))
 
 
 def choices(question: dict[str, Any], names: Mapping[str, str]) -> str:
@@ -75,6 +75,7 @@ def _change(part: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:
         yield (shown(GUTTER), shown(line, "command", fg=_COLOURS.get(line[:1])))
 
 
-def _quoted(text: str) -> Iterator[tuple[Shown, ...]]:
+def quoted(text: str) -> Iterator[tuple[Shown, ...]]:
+    """Lines of a text that is not ours, each behind the gutter."""
     for line in text.split("\n"):
         yield (shown(GUTTER), shown(line, "command"))

@@ -116,7 +116,7 @@ def tail(session: str, turns: int | None, live: bool) -> None:
     """Show the history as text, and with `live` new events, until interrupted or the session is
     closed.
     """
-    page = Terminal(terminal.write)
+    page = Terminal(terminal.write, live=live)
     session = ask("sessions/show", session=session)["summary"]["id"]
     try:
         for message in follow_live(session, turns) if live else follow(session, turns=turns):

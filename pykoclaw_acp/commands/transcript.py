@@ -3,63 +3,161 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
-from pykoclaw_acp.commands.document import RESULTS, speaker
-from pykoclaw_acp.commands.markdown import plain
+from pykoclaw_acp.commands.document import RESULTS, Tool, speaker
+from pykoclaw_acp.commands.markdown import SHORT, output, plain, short_output
+from pykoclaw_acp.commands.question import quoted
 from pykoclaw_acp.commands.show import one_line
 from pykoclaw_acp.terminal import Shown, joined, shown
 
+_PLANS: Final = "ExitPlanMode"
+_ASKS: Final = "AskUserQuestion"
+_END: Final = shown("\n", "prose")
+_STATES: Final = {"completed": "x", "in_progress": ">"}
+
 
 class Terminal:
-    """Prints updates as they arrive; pieces of a message continue on its line."""
+    """Prints updates as they arrive; pieces of a message continue on its line.
 
-    def __init__(self, write: Callable[[Shown], None]) -> None:
+    `live`: somebody watches. Otherwise a tool call is one line if it ends before anything but calls
+    follows, and a task list is printed as it is at the end of a turn.
+    """
+
+    def __init__(self, write: Callable[[Shown], None], *, live: bool = True) -> None:
         self._write = write
+        self._live = live
         self._message: tuple[str, str, str] | None = None  # kind, id and speaker of the message
         self._fresh = True  # the cursor is at the beginning of a line
-        self._tools: dict[str, str] = {}
+        self._tools: dict[str, Tool] = {}
+        self._unsaid: dict[str, Tool] = {}  # running, and no line says so yet
+        self._plan: list[str] = []
+        self._printed_plan: list[str] = []
 
     def show(self, update: dict[str, Any]) -> None:
         """Print an update."""
         kind = update["sessionUpdate"]
         if (who := speaker(update)) is not None:
+            if kind == "user_message_chunk":
+                self._end_plan()
             self._say(kind, who, str(update.get("messageId")), plain(update["content"]))
-        elif kind == "tool_call":
-            title = self._tools[update["toolCallId"]] = one_line(update["title"])
-            self.note(f"• {title}", fg="cyan")
-        elif kind == "tool_call_update" and (mark := RESULTS.get(update.get("status", ""))):
-            title = self._tools.pop(update["toolCallId"], "a tool")
-            self.note(f"{mark} {title}", fg="green" if mark == "✓" else "red")
+        elif kind in ("tool_call", "tool_call_update"):
+            self._call(str(update["toolCallId"]), update)
+        elif kind == "plan":
+            self._plan = [_task(one) for one in update.get("entries") or ()]
+            if self._live:
+                self._end_plan()
 
     def note(self, text: str, **style: Any) -> None:
         """Print a line of our own."""
-        self._end_line()
-        self._message = None
-        self._write(joined([shown(text, **style), shown("\n", "prose")]))
+        self.block(joined([shown(text, **style), _END]))
 
     def block(self, text: Shown) -> None:
         """Print lines of our own."""
-        self._end_line()
-        self._message = None
-        self._write(text)
+        self._say_running()
+        self._print(text)
 
     def end(self) -> None:
         """End the output at the beginning of a line."""
+        self._say_running()
+        self._end_plan()
         self._end_line()
 
+    def _call(self, call: str, update: dict[str, Any]) -> None:
+        begins = update["sessionUpdate"] == "tool_call"
+        tool = self._tools.get(call)
+        if tool is None:
+            if not begins and update.get("status") not in RESULTS:
+                return  # of a call that is over, or that was never seen
+            tool = Tool("a tool", "in_progress", [])
+            self._tools[call] = tool
+        tool.title = one_line(str(update.get("title") or tool.title), tool.title)
+        tool.name = str(update.get("name") or tool.name)
+        tool.status = str(update.get("status") or tool.status)
+        tool.content = update.get("content") or tool.content
+        if tool.status in RESULTS:
+            self._unsaid.pop(call, None)
+            self._ended(self._tools.pop(call))
+        elif begins:
+            self._unsaid[call] = tool
+            if self._live or tool.name == _PLANS:
+                self._say_running()
+
+    def _say_running(self) -> None:
+        """Print the calls that run."""
+        for tool in self._unsaid.values():
+            self._print_line(f"• {tool.title}", fg="cyan")
+            if tool.name == _PLANS:
+                self._print_content(tool)
+        self._unsaid.clear()
+
+    def _ended(self, tool: Tool) -> None:
+        failed = tool.status == "failed"
+        told = _why(tool) if failed else None if tool.name == _PLANS else short_output(tool)
+        behind = f" — {one_line(told)}" if told else ""
+        colour = "red" if failed else "green"
+        self._print_line(f"{RESULTS[tool.status]} {tool.title}{behind}", fg=colour)
+        if tool.name == _ASKS and told is None:
+            self._print_content(tool)
+
+    def _print_content(self, tool: Tool) -> None:
+        for text in _texts(tool):
+            self._print(joined(piece for line in quoted(text) for piece in (*line, _END)))
+
+    def _end_plan(self) -> None:
+        """Print the task list; if it is known, what has changed of it."""
+        changed = [line for line in self._plan if line not in self._printed_plan]
+        for line in changed:
+            self._say_running()
+            self._print_line(line)
+        self._printed_plan = self._plan
+
     def _say(self, kind: str, who: str, message: str, text: str) -> None:
+        self._say_running()
         if self._message != (kind, message, who):
             self._end_line()
             self._message = (kind, message, who)
-            self._write(joined([shown(f"{who}:", bold=True), shown("\n", "prose")]))
+            self._write(joined([shown(f"{who}:", bold=True), _END]))
         if text:
             self._write(
                 shown(text, "prose", **({"dim": True} if kind == "agent_thought_chunk" else {}))
             )
             self._fresh = text.endswith("\n")
 
+    def _print_line(self, text: str, **style: Any) -> None:
+        self._print(joined([shown(text, **style), _END]))
+
+    def _print(self, text: Shown) -> None:
+        self._end_line()
+        self._message = None
+        self._write(text)
+
     def _end_line(self) -> None:
         if not self._fresh:
-            self._write(shown("\n", "prose"))
+            self._write(_END)
             self._fresh = True
+
+
+def _texts(tool: Tool) -> list[str]:
+    """Texts that a call has shown."""
+    blocks = [part["content"] for part in tool.content if part.get("type") == "content"]
+    return [output(block).strip("\n") for block in blocks if block.get("type") == "text"]
+
+
+def _why(tool: Tool) -> str:
+    """Why a call has failed, in short: the exit code or reason, which stands last, and the output
+    if it is one line.
+    """
+    *before, last = _texts(tool) or [""]
+    if tool.name in (_PLANS, _ASKS):
+        before = []  # that stands there already
+    shown_before = [line.strip() for text in before for line in text.split("\n") if line.strip()]
+    first = next((line.strip() for line in last.split("\n") if line.strip()), "")
+    whole = ": ".join([first, *shown_before])
+    told = first if len(shown_before) > 1 or len(whole) > SHORT else whole
+    return told if len(told) <= SHORT else f"{told[: SHORT - 1]}…"
+
+
+def _task(entry: dict[str, Any]) -> str:
+    state = _STATES.get(str(entry.get("status")), " ")
+    return f"- [{state}] {one_line(str(entry.get('content')))}"

@@ -226,14 +226,109 @@ HISTORY = [
 ]
 
 
-def test_terminal_joins_messages_and_shows_tool_ends() -> None:
+def printed(updates: list[dict[str, Any]], *, live: bool) -> str:
     written: list[str] = []
-    page = Terminal(written.append)
-    for update in HISTORY:
+    page = Terminal(written.append, live=live)
+    for update in updates:
         page.show(update)
     page.end()
-    assert click.unstyle("".join(written)) == (
-        "You:\nChange it.\nClaude, thinking:\nHm.\nClaude:\nI will.\n• Edit a.py\n✓ Edit a.py\nClaude:\nDone.\n"
+    return click.unstyle("".join(written))
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_terminal_joins_messages_and_shows_tool_ends(live: bool) -> None:
+    begun = "• Edit a.py\n" if live else ""
+    assert printed(HISTORY, live=live) == (
+        f"You:\nChange it.\nClaude, thinking:\nHm.\nClaude:\nI will.\n{begun}✓ Edit a.py\nClaude:\nDone.\n"
+    )
+
+
+def begun(call: str, title: str, name: str = "Bash", *texts: str) -> dict[str, Any]:
+    return {
+        "sessionUpdate": "tool_call", "toolCallId": call, "title": title, "name": name, "status": "in_progress",
+        "content": [{"type": "content", "content": {"type": "text", "text": text}} for text in texts],
+    }  # fmt: skip
+
+
+def ended(call: str, status: str, *texts: str, **more: Any) -> dict[str, Any]:
+    content = begun(call, "", "", *texts)["content"]
+    return {
+        "sessionUpdate": "tool_call_update", "toolCallId": call, "status": status, "content": content, **more,
+    }  # fmt: skip
+
+
+def test_a_call_ends_under_its_last_title() -> None:
+    updates = [
+        begun("t", "Compacting"),
+        ended("t", "completed", title="Compacted: 9 tokens before, 2 after"),
+    ]
+    assert printed(updates, live=True) == "• Compacting\n✓ Compacted: 9 tokens before, 2 after\n"
+
+
+def test_calls_of_a_history_are_one_line_each_unless_something_came_between() -> None:
+    updates = [
+        begun("a", "Run a"),
+        begun("b", "Run b"),
+        ended("b", "completed"),
+        said("agent_message_chunk", "m", "Meanwhile."),
+        ended("a", "completed"),
+        begun("c", "Run c"),
+    ]
+    assert (
+        printed(updates, live=False) == "✓ Run b\n• Run a\nClaude:\nMeanwhile.\n✓ Run a\n• Run c\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "texts", "line"),
+    [
+        ("completed", ["```console\n/w\n```"], "✓ Run it — /w"),
+        ("completed", ["one\ntwo"], "✓ Run it"),
+        ("failed", [], "✗ Run it"),
+        ("failed", ["Exit code 2"], "✗ Run it — Exit code 2"),
+        ("failed", ["```\nno such file\n```", "Exit code 2"], "✗ Run it — Exit code 2: no such file"),
+        ("failed", ["one\ntwo", "Exit code 2"], "✗ Run it — Exit code 2"),
+        ("failed", ["File not found.\x1b[31m"], "✗ Run it — File not found."),
+        ("failed", ["x" * 500], f"✗ Run it — {'x' * 99}…"),
+    ],
+)  # fmt: skip
+def test_behind_a_call_stands_what_it_has_shown_in_short(
+    status: str, texts: list[str], line: str
+) -> None:
+    shown = printed([begun("t", "Run it"), ended("t", status, *texts)], live=False)
+    assert shown.startswith(line)
+    assert (shown.count("\n"), "\x1b" in shown) == (1, False)
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_a_plan_and_the_answers_to_a_question_are_shown(live: bool) -> None:
+    updates = [
+        begun("p", "Plan: Cache", "ExitPlanMode", "# Cache\n\n1. Write"),
+        ended("p", "failed", "# Cache\n\n1. Write", "Refused: Shorter."),
+        begun("q", "Ask: Which?", "AskUserQuestion", "**Which?**\n- Red"),
+        ended("q", "completed", "**Which?**\nRed"),
+    ]
+    asks = "• Ask: Which?\n" if live else ""
+    assert printed(updates, live=live) == (
+        "• Plan: Cache\n  │ # Cache\n  │ \n  │ 1. Write\n✗ Plan: Cache — Refused: Shorter.\n"
+        f"{asks}✓ Ask: Which?\n  │ **Which?**\n  │ Red\n"
+    )
+
+
+def test_task_lists_are_shown_at_the_end_of_a_turn_and_live_as_they_change() -> None:
+    def tasks(first: str, second: str) -> dict[str, Any]:
+        entries = [{"content": "Test", "status": first}, {"content": "Write", "status": second}]
+        return {"sessionUpdate": "plan", "entries": entries}
+
+    updates = [
+        tasks("in_progress", "pending"),
+        tasks("completed", "in_progress"),
+        tasks("completed", "completed"),
+        said("user_message_chunk", "u", "And?"),
+    ]
+    assert printed(updates, live=False) == "- [x] Test\n- [x] Write\nYou:\nAnd?\n"
+    assert printed(updates, live=True) == (
+        "- [>] Test\n- [ ] Write\n- [x] Test\n- [>] Write\n- [x] Write\nYou:\nAnd?\n"
     )
 
 
