@@ -235,10 +235,11 @@ def approve(
 ) -> None:
     """List pending permission requests with everything that would run, or answer REQUEST.
 
-    REQUEST is an id or a unique prefix of one. Without --allow, --always or --deny, the request is shown with the
-    meaning of each. For a plan, --allow approves it and asks for each edit, --always accepts edits, and --deny keeps
-    planning. For a workspace trust request, --allow runs Claude without the active content of the directory and
-    --always trusts the directory. Exit status: 1 if the request is unknown or already answered.
+    REQUEST is an id or a unique prefix of one. Without --allow, --always, --lasting, --deny or --answer, the request is
+    shown with those that it offers, and the meaning of each. For a plan, --allow approves it and asks for each edit,
+    --always accepts edits, and --deny keeps planning. For a workspace trust request, --allow runs Claude without the
+    active content of the directory and --always trusts the directory. Exit status: 1 if the request is unknown or
+    already answered.
     """
     from pykoclaw_acp.commands import approve as command
 

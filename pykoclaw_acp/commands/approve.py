@@ -16,7 +16,8 @@ Decision = Literal["allow_once", "allow_always", "allow_lasting", "deny"]
 DONE: Final = {
     "allow_once": "Allowed.",
     "allow_always": "Allowed for the rest of the session.",
-    "allow_lasting": "Allowed in this directory from now on; `pykoclaw-acp rules` shows and removes it.",
+    "allow_lasting": "Allowed in this directory from now on; `pykoclaw-acp rules list` shows it,"
+    " `pykoclaw-acp rules remove` removes it.",
     "deny": "Denied.",
 }
 ANSWERED: Final = "Answered."
@@ -27,9 +28,7 @@ _FLAGS: Final[dict[str, str]] = {
     "deny": "--deny",
 }
 _END: Final = shown("\n", "command")
-_HOW: Final = (
-    "Answer one with `pykoclaw-acp approve REQUEST --allow`, --always, --deny or --answer."
-)
+_HOW: Final = "Answer one with `pykoclaw-acp approve REQUEST` and one of its options above.\n"
 
 
 def list_open(as_json: bool) -> None:
@@ -64,7 +63,7 @@ def _write(questions: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         terminal.as_json(questions)
     else:
-        terminal.paged(joined([*(_shown(one) for one in questions), shown(f"{_HOW}\n", "command")]))
+        terminal.paged(joined([*(_shown(one) for one in questions), shown(_HOW, "command")]))
 
 
 def _whole(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -85,7 +84,10 @@ def _shown(question: dict[str, Any]) -> Shown:
         f"{question['id'][:12]}  session {question['session'][:8]}, pending for {show.since(question['askedAt'])}, "
         f"until {_until(question)}"
     )
-    lines = (shown(facts, fg="yellow"), rendered(question), shown(f"  {choices(question, _FLAGS)}"))
+    options = choices(question, _FLAGS)
+    if asked := question.get("questions"):
+        options = f"{' '.join(['--answer TEXT'] * len(asked))}: answer; {options}"
+    lines = (shown(facts, fg="yellow"), rendered(question), shown(f"  {options}"))
     return joined([lines[0], _END, lines[1], lines[2], _END, _END])
 
 

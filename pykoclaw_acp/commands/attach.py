@@ -64,7 +64,8 @@ class Questions:
         self._open[question["id"]] = question
         keys = choices(question, {decision: key for key, decision in KEYS.items()})
         if question.get("questions"):
-            keys = f"type the answer, several separated by ;  {keys}"
+            between = ", with ; between two questions" if len(question["questions"]) > 1 else ""
+            keys = f"type the answer{between}; {keys}"
         whole = rendered(question)
         if terminal.is_terminal() and terminal.too_long(whole):
             self._unseen.add(question["id"])
@@ -97,7 +98,9 @@ class Questions:
             return
         if question is None or (decision is None and key != LOOK):
             return
-        if decision is None:
+        if decision is not None and decision not in (question.get("choices") or DONE):
+            self._page.note(f"  This is not offered here: {key}.", fg="red")
+        elif decision is None:
             self._screen.page(rendered(question))
             self._unseen.discard(question["id"])
         elif decision != "deny" and question["id"] in self._unseen:

@@ -47,10 +47,9 @@ def _lines(question: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:
             yield from quoted(part["content"]["text"])
     asked = question.get("questions") or []
     if asked:
-        words = (
-            f"{len(asked)} answers" if len(asked) > 1 else "a label, several with commas, or text"
-        )
-        yield (shown(f"  To answer: {words}."),)
+        several = ", several with commas" if any(one.get("multiple") for one in asked) else ""
+        each = f", for each of the {len(asked)} questions" if len(asked) > 1 else ""
+        yield (shown(f"  To answer: a label{several}, or text{each}."),)
         return
     if arguments is not None and (not content or not question.get("tool")):  # an older worker
         yield from quoted(json.dumps(arguments, indent=2, ensure_ascii=False))

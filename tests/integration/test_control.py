@@ -311,7 +311,7 @@ async def test_present_follower_is_shown_questions_and_answers_them(tmp_path: Pa
         known = {"id": "question-1", "session": session.id, "title": "Bash: ls", "always": False}
         assert {name: told[name] for name in known} == known
         assert (
-            "can be decided with"
+            "can be decided with: --allow, --deny."
             in (await cli.refused("questions/answer", question="q", decision="allow_always"))[
                 "message"
             ]

@@ -344,7 +344,7 @@ async def test_client_is_asked_one_question_at_a_time(tmp_path: Path) -> None:
         ("nothing", "deny", InvalidParams, "No permission request"),
         ("", "deny", InvalidParams, "No permission request"),
         ("q", "deny", InvalidParams, "2 pending requests"),
-        ("q1", "allow_always", InvalidParams, "allow_once, reject_once"),
+        ("q1", "allow_always", InvalidParams, "with: --allow, --deny"),
         ("old", "deny", InvalidRequest, "no longer pending"),
     ],
 )

@@ -245,6 +245,49 @@ def test_what_each_decision_means_is_beside_the_question(daemon: list[Any]) -> N
     )
 
 
+def question_of_claude(*multiple: bool) -> dict[str, Any]:
+    return {
+        "id": "q1", "session": "5e55", "title": "Ask: Which?", "always": False, "askedAt": 0, "deadline": None,
+        "parked": False, "tool": "AskUserQuestion", "input": {}, "content": [], "form": None,
+        "choices": {"deny": "Decline"},
+        "questions": [{"question": "Which?", "options": [], "multiple": one} for one in multiple],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("multiple", "how", "flags", "typed"),
+    [
+        ([False], "a label, or text.", "--answer TEXT: answer", "type the answer; n: Decline"),
+        ([True], "a label, several with commas, or text.", "--answer TEXT: answer", "type the answer; n"),
+        ([False, True], "a label, several with commas, or text, for each of the 2 questions.",
+         "--answer TEXT --answer TEXT: answer", "type the answer, with ; between two questions; n"),
+    ],
+)  # fmt: skip
+def test_a_question_names_what_answers_it(
+    multiple: list[bool], how: str, flags: str, typed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = question_of_claude(*multiple)
+    monkeypatch.setattr(approve, "ask", lambda *_, **__: [question])
+    shown = CliRunner().invoke(cli, ["approve"]).stdout
+    assert f"  To answer: {how}\n  {flags}; --deny: Decline\n" in shown
+    assert "--allow" not in shown
+    assert "--always" not in shown
+    written: list[str] = []
+    attach.Questions(Terminal(written.append), attach.Screen()).asked(question)
+    assert f"[{typed}" in "".join(written)
+
+
+def test_a_key_that_is_not_offered_decides_nothing(daemon: list[Any]) -> None:
+    written: list[str] = []
+    questions = attach.Questions(Terminal(written.append), attach.Screen())
+    questions.asked(told(asked("Bash", HIDING)))
+    questions.answer("a\n")
+    assert (daemon, written[-1]) == (
+        [],
+        click.style("  This is not offered here: a.", fg="red") + "\n",
+    )
+
+
 def test_trust_answer_prints_outcome_told_by_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(approve, "ask", lambda *_, **__: {"done": "Claude runs without it."})
     assert (

@@ -34,6 +34,12 @@ UNSUPPORTED: Final = Decision(
 )  # clients are there, and none of them shows forms
 OVERDUE: Final = Decision(RequestOutcome.TIMEOUT, by="timeout")
 _DENIED: Final = Decision(RequestOutcome.DENIED, by="policy")
+_FLAGS: Final = {  # of `pykoclaw-acp approve`
+    ALLOW_ONCE: "--allow",
+    ALLOW_ALWAYS: "--always",
+    ALLOW_LASTING: "--lasting",
+    REJECT_ONCE: "--deny",
+}
 _FORM_ACTIONS: Final = (RequestOutcome.ACCEPT, RequestOutcome.DECLINE, RequestOutcome.CANCEL)
 _ACTIONS: Final[dict[str, Literal["accept", "decline"]]] = {
     RequestOutcome.ACCEPT: "accept",
@@ -57,12 +63,16 @@ def by_operator(
     """An operator's decision, with a reason of a refusal, or with answers to questions, in their
     order.
 
-    Raises InvalidParams for a form, unless it is denied, and for answers that do not fit.
+    Raises InvalidParams for an option that is not offered, for a form, unless it is denied, and for
+    answers that do not fit.
     """
     said = {REASON: reason} if reason and option == REJECT_ONCE else None
     if given and (not request.questions or option == REJECT_ONCE):
         raise InvalidParams("There is nothing to answer here: allow it, or deny it.")
     if not request.filled_in:
+        if option not in offered(request):
+            flags = ", ".join(_FLAGS[one] for one in offered(request))
+            raise InvalidParams(f"This permission request can be decided with: {flags}.")
         return Decision(RequestOutcome.SELECTED, option, by, said)
     if option == REJECT_ONCE:
         return Decision(RequestOutcome.DECLINE, by=by, content=said)
