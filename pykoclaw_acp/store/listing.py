@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
+from pykoclaw_acp.link.lines import MAX_NUMBER
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.listing import Archived, ListedSession, ListQuery
+from pykoclaw_acp.store import readable
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sql import CONTINUED, HAS_SESSION, OF_DELETED, OF_OURS, of_channels
 
@@ -43,12 +44,18 @@ async def listed(database: Database, query: ListQuery) -> list[ListedSession]:
     sql, parameters = _statement(query, len(theirs))
     found = [
         ListedSession(
-            session_id, name, cwd, at, title, tuple(json.loads(directories)), bool(archived)
+            session_id,
+            name if name is None else readable.name(name),
+            readable.text(cwd),
+            _place(at),
+            readable.text(title),
+            readable.texts(directories),
+            bool(archived),
         )
         for at, session_id, name, cwd, title, directories, archived in (
             await database.read(sql, parameters)
         )
-        if name is not None or session_id not in theirs
+        if isinstance(session_id, str) and (name is not None or session_id not in theirs)
     ]
     found += others
     found.sort(key=lambda one: one.place, reverse=True)
@@ -98,16 +105,26 @@ async def _others(database: Database, query: ListQuery) -> tuple[list[ListedSess
     rows = [] if query.archived is Archived.ONLY else await database.read(_OTHERS)
     found = [
         ListedSession(
-            conversations.id_of(name), name, cwd, at or _time(created), conversations.title(name)
+            conversations.id_of(name),
+            name,
+            readable.text(cwd),
+            _place(at) if at else _time(created),
+            conversations.title(name),
         )
         for name, _, cwd, created, at in rows
-        if conversations.channel(name) not in query.hidden
+        if isinstance(name, str) and conversations.channel(name) not in query.hidden
     ]
     if query.cwds is not None:
         found = [one for one in found if one.cwd in query.cwds]
     if (after := query.after) is not None:
         found = [one for one in found if one.place < after]
     return found, {claude for _, claude, *_ in rows}
+
+
+def _place(at: object) -> int:
+    """A time by which a list is sorted; of one that is none, where the database sorts it: first."""
+    found = readable.number(at)
+    return MAX_NUMBER if found is None else min(found, MAX_NUMBER)
 
 
 def _time(written: str) -> int:

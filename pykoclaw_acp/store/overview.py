@@ -14,6 +14,7 @@ from pykoclaw_acp.model.turns import STARTED, TurnState
 from pykoclaw_acp.protocol.control.daemon import SessionCounts
 from pykoclaw_acp.protocol.control.sessions import SessionSummary, TurnInfo
 from pykoclaw_acp.protocol.control.workers import WorkerState
+from pykoclaw_acp.store import readable
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.logs import LAST_SEQ
 from pykoclaw_acp.store.sql import CONTINUED, CWD, HAS_SESSION, QUEUED, UNFINISHED, of_channels
@@ -161,7 +162,9 @@ async def details(database: Database, session_id: str) -> Details:
         )
         for turn_id, origin, state, stop_reason, error, created_at, started_at, ended_at in rows
     ]
-    return Details(json.loads(directories), mode, model, away, claude, events, count, turns)
+    return Details(
+        list(readable.texts(directories)), mode, model, away, claude, events, count, turns
+    )
 
 
 async def place_of_turn(database: Database, session_id: str, turns: int) -> int:
@@ -243,17 +246,17 @@ def _summary(row: tuple[Any, ...]) -> SessionSummary:
     ) = row
     return SessionSummary(
         id=session_id,
-        conversation=name,
-        channel=conversations.channel(name),
-        title=title,
-        cwd=cwd,
-        client=client,
-        created_at=created,
-        updated_at=updated,
-        prompted_at=prompted,
-        closed_at=closed,
-        pruned_at=pruned,
-        archived_at=archived,
+        conversation=readable.name(name),
+        channel=conversations.channel(readable.name(name)),
+        title=readable.text(title),
+        cwd=readable.text(cwd),
+        client=readable.text(client),
+        created_at=readable.number(created) or 0,
+        updated_at=readable.number(updated) or 0,
+        prompted_at=readable.number(prompted),
+        closed_at=readable.number(closed),
+        pruned_at=readable.number(pruned),
+        archived_at=readable.number(archived),
         auxiliary=bool(auxiliary),
         elsewhere=bool(elsewhere),
         busy=bool(busy),

@@ -78,6 +78,45 @@ async def test_a_row_says_where_when_and_what(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("column", "damaged", "shown"),
+    [
+        ("updated_at", "zzz", {"updatedAt": None}),
+        ("updated_at", b"\xff", {"updatedAt": None}),
+        ("updated_at", -5, {"updatedAt": None}),
+        ("updated_at", 10**18, {"updatedAt": None}),
+        ("title", b"\xff\x00", {"title": None}),
+        ("additional_directories", "[5, ", {"additionalDirectories": None}),
+        ("additional_directories", '["/a", 5]', {"additionalDirectories": ["/a"]}),
+        ("conversation_name", b"\xff", {"title": "say 1"}),
+    ],
+)
+async def test_a_damaged_row_takes_no_other_out_of_the_list(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    column: str,
+    damaged: object,
+    shown: dict[str, Any],
+) -> None:
+    monkeypatch.setattr(catalogue, "PAGE", 1)
+    async with rig(tmp_path) as r, client(r) as wire:
+        made = [await told(wire) for _ in range(3)]
+        damage = f"UPDATE acp_sessions SET {column} = ? WHERE acp_session_id = ?"
+        await r.database.commit(Unit((Statement(damage, (damaged, made[1]), rows=1),)))
+        listed: dict[str, dict[str, Any]] = {}
+        cursor: str | None = ""
+        while cursor is not None:
+            found = await page(wire, **({"cursor": cursor} if cursor else {}))
+            assert not listed.keys() & {one["sessionId"] for one in found["sessions"]}
+            listed |= {one["sessionId"]: one for one in found["sessions"]}
+            cursor = found.get("nextCursor")
+        assert listed.keys() == set(made)
+        for name, value in shown.items():
+            assert listed[made[1]].get(name) == value
+        rows = overview.listing(r.database, every=True, limit=10)
+        assert {one.id async for one in await rows} >= set(listed)
+
+
+@pytest.mark.parametrize(
     "params",
     [
         {"cursor": "no cursor"},

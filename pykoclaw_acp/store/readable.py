@@ -1,0 +1,34 @@
+"""Values of rows that may be damaged, or that another program has written: each is what its column
+may hold, or stands for something that cannot be read.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pykoclaw_acp.model import conversations
+
+
+def text(value: object) -> str | None:
+    """A text; None if it is none."""
+    return value if isinstance(value, str) else None
+
+
+def name(value: object) -> str:
+    """The name of a session's conversation; that of an ACP client's if it is none."""
+    return value if isinstance(value, str) else f"{conversations.OWN}-"
+
+
+def number(value: object) -> int | None:
+    """A whole number; None if it is none."""
+    return value if isinstance(value, int) else None
+
+
+def texts(written: object) -> tuple[str, ...]:
+    """The texts of a list in JSON; none if it cannot be read."""
+    try:
+        found: Any = json.loads(written) if isinstance(written, str) else ()
+    except (ValueError, RecursionError):
+        return ()
+    return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
