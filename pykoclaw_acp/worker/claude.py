@@ -72,6 +72,7 @@ class ClaudeSession:
         self._permissions = PermissionCallbacks(
             spec.epoch, spec.options.cwd, outbox.put, self._tool_reported, self._turn_reported
         )
+        self._permissions.called = self._translator.decided.get
         self._permissions.lasting = not spec.options.restricted
         self.choices = Choices(spec.options, self._note)
         self.servers = Servers(spec, calls)

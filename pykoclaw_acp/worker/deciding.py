@@ -30,6 +30,17 @@ def translator(options: WorkerOptions) -> Translator:
     return Translator(options.cwd, tasks=TaskList.of(options.plan), plans=plans)
 
 
+def presented(
+    name: str, arguments: dict[str, Any], called: dict[str, Any] | None
+) -> dict[str, Any]:
+    """What the user is asked about, of a call that was shown with the input `called`.
+
+    The CLI asks about a plan with what it finds in Claude's file, which is nothing if Claude has
+    written none and presents its plan in the call.
+    """
+    return {**(called or {}), **arguments} if name == deciding.PLANS else arguments
+
+
 def special(request: PermissionRequest, arguments: dict[str, Any]) -> PermissionRequest:
     """The request as it is asked: about a plan, or with questions, if the tool is one of these."""
     if request.tool == deciding.PLANS:

@@ -45,6 +45,8 @@ class PermissionCallbacks:
         self._reported = reported
         self._turn = turn
         self._pending: dict[str, asyncio.Future[Answer]] = {}
+        self.called: Callable[[str], dict[str, Any] | None] = lambda _: None
+        """The input with which a call was shown whose user decides more than whether it may run."""
         self.links = False
         """Whether a client is there that can open a page."""
         self.lasting = False
@@ -61,6 +63,7 @@ class PermissionCallbacks:
         """The SDK's `can_use_tool`; waits for the answer without a limit."""
         tool_id = context.tool_use_id or str(uuid4())
         turn_id = await self._reported(tool_id, name, arguments)
+        arguments = deciding.presented(name, arguments, self.called(tool_id))
         if whole.too_large(arguments):
             return PermissionResultDeny(message=whole.TOO_LARGE)
         updates = rules.for_session(context.suggestions, self._cwd)

@@ -11,22 +11,24 @@ from typing import Any
 import click
 import msgspec
 import pytest
-from claude_agent_sdk import PermissionResultDeny, ToolPermissionContext
+from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, ToolPermissionContext
 from click.testing import CliRunner
 
 from pykoclaw_acp import terminal
+from pykoclaw_acp.channel.frames import Answer
 from pykoclaw_acp.cli import cli
 from pykoclaw_acp.commands import approve, attach
 from pykoclaw_acp.commands.question import choices, rendered
 from pykoclaw_acp.commands.transcript import Terminal
-from pykoclaw_acp.model.events import DiffPart, TextPart
+from pykoclaw_acp.model.events import DiffPart, TextPart, ToolStarted
 from pykoclaw_acp.model.permissions import PermissionRequest, Workspace
 from pykoclaw_acp.protocol import permissions
 from pykoclaw_acp.server.follower import whole as whole_question
 from pykoclaw_acp.sessions import workspace_words
-from pykoclaw_acp.translation import titles, tools
+from pykoclaw_acp.translation import deciding, titles, tools
 from pykoclaw_acp.worker import existing, whole
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
+from pykoclaw_acp.worker.translate import Translator
 from tests.waiting import eventually
 
 LONG_URL = "https://x.example/" + "a" * 300
@@ -166,6 +168,44 @@ async def test_overlong_call_is_refused_unasked() -> None:
     assert len(msgspec.json.encode(permissions.permission("s", asks[0]))) < 8 * 1024 * 1024
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
+
+
+@pytest.mark.parametrize(
+    ("called", "given", "expected"),
+    [
+        ({"plan": "# My plan"}, {}, "# My plan"),
+        ({"plan": "# My plan"}, {"plan": "# Of the file"}, "# Of the file"),
+        ({}, {}, deciding.NO_PLAN),
+    ],
+)
+async def test_question_about_a_plan_shows_what_the_call_shows(
+    called: dict[str, Any], given: dict[str, Any], expected: str
+) -> None:
+    asks: list[Any] = []
+    stream = Translator("/w")
+
+    async def reported(tool_id: str, name: str, arguments: dict[str, Any]) -> str:
+        assert stream.ask_for(tool_id, name, arguments) == []  # shown before it is asked about
+        return "t"
+
+    async def turn() -> str | None:
+        return "t"
+
+    (shown,) = stream.start_tool("c", deciding.PLANS, called)
+    worker = PermissionCallbacks(1, "/w", asks.append, reported, turn)
+    worker.called = stream.decided.get
+    context = ToolPermissionContext(suggestions=[], tool_use_id="c")
+    asking = asyncio.create_task(worker.can_use_tool(deciding.PLANS, given, context))
+    await eventually(lambda: bool(asks))
+    question = permissions.permission("s", asks[0]).tool_call
+    assert expected in msgspec.json.encode(question.content).decode()
+    assert question.raw_input == {**called, **given}
+    if not given:
+        assert asks[0].title == titles.title(deciding.PLANS, called, "/w")
+        assert isinstance(shown, ToolStarted)
+        assert asks[0].content == shown.content
+    worker.resolve(Answer(epoch=1, ask_id=asks[0].ask_id, decision="allow_once"))
+    assert isinstance(await asking, PermissionResultAllow)
 
 
 # --- what commands show
