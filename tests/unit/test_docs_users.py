@@ -100,15 +100,28 @@ def test_no_link_of_the_package_page_is_relative(source: str | None) -> None:
     assert ("/docs/pictures/demo.svg?raw=true)" in page) is (source is not None)
 
 
-def test_picture_shows_demo_without_external_resources() -> None:
-    (path,) = re.findall(r"!\[.*\]\((.*)\)", text("README.md"))
-    picture = text(path)
+@pytest.mark.parametrize(
+    ("title", "words"),
+    [
+        ("pykoclaw-acp demo", ["SIGKILL"]),
+        (
+            "pykoclaw-acp attach",
+            ["• Plan: ", "? ", "✓ Edit app.py", "claude: ", "in the background"],
+        ),
+    ],
+)
+def test_pictures_show_what_they_are_of_without_external_resources(
+    title: str, words: list[str]
+) -> None:
+    pictures = [text(path) for path in re.findall(r"!\[.*\]\((.*)\)", text("README.md"))]
+    (picture,) = [one for one in pictures if title in one.replace("&#160;", " ")]
     assert len(picture) < 100_000
     lines = [
         line.replace("\xa0", " ").strip() for line in ElementTree.fromstring(picture).itertext()
     ]
-    assert "pykoclaw-acp demo" in lines
-    assert any("SIGKILL" in line for line in lines)
+    assert title in lines
+    for one in words:
+        assert any(one.strip() in line for line in lines), one
     assert (
         re.findall(
             r"https?://", picture.replace("http://www.w3.org/2000/svg", "").partition("<style>")[2]
