@@ -14,8 +14,6 @@ from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sql import CONTINUED, HAS_SESSION, OF_DELETED, OF_OURS
 
-SLACK: Final = 1000  # ms by which a message of a turn of ours may be newer than the turn's end
-
 _ONE: Final = "(SELECT ? AS claude_session_id) AS f"
 _NEWER_COPY: Final = (
     "EXISTS (SELECT 1 FROM acp_found_transcripts other WHERE other.claude_session_id ="
@@ -29,8 +27,8 @@ _KEEP: Final = (
     " size = excluded.size, mtime = excluded.mtime, cwd = excluded.cwd, title = excluded.title,"
     " updated_at = excluded.updated_at, listed = excluded.listed"
 )
-_CONTINUED_ELSEWHERE: Final = (
-    "UPDATE acp_sessions SET updated_at = ? WHERE {} = ? AND updated_at + ? < ?"
+_GROWN: Final = (  # by whom does not matter: a turn of ours ends after its messages
+    "UPDATE acp_sessions SET updated_at = ? WHERE {} = ? AND updated_at < ?"
     " AND prompted_at IS NOT NULL AND pruned_at IS NULL AND deleted_at IS NULL AND alias_of IS NULL"
 )
 _ADOPT: Final = (
@@ -85,7 +83,7 @@ def keep(folder: str, found: FoundTranscript) -> Iterator[Statement]:
         "UPDATE acp_found_transcripts SET title = NULL WHERE path = ? AND listed = 0", (path,)
     )
     for column in ("acp_session_id", "followed"):
-        yield Statement(_CONTINUED_ELSEWHERE.format(column), (at, one, SLACK, at))
+        yield Statement(_GROWN.format(column), (at, one, at))
 
 
 def forget(paths: Collection[str]) -> Iterator[Statement]:

@@ -175,6 +175,20 @@ async def test_a_session_that_a_terminal_continues_moves_up(index: Index) -> Non
     await index.lists(1, 2)
 
 
+async def test_a_terminal_may_be_quick(index: Index) -> None:
+    """An answer to a terminal a moment after the end of a turn of ours is news as well."""
+    ended = 1_767_225_600_000  # 2026-01-01
+    for n in (1, 2):
+        index.transcript(n)
+        await index.journal.adopt_transcript(SessionRecord(uuid(n), f"acp-{n}", "/w"), ended + 5000)
+    await index.finder().refresh()
+    await index.lists(2, 1)
+    index.transcript(1).say("more", timestamp="2026-01-01T00:00:05.001Z")
+    await index.lists(1, 2)
+    rows = await index.journal.listed(ListQuery(9, transcripts=True))
+    assert [one.updated_at for one in rows] == [ended + 5001, ended + 5000]
+
+
 async def test_of_copies_the_newest_is_listed(index: Index) -> None:
     index.transcript(1, cwd="/old")
     copies = index.folder.with_name("-copies")
