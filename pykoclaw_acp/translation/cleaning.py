@@ -20,6 +20,7 @@ _NOTES: Final = (
 )
 _SEARCHED: Final = "Web search results for query: "
 _NUMBERED: Final = re.compile(r" {0,20}\d{1,20}[\t→]")
+_LAST: Final = re.compile(r" {0,20}\d{1,20}\Z")  # an empty last line, whose tab was cut off
 
 
 def without_wrapping(text: str) -> tuple[str, str]:
@@ -60,6 +61,8 @@ def without_numbers(text: str) -> str:
     """A file's text without the numbers that the CLI puts before its lines, if all have one."""
     lines = text.split("\n")
     found = [_NUMBERED.match(line) for line in lines]
+    if found[-1] is None and len(lines) > 1:
+        found[-1] = _LAST.match(lines[-1])
     if not all(found):
         return text
     return "\n".join(
