@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+MOST_OF_FAILURE: Final = 500  # characters in which it is found what has failed
 MOST_REMINDERS: Final = 20  # at the end of one text
 
 _ERROR: Final = ("<tool_use_error>", "</tool_use_error>")
@@ -19,6 +20,17 @@ _NOTES: Final = (
     "REMINDER: You MUST include the sources above",
 )
 _SEARCHED: Final = "Web search results for query: "
+_NO_TOOL: Final = "No such tool available: "
+_WHERE: Final = " Note: your current working directory is "
+_AUTO: Final = (
+    "Auto mode is unavailable: ",
+    " was not run: auto mode ",
+    "Auto mode's safety check ",
+)
+_THEN: Final = (  # what the model is told to do without the check of auto mode
+    " Other actions that need the check will be denied",
+    " Finish what you can without ",
+)
 _NUMBERED: Final = re.compile(r" {0,20}\d{1,20}[\t→]")
 _LAST: Final = re.compile(r" {0,20}\d{1,20}\Z")  # an empty last line, whose tab was cut off
 
@@ -49,6 +61,19 @@ def without_reminders(text: str) -> str:
             text = text[:begin]
         else:
             break
+    return text
+
+
+def without_advice(text: str) -> str:
+    """A failure in the CLI's words without what the model should do instead."""
+    if text.startswith(_NO_TOOL):
+        return text.partition(". ")[0].rstrip(".") + "."
+    if any(mark in text[:MOST_OF_FAILURE] for mark in _AUTO):
+        ends = [end for one in _THEN if (end := text.find(one)) > 0]
+        return text[: min(ends)] if ends else text
+    before, found, after = text.partition(_WHERE)
+    if found and before.endswith("."):
+        return f"{before} {after.partition('. ')[2]}".rstrip()
     return text
 
 

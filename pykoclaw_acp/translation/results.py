@@ -93,6 +93,9 @@ def _failure(name: str, blocks: object, details: object) -> Result:
         code, text = int(found[1]), text[found.end() :]
     if text is details:
         text = text.removeprefix("Error: ")
+    if code is None:  # the CLI's words, or an error of the tool
+        text = cleaning.without_wrapping(text)[0] if text.startswith("<tool_use_error>") else text
+        text = cleaning.without_advice(text)
     return Result(_general(name, text.partition(_SCHEMA)[0]), code)
 
 

@@ -18,6 +18,16 @@ REFUSED = (
     "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file "
     "edit, the new_string was NOT written to the file). To tell you how to proceed, the user said:\nno, ask"
 )  # fmt: skip
+NO_GREP = (
+    "No such tool available: Grep. Grep is not available in this session — search file contents with `grep` "
+    "via the Bash tool instead."
+)  # fmt: skip
+MISSING = "File does not exist. Note: your current working directory is /tmp/a.b/ours."
+NO_CHECK = (
+    "Auto mode is unavailable: its safety check does not run for this session, so Write was not run. Other "
+    "actions that need the check will be denied too, and retrying won't help. Finish what you can without "
+    "them, then tell the user what is blocked and that they can switch to another permission mode."
+)  # fmt: skip
 SCHEMA = (
     "it broke\n\nThis tool's input schema was not in your prompt when you called it. The input schema is: {}"
 )  # fmt: skip
@@ -79,6 +89,18 @@ def test_output_that_looks_like_an_exit_code_is_output() -> None:
         ("Edit", "<tool_use_error>Error: No such tool</tool_use_error>", None, "```\nNo such tool\n```"),
         ("mcp__s__t", SCHEMA, "Error: it broke", "it broke"),
         ("mcp__s__t", SCHEMA, None, "it broke"),
+        ("Grep", f"<tool_use_error>Error: {NO_GREP}</tool_use_error>", f"Error: {NO_GREP}",
+         "```\nNo such tool available: Grep.\n```"),
+        ("Grep", f"<tool_use_error>Error: {NO_GREP}</tool_use_error>", None,
+         "```\nNo such tool available: Grep.\n```"),
+        ("Read", f"{MISSING}", f"Error: {MISSING}", "```\nFile does not exist.\n```"),
+        ("Read", f"{MISSING} Did you mean g.py?", None,
+         "```\nFile does not exist. Did you mean g.py?\n```"),
+        ("Write", NO_CHECK, f"Error: {NO_CHECK}",
+         "```\nAuto mode is unavailable: its safety check does not run for this session, so Write was not run.\n```"),
+        ("Bash", f"Exit code 1\n{NO_CHECK}", None, f"```\n{NO_CHECK}\n```"),
+        ("mcp__s__t", "No such file. Finish what you can without it.", None,
+         "No such file. Finish what you can without it."),
         ("Write", REFUSED, f"Error: {REFUSED}", "Refused: no, ask"),
         ("Write", f"{REFUSED.partition(' To tell')[0]} STOP what you are doing", None, "Refused."),
         ("Bash", f"{REFUSED[:80]} Correction to the text above: this call was stopped while running, not",
