@@ -2,7 +2,8 @@
 `terminal_exit` in `_meta`, as Zed has introduced them.
 
 A client appends what it gets. What of a command it was shown is known for as long as it is
-connected; where that is not known, its terminal is cleared and written anew.
+connected; where that is not known, its terminal is cleared and written anew. The whole output of
+an ended command is plain: what was shown with colours stays, and only the rest is appended.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pykoclaw_acp.model.events import (
     ToolProgressed,
     ToolStarted,
 )
+from pykoclaw_acp.model.plain import plain
 from pykoclaw_acp.protocol.content import Terminal
 from pykoclaw_acp.protocol.projection import parts
 from pykoclaw_acp.protocol.tool_results import unfenced
@@ -136,17 +138,36 @@ def _added(known: Output | None, output: Output) -> str | None:
 
 
 def _rest(known: Output | None, text: str) -> str | None:
-    """What of the whole output a client was not shown; it is without white space at its end."""
+    """What of the whole output a client was not shown; None if that cannot be told.
+
+    The whole is plain and without white space at its end; what was shown has its colours.
+    """
     if known is None:
         return None
-    if known.start == 0 and text == known.text.rstrip():
-        return ""
     if not known.text:
         return text
-    at = text.rfind(known.text)
-    if at < 0 or (at > 0 and known.start == 0):
-        return None
-    return text[at + len(known.text) :]
+    for was in _as_in_the_end(known):
+        if known.start == 0 and text.startswith(was):
+            return text[len(was) :]
+        if known.start == 0 and text == was.rstrip():
+            return ""
+        if known.start > 0 and was and (at := text.rfind(was)) >= 0:
+            return text[at + len(was) :]
+        if known.start > 0 and was.rstrip() and text.endswith(was.rstrip()):
+            return ""
+    return None
+
+
+def _as_in_the_end(known: Output) -> tuple[str, ...]:
+    """What was shown as the whole output has it: a carriage return ends a line, or was obeyed."""
+    text = known.text
+    if text.endswith("\x1b"):
+        return ()  # the terminal waits for the rest of a sequence
+    if known.start > 0 and "\x1b" in text:
+        text = text.partition("\n")[2]  # a sequence may have begun before
+    lines = [one.rpartition("\r")[2] for one in text.replace("\r\n", "\n").split("\n")]
+    ended = text.replace("\r\n", "\n").replace("\r", "\n")
+    return plain(ended), plain("\n".join(lines))
 
 
 def _split(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pykoclaw_acp.model.events import Event, UserMessage, split_text
-from pykoclaw_acp.translation.plain import plain
+from pykoclaw_acp.model.plain import plain
 
 MAX_IMAGE: Final = 5 * 1024 * 1024  # characters, base64
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from pykoclaw_acp.model.plain import plain as without_controls
 from pykoclaw_acp.neutral import neutral
-from pykoclaw_acp.translation.plain import plain as without_controls
 
 MAX_SHOWN: Final = 256 * 1024  # characters of a tool's text that are kept in the log
 MAX_TITLE: Final = 120  # characters

@@ -22,9 +22,9 @@ from pykoclaw_acp.model.events import (
     ToolStarted,
     split_text,
 )
+from pykoclaw_acp.model.plain import plain
 from pykoclaw_acp.translation import deciding, titles, tools
 from pykoclaw_acp.translation.long_calls import LongCalls
-from pykoclaw_acp.translation.plain import plain
 from pykoclaw_acp.translation.plan import TaskList
 from pykoclaw_acp.translation.results import result
 from pykoclaw_acp.translation.tasks import TaskEnd

@@ -25,8 +25,8 @@ from claude_agent_sdk import (
 )
 
 from pykoclaw_acp.model.events import Event, Text, split_text
+from pykoclaw_acp.model.plain import Pieces
 from pykoclaw_acp.translation import local_commands
-from pykoclaw_acp.translation.plain import Pieces
 from pykoclaw_acp.translation.tasks import TaskEnd
 from pykoclaw_acp.translation.translator import CANCELLED, UNANSWERED, ToolResult, Translation
 from pykoclaw_acp.worker.meanwhile import Meanwhile

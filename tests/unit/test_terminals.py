@@ -19,6 +19,7 @@ from pykoclaw_acp.model.events import (
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.terminals import CLEAR, Capability, Terminals
 from pykoclaw_acp.translation.tasks import newest, shown
+from pykoclaw_acp.translation.texts import fenced
 
 BEGUN = ToolStarted("call", "Bash", "make", "execute")
 
@@ -88,6 +89,46 @@ def test_a_command_begins_writes_and_ends_in_its_terminal() -> None:
     assert end["_meta"]["terminal_exit"] == {"terminal_id": "call", "exit_code": 3, "signal": None}
     assert end["content"] == [{"type": "terminal", "terminalId": "call"}]
     assert end["rawOutput"] == {"output": "one\ntwo\nthree", "exitCode": 3}
+
+
+@pytest.mark.parametrize("deltas", [False, True])
+@pytest.mark.parametrize(
+    ("live", "more", "appended"),
+    [
+        ("\x1b[31mred\x1b[0m\r\n", "", None),
+        ("\x1b[31mred\x1b[0m\n", "\x1b[32mgreen\x1b[0m\n", "green"),
+        ("\x1b[1mone", " line\x1b[0m", " line"),
+        (" 10%\r\x1b[1m 20%\x1b[0m\r", "done", "done"),
+    ],
+)
+def test_what_was_shown_in_colours_keeps_them(
+    live: str, more: str, appended: str | None, deltas: bool
+) -> None:
+    screen = Screen(deltas=deltas)
+    screen.take(BEGUN)
+    screen.take(progressed(live))
+    whole = TextPart(fenced(live + more))  # as the CLI tells it at the end
+    screen.take(ToolEnded("call", "completed", (whole,), exit_code=0))
+    assert screen.text == live + (appended or "")
+
+
+def test_colours_stay_in_a_long_output_too() -> None:
+    live = "".join(f"\x1b[3{n % 8}mline {n}\x1b[0m\n" for n in range(2000))
+    screen = Screen()
+    screen.take(BEGUN)
+    screen.take(progressed(live))
+    before = screen.text
+    screen.take(ended(live + "\x1b[31mthe end\x1b[0m"))
+    assert screen.text == before + "the end"
+
+
+def test_a_terminal_is_written_anew_where_something_else_was_shown() -> None:
+    """Such as a command that writes its errors first, which the CLI tells last."""
+    screen = Screen()
+    screen.take(BEGUN)
+    screen.take(progressed("\x1b[31merror\x1b[0m\nout\n"))
+    screen.take(ended("out\nerror"))
+    assert screen.text == "out\nerror"
 
 
 def test_a_replay_shows_all_of_it_once() -> None:

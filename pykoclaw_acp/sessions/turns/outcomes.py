@@ -10,8 +10,8 @@ from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event, UserMessage, split_text
 from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.model.plain import plain
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
-from pykoclaw_acp.translation.plain import plain
 
 INTERNAL: Final = "pykoclaw-acp had a fault; its log says more. Send the prompt again."
 KEPT: Final = (
