@@ -38,7 +38,7 @@ def sessions() -> None:
 )
 @JSON
 def list_sessions(every: bool, limit: int, as_json: bool) -> None:
-    """List sessions, most recently used first."""
+    """List sessions, those with the newest messages first."""
     from pykoclaw_acp.commands import sessions as command
 
     command.list_all(every, limit, as_json)

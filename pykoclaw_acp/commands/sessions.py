@@ -14,7 +14,7 @@ DELETE_WAIT: Final = 300.0  # s; a long log is deleted in steps, after running t
 
 
 def list_all(every: bool, limit: int, as_json: bool) -> None:
-    """List sessions, newest first."""
+    """List sessions, those with the newest messages first."""
     found = ask("sessions/list", all=every, limit=limit)
     if as_json:
         terminal.as_json(found["sessions"])

@@ -90,7 +90,7 @@ async def matching(database: Database, word: str) -> list[str]:
 async def listing(
     database: Database, *, every: bool, limit: int, hidden: Collection[str] = ()
 ) -> AsyncIterator[SessionSummary]:
-    """Sessions, the last used first, then conversations that other programs began and no client has
+    """Sessions, those with the newest messages first, then conversations that other programs began and no client has
     opened.
 
     Without `every` only those that a person has prompted, and nobody has archived. `hidden` channels
@@ -105,7 +105,7 @@ async def listing(
     shown, channels = of_channels("s.conversation_name", hidden)
     rows = await database.read(
         f"{_SUMMARY} WHERE s.deleted_at IS NULL AND s.alias_of IS NULL{used}{shown}"
-        " ORDER BY s.used_clock DESC, s.updated_at DESC, s.acp_session_id LIMIT ?",
+        " ORDER BY s.updated_at DESC, s.acp_session_id DESC LIMIT ?",
         (*channels, limit),
     )
     shown, channels = of_channels("c.name", hidden)

@@ -89,7 +89,8 @@ async def test_unused_sessions_are_listed_only_on_demand(tmp_path: Path) -> None
         second = await prompted(r)
         for change, session in (
             ("auxiliary = 1", helper),
-            ("used_clock = used_clock + 5000", first),
+            ("used_clock = used_clock + 9000", second),  # as opening does
+            ("updated_at = updated_at + 5000", first),
         ):
             row = Statement(
                 f"UPDATE acp_sessions SET {change} WHERE acp_session_id = ?", (session.id,), rows=1
