@@ -18,6 +18,9 @@ from pykoclaw_acp.system.secrets import may_hold_secret
 MAX_LASTING: Final = 300  # characters of a rule that may last
 _RESERVED: Final = frozenset("()\\")  # have a meaning of their own in a rule
 _PATTERNS: Final = frozenset("*?[]{}!\\")  # may stand for more than themselves
+_ACCEPTED: Final = (
+    "edits and simple commands that make, move or delete files (turns on the mode Accept edits)"
+)
 _READS: Final = ("Read", "Glob", "Grep", "LS")
 _EDITS: Final = ("Edit", "Write", "MultiEdit", "NotebookEdit")
 
@@ -46,7 +49,7 @@ def describe(updates: Sequence[PermissionUpdate]) -> str | None:
     for update in updates:
         words.extend(_words(rule) for rule in update.rules or ())
         if update.mode == "acceptEdits":
-            words.append("all edits (turns the mode Accept edits on)")
+            words.append(_ACCEPTED)
         elif update.mode:
             words.append(f"what the mode {update.mode} allows (turns it on)")
         words.extend(f"access to `{directory}`" for directory in update.directories or ())

@@ -26,6 +26,9 @@ def rule(tool: str, content: str | None = None) -> PermissionUpdate:
     )
 
 
+ACCEPTED = (
+    "edits and simple commands that make, move or delete files (turns on the mode Accept edits)"
+)
 ACCEPT = PermissionUpdate(type="setMode", mode="acceptEdits", destination="session")
 ELSEWHERE = PermissionUpdate(type="addDirectories", directories=["/x"], destination="session")
 HERE = PermissionUpdate(type="addDirectories", directories=["/w"], destination="session")
@@ -44,8 +47,14 @@ HERE = PermissionUpdate(type="addDirectories", directories=["/w"], destination="
         ([rule("mcp__db__run")], "the tool `run` of db"),
         ([rule("WebSearch")], "every use of WebSearch"),
         ([rule("Skill", "init")], "Skill with `init`"),
-        ([ACCEPT], "all edits (turns the mode Accept edits on)"),
-        ([ELSEWHERE, ACCEPT], "access to `/x` and all edits (turns the mode Accept edits on)"),
+        (
+            [ACCEPT],
+            ACCEPTED,
+        ),
+        (
+            [ELSEWHERE, ACCEPT],
+            f"access to `/x` and {ACCEPTED}",
+        ),
         ([rule("Bash", "make"), ACCEPT], "`make`"),
         ([rule("Bash", "make"), HERE], "`make`"),
     ],
