@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import Any, Final
 
+from pykoclaw_acp.commands.document import fields
 from pykoclaw_acp.link.meta_keys import LINE, OLD_LINE
 
 CONTEXT: Final = 3  # unchanged lines that are shown around a change
@@ -18,10 +19,10 @@ def lines(part: dict[str, Any]) -> Iterator[str]:
     """The lines of ACP's `diff`, each with a sign: ` `, `-` or `+`, and `@@` where the next ones
     begin. Unchanged lines far from a change are left out.
     """
-    before, after = part.get("oldText") or "", part["newText"]
+    before, after = (str(part.get(name) or "") for name in ("oldText", "newText"))
     ends_differ = bool(before and after) and before.endswith("\n") != after.endswith("\n")
     old, new = _split(before, whole=not ends_differ), _split(after, whole=not ends_differ)
-    meta = part.get("_meta") or {}
+    meta = fields(part.get("_meta"))
     first, old_first = meta.get(LINE), meta.get(OLD_LINE)
     if len(old) + len(new) > MOST:
         yield from (*_signed("-", old), *_signed("+", new))

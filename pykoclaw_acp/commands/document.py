@@ -61,10 +61,20 @@ class Plan:
 Item = Said | Tool | Plan
 
 
+def fields(value: object) -> dict[str, Any]:
+    """An object of an update; empty if it is none, as in a history that is damaged."""
+    return value if isinstance(value, dict) else {}
+
+
+def objects(value: object) -> list[dict[str, Any]]:
+    """The objects of a list; what is none is left out."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
 def speaker(update: dict[str, Any]) -> str | None:
     """Who speaks in an update, which may be this program; None if nobody does."""
-    known = _SAID.get(update["sessionUpdate"])
-    meta = update.get("_meta") or {}
+    known = _SAID.get(str(update.get("sessionUpdate")))
+    meta = fields(update.get("_meta"))
     origin = meta.get(ORIGIN)
     if known is not None and meta.get(NOTE):
         return OURS
@@ -91,15 +101,15 @@ class _Folding:
     _size: int = 0
 
     def take(self, update: dict[str, Any]) -> None:
-        kind = update["sessionUpdate"]
+        kind = str(update.get("sessionUpdate"))
         if (who := speaker(update)) is not None:
             if kind == "user_message_chunk":
                 self._end_plan()
-            self._say(who, (kind, who, str(update.get("messageId"))), update["content"])
+            self._say(who, (kind, who, str(update.get("messageId"))), fields(update.get("content")))
         elif kind in ("tool_call", "tool_call_update"):
-            self._call(str(update["toolCallId"]), update)
+            self._call(str(update.get("toolCallId")), update)
         elif kind == "plan":
-            self._plan = list(update.get("entries") or [])
+            self._plan = objects(update.get("entries"))
 
     def ready(self) -> Iterator[Item]:
         """Items that do not change any more; the first one that does holds back the others, up to
@@ -136,15 +146,16 @@ class _Folding:
         text = content.get("text")
         before = last.blocks[-1] if last.blocks else {}
         if content.get("type") == "text" == before.get("type"):
-            last.blocks[-1] = {**before, "text": f"{before['text']}{text}"}
+            last.blocks[-1] = {**before, "text": f"{before.get('text', '')}{text or ''}"}
         else:
             last.blocks.append(content)
         self._size += _length(content)
 
     def _call(self, call: str, update: dict[str, Any]) -> None:
         tool = self._running.get(call)
+        shown = objects(update.get("content"))
         if tool is None:
-            if update["sessionUpdate"] == "tool_call_update" and not update.get("content"):
+            if update["sessionUpdate"] == "tool_call_update" and not shown:
                 return  # of a call that is over, or that was never seen
             named = update.get("title") or self._titles.get(call) or "a tool"
             tool = Tool(one_line(str(named), "a tool"), "in_progress", [])
@@ -153,8 +164,8 @@ class _Folding:
         self._size -= _size(tool)
         tool.title = one_line(str(update.get("title") or tool.title), tool.title)
         tool.status = str(update.get("status") or tool.status)
-        tool.input = update.get("rawInput") or tool.input
-        tool.content = update.get("content") or tool.content
+        tool.input = fields(update.get("rawInput")) or tool.input
+        tool.content = shown or tool.content
         self._size += _size(tool)
         if tool.status in RESULTS:
             self._titles[call] = tool.title
@@ -165,7 +176,7 @@ def _size(item: Item) -> int:
     if isinstance(item, Said):
         return sum(map(_length, item.blocks))
     if isinstance(item, Tool):
-        return sum(_length(part) + _length(part.get("content") or {}) for part in item.content)
+        return sum(_length(part) + _length(fields(part.get("content"))) for part in item.content)
     return 0
 
 

@@ -7,7 +7,17 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from pykoclaw_acp.commands import changes
-from pykoclaw_acp.commands.document import CLAUDE, OURS, RESULTS, THINKING, Plan, Said, Tool, items
+from pykoclaw_acp.commands.document import (
+    CLAUDE,
+    OURS,
+    RESULTS,
+    THINKING,
+    Plan,
+    Said,
+    Tool,
+    fields,
+    items,
+)
 from pykoclaw_acp.commands.show import one_line
 
 SHORT: Final = 100  # characters of output that stand beside the title of its tool call
@@ -51,7 +61,7 @@ def markdown(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iter
 
 def short_output(tool: Tool) -> str | None:
     """The output of a tool call if it is one short line, or none; None if it is more."""
-    texts = [part["content"] for part in tool.content if part.get("type") == "content"]
+    texts = [fields(part.get("content")) for part in tool.content if part.get("type") == "content"]
     if len(tool.content) > 1 or len(texts) != len(tool.content):
         return None
     if not texts:
@@ -115,12 +125,13 @@ def _code(text: str) -> str:
 
 def _shown(parts: list[dict[str, Any]]) -> Iterator[str]:
     for part in parts:
+        content = fields(part.get("content"))
         if part.get("type") == "diff":
             yield _block("\n".join(diff(part)), "diff")
-        elif part.get("type") == "content" and part["content"].get("type") == "image":
-            yield _whole(part["content"])
+        elif part.get("type") == "content" and content.get("type") == "image":
+            yield _whole(content)
         elif part.get("type") == "content":
-            yield _block(output(part["content"]), "")
+            yield _block(output(content), "")
 
 
 def diff(part: dict[str, Any]) -> list[str]:
@@ -137,7 +148,7 @@ def _block(text: str, language: str) -> str:
 
 def _whole(content: dict[str, Any]) -> str:
     """A content block with all that it holds."""
-    resource = content.get("resource") or {}
+    resource = fields(content.get("resource"))
     if content.get("type") == "image":
         return f"\n![image](data:{content.get('mimeType', '')};base64,{content.get('data', '')})\n"
     if "blob" in resource:
@@ -152,11 +163,11 @@ def plain(content: dict[str, Any]) -> str:
     """Text of a content block."""
     match content.get("type"):
         case "text":
-            return str(content["text"])
+            return str(content.get("text", ""))
         case "resource_link":
             return f"[{content.get('name', '')}]({content.get('uri', '')})"
         case "resource":
-            resource = content.get("resource") or {}
+            resource = fields(content.get("resource"))
             return f"[{resource.get('uri', 'a file')}]"
         case kind:
             return f"[{kind}]"

@@ -13,7 +13,17 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any, Final
 
-from pykoclaw_acp.commands.document import CLAUDE, OURS, RESULTS, THINKING, Plan, Said, Tool, items
+from pykoclaw_acp.commands.document import (
+    CLAUDE,
+    OURS,
+    RESULTS,
+    THINKING,
+    Plan,
+    Said,
+    Tool,
+    fields,
+    items,
+)
 from pykoclaw_acp.commands.markdown import diff, output, plain, segments, short_output
 from pykoclaw_acp.commands.show import one_line
 from pykoclaw_acp.model import images
@@ -92,13 +102,14 @@ def _tool(tool: Tool) -> Iterator[str]:
     is_open = " open" if any(part.get("type") == "diff" for part in tool.content) else ""
     yield f'<details class="tool"{is_open}><summary{css}>{head}</summary>'
     for part in tool.content:
+        content = fields(part.get("content"))
         if part.get("type") == "diff":
             lines = "\n".join(_line(one) for one in diff(part))
             yield f"<pre>{lines}</pre>"
-        elif part.get("type") == "content" and part["content"].get("type") == "image":
-            yield _block(part["content"], prose=False)
+        elif part.get("type") == "content" and content.get("type") == "image":
+            yield _block(content, prose=False)
         elif part.get("type") == "content":
-            yield f"<pre>{_safe(output(part['content']).rstrip())}</pre>"
+            yield f"<pre>{_safe(output(content).rstrip())}</pre>"
     yield "</details>\n"
 
 
@@ -117,7 +128,7 @@ def _line(line: str) -> str:
 
 def _block(content: dict[str, Any], *, prose: bool) -> str:
     """A content block with all that it holds."""
-    resource = content.get("resource") or {}
+    resource = fields(content.get("resource"))
     kind, data = content.get("mimeType"), content.get("data")
     if content.get("type") == "image":
         if kind in images.KINDS and isinstance(data, str) and _BASE64.fullmatch(data):

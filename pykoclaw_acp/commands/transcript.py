@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pykoclaw_acp.commands.document import RESULTS, Tool, speaker
+from pykoclaw_acp.commands.document import RESULTS, Tool, fields, objects, speaker
 from pykoclaw_acp.commands.markdown import SHORT, output, plain, short_output
 from pykoclaw_acp.commands.question import quoted
 from pykoclaw_acp.commands.show import one_line
@@ -36,15 +36,15 @@ class Terminal:
 
     def show(self, update: dict[str, Any]) -> None:
         """Print an update."""
-        kind = update["sessionUpdate"]
+        kind, call = str(update.get("sessionUpdate")), str(update.get("toolCallId"))
         if (who := speaker(update)) is not None:
             if kind == "user_message_chunk":
                 self._end_plan()
-            self._say(kind, who, str(update.get("messageId")), plain(update["content"]))
+            self._say(kind, who, str(update.get("messageId")), plain(fields(update.get("content"))))
         elif kind in ("tool_call", "tool_call_update"):
-            self._call(str(update["toolCallId"]), update)
+            self._call(call, update)
         elif kind == "plan":
-            self._plan = [_task(one) for one in update.get("entries") or ()]
+            self._plan = [_task(one) for one in objects(update.get("entries"))]
             if self._live:
                 self._end_plan()
 
@@ -74,7 +74,7 @@ class Terminal:
         tool.title = one_line(str(update.get("title") or tool.title), tool.title)
         tool.name = str(update.get("name") or tool.name)
         tool.status = str(update.get("status") or tool.status)
-        tool.content = update.get("content") or tool.content
+        tool.content = objects(update.get("content")) or tool.content
         if tool.status in RESULTS:
             self._unsaid.pop(call, None)
             self._ended(self._tools.pop(call))

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from pykoclaw_acp.model.blocks import readable
 from pykoclaw_acp.model.choices import Selection
 
 MAX_TEXT: Final = (
@@ -232,11 +233,12 @@ def size(event: Event) -> int:
 
 
 def decode(payload: str) -> Event | None:
-    """Decode the event of a row; None if the row is unreadable."""
+    """Decode the event of a row; None if the row is unreadable, or has what no client can be sent."""
     try:
-        return _decoder.decode(payload)
+        event = _decoder.decode(payload)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
+    return None if isinstance(event, UserMessage) and not readable(event.content) else event
 
 
 def split_text(text: str, limit: int = MAX_TEXT) -> list[str]:

@@ -217,3 +217,49 @@ async def test_a_damaged_row_is_one_placeholder(
         assert texts == expected
         await load(other, session, last=1)
         assert other.updates()[-1]["content"]["text"] == "answer 2"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        {"type": "nope"},
+        {"type": ["text"]},
+        {"type": "text"},
+        {"type": "text", "text": 5},
+        {"type": "text", "text": "x", "annotations": 7},
+        {"type": "image", "data": 5},
+        {"type": "image", "data": "QQ=="},
+        {"type": "image", "mimeType": "image/png", "holds": "data", "sha256": 5, "size": 1},
+        {"type": "image", "mimeType": "image/png", "holds": "what", "sha256": "a", "size": 1},
+        {"type": "resource", "resource": 7},
+        {"type": "resource", "resource": {"uri": "file:///a"}},
+        {"type": "resource", "uri": "file:///a", "text": 7},
+        {"type": "resource_link", "uri": "file:///a"},
+        {"type": "resource_link", "uri": "file:///a", "name": "a", "size": "big"},
+    ],
+)
+async def test_words_that_are_no_content_of_acp_are_a_placeholder(
+    tmp_path: Path, content: dict[str, Any]
+) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await session_with(r, *turn(0), UserMessage("u", content), *turn(1))
+        await load(wire, session)
+        texts = [one["content"]["text"] for one in wire.updates()]
+        assert texts == ["asked 0", "answer 0", UNREADABLE, "asked 1", "answer 1"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"type": "text", "text": "x", "annotations": {"audience": ["user"]}},
+        {"type": "resource_link", "uri": "file:///a", "name": "a", "size": 5},
+        {"type": "image", "data": "QQ==", "mimeType": "image/png"},
+        {"type": "resource", "resource": {"uri": "file:///a", "text": ""}},
+    ],
+)
+async def test_content_of_acp_is_shown_as_it_is(tmp_path: Path, content: dict[str, Any]) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await session_with(r, UserMessage("u", content))
+        await load(wire, session)
+        assert [one["content"] for one in wire.updates()] == [content]

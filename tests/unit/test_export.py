@@ -17,6 +17,7 @@ from pykoclaw_acp.commands import document, importing
 from pykoclaw_acp.commands.document import Plan, Said, Tool, items
 from pykoclaw_acp.commands.markdown import closed, markdown
 from pykoclaw_acp.commands.page import page
+from pykoclaw_acp.commands.transcript import Terminal
 from pykoclaw_acp.errors import CommandFailed
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
@@ -370,3 +371,52 @@ def test_a_file_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [params["upload"] for _, params in pieces] == [None] + ["u"] * (len(pieces) - 1)
     assert (method, finish["upload"]) == ("import/finish", "u")
     assert finish["cwd"] == os.path.abspath("relative")
+
+
+ODD: list[Any] = [
+    None,
+    7,
+    "x",
+    [],
+    [7],
+    {},
+    {"type": 7},
+    {"type": "text"},
+    {"type": "text", "text": 5},
+]
+ODD += [{"type": "image", "data": 5, "mimeType": {}}, {"type": "resource", "resource": 7}]
+ODD += [{"type": "resource", "resource": {"uri": 5, "blob": []}}, {"type": "content", "content": 7}]
+ODD += [{"type": "diff", "oldText": 7, "newText": None, "_meta": 7}, {"type": "content"}]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=str)
+def test_odd_content_ends_no_command(odd: Any) -> None:
+    """As a daemon of another version may send, or a log that is damaged."""
+    kinds = ("user_message_chunk", "agent_message_chunk", "agent_thought_chunk", "plan", odd)
+    history: list[dict[str, Any]] = [
+        {"sessionUpdate": kind, "messageId": odd, "content": odd, "entries": odd, "_meta": odd}
+        for kind in kinds
+        for _ in range(2)
+    ]
+    for value in (odd, [odd]):
+        history += [
+            {"sessionUpdate": "plan", "entries": value},
+            {"sessionUpdate": "tool_call", "toolCallId": odd, "title": odd, "content": value},
+            {
+                "sessionUpdate": "tool_call_update",
+                "toolCallId": odd,
+                "status": odd,
+                "rawInput": odd,
+            },
+            {**update(str(odd)), "content": value},
+        ]
+    history = [*HISTORY, *history, said("agent_message_chunk", "last", "The end.")]
+    printed: list[str] = []
+    terminal = Terminal(lambda text: printed.append(str(text)))
+    for one in history:
+        terminal.show(one)
+    for text in (
+        "".join(printed),
+        *("".join(made({"summary": SUMMARY}, history)) for made in (markdown, page)),
+    ):
+        assert "The end." in text
