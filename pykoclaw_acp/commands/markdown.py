@@ -104,6 +104,8 @@ def segments(text: str) -> Iterator[tuple[str, list[str]]]:
 
 def _said(item: Said) -> Iterator[str]:
     text = closed("".join(_whole(block) for block in item.blocks)).strip("\n")
+    if item.speaker == OURS:
+        text = unquoted(text)
     if item.speaker in (OURS, THINKING):
         yield f"> *{item.speaker}:*\n>\n"
         yield "".join(f"> {line}".rstrip() + "\n" for line in text.split("\n"))
@@ -127,16 +129,11 @@ def _shown(parts: list[dict[str, Any]]) -> Iterator[str]:
     for part in parts:
         content = fields(part.get("content"))
         if part.get("type") == "diff":
-            yield _block("\n".join(diff(part)), "diff")
+            yield _block("\n".join(changes.patch(part)), "diff")
         elif part.get("type") == "content" and content.get("type") == "image":
             yield _whole(content)
         elif part.get("type") == "content":
             yield _block(output(content), "")
-
-
-def diff(part: dict[str, Any]) -> list[str]:
-    """Lines of a change to a file."""
-    return [f"--- {part.get('path', '')}", *changes.lines(part)]
 
 
 def _block(text: str, language: str) -> str:
@@ -157,6 +154,14 @@ def _whole(content: dict[str, Any]) -> str:
     if "text" in resource:
         return f"\n{resource.get('uri', '')}\n{_block(str(resource['text']), '')}"
     return plain(content)
+
+
+def unquoted(text: str) -> str:
+    """The text of a quote; other texts as they are."""
+    lines = text.strip("\n").split("\n")
+    if not all(line.startswith(">") for line in lines):
+        return text
+    return "\n".join(line.removeprefix(">").removeprefix(" ") for line in lines)
 
 
 def plain(content: dict[str, Any]) -> str:

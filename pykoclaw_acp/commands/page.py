@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any, Final
 
+from pykoclaw_acp.commands import changes
 from pykoclaw_acp.commands.document import (
     CLAUDE,
     OURS,
@@ -24,7 +25,7 @@ from pykoclaw_acp.commands.document import (
     fields,
     items,
 )
-from pykoclaw_acp.commands.markdown import diff, output, plain, segments, short_output
+from pykoclaw_acp.commands.markdown import output, plain, segments, short_output, unquoted
 from pykoclaw_acp.commands.show import one_line
 from pykoclaw_acp.model import images
 from pykoclaw_acp.neutral import neutral
@@ -87,7 +88,9 @@ def _said(item: Said) -> Iterator[str]:
     if item.speaker == OURS:
         yield f'<span class="small">{OURS}:</span>\n'
     for block in item.blocks:
-        yield _block(block, prose=item.speaker in (CLAUDE, OURS))
+        quote = item.speaker == OURS and block.get("type") == "text"
+        shown = {**block, "text": unquoted(block["text"])} if quote else block
+        yield _block(shown, prose=item.speaker in (CLAUDE, OURS))
     yield "</div></details>\n" if item.speaker == THINKING else "</div>\n"
 
 
@@ -104,8 +107,9 @@ def _tool(tool: Tool) -> Iterator[str]:
     for part in tool.content:
         content = fields(part.get("content"))
         if part.get("type") == "diff":
-            lines = "\n".join(_line(one) for one in diff(part))
-            yield f"<pre>{lines}</pre>"
+            old, new, *lines = changes.patch(part)
+            shown = "\n".join((_safe(old), _safe(new), *map(_line, lines)))
+            yield f"<pre>{shown}</pre>"
         elif part.get("type") == "content" and content.get("type") == "image":
             yield _block(content, prose=False)
         elif part.get("type") == "content":
@@ -122,7 +126,7 @@ def _plan(plan: Plan) -> str:
 
 
 def _line(line: str) -> str:
-    css = {"+": "add", "-": "del"}.get(line[:1]) if not line.startswith("--- ") else None
+    css = {"+": "add", "-": "del"}.get(line[:1])
     return f'<span class="{css}">{_safe(line)}</span>' if css else _safe(line)
 
 

@@ -100,7 +100,26 @@ def test_change_as_text_has_its_lines_and_little_context() -> None:
     shown = list(changes.lines(part))
     assert shown == ["@@", " 7", " 8", " 9", "-10", "+ten", " 11", " 12", " 13"]
     at = {**part, "_meta": {"pykoclaw.dev/line": 100, "pykoclaw.dev/oldLine": 90}}
-    assert next(iter(changes.lines(at))) == "@@ -96 +106 @@"
+    assert next(iter(changes.lines(at))) == "@@ -96,7 +106,7 @@"
+
+
+def test_change_as_a_patch_says_how_many_lines_each_hunk_has() -> None:
+    old = "".join(f"{n}\n" for n in range(1, 41))
+    new = old.replace("5\n", "five\nand\n", 1).replace("30\n", "")
+    part = {"oldText": old, "newText": new, "path": "/w/a"}
+    head = ["--- /w/a", "+++ /w/a"]
+    shown = list(changes.patch(part))
+    assert shown[:2] == head
+    headers = ["@@ -2,7 +2,8 @@", "@@ -27,7 +28,6 @@"]
+    assert [line for line in shown if line.startswith("@@")] == headers
+    made = list(changes.patch({**part, "oldText": None, "newText": "a\nb\n"}))
+    assert made == ["--- /dev/null", "+++ /w/a", "@@ -0,0 +1,2 @@", "+a", "+b"]
+    emptied = list(changes.patch({**part, "oldText": "a\n", "newText": ""}))
+    assert emptied == [*head, "@@ -1,1 +0,0 @@", "-a"]
+    at = {**part, "_meta": {"pykoclaw.dev/line": 100, "pykoclaw.dev/oldLine": 90}}
+    assert list(changes.patch(at))[2] == "@@ -91,7 +101,8 @@"
+    long = {**part, "oldText": "a\n" * changes.MOST, "newText": "b\n"}
+    assert list(changes.patch(long))[2] == f"@@ -1,{changes.MOST} +1,1 @@"
 
 
 def test_change_as_text_hides_no_end_of_line() -> None:

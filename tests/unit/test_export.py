@@ -90,7 +90,9 @@ def test_each_thing_is_one_item_in_its_place() -> None:
 def test_a_hunk_shows_what_stays_once() -> None:
     hunk = {**DIFF, "oldText": "a\nb\nc\n", "newText": "a\nB\nc\n"}
     done = {**update("t"), "content": [hunk]}
-    assert "--- a.py\n a\n-b\n+B\n c\n```" in rendered(markdown, [call("t"), done])
+    assert "--- a.py\n+++ a.py\n@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n```" in rendered(
+        markdown, [call("t"), done]
+    )
 
 
 def test_a_tool_that_runs_long_does_not_hold_everything_in_memory(
@@ -138,6 +140,8 @@ I will.
 
 ```diff
 --- a.py
++++ a.py
+@@ -1,1 +1,1 @@
 -x = 1
 +x = 2
 ```
@@ -166,6 +170,19 @@ Done.
 And?
 """
     )
+
+
+def test_a_quote_of_this_program_is_quoted_once() -> None:
+    quote = "\n\n> The agent has **ended**.\n>\n> It said > 1.\n\n"
+    note = said("agent_message_chunk", "n", quote, **{"pykoclaw.dev/note": "note"})
+    assert rendered(markdown, [note]).endswith(
+        "> *pykoclaw-acp:*\n>\n> The agent has **ended**.\n>\n> It said > 1.\n"
+    )
+    shown = rendered(page, [note])
+    assert "The agent has <strong>ended</strong>.\n\nIt said &gt; 1." in shown
+    assert shown.partition("<div")[2].count("&gt;") == 1
+    other = {**note, "content": {"type": "text", "text": "It said:\n> no"}}
+    assert rendered(markdown, [other]).endswith("> It said:\n> > no\n")
 
 
 @pytest.mark.parametrize(
