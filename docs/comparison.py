@@ -27,12 +27,10 @@ PAGE: Final = Path(__file__).with_suffix(".md")
 SERVER: Final = Path(__file__).parent.parent / "tests/e2e/mcp_server.py"
 ANSWER_WAIT: Final = 120.0  # s
 QUIET: Final = 1.5  # s without a message, after which a turn that was answered is taken as over
-WIDTH: Final = 150  # characters of a line of the page
+WIDTH: Final = 138  # characters of a line of the page
 RICH: Final[dict[str, Any]] = {
     "elicitation": {"form": {}},
-    "plan": {},
-    "notices": {},
-    "compaction": {},
+    "session": {"notices": {}, "compaction": {}},
     "_meta": {"terminal_output": True},
 }
 LINES: Final = "".join(f"line {number}\n" for number in range(1, 61))
@@ -247,7 +245,7 @@ def play(command: list[str], feature: Feature) -> list[str]:
             if len(feature.prompts) > 1:
                 shown.append(f"> {prompt}")
             shown += [*lines(heard), _ending(answer), *lines(agent.heard)]
-        return [line.replace(str(project), "/project") for line in shown]
+        return [_cut(line.replace(str(project), "/project")) for line in shown]
 
 
 def lines(heard: list[tuple[float, dict[str, Any]]]) -> list[str]:
@@ -276,7 +274,10 @@ def lines(heard: list[tuple[float, dict[str, Any]]]) -> list[str]:
 
 
 def _line(at: float, kind: str, words: str) -> str:
-    line = f"{at:5.1f} {kind} {words}"
+    return f"{at:5.1f} {kind} {words}"
+
+
+def _cut(line: str) -> str:
     return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
 
 
