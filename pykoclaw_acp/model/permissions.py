@@ -79,6 +79,7 @@ class PermissionRequest(
     With `workspaces` it asks for trust in these directories, and no worker waits for it. With
     `questions` it has no options: they are answered. `plan`: whether Claude may carry out its plan,
     which is the content. `rules`: rules of Claude that an allowance may leave to later sessions.
+    `parent_id`: the call of the subagent that asks; None for Claude itself.
 
     It is also the frame of a worker: `epoch` and `n` are its head.
     """
@@ -100,6 +101,7 @@ class PermissionRequest(
     questions: tuple[Question, ...] = ()
     plan: bool = False
     rules: tuple[str, ...] = ()
+    parent_id: str | None = None
 
     @property
     def filled_in(self) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
 from pykoclaw_acp.protocol.content import ToolContent
 from pykoclaw_acp.protocol.wire import Params, Wire
 
@@ -27,6 +29,7 @@ class AskedToolCall(Wire, frozen=True, kw_only=True):
     status: str
     content: list[ToolContent] | None = None
     raw_input: dict[str, Any] | None = None
+    meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 
 
 class RequestPermission(Wire, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from pykoclaw_acp.protocol.client_requests import (
     RequestPermission,
 )
 from pykoclaw_acp.protocol.content import ToolContent
-from pykoclaw_acp.protocol.projection import parts
+from pykoclaw_acp.protocol.projection import PARENT, parts
 
 MAX_RULE: Final = 160  # characters of a rule in an option's name; the question has all of them
 REJECT_WITH_REASON: Final = "reject_with_reason"
@@ -61,6 +61,7 @@ def permission(
         status="pending",
         content=shown(question),
         raw_input=question.input,
+        meta=None if question.parent_id is None else {PARENT: question.parent_id},
     )
     return RequestPermission(session_id=session_id, tool_call=call, options=options)
 

@@ -69,6 +69,13 @@ class Translation:
         """Whether the call was reported."""
         return tool_id in self.names
 
+    def caller(self, tool_id: str) -> tuple[str | None, str | None]:
+        """The call of the subagent that has made a running call, and its kind; None for Claude
+        itself.
+        """
+        parent = self.running.get(tool_id)
+        return parent, self.long.known.agent_of(parent)
+
     def say(self, kind: str, message_id: str, text: str) -> list[Event]:
         """Events of a text or a thought."""
         if kind == "thinking":

@@ -47,6 +47,8 @@ class PermissionCallbacks:
         self._pending: dict[str, asyncio.Future[Answer]] = {}
         self.called: Callable[[str], dict[str, Any] | None] = lambda _: None
         """The input with which a call was shown whose user decides more than whether it may run."""
+        self.caller: Callable[[str], tuple[str | None, str | None]] = lambda _: (None, None)
+        """Which call of a subagent has made a call, and the subagent's kind."""
         self.links = False
         """Whether a client is there that can open a page."""
         self.lasting = False
@@ -68,12 +70,14 @@ class PermissionCallbacks:
             return PermissionResultDeny(message=whole.TOO_LARGE)
         updates = rules.for_session(context.suggestions, self._cwd)
         always = rules.describe(updates)
+        parent, agent = self.caller(tool_id)
+        title = titles.asked(name, arguments, self._cwd)
         request = PermissionRequest(
             epoch=self._epoch,
             ask_id=str(uuid4()),
             turn_id=turn_id,
             tool_call_id=tool_id,
-            title=titles.asked(name, arguments, self._cwd),
+            title=title if agent is None else f"{texts.one_line(agent)}: {title}",
             tool_kind=tools.kind(name),
             tool=name,
             always=always,
@@ -81,6 +85,7 @@ class PermissionCallbacks:
             input=arguments,
             call=fingerprint(name, arguments),
             rules=rules.lasting(updates) if self.lasting else (),
+            parent_id=parent,
         )
         request = deciding.special(request, arguments)
         return deciding.result(request, arguments, await self._request(request), updates)

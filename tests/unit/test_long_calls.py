@@ -218,6 +218,8 @@ async def test_a_background_subagent_runs_until_its_report(cli: Cli) -> None:
     assert await cli.assistant(thought, parent="agent") == []
     await cli.assistant({"type": "text", "text": "I look."}, parent="agent")
     [inner] = await cli.call("inner", "Read", parent="agent", file_path="/work/a.txt")
+    assert cli.translator.caller("inner") == ("agent", "Explore")
+    assert cli.translator.caller("agent") == cli.translator.caller("unknown") == (None, None)
     assert isinstance(inner, ToolStarted)
     assert (inner.parent_id, inner.title) == ("agent", "Explore: Read a.txt")
     used = {"total_tokens": 1234, "tool_uses": 1, "duration_ms": 65000}

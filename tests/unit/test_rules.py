@@ -130,7 +130,9 @@ def test_ordinary_commands_hold_no_secret(text: str) -> None:
     assert not may_hold_secret(text)
 
 
-async def asked(suggestions: list[PermissionUpdate], decision: Any, *, lasting: bool) -> Any:
+async def asked(
+    suggestions: list[PermissionUpdate], decision: Any, *, lasting: bool, agent: str | None = None
+) -> Any:
     """The request that a worker makes, and what the CLI is told after this decision."""
     asks: list[Any] = []
 
@@ -139,11 +141,22 @@ async def asked(suggestions: list[PermissionUpdate], decision: Any, *, lasting: 
 
     worker = PermissionCallbacks(1, "/w", asks.append, reported, reported)
     worker.lasting = lasting
+    worker.caller = lambda call: (f"parent of {call}", agent) if agent else (None, None)
     context = ToolPermissionContext(suggestions=suggestions, tool_use_id="c")
     task = asyncio.ensure_future(worker.can_use_tool("Bash", {"command": "npm test"}, context))
     request = (await eventually(lambda: asks))[0]
     worker.resolve(Answer(epoch=1, ask_id=request.ask_id, decision=decision))
     return request, await task
+
+
+async def test_request_of_a_subagent_says_so() -> None:
+    request, _ = await asked([], "allow_once", lasting=False)
+    call = permissions.permission("s", request).tool_call
+    assert (call.title, call.meta) == ("npm test", None)
+    request, _ = await asked([], "allow_once", lasting=False, agent="Ex\nplore")
+    call = permissions.permission("s", request).tool_call
+    assert call.title == "Ex ⏎ plore: npm test"
+    assert call.meta == {"pykoclaw.dev/parentToolCallId": "parent of c"}
 
 
 async def test_options_say_how_long_they_last_and_the_least_comes_first() -> None:
