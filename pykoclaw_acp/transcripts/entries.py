@@ -33,6 +33,7 @@ class Entry(msgspec.Struct, rename="camel"):
 
     type: str
     uuid: str | None = None
+    session_id: str | None = None
     parent_uuid: str | None = None
     logical_parent_uuid: str | None = None
     is_sidechain: bool | None = None

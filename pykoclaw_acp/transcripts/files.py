@@ -57,6 +57,17 @@ def look(path: str) -> Look | None:
     return Look(found.st_size, found.st_mtime_ns, found.st_ino)
 
 
+def begins_line(path: str, offset: int) -> bool:
+    """Whether a line may begin there: not if the file is shorter, or was replaced by another one."""
+    if not offset:
+        return True
+    try:
+        with opened(path) as descriptor:
+            return os.pread(descriptor, 1, offset - 1) == b"\n"
+    except OSError:
+        return True  # the reader says so
+
+
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[int]:
     """The file, for reading; raises OSError, also if it is no file."""

@@ -84,13 +84,15 @@ class Import:
         if row is not None and (row.size, row.mtime, row.inode) == look:
             return row
         self.found.changed = True
-        if row is None or row.inode != look.inode or look.size < row.read_upto:
+        # A copy that was made before the first look is what it was made for.
+        only = None if row is None else claude_session_id
+        if row is None or row.inode != look.inode or not files.begins_line(path, row.read_upto):
             related = row is not None and row.related
             row = TranscriptRow(claude_session_id, path, 0, 0, 0, 0, "", None, related)
         hidden = self.record.pruned_upto > 0 and row.read_upto == 0
         row = replace(row, path=path, inode=look.inode)
         self.found.first_look |= row.read_upto == 0
-        scan = await self._scan(row, look)
+        scan = msgspec.structs.replace(await self._scan(row, look), only=only)
         prompts = await self.store.scheduled_prompts(self.record.conversation_name)
         async with contextlib.aclosing(self._pieces(scan)) as pieces:
             async for piece in pieces:

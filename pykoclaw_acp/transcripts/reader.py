@@ -115,6 +115,8 @@ class Reader:
         if entry is None:
             self._damaged(line)
             return True
+        if self._scan.only is not None and entry.session_id not in (None, self._scan.only):
+            return True  # another session's transcript has taken the place of this one
         if entry.type == "custom-title":
             self._renamed(entry.custom_title or "")
         if entry.uuid is None or entry.is_sidechain or entry.uuid in self._seen:

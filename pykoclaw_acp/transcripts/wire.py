@@ -34,6 +34,8 @@ class Scan(msgspec.Struct, tag="scan", omit_defaults=True):
     """A piece for each line, so that one which ends the process is known by its place."""
     skip_first: bool = False
     """The first line has ended the process."""
+    only: str | None = None
+    """Entries that name another Claude session are left out; None: they are not."""
 
 
 class Digest(msgspec.Struct, tag="digest", omit_defaults=True):

@@ -521,3 +521,21 @@ async def test_a_title_that_a_person_gave_is_told_once_for_each_change(p: Place)
     rename("Second")
     found = await p.look(p.transcripts())
     assert (found.title, found.title_is_new) == ("Second", True)
+
+
+async def test_nothing_is_taken_of_a_transcript_that_replaced_the_known_one(p: Place) -> None:
+    p.transcript.prompt("mine", "p1", sessionId=CLAUDE)
+    p.transcript.say("my answer", sessionId=CLAUDE)
+    await p.look()
+    foreign = {"sessionId": "c1a0de00-0000-4000-8000-00000000000f"}
+    p.transcript.path.write_text("")
+    p.transcript.head = None
+    p.transcript.add("custom-title", customTitle="theirs", **foreign)
+    p.transcript.prompt("a secret " * 100, "f1", **foreign)
+    p.transcript.say("of others", **foreign)
+    found = await p.look()
+    assert found.title is None
+    assert await p.log() == ["> mine", "my answer"]
+    p.transcript.prompt("mine again", "p2", sessionId=CLAUDE)
+    await p.look()
+    assert await p.log() == ["> mine", "my answer", "> mine again"]
