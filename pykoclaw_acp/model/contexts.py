@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 from uuid import NAMESPACE_OID, uuid5
@@ -14,15 +15,22 @@ SETTING: Final = "PYKOCLAW_LOST_CONTEXT"
 
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
-    """A turn as Claude's transcript has it: its prompt, and its last entry."""
+    """A turn as Claude's transcript has it: its prompt, and its last entry. `whole`: it ended well."""
 
     turn_id: str
     last_uuid: str
+    whole: bool = False
 
     @property
     def entries(self) -> tuple[str, str]:
         """Uuids of its first and its last entry."""
         return self.turn_id.rpartition("/")[2], self.last_uuid  # a fork's copy has both in its id
+
+    def lost(self, held: Collection[str]) -> bool:
+        """Whether a transcript with these entries was cut off before the turn, or inside of it."""
+        if self.whole:
+            return self.last_uuid not in held
+        return not any(one in held for one in self.entries)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ that it is searched for the newest turns.
 
 from __future__ import annotations
 
+import asyncio
 from itertools import takewhile
 from typing import Final
 
@@ -15,7 +16,7 @@ import structlog
 from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.model import contexts, digest
 from pykoclaw_acp.model.branches import Branch
-from pykoclaw_acp.model.contexts import Loss
+from pykoclaw_acp.model.contexts import Loss, TurnEnd
 from pykoclaw_acp.model.digest import MOST_TURNS, Summary
 from pykoclaw_acp.model.events import Text, ToolStarted, UserMessage
 from pykoclaw_acp.model.lost_context import LostContext
@@ -26,6 +27,8 @@ from pykoclaw_acp.sessions.state import SessionState
 KIND: Final = "context_lost"
 LOOKED_AT: Final = 20  # newest turns that are searched for
 PAGE: Final = 500  # rows
+LOOKS: Final = 9  # at a transcript that lacks the end of a turn
+PAUSE: Final = 0.25  # s between them
 MOST_PAGES: Final = 20  # of the newest turns
 
 log: Final = structlog.get_logger()
@@ -60,13 +63,19 @@ class Context:
             return
         ends = await self._journal.newest_ends(self._state.id, claude, LOOKED_AT)
         entries = [uuid for end in ends for uuid in end.entries]
-        held = await self._transcripts.holding(record, claude, entries) if entries else None
-        if held is None:
-            return  # the CLI says what is wrong with it
-        lost = list(takewhile(lambda end: not held.intersection(end.entries), ends))
-        if lost:
+        for left in range(LOOKS - 1, -1, -1):
+            held = await self._transcripts.holding(record, claude, entries) if entries else None
+            if held is None:
+                return  # the CLI says what is wrong with it
+            lost = _lost(ends, held)
+            if not lost:
+                return
+            if left and not held.isdisjoint(lost[0].entries):
+                await asyncio.sleep(PAUSE)  # the CLI of a worker that ends may still write
+                continue
             name = f"{self._state.id} {lost[0].turn_id}"
-            await self._lose(Loss(None if len(lost) == len(ends) else len(lost), name))
+            await self._lose(Loss(len(lost) if held else None, name))
+            return
 
     async def lost(self, failure: WorkerFailed) -> None:
         """Claude could not be started with its memory. Afterwards it can be without; raises
@@ -110,6 +119,11 @@ class Context:
                 _add(summaries, one.event)
             after = page[-1].seq
         return digest.text(list(summaries.values()), 0 if loss.turns else place.left_out)
+
+
+def _lost(ends: list[TurnEnd], held: set[str]) -> list[TurnEnd]:
+    """The newest turns that are not there, or not to their end."""
+    return list(takewhile(lambda end: end.lost(held), ends))
 
 
 def _add(summaries: dict[str, Summary], event: object) -> None:

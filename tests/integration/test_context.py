@@ -11,6 +11,7 @@ from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.prompt_text import NOTES_TAG
 from pykoclaw_acp.model.turns import Outcome, TurnState
+from pykoclaw_acp.sessions import context
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.database import Statement, Unit
 from tests.integration.rig import Client, Rig, rig
@@ -36,6 +37,11 @@ async def talked(
 async def ids(r: Rig) -> list[str]:
     rows = await r.database.read("SELECT turn_id FROM acp_turns ORDER BY position")
     return [turn for (turn,) in rows]
+
+
+def whole(*turns: str) -> set[str]:
+    """The first and the last entries of these turns."""
+    return {*turns, *(f"end-{turn}" for turn in turns)}
 
 
 def _policy(session: Session, policy: LostContext) -> None:
@@ -68,7 +74,7 @@ async def shown(session: Session) -> list[str]:
 
 async def test_what_a_transcript_lacks_is_summed_up_once(tmp_path: Path) -> None:
     async with talked(tmp_path, 3) as (r, session, turns, transcripts):
-        transcripts.held = {turns[0]}
+        transcripts.held = whole(turns[0])
         assert (await r.run(session, "say 4")).state is TurnState.DONE
         assert "Asked: say 2" in given(r)
         assert "Asked: say 3" in given(r)
@@ -77,10 +83,40 @@ async def test_what_a_transcript_lacks_is_summed_up_once(tmp_path: Path) -> None
         [notice] = await shown(session)
         assert "the last 2 turns" in notice
         await rest(r, session)
-        transcripts.held.add((await ids(r))[-1])
+        transcripts.held |= whole((await ids(r))[-1])
         await r.run(session, "say 5")
         assert given(r) == ""
         assert len(await shown(session)) == 1
+
+
+async def test_a_transcript_that_ends_inside_of_its_last_turn_is_told(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(context, "PAUSE", 0)
+    async with talked(tmp_path, 2) as (r, session, turns, transcripts):
+        transcripts.held = {*whole(turns[0]), turns[1]}
+        await r.run(session, "say 3")
+        assert "Asked: say 2" in given(r)
+        assert "Asked: say 1" not in given(r)
+        assert r.launcher.launched[-1].spec.branch is None
+        assert any("the last turn" in one for one in await shown(session))
+
+
+async def test_the_end_of_a_turn_is_required_too(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(context, "PAUSE", 0)
+    async with talked(tmp_path, 1, LostContext.REQUIRED) as (r, session, turns, transcripts):
+        transcripts.held = set(turns)
+        assert _failure(await r.run(session, "say 2")).kind == "context_lost"
+
+
+async def test_a_turn_that_did_not_end_well_may_lack_its_end(tmp_path: Path) -> None:
+    async with talked(tmp_path, 1) as (r, session, turns, transcripts):
+        transcripts.held = set(turns)
+        stopped = Statement("UPDATE acp_turns SET stop_reason = 'max_tokens'", rows=1)
+        await r.database.commit(Unit((stopped,)))
+        await r.run(session, "say 2")
+        assert given(r) == ""
+        assert await shown(session) == []
 
 
 async def test_a_foreign_transcript_is_not_gone_on_with(tmp_path: Path) -> None:
@@ -115,7 +151,7 @@ async def test_without_a_summary_claude_begins_with_nothing(tmp_path: Path) -> N
 
 async def test_a_slash_command_is_no_turn_that_a_transcript_must_hold(tmp_path: Path) -> None:
     async with talked(tmp_path, 1) as (r, session, turns, transcripts):
-        transcripts.held = set(turns)
+        transcripts.held = whole(*turns)
         await r.run(session, "say 1")
         await rest(r, session)
         command = "UPDATE acp_turns SET prompt = ? WHERE turn_id = ?"

@@ -15,7 +15,7 @@ from tests.twins.base import MemoryStore
 class MemoryContextStore(MemoryStore):
     async def newest_ends(self, session_id: str, claude_id: str, limit: int) -> list[TurnEnd]:
         mine = [
-            TurnEnd(row.turn_id, row.outcome.last_uuid)
+            TurnEnd(row.turn_id, row.outcome.last_uuid, row.outcome.stop_reason == "end_turn")
             for row in self.database.read().turns.values()
             if row.session_id == session_id
             and row.state is TurnState.DONE

@@ -14,7 +14,8 @@ from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
 
 _ENDS: Final = (
-    "SELECT turn_id, last_uuid FROM acp_turns WHERE acp_session_id = ? AND claude_session_id = ?"
+    "SELECT turn_id, last_uuid, stop_reason = 'end_turn' FROM acp_turns"
+    " WHERE acp_session_id = ? AND claude_session_id = ?"
     " AND state = 'done' AND origin = 'client' AND last_uuid IS NOT NULL AND taken_by IS NULL"
     """ AND rewound_at IS NULL AND prompt NOT LIKE '%"text":"/%' AND prompt NOT LIKE '%"text": "/%'"""
     " AND prompt NOT LIKE '%<user_request>\\n/%'"
@@ -28,7 +29,7 @@ class SqlContextStore(SqlStore):
     async def newest_ends(self, session_id: str, claude_id: str, limit: int) -> list[TurnEnd]:
         """The newest turns that this Claude session must hold, the newest first."""
         rows = await self._database.read(_ENDS, (session_id, claude_id, limit))
-        return [TurnEnd(*row) for row in rows]
+        return [TurnEnd(turn, last, bool(well)) for turn, last, well in rows]
 
     async def has_note(self, note_id: str) -> bool:
         """Whether there is a note with this id."""
