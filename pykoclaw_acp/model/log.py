@@ -22,7 +22,8 @@ class Logged:
     """An event with its position; `event` is None if the row is unreadable. `size`: of the row in
     characters.
 
-    A merged event covers `count` positions; `seq` is the last of them.
+    A merged event covers `count` positions; `seq` is the last of them. `imported`: of a tool call
+    that another program has made, as far as whoever has read it says so.
     """
 
     seq: int
@@ -30,6 +31,7 @@ class Logged:
     event: Event | None
     size: int = 0
     count: int = 1
+    imported: bool = False
 
     @property
     def first(self) -> int:

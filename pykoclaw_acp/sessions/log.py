@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from pykoclaw_acp.model import folding
-from pykoclaw_acp.model.events import Event, OpenTools, size
+from pykoclaw_acp.model.events import Event, OpenTools, ToolProgressed, ToolStarted, size
 from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.model.seams import Said
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.ports.journal import LogAndBlobs
 from pykoclaw_acp.sessions.tail import Tail
+
+END_LOST: Final = "How this call ended cannot be read any more. It does not run now."
 
 
 class SessionLog:
@@ -29,6 +32,7 @@ class SessionLog:
         self._apply = apply
         self._tail = Tail()
         self._news = asyncio.Event()
+        self._closed = False
 
     @property
     def last_seq(self) -> int:
@@ -61,6 +65,23 @@ class SessionLog:
     async def in_effect(self, upto: int) -> list[Logged]:
         """Events that still hold at this place: running tool calls, the plan, the title."""
         return await self._store.in_effect(self._record.session_id, upto)
+
+    async def close_lost(self) -> None:
+        """Let the newest tool calls fail that have no end in the log, as when its row is damaged; once.
+
+        Nothing may run in the session. Calls of other programs are left to the import.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        lost, known = OpenTools(), set(self.open_tools)
+        for one in await self.in_effect(self._record.last_seq):
+            if isinstance(one.event, ToolStarted | ToolProgressed) and not (
+                one.imported or one.event.tool_call_id in known
+            ):
+                lost.follow(one.event)
+        if ends := lost.failed(END_LOST):
+            await self.tell(ends)
 
     async def said_before(self, seq: int) -> Said | None:
         """The message of Claude's that the newest event up to `seq` is a part of, if it is one."""

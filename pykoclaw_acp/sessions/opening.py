@@ -98,6 +98,8 @@ async def load(
     `again` from a front that has lost its daemon.
     """
     session = await _reopen(subscriber, session_id, options)
+    if not (session.busy or session.background or subscriber.sessions.workers.is_live(session.id)):
+        await session.log.close_lost()
     end = session.last_seq
     place = None if last is None else await session.log.last_turns(last)
     if again and subscriber.loading.get(session_id) == number:

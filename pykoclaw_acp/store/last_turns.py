@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Final
 
 from pykoclaw_acp.model.events import (
@@ -31,11 +32,11 @@ _COUNT: Final = (
 
 
 _TOOLS: Final = (
-    f"SELECT seq, payload FROM acp_log WHERE log_key = {LOG_KEY} AND seq <= ?"  # noqa: S608
+    f"SELECT seq, source_uuid IS NOT NULL, payload FROM acp_log WHERE log_key = {LOG_KEY} AND seq <= ?"  # noqa: S608
     " AND kind IN ('tool_started', 'tool_progressed', 'tool_ended') ORDER BY seq DESC LIMIT 500"
 )
 _NEWEST: Final = (
-    f"SELECT seq, payload FROM acp_log WHERE log_key = {LOG_KEY} AND seq <= ? AND kind = ?"  # noqa: S608
+    f"SELECT seq, source_uuid IS NOT NULL, payload FROM acp_log WHERE log_key = {LOG_KEY} AND seq <= ? AND kind = ?"  # noqa: S608
     " ORDER BY seq DESC LIMIT 1"
 )
 
@@ -61,7 +62,7 @@ async def in_effect(database: Database, session_id: str, upto: int) -> list[Logg
     rows = await database.read(_TOOLS, (session_id, upto), PAGE_SIZE)
     for kind in ("plan", "title_changed"):
         rows = [*rows, *await database.read(_NEWEST, (session_id, upto, kind))]
-    return holding([_logged(*row) for row in sorted(rows)])
+    return holding([_logged(*row) for row in sorted(rows, key=itemgetter(0))])
 
 
 def holding(events: Sequence[Logged]) -> list[Logged]:
@@ -91,5 +92,5 @@ def holding(events: Sequence[Logged]) -> list[Logged]:
     return sorted(held.values(), key=lambda one: one.seq)
 
 
-def _logged(seq: int, payload: str) -> Logged:
-    return Logged(seq, None, decode(payload), len(payload))
+def _logged(seq: int, imported: int | bool, payload: str) -> Logged:
+    return Logged(seq, None, decode(payload), len(payload), imported=bool(imported))

@@ -22,12 +22,13 @@ from pykoclaw_acp.model.events import (
 )
 from pykoclaw_acp.protocol.projection import UNREADABLE
 from pykoclaw_acp.protocol.replay import REPLAY
+from pykoclaw_acp.sessions.log import END_LOST
 from pykoclaw_acp.sessions.subscription import PAGE
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.linked import front
 from tests.integration.rig import Rig, rig
-from tests.integration.wires import Wire, client, prompt
+from tests.integration.wires import Wire, client, hanging, prompt
 
 IDS = [f"00000000-0000-4000-8000-00000000000{n}" for n in range(3)]
 
@@ -263,3 +264,48 @@ async def test_content_of_acp_is_shown_as_it_is(tmp_path: Path, content: dict[st
         session = await session_with(r, UserMessage("u", content))
         await load(wire, session)
         assert [one["content"] for one in wire.updates()] == [content]
+
+
+async def test_a_call_whose_end_is_damaged_is_closed_once_and_for_every_load(
+    tmp_path: Path,
+) -> None:
+    events = [
+        *turn(0, ToolStarted("t", "Bash", "Bash: ls", "execute", content=(TextPart("ls"),))),
+        ToolEnded("t", "completed", (TextPart("a"),)),
+        *turn(1),
+    ]
+    async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
+        session = await session_with(r, *events)
+        damage = "UPDATE acp_log SET payload = 'x' WHERE kind = 'tool_ended'"
+        await r.database.commit(Unit((Statement(damage, (), rows=1),)))
+        for one, meta in ((wire, {}), (other, {"last": 1}), (wire, {})):
+            before = len(one.updates())
+            await load(one, session, **meta)
+            calls = [
+                (told["toolCallId"], told["status"])
+                for told in one.updates()[before:]
+                if told["sessionUpdate"].startswith("tool_call")
+            ]
+            assert calls == [("t", "in_progress"), ("t", "failed")]
+        assert END_LOST in str(wire.updates()[-1])
+        assert "ls" in str(wire.updates()[-1]["content"])
+
+
+async def test_a_call_that_another_program_runs_stays_open(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await session_with(r, *turn(0, ToolStarted("t", "Bash", "Bash: ls", "execute")))
+        mark = "UPDATE acp_log SET source_uuid = 'theirs' WHERE kind = 'tool_started'"
+        await r.database.commit(Unit((Statement(mark, (), rows=1),)))
+        await load(wire, session)
+        assert "failed" not in str(wire.updates())
+
+
+async def test_a_call_of_a_turn_that_runs_stays_open(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
+        session, _, _, _ = await hanging(r, wire)
+        found = await r.sessions.find(session)
+        assert found is not None
+        await found.log.tell([ToolStarted("t", "Bash", "Bash: make", "execute")])
+        await load(other, session)
+        assert "tool_call t" in shown(other)
+        assert "failed" not in str(other.updates())
