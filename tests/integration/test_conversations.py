@@ -770,17 +770,22 @@ async def test_client_with_both_ids_gets_updates_under_each(tmp_path: Path) -> N
                 )
             answer = await one.result(3, "session/prompt", **prompt(TWO, "say 2"))
             assert answer["stopReason"] == "end_turn"
-            texts = [json.loads(rest.split(" ", 2)[2])["params"] for rest in one.rests("update")]
-            by_id = {
-                session_id: [
-                    update["update"]["content"]["text"]
-                    for update in texts
-                    if update["sessionId"] == session_id and "content" in update["update"]
-                ]
-                for session_id in (ONE, TWO)
-            }
+
+            told = partial(one.rests, "update")
+
+            def by_id() -> dict[str, str]:
+                updates = [json.loads(rest.split(" ", 2)[2])["params"] for rest in told()]
+                return {
+                    session_id: "".join(
+                        update["update"]["content"]["text"]
+                        for update in updates
+                        if update["sessionId"] == session_id and "content" in update["update"]
+                    )
+                    for session_id in (ONE, TWO)
+                }
+
+            await eventually(lambda: by_id() == {ONE: "say 20 1 ", TWO: "0 1 "})
             await eventually(lambda: len(one.rests("answer")) == 3)
-            assert by_id == {ONE: ["say 2", "0 ", "1 "], TWO: ["0 ", "1 "]}
             await one.result(4, "session/close", sessionId=ONE)
             assert len(one.rests("detached")) == 2
 
