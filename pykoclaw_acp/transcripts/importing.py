@@ -86,7 +86,10 @@ class Import:
         self.found.changed = True
         # A copy that was made before the first look is what it was made for.
         only = None if row is None else claude_session_id
-        if row is None or row.inode != look.inode or not files.begins_line(path, row.read_upto):
+        replaced = row is not None and not files.begins_line(path, row.read_upto)
+        if replaced:
+            only = ""  # written over in place: nothing of it is certainly of this conversation
+        if row is None or row.inode != look.inode or replaced:
             related = row is not None and row.related
             row = TranscriptRow(claude_session_id, path, 0, 0, 0, 0, "", None, related)
         hidden = self.record.pruned_upto > 0 and row.read_upto == 0
