@@ -411,7 +411,13 @@ async def test_question_without_living_worker_is_settled(
                 tool_kind="execute",
             )
         )  # fmt: skip
-        await eventually(lambda: channel.acked == channel._n)
+        answered = "SELECT 1 FROM acp_permissions WHERE outcome IS NOT NULL"
+
+        async def is_answered() -> bool:
+            return bool(await first.database.read(answered))
+
+        done: bool = await eventually(is_answered)  # by the rig's client
+        assert done
         sql = "UPDATE acp_permissions SET outcome = NULL, policy = 'wait'"
         await first.database.commit(Unit(statements=(Statement(sql, rows=1),)))
     async with daemon(tmp_path, first) as second:
