@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.model.rules import LastingRule
 from pykoclaw_acp.protocol.control.rules import RemoveRuleParams, RuleInfo, RulesParams
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
@@ -34,10 +36,7 @@ class RuleControl:
 
     async def list_all(self, call: Call, params: RulesParams) -> list[RuleInfo]:  # noqa: ARG002
         """All rules that last."""
-        return [
-            RuleInfo(path=one.path, rule=one.rule, by=one.by, at=one.at)
-            for one in await rules.listing(self._database)
-        ]
+        return _told(await rules.listing(self._database))
 
     async def remove(self, call: Call, params: RemoveRuleParams) -> list[RuleInfo]:  # noqa: ARG002
         """Remove a rule, or all of a directory; workers there end as soon as nothing runs on them.
@@ -58,4 +57,8 @@ class RuleControl:
             cwd = session.options.cwd
             if cwd and await asyncio.to_thread(os.path.realpath, cwd) in paths:
                 session.next_worker.change(session.options)
-        return [RuleInfo(path=one.path, rule=one.rule, by=one.by, at=one.at) for one in gone]
+        return _told(gone)
+
+
+def _told(found: Sequence[LastingRule]) -> list[RuleInfo]:
+    return [RuleInfo(path=one.path, rule=one.rule, by=one.by, at=one.at) for one in found]
