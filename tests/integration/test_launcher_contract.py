@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from msgspec.structs import replace
@@ -24,7 +25,8 @@ from tests import workers
 from tests.integration.memory_launcher import MemoryLauncher
 from tests.waiting import eventually
 
-INSTANCE = "instance"
+# Cookies are found in the whole machine: another test process has workers of its own.
+INSTANCE = f"instance-{uuid4().hex}"
 
 
 @dataclass
