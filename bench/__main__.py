@@ -42,6 +42,9 @@ def main() -> None:
     parser.add_argument(
         "--patience", type=float, default=15, help="seconds to wait for a quiet machine, each time"
     )
+    parser.add_argument(
+        "--only", action="append", metavar="PART", help="a part of a round, as the progress names it"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every value")
     chosen = parser.parse_args()
     for ending in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
@@ -105,6 +108,8 @@ def main() -> None:
                     times=100 if chosen.quick else 300,
                 ),
             ):
+                if chosen.only and measure.func.__name__ not in chosen.only:
+                    continue
                 console.print(f"round {number} of {rounds}: {measure.func.__name__}", style="dim")
                 lab.wait_until_quiet()
                 measure(lab, figures)

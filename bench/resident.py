@@ -77,8 +77,8 @@ def starts(lab: Lab, figures: Figures, times: int) -> None:
 def fronted(lab: Lab, figures: Figures, deltas: int) -> None:
     """What a delta takes from the model to the client of a front, at the pace of a real model."""
     tap = Tap(lab.url)
-    with daemon(lab, ANTHROPIC_BASE_URL=tap.url):
-        front = lab.start_front()
+    with daemon(lab):
+        front = lab.start_front(ANTHROPIC_BASE_URL=tap.url)
         ours = percentiles(front, tap, deltas)
         front.close()
     agent = lab.start("bare", ANTHROPIC_BASE_URL=tap.url)
