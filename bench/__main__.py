@@ -43,7 +43,10 @@ def main() -> None:
         "--patience", type=float, default=15, help="seconds to wait for a quiet machine, each time"
     )
     parser.add_argument(
-        "--only", action="append", metavar="PART", help="a part of a round, as the progress names it"
+        "--only",
+        action="append",
+        metavar="PART",
+        help="a part of a round, as the progress names it",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every value")
     chosen = parser.parse_args()

@@ -4,6 +4,7 @@ is fast.
 
 from __future__ import annotations
 
+import gc
 import os
 from typing import Any
 
@@ -164,8 +165,11 @@ def serve(ctx: click.Context, stdio: bool, appended: tuple[str, ...]) -> None:
     if appended:
         raise click.UsageError(f"Got unexpected extra argument ({appended[0]})")
     from pykoclaw_acp.config import dotenv, loading
+    from pykoclaw_acp.logging.without_rich import import_structlog
 
     dotenv.require_own_data()
+    gc.disable()  # until the server runs: a tenth of its start would find nothing
+    import_structlog()
     if stdio:
         from pykoclaw_acp.server import stdio as server
 

@@ -160,6 +160,7 @@ class App:
         if found is not None:
             await hand_over(found, sessions, pool, database)
         gc.freeze()  # exclude start-up objects from GC: each look through them costs 20 ms
+        gc.enable()
         state = database.condition.state
         log.info(
             "Server ready",

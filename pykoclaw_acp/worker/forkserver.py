@@ -22,6 +22,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from pykoclaw_acp.channel.processes import Fork, Forked
+from pykoclaw_acp.logging.without_rich import import_structlog
 from pykoclaw_acp.system import shortage, unix_socket
 from pykoclaw_acp.system.lineage import WORKER, WORKER_NAME
 from pykoclaw_acp.system.processes import (
@@ -54,6 +55,7 @@ def main(translate: Callable[[bytes], bytes] = bytes) -> None:
         # What takes 0.6 s, once for all workers; and nothing is imported later, from another
         # version perhaps. A tenth of it would be collections that find nothing.
         gc.disable()
+        import_structlog()
         import pykoclaw_acp.logging.setup
         import pykoclaw_acp.worker.main  # noqa: F401
     except Exception as error:
