@@ -40,7 +40,11 @@ DELIVERY: Final = ("delivery_committed", "task_claimed", "task_run_ended")
 FORKING: Final = ("fork_begun", "fork_piece_copied", "fork_shown")
 # When a prompt goes into the running turn.
 STEERING: Final = ("turn_steered",)
-EVERY: Final = STEPS + UNANSWERED + ADOPTION + MERGING + CONVERSION + DELIVERY + FORKING + STEERING
+# In methods that do something in more than one step.
+METHODS: Final = ("session_hidden", "choice_committed", "files_put_back", "session_rewound")
+EVERY: Final = (
+    STEPS + UNANSWERED + ADOPTION + MERGING + CONVERSION + DELIVERY + FORKING + STEERING + METHODS
+)
 
 _remaining: dict[str, int] = {}
 

@@ -56,3 +56,17 @@ class RewindPoint:
     turn_id: str
     turns: int
     branch: Branch
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """What a rewind changes: the turns that Claude forgets, and files. `files_error`: why files
+    cannot be put back; None if they can.
+    """
+
+    turn_id: str
+    turns: int
+    files: list[str]
+    insertions: int | None
+    deletions: int | None
+    files_error: str | None = None

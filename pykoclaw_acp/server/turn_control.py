@@ -51,11 +51,15 @@ class TurnControl:
         session = await self._finder.find(params.session)
         return Waited(waited=await session.limit_wait.stop())
 
-    async def rewind(self, call: Call, params: RewindParams) -> RewindResult:  # noqa: ARG002
+    async def rewind(self, call: Call, params: RewindParams) -> RewindResult:
         """Put files, and what Claude remembers, back to what was before a prompt."""
         session = await self._finder.find(params.session)
         done = await self._rewinding.rewind(
-            session, params.message, files=params.files, dry=params.dry_run
+            session,
+            params.message,
+            files=params.files,
+            dry=params.dry_run,
+            request_key=call.key,
         )
         return RewindResult(
             turn_id=done.turn_id,

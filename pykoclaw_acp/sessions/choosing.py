@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
+from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
 from pykoclaw_acp.channel.frames import Ready
 from pykoclaw_acp.channel.options import WorkerOptions
@@ -92,6 +93,7 @@ class Choosing:
                 changed.insert(0, ModeChanged(then.mode))
             before = self._state.options
             await self._state.log.tell(changed)
+            crash_points.reached("choice_committed")
             log.info(
                 "Chosen",
                 action="chosen",

@@ -7,15 +7,15 @@ off there. Files come first: what was done of them can be done again, if the ser
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
 from msgspec.structs import replace
 
+from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.options import WITHOUT
 from pykoclaw_acp.errors import InvalidRequest, WorkerFailed
-from pykoclaw_acp.model.branches import RewindPoint
+from pykoclaw_acp.model.branches import RewindPoint, Rewound
 from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.branches import BranchStore
@@ -28,20 +28,6 @@ BUSY: Final = (
 log: Final = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Rewound:
-    """What a rewind changes: the turns that Claude forgets, and files. `files_error`: why files
-    cannot be put back; None if they can.
-    """
-
-    turn_id: str
-    turns: int
-    files: list[str]
-    insertions: int | None
-    deletions: int | None
-    files_error: str | None = None
-
-
 class Rewinding:
     """Rewinds sessions."""
 
@@ -50,15 +36,24 @@ class Rewinding:
         self._workers = workers
 
     async def rewind(
-        self, session: Session, message_id: str | None, *, files: bool, dry: bool
+        self,
+        session: Session,
+        message_id: str | None,
+        *,
+        files: bool,
+        dry: bool,
+        request_key: str | None = None,
     ) -> Rewound:
         """Rewind to what was before the prompt of a message; without one, before the newest prompt.
-        `dry`: only say what would change.
+        `dry`: only say what would change. A request that is sent again under its key is done once.
 
         Raises InvalidRequest while a turn runs, or if files were wanted and cannot be put back; then
         nothing was changed. Also as `BranchStore.rewind_point`.
         """
         async with session.intake.lock:  # no prompt is accepted meanwhile
+            done = None if request_key is None else await self._store.rewound(request_key)
+            if done is not None:
+                return done
             if session.background or not all(turn.ended.done() for turn in session.turns):
                 raise InvalidRequest(BUSY)
             await session.idle()
@@ -81,12 +76,16 @@ class Rewinding:
                 )
             if rewound.files:
                 await self._files(session, point, dry=False)
-            await self._forget(session, point, rewound)
+                crash_points.reached("files_put_back")
+            await self._forget(session, point, rewound, request_key)
         return rewound
 
-    async def _forget(self, session: Session, point: RewindPoint, rewound: Rewound) -> None:
+    async def _forget(
+        self, session: Session, point: RewindPoint, rewound: Rewound, request_key: str | None
+    ) -> None:
         said = _note(point, rewound)
-        seqs = await self._store.rewind(session.id, point, said)
+        seqs = await self._store.rewind(session.id, point, said, rewound, request_key)
+        crash_points.reached("session_rewound")
         session.log.committed(seqs, None, said)
         session.record.branch = point.branch
         self._workers.set_resume(session.id, session.record.claude_session_id, point.branch)

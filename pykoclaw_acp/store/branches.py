@@ -6,8 +6,10 @@ import time
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+import msgspec
+
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
-from pykoclaw_acp.model.branches import Branch, ForkPoint, RewindPoint
+from pykoclaw_acp.model.branches import Branch, ForkPoint, RewindPoint, Rewound
 from pykoclaw_acp.model.seams import original
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store.database import Database, Statement
@@ -134,8 +136,23 @@ async def rewind_point(
     return RewindPoint(turn_id, count, branch or Branch(""))
 
 
-def rewind(session_id: str, point: RewindPoint) -> Iterator[Statement]:
+async def rewound(database: Database, request_key: str) -> Rewound | None:
+    """What the rewind of this request has changed; None if there was none."""
+    found = await database.read(
+        "SELECT result FROM acp_rewinds WHERE request_key = ?", (request_key,)
+    )
+    return msgspec.json.decode(found[0][0], type=Rewound) if found else None
+
+
+def rewind(
+    session_id: str, point: RewindPoint, done: Rewound, request_key: str | None
+) -> Iterator[Statement]:
     """Claude does not remember these turns any more; the log keeps them."""
+    if request_key is not None:
+        yield Statement(
+            "INSERT INTO acp_rewinds (request_key, acp_session_id, result) VALUES (?, ?, ?)",
+            (request_key, session_id, msgspec.json.encode(done).decode()),
+        )
     yield Statement(
         "UPDATE acp_turns SET rewound_at = ? WHERE acp_session_id = ? AND rewound_at IS NULL"
         " AND position >= (SELECT t.position FROM acp_turns t WHERE t.turn_id = ?)",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from pykoclaw_acp import crash_points
 from pykoclaw_acp.store import blobs
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.logs import DROP
@@ -60,6 +61,7 @@ _OF_DELETED: Final = (
     _Table("acp_transcript_turns", "prompt_uuid", "prompt_uuid"),
     _Table("acp_transcripts", "claude_session_id", "path"),
     _Table("acp_limit_waits", "turn_id", "turn_id"),
+    _Table("acp_rewinds", "request_key", "result"),
     _Table("acp_branches", "claude_session_id", "claude_session_id"),
 )
 # Claude sessions of the session: what is left of them makes none again.
@@ -90,6 +92,7 @@ async def delete(database: Database, session_id: str) -> None:
     aliases = Statement(f"{change} WHERE alias_of = ?", (at, session_id))
     kept = Statement(_KEEP, (at, session_id, session_id, session_id, session_id))
     await database.commit(Unit(statements=(kept, gone, aliases), durable=True))
+    crash_points.reached("session_hidden")
     await purge(database)
 
 

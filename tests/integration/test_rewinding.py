@@ -46,6 +46,26 @@ async def test_next_worker_branches_off_before_the_turn(tmp_path: Path) -> None:
             await rewinding(r).rewind(session, None, files=False, dry=False)
 
 
+async def test_request_that_is_sent_again_is_done_once(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        turns = [await r.prompt(session, "say 1") for _ in range(2)]
+        await session.idle()
+        before = session.last_seq
+        for _ in range(2):
+            done = await rewinding(r).rewind(
+                session, None, files=False, dry=False, request_key="front:7"
+            )
+            assert (done.turn_id, done.turns) == (turns[1].turn_id, 1)
+            assert session.last_seq == before + 1
+        other = await rewinding(r).rewind(
+            session, None, files=False, dry=False, request_key="front:8"
+        )
+        assert other.turn_id == turns[0].turn_id
+        await r.sessions.delete(session)
+        assert await r.database.read("SELECT * FROM acp_rewinds") == []
+
+
 async def test_it_is_refused_while_a_turn_runs(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, turn, worker = await hanging(r)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from pykoclaw_acp.model.branches import Fork, ForkPoint, RewindPoint
+from pykoclaw_acp.model.branches import Fork, ForkPoint, RewindPoint, Rewound
 from pykoclaw_acp.model.events import Event, OpenTools
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.ports.store import Store
@@ -28,9 +28,19 @@ class BranchStore(Store, Protocol):
         `point`.
         """
 
-    async def rewind(self, session_id: str, point: RewindPoint, said: Sequence[Event]) -> list[int]:
+    async def rewound(self, request_key: str) -> Rewound | None:
+        """What the rewind of this request has changed; None if there was none."""
+
+    async def rewind(
+        self,
+        session_id: str,
+        point: RewindPoint,
+        said: Sequence[Event],
+        done: Rewound,
+        request_key: str | None,
+    ) -> list[int]:
         """Let Claude forget what came from there on, when it is prompted next; logs these events and
-        returns their seqs.
+        returns their seqs. `done` is kept for the request.
         """
 
     async def open_tools(self, session_id: str, upto: int) -> OpenTools:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pykoclaw_acp.model.branches import Fork, ForkPoint, RewindPoint
+from pykoclaw_acp.model.branches import Fork, ForkPoint, RewindPoint, Rewound
 from pykoclaw_acp.model.events import Event, OpenTools
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import branches, events, forking, sessions
@@ -25,9 +25,20 @@ class SqlBranchStore(SqlStore):
         """The beginning of the turn of a message; without one, of the newest prompt."""
         return await branches.rewind_point(self._database, record, message_id)
 
-    async def rewind(self, session_id: str, point: RewindPoint, said: Sequence[Event]) -> list[int]:
+    async def rewound(self, request_key: str) -> Rewound | None:
+        """What the rewind of this request has changed."""
+        return await branches.rewound(self._database, request_key)
+
+    async def rewind(
+        self,
+        session_id: str,
+        point: RewindPoint,
+        said: Sequence[Event],
+        done: Rewound,
+        request_key: str | None,
+    ) -> list[int]:
         """Let Claude forget what came from there on, when it is prompted next."""
-        statements = tuple(branches.rewind(session_id, point))
+        statements = tuple(branches.rewind(session_id, point, done, request_key))
         rows = events.rows(session_id, None, said)
         return await self._commit(Unit(statements, rows, durable=True))
 
