@@ -60,7 +60,8 @@ class SessionOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """Options of a session's Claude; None: not asked for. They are stored, so none is a secret.
 
     `tools`: all that there are; `allowed_tools` are used unasked; `max_turns` is the limit of
-    requests to the model in one turn.
+    requests to the model in one turn. `unchecked_model`: a model that was asked for before Claude had
+    said which there are; its worker looks.
     """
 
     system_prompt: SystemPrompt | None = None
@@ -70,6 +71,7 @@ class SessionOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     setting_sources: tuple[str, ...] | None = None
     max_turns: int | None = None
     env: dict[str, str] | None = None
+    unchecked_model: str | None = None
 
     def over(self, earlier: SessionOptions) -> SessionOptions:
         """These options, and the earlier ones where nothing is asked for."""

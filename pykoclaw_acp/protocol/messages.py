@@ -42,11 +42,20 @@ class ElicitationCapabilities(Wire, frozen=True, kw_only=True):
     url: dict[str, Any] | None = None
 
 
+class ClientConfigOptionCapabilities(Wire, frozen=True, kw_only=True):
+    """Types of config options besides `select`: one that is present is taken."""
+
+    boolean: dict[str, Any] | None = None
+
+
 class ClientSessionCapabilities(Wire, frozen=True, kw_only=True):
-    """Updates that the client takes: one that is present is taken, whatever its object holds."""
+    """Updates and config options that the client takes: one that is present is taken, whatever its
+    object holds.
+    """
 
     notices: dict[str, Any] | None = None
     compaction: dict[str, Any] | None = None
+    config_options: ClientConfigOptionCapabilities = ClientConfigOptionCapabilities()
 
 
 class ClientCapabilities(Wire, frozen=True, kw_only=True):
@@ -146,7 +155,7 @@ class SetModelParams(SessionParams, frozen=True, kw_only=True):
 
 class SetConfigOptionParams(SessionParams, frozen=True, kw_only=True):
     config_id: Name
-    value: Name | bool
+    value: Name | bool  # a boolean with `type` `boolean`, as the schema has it, or without
 
 
 class CancelRequestParams(Params, frozen=True, kw_only=True):
@@ -187,9 +196,7 @@ class ConfigValue(Wire, frozen=True, kw_only=True):
 
 
 class ConfigOption(Wire, frozen=True, kw_only=True, tag_field="type", tag="select"):
-    """A config option of type `select`: Mitto fails at unknown types, and not every client accepts
-    `boolean`.
-    """
+    """A config option that has one of several values."""
 
     id: str
     name: str
@@ -199,6 +206,19 @@ class ConfigOption(Wire, frozen=True, kw_only=True, tag_field="type", tag="selec
     options: list[ConfigValue]
 
 
+class BooleanConfigOption(Wire, frozen=True, kw_only=True, tag_field="type", tag="boolean"):
+    """A config option that is on or off, for clients that take this type; Mitto fails at it."""
+
+    id: str
+    name: str
+    description: str | None = None
+    category: str
+    current_value: bool
+
+
+ConfigOptions = list[ConfigOption | BooleanConfigOption]
+
+
 class OpenedState(Wire, frozen=True, kw_only=True):
     """Result of load and resume: selected values and choices; `modes` and `models` repeat the
     config options. `models` is no longer in ACP.
@@ -206,7 +226,7 @@ class OpenedState(Wire, frozen=True, kw_only=True):
 
     modes: ModeState | None = None
     models: ModelState | None = None
-    config_options: list[ConfigOption]
+    config_options: ConfigOptions
     meta: dict[str, Any] | None = msgspec.field(default=None, name="_meta")
 
 
@@ -240,7 +260,7 @@ class ForkSessionResult(NewSessionResult, frozen=True, kw_only=True):
 
 
 class SetConfigOptionResult(Wire, frozen=True, kw_only=True):
-    config_options: list[ConfigOption]
+    config_options: ConfigOptions
 
 
 class Empty(Wire, frozen=True, kw_only=True):

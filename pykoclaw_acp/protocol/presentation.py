@@ -10,7 +10,14 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from pykoclaw_acp.model.events import Event, Thinking, ToolEnded, ToolProgressed, ToolStarted
+from pykoclaw_acp.model.events import (
+    ConfigChanged,
+    Event,
+    Thinking,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+)
 from pykoclaw_acp.model.own_calls import COMPACTION, RETRY
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.content import TextContent
@@ -24,17 +31,25 @@ _Call = ToolStarted | ToolProgressed | ToolEnded
 
 @dataclass(frozen=True, slots=True)
 class Presentation:
-    """What a client has updates for: `notices`, `compaction`; and whether it is shown `thoughts`."""
+    """What a client has updates for: `notices`, `compaction`; whether it takes config options of the
+    type `boolean`; and whether it is shown `thoughts`.
+    """
 
     notices: bool = False
     compaction: bool = False
+    booleans: bool = False
     thoughts: bool = True
 
     @classmethod
     def of(cls, capabilities: ClientCapabilities, *, thoughts: bool) -> Presentation:
         """That of a client with these capabilities."""
         session = capabilities.session
-        return cls(session.notices is not None, session.compaction is not None, thoughts)
+        return cls(
+            notices=session.notices is not None,
+            compaction=session.compaction is not None,
+            booleans=session.config_options.boolean is not None,
+            thoughts=thoughts,
+        )
 
 
 def update(seq: int, event: Event | None, how: Presentation) -> Update | None:
@@ -47,6 +62,9 @@ def update(seq: int, event: Event | None, how: Presentation) -> Update | None:
             return _notice(event, meta)
         if how.compaction and event.tool_call_id.startswith(COMPACTION):
             return _compaction(event, meta)
+    if isinstance(event, ConfigChanged) and how.booleans:
+        shown = projection.choices_update(event.selection, booleans=True)
+        return replace(shown, meta={projection.SEQ: seq})
     return projection.update(seq, event)
 
 

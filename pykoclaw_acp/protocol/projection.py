@@ -7,7 +7,7 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from pykoclaw_acp.link.meta_keys import LINE, NOTE, OLD_LINE, ORIGIN
-from pykoclaw_acp.model.choices import Choice, Command, Selection
+from pykoclaw_acp.model.choices import FAST, ON, Choice, Command, Option, Selection
 from pykoclaw_acp.model.events import (
     ConfigChanged,
     Event,
@@ -30,7 +30,9 @@ from pykoclaw_acp.model.events import (
 from pykoclaw_acp.protocol import tool_results
 from pykoclaw_acp.protocol.content import Diff, ImageContent, ShownContent, TextContent, ToolContent
 from pykoclaw_acp.protocol.messages import (
+    BooleanConfigOption,
     ConfigOption,
+    ConfigOptions,
     ConfigValue,
     ModelInfo,
     ModelState,
@@ -151,9 +153,9 @@ def unlogged(message_id: str, text: str) -> Update:
     )
 
 
-def state(selection: Selection, *, legacy_models: bool) -> OpenedState:
+def state(selection: Selection, *, legacy_models: bool, booleans: bool = False) -> OpenedState:
     """Selected values and choices of a session. `legacy_models`: models also in the field that ACP
-    had before config options.
+    had before config options; `booleans` as for `config_options`.
     """
     modes = ModeState(
         current_mode_id=selection.mode,
@@ -172,12 +174,14 @@ def state(selection: Selection, *, legacy_models: bool) -> OpenedState:
     return OpenedState(
         modes=modes,
         models=models if legacy_models else None,
-        config_options=config_options(selection),
+        config_options=config_options(selection, booleans=booleans),
     )
 
 
-def config_options(selection: Selection) -> list[ConfigOption]:
-    """Mode, model and what the model has besides, as config options."""
+def config_options(selection: Selection, *, booleans: bool = False) -> ConfigOptions:
+    """Mode, model and what the model has besides, as config options; `booleans`: what is on or off
+    has that type.
+    """
     return [
         ConfigOption(
             id=MODE,
@@ -194,22 +198,36 @@ def config_options(selection: Selection) -> list[ConfigOption]:
             options=_values(selection.models),
         ),
         *(
-            ConfigOption(
-                id=one.id,
-                name=one.name,
-                description=one.description or None,
-                category=one.category,
-                current_value=one.value,
-                options=_values(one.choices),
-            )
+            _switch(one) if booleans and one.id == FAST else _option(one)
             for one in selection.options or ()
         ),
     ]
 
 
-def choices_update(selection: Selection) -> ConfigOptionUpdate:
+def _option(one: Option) -> ConfigOption:
+    return ConfigOption(
+        id=one.id,
+        name=one.name,
+        description=one.description or None,
+        category=one.category,
+        current_value=one.value,
+        options=_values(one.choices),
+    )
+
+
+def _switch(one: Option) -> BooleanConfigOption:
+    return BooleanConfigOption(
+        id=one.id,
+        name=one.name,
+        description=one.description or None,
+        category=one.category,
+        current_value=one.value == ON,
+    )
+
+
+def choices_update(selection: Selection, *, booleans: bool) -> ConfigOptionUpdate:
     """What can be chosen, as an update which is not in the log."""
-    return ConfigOptionUpdate(config_options=config_options(selection))
+    return ConfigOptionUpdate(config_options=config_options(selection, booleans=booleans))
 
 
 def commands(offered: tuple[Command, ...]) -> AvailableCommandsUpdate:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from pykoclaw_acp.protocol.content import TextContent, ToolContent
-from pykoclaw_acp.protocol.messages import ConfigOption
+from pykoclaw_acp.protocol.messages import ConfigOptions
 from pykoclaw_acp.protocol.wire import Wire
 
 
@@ -102,7 +102,7 @@ class CurrentModeUpdate(Update, frozen=True, kw_only=True, tag="current_mode_upd
 
 
 class ConfigOptionUpdate(Update, frozen=True, kw_only=True, tag="config_option_update"):
-    config_options: list[ConfigOption]
+    config_options: ConfigOptions
 
 
 class SessionInfoUpdate(Update, frozen=True, kw_only=True, tag="session_info_update"):

@@ -66,6 +66,11 @@ class AcpClient:
         return self._requests.forms
 
     @property
+    def booleans(self) -> bool:
+        """Whether it takes config options of the type `boolean`."""
+        return self._shown.booleans
+
+    @property
     def cancels_when_absent(self) -> bool:
         """Whether it cancels a permission request because nobody is there to see it."""
         return self.subscriber.traits.cancels_when_absent
@@ -164,7 +169,8 @@ class AcpClient:
 
     async def show_choices(self, session_id: str, selection: Selection) -> None:
         """Send the list of config options: no event of the log, since nothing was chosen."""
-        await self.peer.notify(update_line(session_id, projection.choices_update(selection)))
+        update = projection.choices_update(selection, booleans=self.booleans)
+        await self.peer.notify(update_line(session_id, update))
 
     async def insert(self, session_id: str, message_id: str, text: str) -> None:
         """Send text that is no event of the log, since it says nothing new."""

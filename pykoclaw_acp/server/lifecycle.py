@@ -102,7 +102,9 @@ def options_of(
 
 def state_of(call: Call, opened: Opened) -> OpenedState:
     call.follow_ups += opened.follow_ups
-    return projection.state(opened.selection, legacy_models=call.legacy_models)
+    return projection.state(
+        opened.selection, legacy_models=call.legacy_models, booleans=call.client.booleans
+    )
 
 
 def _cursor(params: ResumeSessionParams) -> int | None:

@@ -49,4 +49,5 @@ async def set_config_option(call: Call, params: SetConfigOptionParams) -> SetCon
         chosen = await session.choosing.choose("value", model=value)
     else:
         chosen = await session.choosing.choose("value", option=(params.config_id, value))
-    return SetConfigOptionResult(config_options=projection.config_options(chosen))
+    options = projection.config_options(chosen, booleans=call.client.booleans)
+    return SetConfigOptionResult(config_options=options)

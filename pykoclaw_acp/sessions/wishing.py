@@ -32,6 +32,8 @@ async def settle(
     if wishes.model is not None:
         chosen = msgspec.structs.replace(chosen, model=_model(wishes, offer))
         record.model = chosen.model
+        if all(one.id != chosen.model for one in offers.models(offer)):
+            record.options = msgspec.structs.replace(record.options, unchecked_model=chosen.model)
     now = offers.selection(chosen, offer, bypass=template.bypass)
     if wishes.mode is not None:
         require(named["mode"], wishes.mode, now.modes)

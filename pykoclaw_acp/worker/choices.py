@@ -19,6 +19,7 @@ from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model import choices
 from pykoclaw_acp.model.choices import Chosen, Config, Offer
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, Text
+from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.worker import offering, sdk_private
 
 LIMIT: Final = 5.0  # s; the CLI answers in milliseconds, also in the middle of a turn
@@ -37,6 +38,7 @@ class Choices:
             options.permission_mode, options.model or choices.DEFAULT_MODEL, options.config
         )
         self._bypass = options.bypass
+        self._unchecked = options.asked.unchecked_model
         self._client: ClaudeSDKClient | None = None
         self._connected = asyncio.Event()
         self._running: str | None = None  # the last turn's model, in Claude's words
@@ -69,6 +71,7 @@ class Choices:
             self._refused(f"Claude does not offer the mode `{self._now.mode}` here.", mode=mode)
         self._follow_fast_mode(info)
         self._client = client
+        await self._check_model()
         self._connected.set()
         # Before the first prompt in the CLI's input, and nobody waits for the answer.
         self._learning = asyncio.get_running_loop().create_task(self._learn_effort())
@@ -133,6 +136,20 @@ class Choices:
                 f"Claude does not offer fast mode here ({why}).",
                 config=replace(self._now.config, fast=False),
             )
+
+    async def _check_model(self) -> None:
+        """Take back a model that was asked for before anybody knew which there are."""
+        wanted = self._now.model
+        known = offering.without_unknown(self.offer, wanted) if wanted == self._unchecked else None
+        if known is None:
+            return
+        self.offer = known
+        await self._choose(SetModel(epoch=0, model=choices.DEFAULT_MODEL))
+        named = ", ".join(one.id for one in known.models)
+        self._refused(
+            f"Claude has no model `{neutral(wanted, 'command')}` here, so its default model is used. It has {named}.",
+            model=choices.DEFAULT_MODEL,
+        )
 
     async def _choose(self, frame: SetMode | SetModel | SetConfig) -> None:
         assert self._client is not None

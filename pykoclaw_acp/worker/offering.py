@@ -11,6 +11,7 @@ from pykoclaw_acp.model.choices import Command, Model, Offer
 
 # Reasons against fast mode that do not say whether it can be had: it was not asked for yet.
 _UNDECIDED: Final = ("sdk_opt_in_required", "pending")
+_NOT_KNOWN: Final = "Custom model"  # how the CLI describes a name that it does not know
 _WHY_NOT_FAST: Final = {
     "free": "the account has no paid plan",
     "preference": "it is turned off in the settings of the account or the organization",
@@ -28,6 +29,16 @@ def of(info: dict[str, Any]) -> Offer:
     fast = why_not_fast(info) is None
     models = [one for one in _dicts(info.get("models")) if isinstance(one.get("value"), str)]
     return Offer(choices.fit(commands), tuple(_model(one, fast=fast) for one in models))
+
+
+def without_unknown(offer: Offer, model: str) -> Offer | None:
+    """The offer without this model if the CLI has it there only because it was told to use it, and
+    knows nothing of it; None if it is a model that it offers.
+    """
+    known = tuple(one for one in offer.models if one.id != model or one.description != _NOT_KNOWN)
+    if not known or any(model in (one.id, one.resolved) for one in known):
+        return None
+    return Offer(offer.commands, known)
 
 
 def why_not_fast(info: dict[str, Any]) -> str | None:

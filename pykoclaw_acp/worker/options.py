@@ -133,7 +133,7 @@ def options(
         tools=None if asked.tools is None else list(asked.tools),
         disallowed_tools=[*DISALLOWED, *(asked.disallowed_tools or ())],
         allowed_tools=[
-            *profile.allowed_tools(spec),
+            *profile.allowed_tools(spec, servers.own),
             *servers.unasked,
             *(asked.allowed_tools or ()),
         ],

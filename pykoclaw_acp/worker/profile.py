@@ -21,10 +21,7 @@ PROMPT: Final = (
     "If a tool call fails, try it at least once more, and with other parameters where that may help, before you say"
     " that the tool is not available."
 )
-ALLOWED: Final = [
-    *("Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebSearch", "WebFetch"),
-    "mcp__pykoclaw__*",
-]
+ALLOWED: Final = ("Bash", "Read", "Write", "Edit", "Glob", "Grep", "WebSearch", "WebFetch")
 _CLAUDE_CODE: Final = SystemPromptPreset(type="preset", preset="claude_code")
 
 
@@ -48,9 +45,11 @@ def replaces_system_prompt(spec: LaunchSpec) -> bool:
     return asked is not None and (asked.replaces or _is_pykoclaw(spec))
 
 
-def allowed_tools(spec: LaunchSpec) -> list[str]:
-    """Tools that Claude may use unasked; others are not forbidden by this."""
-    return list(ALLOWED) if _is_pykoclaw(spec) else []
+def allowed_tools(spec: LaunchSpec, server: str) -> list[str]:
+    """Tools that Claude may use unasked; others are not forbidden by this. `server`: the name of
+    pykoclaw's own.
+    """
+    return [*ALLOWED, f"mcp__{server}__*"] if _is_pykoclaw(spec) else []
 
 
 def environment(spec: LaunchSpec) -> dict[str, str]:

@@ -5,7 +5,7 @@ schemas and answers. They are bound to a conversation.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Final
 from uuid import uuid4
 
@@ -18,7 +18,8 @@ from pykoclaw_acp.worker import brave_search
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 
 NAME: Final = "pykoclaw"
-UNASKED: Final = (f"mcp__{NAME}__list_tasks",)  # tools that no question is needed for
+OTHER_NAME: Final = "pykoclaw-acp"  # where a client's server has that name
+UNASKED: Final = ("list_tasks",)  # tools that no question is needed for
 
 SHOWN: Final = 50  # characters of a prompt in a list
 _INSERT: Final = (
@@ -76,6 +77,12 @@ _LIST: Final = {
 _TASK: Final = {"type": "object", "properties": {"task_id": _STRING}, "required": ["task_id"]}
 
 Said = Callable[[dict[str, Any]], Awaitable[str]]
+
+
+def name_beside(taken: Collection[str]) -> str:
+    """The server's name in a session whose client has given servers of these names."""
+    names = (OTHER_NAME, *(f"{OTHER_NAME}-{n}" for n in range(2, len(taken) + 3)))
+    return next(one for one in names if one not in taken)
 
 
 def server(conversation: str, calls: DatabaseCalls, brave_key: str | None) -> McpSdkServerConfig:

@@ -19,7 +19,8 @@ _SDK: Final = "sdk"  # the type of a server that runs in this process
 
 class Servers:
     """Servers by name, of which a later one replaces an earlier: pykoclaw's, then those of plugins
-    in their order, then the client's.
+    in their order, then the client's. A client's server does not take pykoclaw's tools away: they
+    get another name.
     """
 
     def __init__(self, spec: LaunchSpec, calls: DatabaseCalls) -> None:
@@ -28,6 +29,8 @@ class Servers:
         self._plugins = Plugins(spec.options.conversation, calls)
         self._servers: dict[str, Any] = {}
         self._said = set(spec.told.partition(STATES)[0].split())
+        self.own = pykoclaw_tools.NAME
+        """Name of pykoclaw's own server."""
         self.unasked: list[str] = []
         """Tools that Claude may use without a question."""
 
@@ -37,14 +40,17 @@ class Servers:
             return
         await self._plugins.load()
         options = self._spec.options
+        clients = {one.name: one.config for one in options.mcp_servers}
         own = pykoclaw_tools.server(options.conversation, self._calls, options.brave_api_key)
         self._servers[pykoclaw_tools.NAME] = own
         for given in self._plugins.servers:
             self._servers.update(given)
-        for one in options.mcp_servers:
-            self._servers[one.name] = one.config
-        if self._servers[pykoclaw_tools.NAME] is own:
-            self.unasked = list(pykoclaw_tools.UNASKED)
+        if pykoclaw_tools.NAME in clients:
+            self.own = pykoclaw_tools.name_beside({*self._servers, *clients})
+            self._servers[self.own] = self._servers.pop(pykoclaw_tools.NAME)
+        self._servers.update(clients)
+        if self._servers[self.own] is own:
+            self.unasked = [f"mcp__{self.own}__{tool}" for tool in pykoclaw_tools.UNASKED]
 
     @property
     def inside(self) -> dict[str, Any]:

@@ -212,6 +212,30 @@ async def test_a_restricted_session_has_pykoclaws_server(stack: Stack) -> None:
     assert answers(stack) == ["No tasks scheduled for this conversation."]
 
 
+@pytest.mark.long
+async def test_a_clients_server_of_that_name_gives_pykoclaws_another(stack: Stack) -> None:
+    secret = [{"name": "SECRET", "value": "theirs"}]
+    theirs = {
+        "name": "pykoclaw", "command": sys.executable, "args": [str(SERVER)], "env": secret,
+    }  # fmt: skip
+    client = await stack.start()
+    asked: list[str] = []
+
+    def permit(request: dict[str, Any]) -> dict[str, Any]:
+        asked.append(request["toolCall"]["title"])
+        return allow(request)
+
+    client.permit = permit
+    session = await client.new(stack.work, mcpServers=[theirs])
+    await client.prompt(
+        session,
+        script(call("mcp__pykoclaw__whisper"), call("mcp__pykoclaw-acp__list_tasks"), "text Done."),
+    )
+    assert answers(stack)[-1] == "No tasks scheduled for this conversation."
+    assert len(asked) == 1, "pykoclaw's list needs no permission under its other name, either"
+    assert answers(stack)[0].startswith("backwards")
+
+
 async def test_tools_work_with_the_next_daemon(stack: Stack) -> None:
     """The worker outlives its daemon; its tools wait for the next one."""
     client = await stack.front()

@@ -23,7 +23,7 @@ def current(client: Client, session: str) -> list[str]:
     return [one["currentModeId"] for one in client.of(session, "current_mode_update")]
 
 
-def config(client: Client, session: str) -> dict[str, str]:
+def config(client: Client, session: str) -> dict[str, Any]:
     """The options' values as they were told last."""
     last = client.of(session, "config_option_update")[-1]
     return {one["id"]: one["currentValue"] for one in last["configOptions"]}
@@ -83,8 +83,10 @@ async def test_mode_set_during_turn_applies_at_once(shared: Stack) -> None:
 async def test_effort_and_fast_mode_reach_the_model_and_survive_restart(
     stack: Stack,
 ) -> None:
-    async def choose(option: str, value: str) -> None:
+    async def choose(option: str, value: str | bool) -> None:
         params = {"sessionId": session, "configId": option, "value": value}
+        if isinstance(value, bool):
+            params["type"] = "boolean"
         listed = (await client.call("session/set_config_option", **params))["configOptions"]
         assert {one["id"]: one["currentValue"] for one in listed}[option] == value
 
@@ -109,14 +111,17 @@ async def test_effort_and_fast_mode_reach_the_model_and_survive_restart(
     await choose("mode", "auto")
     await client.close()
 
-    client = await stack.start()
+    client = await stack.spawn()
+    switches: dict[str, Any] = {"session": {"configOptions": {"boolean": {}}}}
+    await client.initialize(clientCapabilities=switches)
     loaded = await client.load(session, stack.work)
     values = {one["id"]: one["currentValue"] for one in loaded["configOptions"]}
-    assert values == {"mode": "auto", "model": "default", "effort": "low", "fast": "on"}
+    assert values == {"mode": "auto", "model": "default", "effort": "low", "fast": True}
+    assert config(client, session)["fast"] is True, "in the history, too"
     await client.prompt(session, text("Again."))
     assert sent()[-1] == ("low", "fast")
     await choose("effort", "default")
-    await choose("fast", "off")
+    await choose("fast", False)
     await choose("model", "sonnet")
     await client.prompt(session, text("Plain."))
     assert sent()[-1] == ("medium", None)
@@ -135,6 +140,7 @@ async def test_what_a_client_asks_of_claude_reaches_it_also_after_a_restart(stac
         "claudeCode": {"options": asked},
         "systemPrompt": {"append": prompt},
         "pykoclaw.dev/sessionId": chosen,
+        "pykoclaw.dev/model": "claude-nonsense-9",  # nobody knows yet which there are
     }
     client = await stack.start()
     assert await client.new(stack.work, _meta=meta) == chosen
@@ -143,6 +149,11 @@ async def test_what_a_client_asks_of_claude_reaches_it_also_after_a_restart(stac
     command = "bash mkdir made-$GIT_AUTHOR_NAME; tr '\\0' ' ' < /proc/$PPID/cmdline > cmdline"
     ended = await client.prompt(chosen, script(command, "text Never said."))
     assert ended["stopReason"] == "max_turn_requests"
+    assert "Claude has no model `claude-nonsense-9` here" in client.text(chosen)
+    assert config(client, chosen)["model"] == "default"
+    assert "nonsense" not in stack.asked()[0]["model"]
+    with pytest.raises(RpcError, match="must be one of default, "):
+        await client.new(stack.work, _meta={"pykoclaw.dev/model": "claude-nonsense-9"})
     assert (stack.work / "made-Pelican").is_dir()
     assert prompt not in (stack.work / "cmdline").read_text()
     assert stack.transcript(chosen)

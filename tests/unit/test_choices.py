@@ -102,6 +102,42 @@ async def test_offer_omits_what_clients_cannot_use() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("asked", [True, False])
+async def test_a_model_that_claude_does_not_know_is_taken_back(*, asked: bool) -> None:
+    """Only if it was asked for unchecked: a setting's may be one of a gateway."""
+    told: list[Event] = []
+    wished = replace(OPTIONS.asked, unchecked_model="nonsense-9" if asked else None)
+    options = replace(OPTIONS, model="nonsense-9", asked=wished)
+    made, claude = Choices(options, told.append), Claude()
+    custom = {"value": "nonsense-9", "displayName": "nonsense-9", "description": "Custom model"}
+    claude.info = {"models": [*MODELS, custom]}
+    await made.connected(claude)  # type: ignore[arg-type]
+    offered = [one.id for one in made.offer.models]
+    if not asked:
+        assert (told, claude.calls, made.model) == ([], [], "nonsense-9")
+        assert offered[-1] == "nonsense-9"
+        return
+    note, changed = told
+    assert isinstance(note, Text)
+    assert "no model `nonsense-9` here" in note.text
+    assert "It has default, opus, haiku." in note.text
+    assert isinstance(changed, ConfigChanged)
+    assert (changed.selection.model, made.model) == ("default", "default")
+    assert claude.calls == ["default"], "before the first prompt"
+    assert offered == ["default", "opus", "haiku"]
+
+
+@pytest.mark.parametrize("model", ["opus", "claude-small", "older-1"])
+async def test_a_model_that_claude_knows_stays(model: str) -> None:
+    told: list[Event] = []
+    options = replace(OPTIONS, model=model, asked=replace(OPTIONS.asked, unchecked_model=model))
+    made, claude = Choices(options, told.append), Claude()
+    older = {"value": "older-1", "displayName": "Older 1", "description": "Newer version available"}
+    claude.info = {"models": [*MODELS, older]}
+    await made.connected(claude)  # type: ignore[arg-type]
+    assert (told, claude.calls, made.model) == ([], [], model)
+
+
 async def test_choices_apply_in_order_including_those_before_connection() -> None:
     told: list[Event] = []
     made, claude = choices(told), Claude()

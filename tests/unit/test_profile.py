@@ -47,6 +47,6 @@ def test_an_untrusted_directory_stays_restricted(tmp_path: Path) -> None:
 
 
 def test_the_editor_profile_allows_nothing_by_itself(tmp_path: Path) -> None:
-    assert profile.allowed_tools(spec(tmp_path, "editor")) == []
+    assert profile.allowed_tools(spec(tmp_path, "editor"), "pykoclaw") == []
     assert profile.environment(spec(tmp_path, "editor")) == {}
-    assert "mcp__pykoclaw__*" in profile.allowed_tools(spec(tmp_path, "pykoclaw"))
+    assert "mcp__pykoclaw__*" in profile.allowed_tools(spec(tmp_path, "pykoclaw"), "pykoclaw")
