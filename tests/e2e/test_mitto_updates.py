@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e import commands
 from tests.e2e.harness import Stack, text
 from tests.e2e.mcp_web import serving
 from tests.e2e.mitto import Conversation, Mitto, wrapping
@@ -33,10 +34,10 @@ def _values(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.long
 async def test_5_no_line_is_too_long(web: Mitto) -> None:
-    """A file of control characters, each of which takes six bytes in JSON, and its replay."""
+    """A file of quotation marks, each of which takes two bytes in JSON, and its replay."""
     conversation = Conversation()
     await web.open(conversation)
-    file = {"type": "text", "text": "=== File: log.bin ===\n" + "\x01" * 3_000_000}
+    file = {"type": "text", "text": "=== File: log.bin ===\n" + '"' * 3_000_000}
     await web.prompt(
         conversation, play("text Read."), file
     )  # more than a model can take; the log has it
@@ -124,6 +125,7 @@ async def test_17_mcp_servers_come_from_user_settings(stack: Stack, web: Mitto) 
     install_mitto_tools(stack)
     conversation = Conversation()
     await web.open(conversation)
+    await commands.done(stack, "trust", "add", str(stack.work))
     await web.prompt(conversation, play("tool mcp__mitto__mitto_get_current {}", "text Done."))
     (shown,) = conversation.tools.values()
     assert shown[-1] == "completed"
@@ -150,6 +152,7 @@ async def test_g_tool_input_is_shown_before_the_call(stack: Stack, web: Mitto) -
     install_mitto_tools(stack)
     conversation = Conversation()
     await web.open(conversation)
+    await commands.done(stack, "trust", "add", str(stack.work))
     seen: list[tuple[dict[str, Any], bool]] = []
 
     def look(session: str, update: dict[str, Any]) -> None:
