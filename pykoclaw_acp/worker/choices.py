@@ -43,6 +43,7 @@ class Choices:
         self._connected = asyncio.Event()
         self._running: str | None = None  # the last turn's model, in Claude's words
         self._effort: str | None = None  # that applies, in Claude's words; None: not known
+        self._model: str | None = None  # that the next request goes to; the same words
         self._expected: list[str] = []  # modes that were set, whose notices have not come yet
         self._last: asyncio.Task[None] | None = None
         self._learning: asyncio.Task[None] | None = None
@@ -74,14 +75,14 @@ class Choices:
         await self._check_model()
         self._connected.set()
         # Before the first prompt in the CLI's input, and nobody waits for the answer.
-        self._learning = asyncio.get_running_loop().create_task(self._learn_effort())
+        self._learning = asyncio.get_running_loop().create_task(self._learn())
 
     def choose(self, frame: SetMode | SetModel | SetConfig) -> None:
         """Set the mode, the model or the config, after earlier choices."""
         self._start(lambda: self._choose(frame))
 
     def command_ran(self) -> None:
-        """Report what a command of the CLI has changed, such as `/effort`."""
+        """Report what a command of the CLI has changed, such as `/model` or `/effort`."""
         self._start(self._look)
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -169,7 +170,7 @@ class Choices:
             else:
                 self._refused(words, config=before.config)
         else:
-            await self._learn_effort()
+            await self._learn()
 
     async def _set(self, client: ClaudeSDKClient, frame: SetMode | SetModel | SetConfig) -> None:
         if isinstance(frame, SetMode):
@@ -184,22 +185,26 @@ class Choices:
             settings = {"effortLevel": frame.config.effort, "fastMode": frame.config.fast or None}
             await sdk_private.apply_settings(client, settings)
 
-    async def _learn_effort(self) -> None:
+    async def _learn(self) -> None:
         assert self._client is not None
-        effort = None
+        applied: dict[str, Any] = {}
         try:
             async with asyncio.timeout(LIMIT):
-                effort = (await sdk_private.applied(self._client)).get("effort")
+                applied = await sdk_private.applied(self._client)
         except Exception as error:  # noqa: BLE001  the SDK raises bare ones
             log.info("The effort is not known", action="effort_unknown", error=str(error)[:200])
+        effort, model = applied.get("effort"), applied.get("model")
         self._effort = effort if isinstance(effort, str) else None
+        self._model = model if isinstance(model, str) else None
 
     async def _look(self) -> None:
-        before = self._effort
-        await self._learn_effort()
-        now = self._effort
-        if before is not None and now not in (None, before):
-            self._changed(replace(self._now, config=replace(self._now.config, effort=now)))
+        effort, model = self._effort, self._model
+        await self._learn()
+        if model is not None and self._model not in (None, model):
+            self._turn_runs_with(self._model)  # the effort is this model's own, not chosen
+        elif effort is not None and self._effort not in (None, effort):
+            config = replace(self._now.config, effort=self._effort)
+            self._changed(replace(self._now, config=config))
 
     def _refused(self, words: str, **kept: Any) -> None:
         """Tell the user in words, and the daemon what holds instead."""

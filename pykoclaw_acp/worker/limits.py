@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Final
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
 
 from claude_agent_sdk import RateLimitEvent
 from claude_agent_sdk.types import RateLimitInfo
@@ -24,6 +25,15 @@ _OTHER: Final = "usage limit"
 _REFUSED: Final = "rate_limit"  # the kind of failure that a limit which was reached causes
 
 
+class _Window(NamedTuple):
+    """A limit: its kind, and the CLI's word for how near it is."""
+
+    kind: str
+    status: object
+    used: float | None  # of 1
+    resets: float | None
+
+
 class Limits:
     """What the CLI has said of the account's limits."""
 
@@ -32,18 +42,20 @@ class Limits:
         self._warned: set[str] = set()
 
     def follow(self, event: RateLimitEvent) -> list[Event]:
-        """The warning, when a limit is near; once until the CLI says that it is not."""
+        """A warning for each limit that is near; once until the CLI says that it is not."""
         info = event.rate_limit_info
-        kind = str(info.rate_limit_type)
         self._reached = info if info.status == "rejected" else None
-        if info.status == "allowed":
-            self._warned.discard(kind)
-        if info.status != "allowed_warning" or kind in self._warned:
+        return [one for window in _windows(info) for one in self._warning(window)]
+
+    def _warning(self, window: _Window) -> list[Event]:
+        if window.status == "allowed":
+            self._warned.discard(window.kind)
+        if window.status != "allowed_warning" or window.kind in self._warned:
             return []
-        self._warned.add(kind)
-        used = "Most" if info.utilization is None else f"{round(info.utilization * 100)} %"
-        when = "" if info.resets_at is None else f" It resets at {local_time(info.resets_at)}."
-        return line(f"**{used} of Claude's {_name(info)} is used.**{when}")
+        self._warned.add(window.kind)
+        used = "Most" if window.used is None else f"{round(window.used * 100)} %"
+        when = "" if window.resets is None else f" It resets at {local_time(window.resets)}."
+        return line(f"**{used} of Claude's {_name(window.kind)} is used.**{when}")
 
     def explained(self, failure: TurnFailure) -> TurnFailure:
         """The failure, with the limit that has caused it and its end."""
@@ -51,10 +63,10 @@ class Limits:
         if failure.kind != _REFUSED or info is None:
             return failure
         if info.resets_at is None:
-            said = f"Claude's {_name(info)} is reached. Wait, then send the prompt again."
+            said = f"Claude's {_name(info.rate_limit_type)} is reached. Wait, then send the prompt again."
             return replace(failure, kind=USAGE_LIMIT, message=said)
         left = max(round(info.resets_at - time.time()), 0)
-        said = f"Claude's {_name(info)} is reached. It resets at {local_time(info.resets_at)}."
+        said = f"Claude's {_name(info.rate_limit_type)} is reached. It resets at {local_time(info.resets_at)}."
         return replace(
             failure, kind=USAGE_LIMIT, message=said, retry_after=left, resets_at=info.resets_at
         )
@@ -68,5 +80,21 @@ def local_time(seconds: float) -> str:
     return time.strftime("%H:%M %Z" if same_day else "%a %d %b %H:%M %Z", at)
 
 
-def _name(info: RateLimitInfo) -> str:
-    return _NAMES.get(str(info.rate_limit_type), _OTHER)
+def _windows(info: RateLimitInfo) -> Iterator[_Window]:
+    """All limits that the CLI tells of; the one that it names may be told only beside the others."""
+    told = info.raw.get("unifiedWindows")
+    windows: dict[str, Any] = told if isinstance(told, dict) else {}
+    for kind, one in windows.items():
+        if isinstance(one, dict):
+            used, resets = _number(one.get("utilization")), _number(one.get("resetsAt"))
+            yield _Window(kind, one.get("status"), used, resets)
+    if (named := str(info.rate_limit_type)) not in windows:
+        yield _Window(named, info.status, info.utilization, info.resets_at)
+
+
+def _number(value: object) -> float | None:
+    return value if isinstance(value, int | float) else None
+
+
+def _name(kind: object) -> str:
+    return _NAMES.get(str(kind), _OTHER)

@@ -39,7 +39,7 @@ COMMANDS = [
 
 class Claude:
     """The SDK's client: `slow` makes it wait, `refuse` makes it refuse; `info` is of its answer to
-    `initialize`, `effort` what applies.
+    `initialize`, `effort` and `model` what applies.
     """
 
     def __init__(self) -> None:
@@ -49,6 +49,7 @@ class Claude:
         self.slow.set()
         self.info: dict[str, Any] = {}
         self.effort = "medium"
+        self.model = "claude-big"
         self._query = self
 
     async def get_server_info(self) -> dict[str, Any]:
@@ -56,7 +57,7 @@ class Claude:
 
     async def _send_control_request(self, request: dict[str, Any]) -> dict[str, Any]:
         if request["subtype"] == "get_settings":
-            return {"applied": {"effort": self.effort}}
+            return {"applied": {"effort": self.effort, "model": self.model}}
         await self._set(request["settings"])
         self.effort = request["settings"]["effortLevel"] or "medium"
         return {}
@@ -258,6 +259,21 @@ async def test_an_effort_that_the_user_typed_is_told_once() -> None:
         await made.settled()
     assert values(told) == [{"effort": "high", "fast": "off"}]
     assert made.config == Config("high")
+
+
+async def test_a_model_that_the_user_typed_is_told_when_the_command_has_ended() -> None:
+    told: list[Event] = []
+    made, claude = await connected(told)
+    made.follow(SystemMessage("init", {"model": "claude-big"}))
+    claude.model, claude.effort = "claude-small", "max"
+    for _ in range(2):
+        made.command_ran()
+        await made.settled()
+    made.follow(SystemMessage("init", {"model": "claude-small"}))
+    (changed,) = told
+    assert isinstance(changed, ConfigChanged)
+    assert changed.selection.model == made.model == "haiku"
+    assert made.config == Config(), "the effort is the model's own, not chosen"
 
 
 async def test_a_mode_that_claude_did_not_begin_in_is_taken_back_in_words() -> None:

@@ -310,6 +310,24 @@ class TestLimits:
         limits.follow(limit("allowed"))
         assert len(limits.follow(near)) == 1
 
+    def test_a_second_limit_is_told_at_once(self, berlin: None) -> None:
+        """The CLI goes on to name the first one; the shape is that of CLI 2.1.327."""
+        limits = Limits()
+        week = {"status": "allowed_warning", "utilization": 0.95, "resetsAt": NOON}
+        both = {"five_hour": {"status": "allowed_warning", "utilization": 0.92}, "seven_day": week}
+        near = limit("allowed_warning", used=0.92)
+        assert len(limits.follow(near)) == 1
+        near.rate_limit_info.raw["unifiedWindows"] = {"seven_day": week}
+        (said,) = texts(limits.follow(near))
+        assert "95 % of Claude's weekly limit" in said
+        assert "13:00 CET" in said
+        near.rate_limit_info.raw["unifiedWindows"] = both
+        assert limits.follow(near) == []
+        week["status"] = "allowed"
+        limits.follow(near)
+        week["status"] = "allowed_warning"
+        assert len(limits.follow(near)) == 1
+
 
 class TestErrors:
     def test_no_gateway_no_address_no_number_that_misleads(self) -> None:
