@@ -58,6 +58,11 @@ class LongCalls:
             task.stopped = "Stopped by Claude."
         return True
 
+    def command(self, tool_id: str) -> str:
+        """What a call of Bash runs; empty for other calls, or if it is not known any more."""
+        task = self.known.calls.get(tool_id)
+        return "" if task is None or task.tool != "Bash" else task.what
+
     def headed(self, tool_id: str, command: tuple[TextPart, ...]) -> None:
         """The call shows its command above its output."""
         if (task := self.known.calls.get(tool_id)) is not None:

@@ -23,7 +23,7 @@ from pykoclaw_acp.model.events import (
     split_text,
 )
 from pykoclaw_acp.model.plain import plain
-from pykoclaw_acp.translation import deciding, titles, tools
+from pykoclaw_acp.translation import deciding, exit_codes, titles, tools
 from pykoclaw_acp.translation.long_calls import LongCalls
 from pykoclaw_acp.translation.plan import TaskList
 from pykoclaw_acp.translation.results import result
@@ -203,11 +203,14 @@ class Translation:
             self.names[tool_id], self.decided.get(tool_id, {}), details, found.parts, failed=failed
         )
         shown = self.under_command(tool_id, parts if report is None else report)
+        code = found.exit_code
+        if self.running.get(tool_id) and details is None and not failed:
+            code = exit_codes.of_success(self.long.command(tool_id), content)
         ended = ToolEnded(
             tool_id,
             "failed" if failed else "completed",
-            content=shown or (self.commands.get(tool_id, ()) if found.exit_code else ()),
-            exit_code=found.exit_code,
+            content=shown or (self.commands.get(tool_id, ()) if code else ()),
+            exit_code=code,
             locations=found.locations,
         )
         self._forget(tool_id)

@@ -238,6 +238,27 @@ async def test_a_background_subagent_runs_until_its_report(cli: Cli) -> None:
     assert ended == ToolEnded("agent", "completed", report)
 
 
+@pytest.mark.parametrize(
+    ("command", "result", "code"),
+    [
+        ("pytest -q", "ok", 0),
+        ("git-lfs version", "ok", 0),
+        ("ls | grep x", "(Bash completed with no output)", None),
+        ("[ -e a ]", "(Bash completed with no output)", None),
+        ("sleep 9 &", "Command running in background with ID: b1", None),
+    ],
+)
+async def test_a_subagents_command_has_its_exit_code(
+    cli: Cli, command: str, result: str, code: int | None
+) -> None:
+    """Which the CLI does not tell: it takes 1 of `grep` and its kind for success."""
+    await agent(cli, is_backgrounded=True)
+    await cli.call("inner", parent="agent", command=command)
+    [ended] = await cli.result("inner", result)
+    assert isinstance(ended, ToolEnded)
+    assert (ended.status, ended.exit_code) == ("completed", code)
+
+
 async def test_calls_of_a_subagent_that_failed_end_with_it(cli: Cli) -> None:
     await agent(cli, is_backgrounded=True)
     await cli.result("agent", "launched", {"isAsync": True, "agentId": "a1"})
