@@ -63,6 +63,11 @@ class Choices:
         """What it uses besides."""
         return self._now.config
 
+    @property
+    def running(self) -> str:
+        """The model of the newest turn, in Claude's words if they are known."""
+        return self._running or self._now.model
+
     async def connected(self, client: ClaudeSDKClient) -> None:
         """Learn from the connected CLI what it offers, and what of the choices it did not take."""
         info = await client.get_server_info() or {}

@@ -40,7 +40,7 @@ from pykoclaw_acp.system import processes
 from pykoclaw_acp.worker import content, deciding, raw_frames, results, sdk_private
 from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
-from pykoclaw_acp.worker.failures import early_end, plain
+from pykoclaw_acp.worker.failures import early_end, naming, plain
 from pykoclaw_acp.worker.login_failures import explained
 from pykoclaw_acp.worker.long_work import LongWork
 from pykoclaw_acp.worker.outbox import Outbox
@@ -321,7 +321,8 @@ class ClaudeSession:
         )
         if ended.error is not None:
             words = self._api_error[1] if self._api_error else result.result or ""
-            told = explained(ended.error, words, self._spec.options, os.environ)
+            told = naming(ended.error, self.choices.running)
+            told = explained(told, words, self._spec.options, os.environ)
             ended = replace(ended, error=self._translator.meanwhile.explained(told))
         notice = self.servers.notice(turn_id) if turn_id == self._prompted else []
         for event in [*early_end(turn_id, ended.stop_reason), *notice]:

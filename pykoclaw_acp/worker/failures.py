@@ -7,18 +7,28 @@ import signal
 from typing import Final
 
 from claude_agent_sdk import ResultMessage
+from msgspec.structs import replace
 
 from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.model.failures import MISREAD, TurnFailure
+from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.system import shortage
 from pykoclaw_acp.worker import refusals
 
+_NO_MODEL: Final = "model_not_found"
+_UNUSABLE: Final = (
+    "is not known, or this account may not use it. Choose another one in your client, or send `/model` with its name."
+    " PYKOCLAW_MODEL is that of new sessions only."
+)
+_OWN_ADVICE: Final = (
+    " (There's an issue with the selected model"  # whose remedy is an option of the CLI
+)
 _BY_STATUS: Final = {
     400: "invalid_request",
     401: "authentication_failed",
     402: "billing_error",
     403: "authentication_failed",
-    404: "model_not_found",
+    404: _NO_MODEL,
     413: "context_too_large",
     429: "rate_limit",
     529: "overloaded",
@@ -30,7 +40,7 @@ _ADVICE: Final = {
     "overloaded": "Claude is overloaded. Wait a moment, then send the prompt again.",
     "server_error": "Claude's service had an error. Send the prompt again.",
     "context_too_large": "The prompt is too long for the model. Shorten it, or use /compact first.",
-    "model_not_found": "The model is not known or not allowed for this account: check PYKOCLAW_MODEL.",
+    _NO_MODEL: f"The model {_UNUSABLE}",
     "invalid_request": "Claude refused the request.",
 }
 
@@ -144,3 +154,12 @@ def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> Tu
     return TurnFailure(
         kind=kind, message=f"{sentence} ({detail})" if sentence else detail, status=status
     )
+
+
+def naming(failure: TurnFailure, model: str) -> TurnFailure:
+    """The failure, with the model that Claude's service refuses."""
+    if failure.kind != _NO_MODEL:
+        return failure
+    said = failure.message.partition(_OWN_ADVICE)[0]
+    named = f"The model `{neutral(plain(model))}` {_UNUSABLE}"
+    return replace(failure, message=said.replace(_ADVICE[_NO_MODEL], named))

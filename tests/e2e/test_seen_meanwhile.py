@@ -25,6 +25,12 @@ def calls(client: Client, session: str, beginning: str) -> list[dict[str, Any]]:
     return [one for one in shown if one.get("toolCallId", "").startswith(beginning)]
 
 
+def options(client: Client, session: str) -> list[tuple[str, str]]:
+    """The config options of the newest update."""
+    told = client.of(session, "config_option_update")[-1:]
+    return [(one["id"], one["currentValue"]) for update in told for one in update["configOptions"]]
+
+
 async def test_compaction_clear_and_commands(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -69,6 +75,12 @@ async def test_waits_are_counted_and_errors_are_told_once(stack: Stack) -> None:
     assert "127.0.0.1" not in str(error.value)
     assert "413" not in str(error.value)
     assert "ended without an answer" not in client.text(session)
+    with pytest.raises(RpcError) as unknown:
+        await client.prompt(session, script("error 404 model: claude-opus"))
+    assert unknown.value.kind == "model_not_found"
+    assert "The model `claude-" in unknown.value.message
+    await client.prompt(session, "/model sonnet")
+    await client.until(lambda: ("model", "sonnet") in options(client, session))
     await client.close()
     again = await stack.spawn()
     await again.initialize(**named)
@@ -117,10 +129,12 @@ async def test_limits_and_hooks_are_one_line_each(stack: Stack) -> None:
         session,
         script("limit allowed_warning used=92", "bash echo one", "read a", "read a", "text Hi."),
     )
-    await client.prompt(session, script("limit allowed_warning used=93", "text Hi."))
+    for told in ("used=93", "seven_day used=95"):
+        await client.prompt(session, script(f"limit allowed_warning {told}", "text Hi."))
     said = client.text(session)
     assert said.count("92 % of Claude's 5-hour limit is used") == 1
     assert "93 %" not in said
+    assert said.count("95 % of Claude's weekly limit is used") == 1
     assert said.count("A hook blocked this** (`PreToolUse:Bash`): no echoes") == 1
     assert said.count("A hook failed** (`PostToolUse:Read`, exit status 1)") == 1
     with pytest.raises(RpcError) as error:

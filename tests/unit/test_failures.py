@@ -6,7 +6,15 @@ import pytest
 from claude_agent_sdk import ResultMessage
 
 from pykoclaw_acp.model.events import Text
-from pykoclaw_acp.worker.failures import early_end, fault, plain, refused_to_root, turn_failure
+from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.worker.failures import (
+    early_end,
+    fault,
+    naming,
+    plain,
+    refused_to_root,
+    turn_failure,
+)
 
 
 @pytest.mark.parametrize("reason", ["refusal", "max_tokens", "max_turn_requests"])
@@ -28,11 +36,27 @@ def test_foreign_text_holds_no_digits_mitto_misreads() -> None:
 
 
 def error(words: str, status: int) -> str:
+    return failed(words, status).message
+
+
+def failed(words: str, status: int) -> TurnFailure:
     result = ResultMessage(
         subtype="success", duration_ms=1, duration_api_ms=1, is_error=True, num_turns=1, session_id="s", result=words,
         api_error_status=status,
     )  # fmt: skip
-    return turn_failure(result, None).message
+    return turn_failure(result, None)
+
+
+def test_a_model_that_is_refused_is_named_with_the_remedy() -> None:
+    """And the CLI's own, an option of its command line, is not."""
+    said = "There's an issue with the selected model (x-1). Run --model to pick a different model."
+    failure = naming(failed(said, 404), "x-1\x1b")
+    assert failure.kind == "model_not_found"
+    assert failure.message.startswith("The model `x-1\\x1b` is not known")
+    assert "`/model`" in failure.message
+    assert "--model" not in failure.message
+    assert naming(failed("No team may use it.", 404), "x").message.endswith("(No team may use it.)")
+    assert naming(failed("Bad.", 400), "x-1") == failed("Bad.", 400)
 
 
 def test_only_too_large_context_keeps_its_status() -> None:
