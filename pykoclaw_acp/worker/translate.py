@@ -8,7 +8,7 @@ becomes an event.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from claude_agent_sdk import (
     AssistantMessage,
@@ -25,13 +25,17 @@ from claude_agent_sdk import (
 )
 
 from pykoclaw_acp.model.events import Event, Text, split_text
+from pykoclaw_acp.model.markdown import Blocks
 from pykoclaw_acp.model.plain import Pieces
 from pykoclaw_acp.translation import local_commands
 from pykoclaw_acp.translation.tasks import TaskEnd
 from pykoclaw_acp.translation.translator import CANCELLED, UNANSWERED, ToolResult, Translation
+from pykoclaw_acp.worker.lines import line
 from pykoclaw_acp.worker.meanwhile import Meanwhile
 from pykoclaw_acp.worker.raw_frames import NO_FRAME, Frame
 from pykoclaw_acp.worker.results import ABORTED
+
+CUT: Final = "**Cut off here.** Claude begins this message anew."
 
 
 @dataclass(slots=True)
@@ -54,6 +58,7 @@ class Translator(Translation):
     _count: int = 0
     _blocks: list[_Block] = field(default_factory=list)
     _open: dict[int, _Block] = field(default_factory=dict)
+    _cut_off: bool = False  # the stream broke off in what `_blocks` has
     spoke: bool = False
     meanwhile: Meanwhile = field(default_factory=Meanwhile)
 
@@ -63,7 +68,7 @@ class Translator(Translation):
 
     def _said(self, message: Message, frame: Frame) -> list[Event]:
         if isinstance(message, StreamEvent):
-            return self._stream(message)
+            return self._stream(message, cut="abandoned_blocks" in frame)
         if isinstance(message, AssistantMessage):
             return self._assistant(message, frame)
         if isinstance(message, UserMessage):
@@ -91,19 +96,24 @@ class Translator(Translation):
         events.extend(self.end_unanswered(CANCELLED if cancelled else UNANSWERED))
         self._blocks.clear()
         self._open.clear()
+        self._cut_off = False
         return [*events, *self.meanwhile.ended(result)]
 
     # --- streamed
 
-    def _stream(self, message: StreamEvent) -> list[Event]:
+    def _stream(self, message: StreamEvent, *, cut: bool) -> list[Event]:
         if message.parent_tool_use_id is not None:
             return []
         event = message.event
         kind = event.get("type")
         if kind == "message_start":
             begun = event["message"]
+            before = self._anew(*self._blocks)
             self._begin_message(str(begun.get("id", message.uuid)))
-            return self.meanwhile.usage.requested(str(begun.get("model") or ""), begun.get("usage"))
+            usage = self.meanwhile.usage.requested(
+                str(begun.get("model") or ""), begun.get("usage")
+            )
+            return [*before, *usage]
         if kind == "content_block_start":
             block = _Block(
                 str(event["content_block"].get("type")), f"{self._api_id}-{event['index']}"
@@ -114,7 +124,20 @@ class Translator(Translation):
             return self._delta(event)  # a report here would divide the message in the log
         elif kind == "message_delta":
             return self.meanwhile.usage.answered(event.get("usage"))
+        elif kind == "message_stop":
+            self._cut_off = cut
         return []
+
+    def _anew(self, *cut: _Block) -> list[Event]:
+        """Claude says otherwise what these streamed blocks have begun, which broke off."""
+        events: list[Event] = []
+        for block in cut if self._cut_off and not self.meanwhile.quiet else ():
+            if block.kind == "text" and block.said:
+                ending = Blocks("".join(block.said)).ending
+                closed = [Text(block.message_id, ending)] if ending else []
+                events = [*events, *closed, *line(CUT)]
+        self._cut_off = False
+        return events
 
     def _begin_message(self, api_id: str) -> None:
         self._api_id, self._count = api_id, 0
@@ -169,11 +192,13 @@ class Translator(Translation):
         streamed = self._take(kind)
         said = "" if streamed is None else "".join(streamed.said)
         if streamed is not None and text.startswith(said):
+            self._cut_off = False
             rest = text[len(said) :]
             return self._say(kind, streamed.message_id, streamed.shown.feed(rest))
         self._count += 1
         message_id = f"{message.message_id or message.uuid}-whole-{self._count}"
-        return self._say(kind, message_id, text)
+        before = [] if streamed is None else self._anew(streamed)
+        return [*before, *self._say(kind, message_id, text)]
 
     def _take(self, kind: str) -> _Block | None:
         for block in self._blocks:

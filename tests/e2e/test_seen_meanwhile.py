@@ -5,6 +5,7 @@ again.
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from typing import Any
 
@@ -87,6 +88,34 @@ async def test_waits_are_counted_and_errors_are_told_once(stack: Stack) -> None:
     await again.load(session, stack.work)
     assert error.value.message in again.text(session)
     assert calls(again, session, "retry-")[0]["title"] == wait["title"]
+
+
+async def test_another_model_a_lost_connection_and_compaction_by_itself(stack: Stack) -> None:
+    """The model falls back, the connection breaks off in the middle of the answer, and the context
+    is too full before the next one.
+    """
+    (stack.home / ".claude").mkdir(exist_ok=True)
+    (stack.home / ".claude/settings.json").write_text(json.dumps({"fallbackModel": ["haiku"]}))
+    client = await stack.start(CLAUDE_AUTOCOMPACT_PCT_OVERRIDE="1", CLAUDE_CODE_MAX_RETRIES="3")
+    session = await client.new(stack.work)
+    words = "words 300ms ``` This far it goes, and some more."
+    await client.prompt(
+        session, script("error 529 times=3", words, "cut times=1", "text ```\\n\\nNow it goes on.")
+    )
+    said = client.text(session)
+    assert re.search(r"Claude goes on with `claude-haiku-\S+`\*\* instead of `claude-opus", said)
+    assert said.count("**Cut off here.**") == 1
+    assert said.count("This far it goes") == 2
+    assert said.count("Now it goes on.") == 1
+    overloaded, lost = calls(client, session, "retry-")
+    assert "overloaded; it answered after" in overloaded["title"]
+    assert "The connection to Claude was lost; it answered after 1 retry" in lost["title"]
+    await client.prompt(session, script("bash echo hi", "text Two."))
+    failed, done = calls(client, session, "compaction-")
+    assert [failed["status"], done["status"]] == ["failed", "completed"]
+    assert "tokens before" in done["title"]
+    assert "is being continued from a previous conversation" not in client.text(session)
+    await seen_again(stack, client, session)
 
 
 async def test_rich_clients_get_notices_and_compaction_updates(stack: Stack) -> None:

@@ -114,6 +114,43 @@ def test_answer_restreamed_after_broken_stream_is_told_once() -> None:
     assert events == [Text("m1-0", "one"), Text("m2-0", "one two")]
 
 
+def cut_off(*said: Any) -> list[Event]:
+    """The stream breaks off, as the CLI tells it (2.1.327), and the answer begins anew."""
+    translator = Translator("/work")
+    events = [
+        event
+        for message in (start("m1"), block(0, "text"), delta(0, "```\none"))
+        for event in translator.events(message)
+    ]
+    gone = {"abandoned_blocks": {"api_message_id": "m1", "from_block_index": 0}}
+    assert translator.events(stream("message_stop"), gone) == []
+    for message in said:
+        events.extend(translator.events(message))
+    return events
+
+
+def test_what_broke_off_says_so_before_it_is_said_anew() -> None:
+    for again in (
+        (start("m2"), block(0, "text"), delta(0, "two"), whole(TextBlock("two"), message_id="m2")),
+        (whole(TextBlock("two"), message_id="m2"),),
+    ):
+        first, ending, note, rest = cut_off(*again)
+        assert (first, ending) == (Text("m1-0", "```\none"), Text("m1-0", "\n```\n"))
+        assert isinstance(note, Text)
+        assert note.note
+        assert "Cut off here" in note.text
+        assert isinstance(rest, Text)
+        assert rest.text == "two"
+
+
+def test_what_broke_off_and_goes_on_as_it_began_is_not_cut_off() -> None:
+    rest = whole(TextBlock("```\none\n```\n"), message_id="m2")
+    assert cut_off(rest, start("m3")) == [
+        Text("m1-0", "```\none"),
+        Text("m1-0", "\n```\n"),
+    ]
+
+
 def test_subagent_call_outlives_turn_it_began_in() -> None:
     translator = Translator("/work")
     translator.events(
