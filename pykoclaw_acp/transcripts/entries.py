@@ -97,8 +97,12 @@ def decode(line: bytes | None) -> Entry | None:
             entry = _entry.decode(_SURROGATE.sub(b"?", line) if text is None else text)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             continue
-        ids = (entry.uuid, entry.parent_uuid, entry.logical_parent_uuid)
-        return entry if all(one is None or len(one) <= MAX_ID for one in ids) else None
+        longest = max(
+            len(entry.uuid or ""),
+            len(entry.parent_uuid or ""),
+            len(entry.logical_parent_uuid or ""),
+        )
+        return entry if longest <= MAX_ID else None
     return None
 
 

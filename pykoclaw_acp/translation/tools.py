@@ -58,10 +58,15 @@ def content(name: str, arguments: dict[str, Any], cwd: str) -> tuple[ToolPart, .
         return decided
     if name in _ASKING and (prompt := titles.text(arguments, "prompt")) is not None:
         return (TextPart(shorten(plain(prompt))),)
-    return command(name, arguments, cwd) or diffs.intended(name, arguments, cwd)
+    return _command(name, arguments, cwd) or diffs.intended(name, arguments, cwd)
 
 
-def command(name: str, arguments: dict[str, Any], cwd: str) -> tuple[TextPart, ...]:
+def command(parts: tuple[ToolPart, ...]) -> tuple[TextPart, ...]:
+    """What of a call's content is its command, which stays above what it puts out."""
+    return tuple(one for one in parts if isinstance(one, TextPart) and one.command)
+
+
+def _command(name: str, arguments: dict[str, Any], cwd: str) -> tuple[TextPart, ...]:
     """The command of a call, if its title does not hold all of it as it is."""
     if name not in ("Bash", "Monitor") or (given := titles.text(arguments, "command")) is None:
         return ()

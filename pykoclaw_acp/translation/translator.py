@@ -98,10 +98,10 @@ class Translation:
     ) -> list[Event]:
         self.tasks.called(tool_id, name, arguments)
         self.running[tool_id] = parent_id
-        if command := tools.command(name, arguments, self.cwd):
+        shown = self.shown[tool_id] = tools.content(name, arguments, self.cwd)
+        if command := tools.command(shown):
             self.commands[tool_id] = command
             self.long.headed(tool_id, command)
-        self.shown[tool_id] = tools.content(name, arguments, self.cwd)
         started = ToolStarted(
             tool_call_id=tool_id,
             name=name,
@@ -111,7 +111,7 @@ class Translation:
             ),
             tool_kind=tools.kind(name),
             input=tools.shown_input(arguments),
-            content=self.shown[tool_id],
+            content=shown,
             locations=tools.locations(name, arguments, self.cwd),
             parent_id=parent_id,
         )

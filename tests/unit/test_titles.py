@@ -110,7 +110,8 @@ def test_what_another_model_is_asked_is_shown() -> None:
 
 
 def test_a_command_that_the_title_does_not_hold_is_shown_whole() -> None:
-    assert tools.command("Bash", {"command": "ls", "description": "Look"}, "/w") == ()
+    assert tools.content("Bash", {"command": "ls", "description": "Look"}, "/w") == ()
     for given in ("echo " + "x" * 300, "ls\nid"):
-        (part,) = tools.command("Bash", {"command": given, "description": "Look"}, "/w")
+        parts = tools.content("Bash", {"command": given, "description": "Look"}, "/w")
+        (part,) = tools.command(parts)
         assert part.text == f"```sh\n{given}\n```"
