@@ -85,7 +85,7 @@ def fronted(lab: Lab, figures: Figures, deltas: int) -> None:
     bare = percentiles(agent, tap, deltas)
     agent.close()
     for percent in (50, 99):
-        name = f"deltas 5 ms apart, to client of a front, p{percent}, ms"
+        name = f"deltas 20 ms apart, to client of a front, p{percent}, ms"
         figures.note(name, ours[percent - 1], SDK, bare[percent - 1])
     figures.note(
         "… of which front, daemon and worker add, p50, ms", ours[49] - bare[49], SDK, bare[49]

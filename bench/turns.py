@@ -81,7 +81,7 @@ def pacing(lab: Lab, figures: Figures, deltas: int) -> None:
         agent.close()
     for percent in (50, 99):
         ours, *others = [one[percent - 1] for one in waits]
-        figures.note(f"deltas 5 ms apart, to client, p{percent}, ms", ours, SDK, *others)
+        figures.note(f"deltas 20 ms apart, to client, p{percent}, ms", ours, SDK, *others)
 
 
 def percentiles(agent: Agent, tap: Tap, deltas: int) -> list[float]:
@@ -89,7 +89,7 @@ def percentiles(agent: Agent, tap: Tap, deltas: int) -> list[float]:
     session, _ = agent.new()
     agent.prompt(session, HELLO)
     tap.seen.clear()
-    turn = agent.prompt(session, f"[[script repeat {deltas}x5ms {MARK}]]")
+    turn = agent.prompt(session, f"[[script repeat {deltas}x20ms {MARK}]]")
     return quantiles(
         [(at - left) * MS for at, left in zip(turn.words, tap.seen, strict=True)], n=100
     )
