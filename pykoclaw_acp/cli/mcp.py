@@ -7,11 +7,11 @@ import click
 from pykoclaw_acp.cli.options import JSON
 
 
-@click.group(invoke_without_command=True, short_help="List MCP servers, or sign in to one.")
+@click.group(invoke_without_command=True, short_help="List MCP servers, sign in or out.")
 @click.pass_context
 def mcp(ctx: click.Context) -> None:
-    """List the MCP servers that clients have given, or sign in to one. Without a command, list
-    them.
+    """List the MCP servers that clients have given, sign in to one or out of it. Without a
+    command, list them.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_servers, as_json=False)
@@ -41,3 +41,17 @@ def login(server: str) -> None:
     from pykoclaw_acp.commands import mcp as command
 
     command.login(server)
+
+
+@mcp.command(short_help="Sign out of an MCP server.")
+@click.argument("server")
+def logout(server: str) -> None:
+    """Sign out of SERVER, an MCP server over http or sse: its name, or its address.
+
+    Claude forgets the token that `mcp login`, or the sign-in in a client, has left, and has the
+    server revoke it if that can. Sessions have the connection that they have until their workers
+    end.
+    """
+    from pykoclaw_acp.commands import mcp as command
+
+    command.logout(server)

@@ -1,4 +1,4 @@
-"""`pykoclaw-acp mcp`: list MCP servers, and sign in to one, which Claude's CLI does."""
+"""`pykoclaw-acp mcp`: list MCP servers, sign in to one and out of it, which Claude's CLI does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,10 @@ from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 STATE_WAIT: Final = 60.0  # s; for the servers to have been tried
 PAGE_WAIT: Final = 600.0  # s in which the user may open the page
 LOOK: Final = 0.3  # s between two looks at a server's state
+UNKNOWN: Final = (
+    "There is no MCP server {}: no client has given one of this name or address to a session, and your Claude settings"
+    " have none. Open the session in your client first; `pykoclaw-acp mcp list` shows what is known."
+)
 MAX_PASTED: Final = 64 * 1024  # bytes
 
 
@@ -37,6 +41,17 @@ def list_all(as_json: bool) -> None:
 
 def login(server: str) -> None:
     """Sign in to all servers of this name or address; raises CommandFailed."""
+    _for_each(server, _login)
+
+
+def logout(server: str) -> None:
+    """Sign out of all servers of this name or address; raises CommandFailed."""
+    _for_each(server, _logout)
+
+
+def _for_each(
+    server: str, work: Callable[[str, Mapping[str, Any] | None], Awaitable[None]]
+) -> None:
     try:
         found = ask("mcp/find", start=False, server=server)
     except DaemonNotRunning:
@@ -47,9 +62,34 @@ def login(server: str) -> None:
         if place is not None:
             os.environ["CLAUDE_CONFIG_DIR"] = place
         try:
-            asyncio.run(_login(server, one))
+            asyncio.run(_until_done(work(server, one)))
         except KeyboardInterrupt:
-            raise CommandFailed("The sign-in was stopped. Nothing was stored.") from None
+            raise CommandFailed("It was stopped. Nothing was stored or removed.") from None
+
+
+async def _until_done(work: Awaitable[None]) -> None:
+    await work
+
+
+async def _logout(server: str, given: Mapping[str, Any] | None) -> None:
+    from pykoclaw_acp.worker import sdk_private
+
+    configured = {} if given is None else {given["name"]: given["config"]}
+    async with _claude(configured) as client:
+        found = await _state(client, server if given is None else given["name"])
+        if found is None:
+            raise CommandFailed(UNKNOWN.format(server))
+        name = str(found["name"])
+        try:
+            await sdk_private.sign_out(client, name)
+        except sdk_private.NoSignIn as error:
+            raise CommandFailed(
+                f"Claude could not sign out of {name}: {error}. What it keeps of the sign-in is as before."
+            ) from error
+    terminal.line(
+        f"Signed out of {name}. A session that runs keeps its connection until its worker ends"
+        " (`pykoclaw-acp workers stop`)."
+    )
 
 
 async def _login(server: str, given: Mapping[str, Any] | None) -> None:
@@ -138,11 +178,7 @@ async def _settled(client: Any, server: str) -> dict[str, Any]:
             while (found := await _state(client, server) or {}).get("status") == "pending":  # noqa: ASYNC110
                 await asyncio.sleep(LOOK)
     if not found:
-        raise CommandFailed(
-            f"There is no MCP server {server}: no client has given one of this name or address to a session, and "
-            "your Claude settings have none. Open the session in your client first; `pykoclaw-acp mcp list` "
-            "shows what is known."
-        )
+        raise CommandFailed(UNKNOWN.format(server))
     if found["status"] not in ("connected", "needs-auth"):
         why = found.get("error") or f"its state is {found['status']}"
         raise CommandFailed(f"{found['name']} does not work: {why}")

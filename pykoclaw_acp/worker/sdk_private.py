@@ -2,8 +2,8 @@
 
 MCP elicitation: the CLI hands an MCP server's form to the SDK as a control request, which the SDK
 (0.2) answers with "unsupported", and the server is told `cancel`. Here the request is taken before
-the SDK sees it. A sign-in to an MCP server is a control request of the CLI that the SDK has no
-method for.
+the SDK sees it. A sign-in to an MCP server, and a sign-out, are control requests of the CLI that
+the SDK has no methods for.
 
 Effort and fast mode: the CLI takes them in a control request that the SDK has no method for, and
 tells in another one what holds.
@@ -153,6 +153,11 @@ async def end_sign_in(client: ClaudeSDKClient, server: str, address: str) -> Non
     await _sign_in(client, request)
     with contextlib.suppress(Exception):  # its state says so
         await client.reconnect_mcp_server(server)  # which the CLI then leaves to us
+
+
+async def sign_out(client: ClaudeSDKClient, server: str) -> None:
+    """Have the CLI forget, and revoke, what it keeps of a sign-in to an MCP server. Raises NoSignIn."""
+    await _sign_in(client, {"subtype": "mcp_clear_auth", "serverName": server})
 
 
 async def _sign_in(client: ClaudeSDKClient, request: dict[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,11 @@ from mcp.server.auth.provider import (
     RefreshToken,
     construct_redirect_uri,
 )
-from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
+from mcp.server.auth.settings import (
+    AuthSettings,
+    ClientRegistrationOptions,
+    RevocationOptions,
+)
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
 from pydantic import AnyHttpUrl
@@ -156,6 +160,7 @@ async def serving(
             issuer_url=AnyHttpUrl(url),
             resource_server_url=AnyHttpUrl(f"{url}/mcp"),
             client_registration_options=ClientRegistrationOptions(enabled=True),
+            revocation_options=RevocationOptions(enabled=True),
             validate_token_resource=False,
         )
     mcp = MCPServer("web", auth_server_provider=accounts, auth=settings, log_level="ERROR")

@@ -198,7 +198,17 @@ async def test_command_signs_in_to_a_server_that_a_client_gave(stack: Stack) -> 
         assert "Hello, Ada." in "".join(results(client, session))
         again = await done(stack, "mcp", "login", f"{web.url}/mcp")
         assert "nothing to sign in to" in again.out
-        refused = await run(stack, "mcp", "login", "nothing")
-        assert "There is no MCP server nothing" in refused.error
-        assert refused.status == 1
+        for one in ("login", "logout"):
+            refused = await run(stack, "mcp", one, "nothing")
+            assert "There is no MCP server nothing" in refused.error
+            assert refused.status == 1
+        assert web.accounts is not None
+        assert web.accounts.tokens
+        left = await done(stack, "mcp", "logout", "web")
+        assert "Signed out of web." in left.out
+        assert "/revoke" in [path for path, _ in web.requests]
+        assert found_in_files(stack, "access-") == found_in_files(stack, "refresh-") == []
+        await done(stack, "workers", "stop")
+        await client.prompt(session, text("Without it again."))
+        assert notes(client, session).count("wants you to sign in") == 2
         await no_secret_seen(stack)
