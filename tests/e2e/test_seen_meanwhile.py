@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tests.e2e.harness.seen import seen, seen_again
 
 SUBSCRIPTION = {"ANTHROPIC_API_KEY": "", "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-scripted"}
 REPORT = "## Context Usage"
+WAITS = "SELECT * FROM acp_limit_waits"
 
 
 def calls(client: Client, session: str, beginning: str) -> list[dict[str, Any]]:
@@ -175,26 +177,40 @@ async def test_limits_and_hooks_are_one_line_each(stack: Stack) -> None:
     await seen_again(stack, client, session)
 
 
-async def test_a_session_goes_on_by_itself_after_the_limit_once(stack: Stack) -> None:
-    """Under another daemon; the prompt that was stopped never reaches Claude again."""
+async def test_a_wait_for_a_limit_outlives_killed_daemons_and_ends_once(stack: Stack) -> None:
+    """The prompt that was stopped never reaches Claude again; a session that is cancelled by a
+    client of the next daemon does not go on.
+    """
     settings: dict[str, Any] = {**SUBSCRIPTION, "PYKOCLAW_USAGE_LIMIT": "wait"}
-    client = await stack.start(**settings)
-    session = await client.new(stack.work)
+    client = await stack.front(**settings)
+    goes_on, cancelled = await client.new(stack.work), await client.new(stack.work)
     stopped = script("limit rejected resets=3000 times=1", "text Never.")
-    with pytest.raises(RpcError) as error:
-        await client.prompt(session, stopped)
-    assert "goes on by itself then" in error.value.message
+    for session in (goes_on, cancelled):
+        with pytest.raises(RpcError) as error:
+            await client.prompt(session, f"{stopped} {session}")
+        assert "goes on by itself then" in error.value.message
     await client.close()
+    await stack.end_daemon(signal.SIGKILL)
+
+    client = await stack.front(**settings)
+    await client.load(cancelled, stack.work)
+    client.notify("session/cancel", sessionId=cancelled)
+    await client.until(lambda: "no longer waits" in client.text(cancelled))
+    assert [row["acp_session_id"] for row in stack.rows(WAITS)] == [goes_on]
+    await client.close()
+    await stack.end_daemon(signal.SIGKILL)
+
     with sqlite3.connect(stack.data / "pykoclaw.db") as database:  # the time has come
         database.execute("UPDATE acp_limit_waits SET due = 1")
     database.close()
-    again = await stack.start(**settings)
-    await again.load(session, stack.work)
-    await again.until(lambda: states(stack, session) == ["failed", "done"])
-    await again.until(lambda: "The usage limit that stopped you" in again.text(session))
-    assert not stack.rows("SELECT * FROM acp_limit_waits")
+    client = await stack.front(**settings)
+    await client.load(goes_on, stack.work)
+    await client.until(lambda: states(stack, goes_on) == ["failed", "done"])
+    await client.until(lambda: "The usage limit that stopped you" in client.text(goes_on))
+    assert states(stack, cancelled) == ["failed"]
+    assert not stack.rows(WAITS)
     served = [one for one in stack.asked() if one["outcome"] == "served"]
-    assert [one["user_texts"][0] for one in served] == [stopped]
+    assert [one["user_texts"][0] for one in served] == [f"{stopped} {goes_on}"]
     assert len(served[0]["user_texts"]) == 2
 
 
@@ -208,7 +224,7 @@ async def test_a_session_that_waits_can_be_told_not_to(stack: Stack) -> None:
     async def wait() -> None:
         with pytest.raises(RpcError):
             await client.prompt(session, limited)
-        assert len(stack.rows("SELECT * FROM acp_limit_waits")) == 1
+        assert len(stack.rows(WAITS)) == 1
 
     await wait()
     (told,) = (await commands.done(stack, "status", "--json")).json["limitWaits"]
@@ -216,14 +232,14 @@ async def test_a_session_that_waits_can_be_told_not_to(stack: Stack) -> None:
     assert f"session {session} goes on by itself" in (await commands.done(stack, "status")).out
     client.notify("session/cancel", sessionId=session)
     await client.until(lambda: "no longer waits" in client.text(session))
-    assert not stack.rows("SELECT * FROM acp_limit_waits")
+    assert not stack.rows(WAITS)
     await wait()
     done = await commands.done(stack, "sessions", "stop-waiting", session)
     assert done.out.startswith("It does not go on by itself any more")
-    assert not stack.rows("SELECT * FROM acp_limit_waits")
+    assert not stack.rows(WAITS)
     await wait()
     await client.prompt(session, text("I go on."))
-    assert not stack.rows("SELECT * FROM acp_limit_waits")
+    assert not stack.rows(WAITS)
     again = await commands.done(stack, "sessions", "stop-waiting", session)
     assert "does not wait" in again.out
 
