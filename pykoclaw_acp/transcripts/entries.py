@@ -10,6 +10,8 @@ from typing import Any, Final
 import msgspec
 
 MAX_ID: Final = 64  # characters of an id
+MAX_CALL: Final = 200  # characters of the id of a tool call
+MAX_NAME: Final = 256  # characters of a tool's name
 MAX_DETAILS: Final = 512 * 1024  # bytes of the CLI's own form of a result
 
 # What begins a text that the CLI has written into a user's entry, and that is no prompt.
@@ -164,6 +166,12 @@ def is_prompt(entry: Entry) -> bool:
     if found is None or any(one.get("type") == "tool_result" for one in found.blocks):
         return False
     return not found.text.lstrip().startswith(_NO_PROMPT)
+
+
+def is_call(block: dict[str, Any]) -> bool:
+    """Whether a block is a tool call, with an id that can be kept."""
+    call = block.get("id")
+    return block.get("type") == "tool_use" and isinstance(call, str) and len(call) <= MAX_CALL
 
 
 def _is_text(block: dict[str, Any]) -> bool:

@@ -7,7 +7,7 @@ are in the log already, whole or as far as they came, and are left out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -27,8 +27,9 @@ from pykoclaw_acp.transcripts.state import (
     bounded,
     restored,
 )
+from pykoclaw_acp.transcripts.subagents import Subagents, tool_results
 from pykoclaw_acp.transcripts.wire import Piece, Scan, SeenTurn
-from pykoclaw_acp.translation.translator import ToolResult, Translation
+from pykoclaw_acp.translation.translator import Translation
 
 PIECE: Final = 256 * 1024  # bytes of lines with events in a piece
 MOST_EVENTS: Final = 400  # in a piece
@@ -52,6 +53,7 @@ class Reader:
         self._seen = Seen(self._state.entries())
         self._searches = 0
         self._translation = Translation(scan.cwd)
+        self._subagents = Subagents(scan.path, self._translation)
         self._translation.tasks.tasks = self._state.tasks
         for call, found in self._state.calls.items():
             self._translation.names[call] = found.name
@@ -235,7 +237,7 @@ class Reader:
                 continue
             below.add(entry.uuid)
             if entry.type == "assistant" and (found := entries.message(entry)) is not None:
-                ids = {found.id, *(one.get("id") for one in found.blocks if _is_call(one))}
+                ids = {found.id, *(one.get("id") for one in found.blocks if entries.is_call(one))}
                 if not self._own_messages.isdisjoint(ids):
                     return "own"
                 if all(one.get("type") == "thinking" for one in found.blocks):
@@ -291,8 +293,8 @@ class Reader:
             index = self._index(found.id or str(entry.uuid), entry)
             kind = block.get("type")
             text = block.get(str(kind))
-            if kind == "tool_use" and _is_call(block):
-                name = str(block.get("name"))[:MOST_NAME]
+            if entries.is_call(block):
+                name = str(block.get("name"))[: entries.MAX_NAME]
                 if len(self._state.calls) < MOST_CALLS:
                     self._state.calls[block["id"]] = Call(name, turn)
                 given = block.get("input")
@@ -312,17 +314,11 @@ class Reader:
         return index if entry.api_block_index is None else entry.api_block_index
 
     def _results(self, entry: Entry) -> list[Event]:
-        found = entries.message(entry)
-        blocks = [] if found is None else found.blocks
-        results = [
-            ToolResult(one["tool_use_id"], one.get("content"), one.get("is_error") is True)
-            for one in blocks
-            if one.get("type") == "tool_result" and isinstance(one.get("tool_use_id"), str)
-        ]
-        return self._translation.end_tools(results, entries.details(entry)) if results else []
+        results = tool_results(entry)
+        return self._subagents.end_tools(results, entries.details(entry)) if results else []
 
     def _task_ended(self, text: str) -> list[Event]:
-        return self._translation.end_task(*task_notices.read(text))
+        return self._subagents.end_task(*task_notices.read(text))
 
     def _end_calls(self, turn: str, uuid: str) -> None:
         """The calls of a turn that is over have got no result."""
@@ -341,8 +337,3 @@ class Reader:
     def _tell(self, turn: str, source: str, events: Sequence[Event]) -> None:
         for n, event in enumerate(events):
             self._piece.events.append((turn, f"{source}:{n}", event))
-
-
-def _is_call(block: dict[str, Any]) -> bool:
-    call = block.get("id")
-    return block.get("type") == "tool_use" and isinstance(call, str) and len(call) <= 200

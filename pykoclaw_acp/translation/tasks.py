@@ -22,6 +22,7 @@ MOST_LINE: Final = 4096
 MOST: Final = 1000  # calls that are remembered
 MOST_SHOWN: Final = 8 * 1024  # bytes of a command's output that are shown as long as it runs
 COMMANDS: Final = ("Bash", "Monitor")  # tools whose output the CLI writes to files
+AGENTS: Final = ("Agent", "Task")  # tools that begin subagents
 _FAILED: Final = ("failed", "killed", "stopped", "error")
 _EXIT: Final = re.compile(r"\bexit code (-?\d{1,5})\b")
 _SUFFIX: Final = ".output"
@@ -127,7 +128,7 @@ class Tasks:
         if tool in COMMANDS:
             key = "command" if tool == "Bash" else "description"
             self._add(Task(call, tool, str(arguments.get(key, ""))))
-        elif tool in ("Agent", "Task"):
+        elif tool in AGENTS:
             kind = str(arguments.get("subagent_type") or "agent")
             self._add(Task(call, tool, str(arguments.get("description", "")), kind))
 
@@ -149,6 +150,11 @@ class Tasks:
             self._ids[task_id] = call
             if len(self._ids) > MOST:
                 del self._ids[next(iter(self._ids))]
+
+    def named_agent(self, call: str, kind: str, what: str) -> None:
+        """The call is of a subagent of this kind, also if an earlier look has found it."""
+        task = self.calls.get(call) or self._add(Task(call, "Agent", what))
+        task.agent = kind
 
     def kept(self, call: str) -> tuple[str, str]:
         """What `restore` needs to know of a call."""

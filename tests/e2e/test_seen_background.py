@@ -233,3 +233,25 @@ async def test_subagents_in_the_background_and_waited_for(stack: Stack) -> None:
     for internal in ("agentId", "hand-back", "tools-used", "metadata", "subagent_tokens"):
         assert internal not in everything
     await seen_again(stack, client, session, **NAMED)
+
+
+async def test_subagents_of_an_imported_session_are_shown_as_they_were_live(stack: Stack) -> None:
+    """One that was waited for, and one in the background."""
+    client = await begin(stack)
+    session = await client.new(stack.work)
+    steps = ("thinking Hm.", "text First.", "bash echo one", "bash false", "text I looked.")
+    waited = {"subagent_type": "claude", "run_in_background": False}
+    look = tool("Agent", description="look", prompt=f"[[script {' ;; '.join(steps)}]]", **waited)
+    late = "[[script text Second. ;; bash echo two ;; text I looked again.]]"
+    later = tool("Agent", description="later", subagent_type="claude", prompt=late)
+    ends = ("text Done.", "stop end_turn", "text I am told.")
+    await client.prompt(session, script(look, later, *ends))
+    await client.until(lambda: "I am told." in client.text(session))
+    live = {one["toolCallId"]: one for one in seen(client.of(session)) if "toolCallId" in one}
+    assert len(live) == 5
+    await client.close()
+    again = await stack.spawn(PYKOCLAW_DATA=str(stack.root / "elsewhere"))
+    await again.initialize(**NAMED)
+    await again.load(session, stack.work)
+    shown = {one["toolCallId"]: one for one in seen(again.of(session)) if "toolCallId" in one}
+    assert shown == live

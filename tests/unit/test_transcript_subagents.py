@@ -1,0 +1,105 @@
+"""The files of subagents beside a transcript become part of the calls that began them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp.model.events import Event, TextPart, ToolEnded, ToolStarted
+from pykoclaw_acp.transcripts import subagents
+from tests.unit.transcripts import Reading, Transcript, words
+
+WAITED = {"status": "completed", "agentId": "a1", "content": [{"type": "text", "text": "All."}]}
+
+
+@pytest.fixture
+def t(tmp_path: Path) -> Transcript:
+    return Transcript(tmp_path / "t.jsonl")
+
+
+def agent(t: Transcript, name: str, call: str, kind: str = "Explore") -> Transcript:
+    """The file of a subagent, empty yet, beside that of its meta data."""
+    folder = t.path.with_suffix("") / "subagents"
+    folder.mkdir(parents=True, exist_ok=True)
+    meta = {"agentType": kind, "toolUseId": call, "description": "look", "spawnDepth": 1}
+    (folder / f"agent-{name}.meta.json").write_text(json.dumps(meta))
+    return Transcript(folder / f"agent-{name}.jsonl")
+
+
+def report(events: list[Event], call: str = "agent") -> str:
+    """What the call shows in the end."""
+    [ended] = (one for one in events if isinstance(one, ToolEnded) and one.tool_call_id == call)
+    return "\n".join(part.text for part in ended.content if isinstance(part, TextPart))
+
+
+def test_calls_and_words_of_subagents_are_under_their_call(t: Transcript) -> None:
+    """Also of one that another one has called, and of calls that got no result."""
+    outer, inner = agent(t, "a1", "agent"), agent(t, "a2", "deeper", "claude")
+    outer.prompt("Look.")
+    outer.say("I look.")
+    outer.call("deeper", "Agent", description="dig", subagent_type="claude", prompt="Dig.")
+    inner.say("I dig.")
+    inner.call("read", "Read", file_path="/w/a.txt")
+    outer.result("deeper", "fine", toolUseResult=WAITED)
+    outer.call("lost", command="sleep 9")
+    t.prompt("Hello", "p1")
+    t.call("agent", "Agent", description="look", subagent_type="Explore", prompt="Look.")
+    reading = Reading(t)
+    assert words(reading.look()) == ["> Hello", "Agent: look (Explore) …"]
+    t.result("agent", "frame", toolUseResult=WAITED)
+    events = reading.look()
+    assert words(events) == [
+        *(
+            "Explore: Agent: dig (claude) …",
+            "claude: Read a.txt …",
+            "read failed",
+            "deeper completed",
+        ),
+        *("Explore: sleep 9 …", "lost failed", "agent completed"),
+    ]
+    parents = {one.tool_call_id: one.parent_id for one in events if isinstance(one, ToolStarted)}
+    assert parents == {"deeper": "agent", "read": "deeper", "lost": "agent"}
+    assert "I look." in report(events)
+    assert "I dig." in report(events, "deeper")
+    assert "I dig." not in report(events)
+
+
+def test_one_in_the_background_is_shown_when_it_has_ended(t: Transcript) -> None:
+    own = agent(t, "a1", "agent")
+    t.prompt("Hello", "p1")
+    t.call("agent", "Agent", description="look", subagent_type="Explore", prompt="Look.")
+    t.result("agent", "metadata", toolUseResult={"isAsync": True, "agentId": "a1"})
+    t.say("It looks.")
+    reading = Reading(t)
+    assert words(reading.look()) == ["> Hello", "Agent: look (Explore) …", "It looks."]
+    own.say("I look.")
+    own.call("ls", command="ls")
+    own.result("ls", "a.txt")
+    said = "<tool-use-id>agent</tool-use-id><status>completed</status><result>All.</result>"
+    t.prompt(f"<task-notification>{said}</task-notification>", turnOrigin="task_notification")
+    t.say("I see.")
+    events = reading.look()
+    assert words(events)[:3] == ["Explore: ls …", "ls completed", "agent completed"]
+    assert report(events) == "I look.\nAll."
+
+
+def test_a_hostile_file_is_bounded_or_passed_over(
+    t: Transcript, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subagents, "MOST", 2000)
+    long = agent(t, "a1", "agent")
+    for count in range(100):
+        long.call(f"call{count}", command="ls")
+    os.mkfifo(agent(t, "a2", "fifo").path)
+    (long.path.parent / "agent-a3.meta.json").write_text('{"toolUseId": 3}')
+    t.prompt("Hello", "p1")
+    for call in ("agent", "fifo"):
+        t.call(call, "Agent", description="look", subagent_type="Explore", prompt="Look.")
+        t.result(call, "frame", toolUseResult=WAITED)
+    events = Reading(t).look()
+    assert 1 < len(events) < 40
+    assert subagents.LEFT_OUT in report(events)
+    assert report(events, "fifo") == "All."
