@@ -21,17 +21,25 @@ _IN_MOVE_SELF: Final = 0x800
 FOLDER_CHANGES: Final = 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | _IN_DELETE_SELF | _IN_MOVE_SELF
 """In a folder: a file was written and closed, or came, or went."""
 _CHANGES: Final = _IN_MODIFY | _IN_ATTRIB | _IN_DELETE_SELF | _IN_MOVE_SELF
+_IGNORED: Final = 0x8000  # the kernel has dropped the watch
+_GONE: Final = _IN_ATTRIB | _IN_DELETE_SELF | _IN_MOVE_SELF | _IGNORED
+"""After these the path may be another file's: one that is open gets no more than the first of them
+when another one takes its place."""
 _HEADER: Final = 16  # bytes of an event without its name (inotify(7))
 
 log: Final = structlog.get_logger()
 
 
 class Watcher:
-    """Sessions that somebody watches, and the files of each. Nothing runs while there are none."""
+    """Sessions that somebody watches, and the files of each. Nothing runs while there are none.
+
+    A change of one session costs what it has, however many others there are.
+    """
 
     def __init__(self) -> None:
-        self._files: dict[str, frozenset[str]] = {}  # by session
+        self._files: dict[str, frozenset[str]] = {}  # by session, watched or not
         self._callbacks: dict[str, list[Callable[[], None]]] = {}
+        self._sessions: dict[str, set[str]] = {}  # the watched ones of each file
         self._notices = Notices(self._changed, _CHANGES)
         self._looks: dict[str, files.Look | None] = {}  # of files that are looked at
         self._looking: asyncio.TimerHandle | None = None
@@ -39,61 +47,89 @@ class Watcher:
 
     def follow(self, session_id: str, paths: Collection[str]) -> None:
         """From now on these are the session's transcripts."""
-        if self._files.get(session_id) != frozenset(paths):
-            self._files[session_id] = frozenset(paths)
-            self._arrange()
+        before, now = self._files.get(session_id, frozenset()), frozenset(paths)
+        if now:
+            self._files[session_id] = now
+        else:
+            self._files.pop(session_id, None)
+        if session_id in self._callbacks:
+            self._leave(session_id, before - now)
+            self._join(session_id, now - before)
 
     def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` whenever one of the session's files changes; returns what ends that."""
         self._callbacks.setdefault(session_id, []).append(changed)
-        self._arrange()
+        self._join(session_id, self._files.get(session_id, ()))
 
         def end() -> None:
             callbacks = self._callbacks.get(session_id, [])
             if changed in callbacks:
                 callbacks.remove(changed)
             if not callbacks:
-                self._callbacks.pop(session_id, None)
-                if (due := self._due.pop(session_id, None)) is not None:
-                    due.cancel()
-            self._arrange()
+                self._forget(session_id)
 
         return end
 
     def close(self) -> None:
         """End all watching."""
-        self._callbacks.clear()
-        for due in self._due.values():
-            due.cancel()
-        self._due.clear()
-        self._arrange()
+        for session_id in list(self._callbacks):
+            self._forget(session_id)
 
-    def _arrange(self) -> None:
-        """Watch the files of watched sessions, and no others."""
-        wanted = {path for session in self._callbacks for path in self._files.get(session, ())}
-        missed = self._notices.arrange(wanted)
-        self._looks = {path: self._looks.get(path) or files.look(path) for path in missed}
-        if self._looks and self._looking is None:
-            self._look_later()
-        elif not self._looks and self._looking is not None:
+    def _forget(self, session_id: str) -> None:
+        self._callbacks.pop(session_id, None)
+        if (due := self._due.pop(session_id, None)) is not None:
+            due.cancel()
+        self._leave(session_id, self._files.get(session_id, ()))
+
+    def _join(self, session_id: str, paths: Collection[str]) -> None:
+        for path in paths:
+            sessions = self._sessions.setdefault(path, set())
+            if not sessions:
+                self._begin(path)
+            sessions.add(session_id)
+
+    def _leave(self, session_id: str, paths: Collection[str]) -> None:
+        for path in paths:
+            sessions = self._sessions.get(path, set())
+            sessions.discard(session_id)
+            if not sessions:
+                self._sessions.pop(path, None)
+                self._looks.pop(path, None)
+                self._notices.remove(path)
+        if not self._looks and self._looking is not None:
             self._looking.cancel()
             self._looking = None
+
+    def _begin(self, path: str) -> None:
+        if self._notices.add(path):
+            return
+        self._looks[path] = files.look(path)
+        if self._looking is None:
+            self._look_later()
 
     def _look_later(self) -> None:
         self._looking = asyncio.get_running_loop().call_later(LOOK_EVERY, self._look)
 
     def _look(self) -> None:
-        for path, before in self._looks.items():
-            self._looks[path] = files.look(path)
-            if self._looks[path] != before:
+        self._looking = None
+        for path, before in list(self._looks.items()):
+            now = files.look(path)
+            if now is not None and self._notices.add(path):
+                del self._looks[path]
+            else:
+                self._looks[path] = now
+            if now != before:
                 self._changed(path)
-        self._look_later()
+        if self._looks:
+            self._look_later()
 
     def _changed(self, path: str) -> None:
-        for session in self._callbacks:
-            if path in self._files.get(session, ()) and session not in self._due:
-                loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
+        for session in self._sessions.get(path, ()):
+            if session not in self._due:
                 self._due[session] = loop.call_later(SETTLE, self._call, session)
+        if path in self._sessions and path not in self._looks and path not in self._notices:
+            self._begin(path)  # its file is gone, or another one has its place
 
     def _call(self, session: str) -> None:
         self._due.pop(session, None)
@@ -110,17 +146,37 @@ class Notices:
         self._changes = changes
         self._descriptor: int | None = None
         self._watches: dict[str, int] = {}  # by path
+        self._paths: dict[int, str] = {}  # by watch
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._watches
 
     def arrange(self, wanted: Collection[str]) -> set[str]:
         """Watch these paths; returns those that cannot be watched."""
         for path in set(self._watches) - set(wanted):
-            self._libc.inotify_rm_watch(self._descriptor, self._watches.pop(path))
-        missed = {path for path in wanted if path not in self._watches and not self._add(path)}
+            self.remove(path)
+        return {path for path in wanted if not self.add(path)}
+
+    def add(self, path: str) -> bool:
+        """Watch this path; False if it cannot be watched."""
+        if path in self._watches:
+            return True
+        watched = self._add(path)
+        self._close_unused()
+        return watched
+
+    def remove(self, path: str) -> None:
+        """No longer watch this path."""
+        if (watch := self._watches.pop(path, None)) is not None:
+            self._paths.pop(watch, None)
+            self._libc.inotify_rm_watch(self._descriptor, watch)
+            self._close_unused()
+
+    def _close_unused(self) -> None:
         if not self._watches and self._descriptor is not None:
             asyncio.get_running_loop().remove_reader(self._descriptor)
             os.close(self._descriptor)
             self._descriptor = None
-        return missed
 
     @property
     def _libc(self) -> ctypes.CDLL:
@@ -138,6 +194,7 @@ class Notices:
             log.debug("A file cannot be watched", action="watch_failed", errno=ctypes.get_errno())
             return False
         self._watches[path] = watch
+        self._paths[watch] = path
         return True
 
     def _read(self) -> None:
@@ -146,18 +203,19 @@ class Notices:
             data = os.read(self._descriptor, 64 * 1024)
         except BlockingIOError:
             return
-        paths = {watch: path for path, watch in self._watches.items()}
         changed: set[str] = set()
         at = 0
         while at + _HEADER <= len(data):
             watch = int.from_bytes(data[at : at + 4], "little", signed=True)
+            mask = int.from_bytes(data[at + 4 : at + 8], "little")
             name = int.from_bytes(data[at + 12 : at + 16], "little")
             at += _HEADER + name
-            if watch in paths:
-                changed.add(paths[watch])
-            elif watch < 0:  # the queue ran over
-                changed.update(paths.values())
+            if watch < 0:  # the queue ran over
+                changed.update(self._watches)
+                self.arrange(())
+            elif (path := self._paths.get(watch)) is not None:
+                changed.add(path)
+                if mask & _GONE:
+                    self.remove(path)
         for path in changed:
-            if not os.path.exists(path):
-                self._watches.pop(path, None)  # the kernel has dropped it
             self._changed(path)

@@ -505,6 +505,62 @@ async def test_changes_are_noticed_while_somebody_watches(
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
+async def test_file_that_takes_the_place_of_an_open_one_is_watched(
+    p: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "SETTLE", 0.01)
+    turns(p.transcript, 1)
+    await p.look()
+    calls: list[str] = []
+    end = p.made[0].watch("one", lambda: calls.append("changed"))
+    path = p.transcript.path
+    with path.open():
+        other = path.with_suffix(".new")
+        other.write_bytes(path.read_bytes())
+        other.replace(path)
+        await eventually(lambda: calls)
+        calls.clear()
+        turns(p.transcript, 1, 2)
+        await eventually(lambda: calls)
+    end()
+
+
+async def test_watching_one_session_costs_the_same_among_many(tmp_path: Path) -> None:
+    watcher = watching.Watcher()
+
+    def steps() -> int:
+        """Lines that run while a session comes and goes."""
+        count = 0
+
+        def trace(frame: Any, event: str, _: object) -> Any:
+            nonlocal count
+            count += event == "line"
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            watcher.follow("one", [str(tmp_path / "one")])
+            watcher.watch("one", lambda: None)()
+        finally:
+            sys.settrace(before)
+        return count
+
+    for name in ("one", "other"):
+        (tmp_path / name).touch()
+    ends = [watcher.watch("first", lambda: None)]
+    watcher.follow("first", [str(tmp_path / "other")])
+    steps()
+    alone = steps()
+    for n in range(500):
+        watcher.follow(f"s{n}", [str(tmp_path / "other")])
+        ends.append(watcher.watch(f"s{n}", lambda: None))
+    assert steps() == alone
+    for end in ends:
+        end()
+    watcher.close()
+
+
 async def test_a_title_that_a_person_gave_is_told_once_for_each_change(p: Place) -> None:
     def rename(title: str) -> None:
         entry = {"type": "custom-title", "customTitle": title, "sessionId": CLAUDE}
