@@ -183,13 +183,15 @@ class Clients:
             if hurrying is not None:
                 hurrying.cancel()
             looking.cancel()
-            if connection is not None:
-                self._connections.discard(connection)
-                connection.leave()
             try:
-                await transport.close()
+                if connection is not None:
+                    self._connections.discard(connection)
+                    await connection.let_go()
             finally:
-                self._admission.left(visitor)
+                try:
+                    await transport.close()
+                finally:
+                    self._admission.left(visitor)
 
     def _connect(self, peer: Peer, visitor: Visitor, inside: Inside | None) -> Connection:
         methods, access = (

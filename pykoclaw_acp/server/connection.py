@@ -27,6 +27,7 @@ from pykoclaw_acp.server.peer import ClientLine, Peer
 from pykoclaw_acp.server.share import Share, Turnstile
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.turns import outcomes
+from pykoclaw_acp.tasks import Pace
 
 INITIALIZE: Final = "initialize"
 
@@ -92,6 +93,17 @@ class Connection:
         ConnectionError.
         """
         await self._peer.farewell()
+
+    async def let_go(self) -> None:
+        """As `leave`, in steps: the client may have followed thousands of sessions."""
+        try:
+            self.calls.abandon()
+            pace = Pace(self._turnstile.next)
+            for subscription in list(self.client.subscriber.subscriptions.values()):
+                subscription.close()
+                await pace.step()
+        finally:
+            self.leave()
 
     def leave(self) -> None:
         """The client is gone: nothing is answered any more, and its turns go on without it."""

@@ -44,6 +44,7 @@ class LoopLag:
     """
 
     def __init__(self, limit: float = LIMIT) -> None:
+        self.rounds = 0  # that have begun
         self._limit = limit
         self._since = 0.0  # when this round began (s, monotonic); 0: the loop waits
         self._cpu = 0.0  # CPU time of its thread at that moment (s)
@@ -82,6 +83,7 @@ class LoopLag:
 
     def begins(self) -> None:
         """A round begins."""
+        self.rounds += 1
         self._cpu = time.thread_time()
         self._since = time.monotonic()
         if self._resting:

@@ -17,7 +17,7 @@ from pykoclaw_acp.errors import RestartWanted, StartupError
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.logging import setup as logging
 from pykoclaw_acp.pool.forkserver_process import Begun
-from pykoclaw_acp.server import health
+from pykoclaw_acp.server import collecting, health
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.clients import Clients
 from pykoclaw_acp.server.lag import LoopLag
@@ -90,6 +90,7 @@ class Daemon:
             _start(self._app.ages.run(), "drop old cursors"),
             _start(_keep_log_small(self._places.log), "trim log"),
             _start(self._tell_condition(), "report condition"),
+            _start(collecting.run(self._lag), "collect garbage"),
             _start(self._app.run_tasks(), "run scheduled tasks"),
         ]
         self._ready()

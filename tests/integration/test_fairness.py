@@ -17,6 +17,7 @@ from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.protocol.control.sessions import SessionSummary
 from pykoclaw_acp.server import calls
 from pykoclaw_acp.server.share import CALLS
+from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.sessions.turns import queue
 from pykoclaw_acp.sessions.turns.queue import MOST_WAITING
 from pykoclaw_acp.store import overview
@@ -231,3 +232,33 @@ async def test_many_simultaneous_requests_start_in_portions(tmp_path: Path) -> N
         assert flood.connection.share.waited >= 2000 / CALLS - 1
         watching.cancel()
         assert most <= 4 * CALLS
+
+
+async def test_client_with_many_sessions_leaves_in_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "SLICE", 0)
+    rounds, at, close = 0, list[int](), Subscription.close
+
+    async def count() -> None:
+        nonlocal rounds
+        while True:
+            await asyncio.sleep(0)
+            rounds += 1
+
+    def closing(subscription: Subscription) -> None:
+        if subscription.alive:
+            at.append(rounds)
+        close(subscription)
+
+    monkeypatch.setattr(Subscription, "close", closing)
+    async with rig(tmp_path) as r, client(r) as wire:
+        for _ in range(20):
+            assert "result" in await wire.call("session/new", cwd="/", mcpServers=[])
+        followed = list(wire.connection.client.subscriber.subscriptions.values())
+        counting = asyncio.ensure_future(count())
+        await wire.connection.let_go()
+        counting.cancel()
+        assert len(at) == len(followed) == 20
+        assert len(set(at)) == 20, "all else goes on between two sessions"
+        await eventually(lambda: not any(one.alive for one in followed))
