@@ -38,6 +38,11 @@ class WorkerFiles(msgspec.Struct, frozen=True):
         return Path(self.socket).name
 
     @classmethod
+    def plugins(cls, temporary: str) -> Path:
+        """What all workers of the instance know of plugins, by the temporary directory of one."""
+        return Path(temporary).parents[1] / "plugins.json"
+
+    @classmethod
     def _at(cls, directory: Path, name: str) -> Self:
         return cls(
             socket=str(directory / "sockets" / name),

@@ -23,6 +23,7 @@ from claude_agent_sdk import (
 )
 from msgspec.structs import replace
 
+from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.channel.frames import (
     Answer,
     Background,
@@ -76,7 +77,7 @@ class ClaudeSession:
         self._permissions.caller = self._translator.caller
         self._permissions.lasting = not spec.options.restricted
         self.choices = Choices(spec.options, self._note)
-        self.servers = Servers(spec, calls)
+        self.servers = Servers(spec, calls, WorkerFiles.plugins(temporary))
         said = spec.told.partition(STATES)[2]
         self._states = ServerStates(said, spec.options.mcp_servers, self._permissions)
         self._quiet = False  # nobody reads the turn's answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from pykoclaw_acp.channel.spec import LaunchSpec
@@ -23,10 +24,11 @@ class Servers:
     get another name.
     """
 
-    def __init__(self, spec: LaunchSpec, calls: DatabaseCalls) -> None:
+    def __init__(self, spec: LaunchSpec, calls: DatabaseCalls, plugins: Path | None = None) -> None:
+        """`plugins`: the file in which it is remembered which plugins can be loaded."""
         self._spec = spec
         self._calls = calls
-        self._plugins = Plugins(spec.options.conversation, calls)
+        self._plugins = Plugins(spec.options.conversation, calls, plugins)
         self._servers: dict[str, Any] = {}
         self._said = set(spec.told.partition(STATES)[0].split())
         self.own = pykoclaw_tools.NAME

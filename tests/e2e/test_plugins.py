@@ -120,6 +120,8 @@ BROKEN = {
     "raises": ("raise RuntimeError('no such luck')", "no such luck"),
     "exits": ("import sys; sys.exit('enough')", "SystemExit: enough"),
     "hangs": ("import time; time.sleep(3600)", "did not load within"),
+    "leaves": ("import os; os._exit(3)", "ends its process when it is loaded (status 3)"),
+    "holds": ("import ctypes; ctypes.PyDLL(None).pause()", "did not load within"),
     "prints": (plugins.GREETER + "\n    print('{}')\n", "prints to standard output"),
     "lacks": ("import no_such_module\n", "no_such_module"),
     "refuses": (

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
 from typing import Any, Final
 
 import structlog
@@ -19,10 +20,10 @@ import structlog
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.plugins.handle import Handle
 from pykoclaw_acp.worker.plugins.output import PluginOutput
+from pykoclaw_acp.worker.plugins.probing import LIMIT, TOO_SLOW, Probes
 from pykoclaw_acp.worker.plugins.threads import PluginFailed, PluginThread, ThreadedServer
 
 GROUP: Final = "pykoclaw.plugins"
-LIMIT: Final = 5.0  # s; for the import of a plugin, its migrations and `get_mcp_servers`
 _OURS: Final = "pykoclaw_acp."  # how the value of our own entry point begins
 
 log: Final = structlog.get_logger()
@@ -43,19 +44,26 @@ class Plugins:
     Agent SDK takes, in the order of the entry points, `complaints` grow while the worker lives.
     """
 
-    def __init__(self, conversation: str, calls: DatabaseCalls) -> None:
+    def __init__(self, conversation: str, calls: DatabaseCalls, memory: Path | None = None) -> None:
+        """`memory`: as in Probes."""
         self.servers: list[Servers] = []
         self.complaints: list[Complaint] = []
         self._conversation = conversation
         self._calls = calls
         self._output: PluginOutput | None = None
+        self._probes = Probes(memory)
 
     async def load(self) -> None:
         """Load all of them, at the same time."""
-        found = self._find()
-        if not found:
+        if not (there := self._find()):
             return
         _choose_engine()
+        found: list[EntryPoint] = []
+        for one, why in zip(there, await self._probes.failures(there), strict=True):
+            if why is None:
+                found.append(one)
+            else:
+                self._complain(one.name, why)
         self._output = PluginOutput.install()
         began = time.monotonic()
         self.servers = await asyncio.gather(*(self._load(one) for one in found))
@@ -84,7 +92,7 @@ class Plugins:
                 partial(_servers, entry, handle, self._conversation, complain), LIMIT
             )
         except TimeoutError:
-            self._complain(entry.name, f"did not load within {LIMIT:g} s")
+            self._complain(entry.name, TOO_SLOW)
             return {}
         except PluginFailed as error:
             self._complain(entry.name, f"could not be loaded ({error})")
