@@ -14,11 +14,14 @@ PDF = (
 )
 
 
-def png(width: int, height: int, *, noise: bool = False) -> bytes:
-    """A PNG; one of noise does not compress, and has about three bytes a pixel."""
+def png(width: int, height: int, *, noise: bool = False, rows: int | None = None) -> bytes:
+    """A PNG; one of noise does not compress, and has about three bytes a pixel. `rows`: so many are
+    in it, whatever its header says.
+    """
     source = random.Random(7)
     row = b"\0" + b"\x40\x80\xc0" * width
-    rows = b"".join(b"\0" + source.randbytes(3 * width) if noise else row for _ in range(height))
+    every = range(height if rows is None else rows)
+    pixels = b"".join(b"\0" + source.randbytes(3 * width) if noise else row for _ in every)
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return (
@@ -29,7 +32,7 @@ def png(width: int, height: int, *, noise: bool = False) -> bytes:
     return (
         b"\x89PNG\r\n\x1a\n"
         + chunk(b"IHDR", header)
-        + chunk(b"IDAT", zlib.compress(rows, 0 if noise else 6))
+        + chunk(b"IDAT", zlib.compress(pixels, 0 if noise else 6))
         + chunk(b"IEND", b"")
     )
 

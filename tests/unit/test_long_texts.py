@@ -245,10 +245,11 @@ def test_quoted_text_in_error_is_not_its_location() -> None:
 
 # --- JSON in pieces
 
+TEXTS = st.text(max_size=20)
 BLOCKS = st.lists(
     st.dictionaries(
         st.sampled_from(["type", "text", "uri"]),
-        st.text() | st.integers() | st.none() | st.lists(st.text()),
+        TEXTS | st.integers() | st.none() | st.lists(TEXTS, max_size=3),
     ),
     max_size=4,
 )

@@ -90,7 +90,7 @@ async def test_a_long_line_gives_the_same() -> None:
         (image(PICTURE) | {"data": "AAA"}, "`prompt[0].data`: is not base64"),
         (image(PICTURE) | {"data": "AA==" + "A" * 2**16}, "`prompt[0].data`: is not base64"),
         (image(png(20_000, 1)), "has 20000 × 1 pixels; this agent takes 16,384 at most"),
-        (image(png(16_000, 4_001)), "64 million in all"),
+        (image(png(16_000, 4_001, rows=1)), "64 million in all"),
         (image(b"\0" * (10 * 2**20 + 1)), "`prompt[0]`: has 10.0 MiB; this agent takes 10 MiB"),
         (
             file("file:///x", b"\0" * (20 * 2**20 + 3)),

@@ -70,7 +70,7 @@ def test_escaped_long_strings_stay_valid(tmp_path: Path) -> None:
     made = random.Random(7)
     for n in range(16):
         some = ["\\", '"'] if n % 2 else ["\\", '"', "a", "é", "😀", "\n"]
-        text = "".join(made.choices(some, k=500_000)) + "a" * (n % 3)
+        text = "".join(made.choices(some, k=5_003)) * 100 + "a" * (n % 3)
         data = json.dumps({"t": text, "u": "u"}).encode() + b"\n"
         (line,) = read(tmp_path / "x", data)
         assert line.text is not None
@@ -84,8 +84,8 @@ def test_images_are_whole_or_gone(tmp_path: Path) -> None:
 
 
 def test_many_long_strings_share_a_budget(tmp_path: Path) -> None:
-    found = one(tmp_path / "x", {"all": ["x" * 200_000] * 200, "uuid": "u"})
-    assert (found["uuid"], len(found["all"])) == ("u", 200)
+    found = one(tmp_path / "x", {"all": ["x" * 200_000] * 60, "uuid": "u"})
+    assert (found["uuid"], len(found["all"])) == ("u", 60)
 
 
 @pytest.mark.parametrize("value", [list(range(400_000)), {str(n): n for n in range(200_000)}])
