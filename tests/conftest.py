@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,17 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, signal.SIG_DFL)
     if not hasattr(config, "workerinput"):  # xdist's workers inherit the run
         config.stash[_RUN] = Run()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What collecting imports stays to the end: no collection of garbage has to look at it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -61,12 +74,33 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         run.close()
 
 
+class Homes:
+    """Empty directories; one that a test has left as it was serves the next test, too."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._number = 0
+
+    def empty(self) -> Path:
+        home = self._root / str(self._number)
+        if home.exists() and (home.stat().st_mode & 0o777 != 0o700 or os.listdir(home)):
+            self._number += 1
+            home = self._root / str(self._number)
+        home.mkdir(mode=0o700, exist_ok=True)
+        return home
+
+
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
+    return Homes(tmp_path_factory.mktemp("h"))
+
+
 @pytest.fixture(autouse=True)
-def empty_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A new, empty HOME for each test, and none of the variables that a developer or an earlier
-    test may have set.
+def empty_home(homes: Homes, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty HOME for each test, and none of the variables that a developer or an earlier test
+    may have set.
     """
-    home = tmp_path_factory.mktemp("h")
+    home = homes.empty()
     monkeypatch.setenv("HOME", str(home))
     for name in foreign_variables(os.environ):
         monkeypatch.delenv(name)
