@@ -350,6 +350,7 @@ def test_installed_program_runs_commands_of_plugins(data: Path, tmp_path: Path) 
     assert pykoclaw(site, data, "tasks", cwd=tmp_path).stdout == "No scheduled tasks.\n"
 
 
+@pytest.mark.long
 def test_plugin_that_cannot_register_ends_every_command(data: Path, tmp_path: Path) -> None:
     site = installed.install(tmp_path / "env", ["fails_to_register"])
     said = pykoclaw(site, data, "tasks", cwd=tmp_path)
@@ -357,6 +358,7 @@ def test_plugin_that_cannot_register_ends_every_command(data: Path, tmp_path: Pa
     assert "no commands" in said.stderr
 
 
+@pytest.mark.long
 def test_installed_program_imports_standard_engine_first(data: Path, tmp_path: Path) -> None:
     site = installed.install(tmp_path / "env")
     said = pykoclaw(site, data, "acp", "--help", cwd=tmp_path)

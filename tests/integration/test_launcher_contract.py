@@ -123,45 +123,42 @@ async def delivered(launcher: Launcher, spec: LaunchSpec, after: int) -> list[Fr
     return found
 
 
-async def test_worker_told_to_stop_ends_its_line(stage: Stage) -> None:
-    channel, worker = await stage.launch("s")
-    assert stage.lives(worker)
-    await channel.send(Stop(epoch=1))
+async def ended(channel: Channel) -> None:
+    """Wait until the worker has closed its line."""
     async with asyncio.timeout(30):
         async for _ in channel.batches():
             pass
         await channel.gone()
-    await channel.close()
-    await eventually(lambda: not stage.lives(worker))
 
 
-async def test_killed_worker_is_gone_and_unreachable(stage: Stage) -> None:
-    channel, worker = await stage.launch("s")
-    channel.kill()
+async def test_workers_end_when_told_when_killed_and_without_a_line(stage: Stage) -> None:
+    told, stopped = await stage.launch("told")
+    killed, dead = await stage.launch("killed")
+    unheard, lonely = await stage.launch("lonely")
+    assert all(stage.lives(worker) for worker in (stopped, dead, lonely))
+
+    await told.send(Stop(epoch=1))
+    await ended(told)
+    await told.close()
+    await eventually(lambda: not stage.lives(stopped))
+
+    killed.kill()
     async with asyncio.timeout(30):
-        await channel.gone()
-    await channel.close()
-    await eventually(lambda: not stage.lives(worker))
+        await killed.gone()
+    await killed.close()
+    await eventually(lambda: not stage.lives(dead))
     with pytest.raises(ConnectionError):
-        await channel.send(Stop(epoch=1))
+        await killed.send(Stop(epoch=1))
     with pytest.raises(LaunchFailed):
-        await stage.next().attach(worker)
+        await stage.next().attach(dead)
+
+    assert stage.lives(lonely)
+    await unheard.close()
+    await stage.launcher.end(lonely, 5.0)
+    assert not stage.lives(lonely)
 
 
-async def test_a_worker_goes_on_with_the_next_daemon(stage: Stage) -> None:
-    channel, worker = await stage.launch("s")
-    channel.detach()
-    await channel.close()
-    launcher = stage.next()
-    assert await launcher.recover(Inheritance([worker], lambda alive: alive)) == [worker]
-    again = await launcher.attach(worker)
-    assert again.handle == worker.handle
-    await hear(again, worker)
-    await again.close()
-    assert stage.lives(worker)
-
-
-async def test_only_chosen_workers_outlive_the_recovery(stage: Stage) -> None:
+async def test_only_chosen_workers_go_on_with_the_next_daemon(stage: Stage) -> None:
     pairs = [await stage.launch(name) for name in ("chosen", "other", "dead")]
     for channel, _ in pairs:
         channel.detach()
@@ -174,19 +171,22 @@ async def test_only_chosen_workers_outlive_the_recovery(stage: Stage) -> None:
         seen.extend(alive)
         return [chosen]
 
-    assert await stage.next().recover(Inheritance([chosen, other, dead], choose)) == [chosen]
+    launcher = stage.next()
+    assert await launcher.recover(Inheritance([chosen, other, dead], choose)) == [chosen]
     assert seen == [chosen, other]
     assert stage.lives(chosen)
     assert not stage.lives(other)
     for channel, _ in pairs:
         await channel.close()
 
-
-async def test_a_worker_without_a_line_can_be_ended(stage: Stage) -> None:
-    channel, worker = await stage.launch("s")
-    await channel.close()
-    await stage.launcher.end(worker, 5.0)
-    assert not stage.lives(worker)
+    again = await launcher.attach(chosen)
+    assert again.handle == chosen.handle
+    await again.send(Hello(epoch=chosen.epoch, after=0, protocol=PROTOCOL))
+    assert stage.lives(chosen)
+    await again.send(Stop(epoch=chosen.epoch))
+    await ended(again)
+    await again.close()
+    await eventually(lambda: not stage.lives(chosen))
 
 
 async def test_a_failed_launch_says_so(stage: Stage) -> None:
