@@ -5,11 +5,11 @@ use as well.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -28,7 +28,7 @@ from pykoclaw_acp.store.open_file import (
     UnseenAfterCommit,
 )
 from pykoclaw_acp.store.opening import Opened, open_files
-from pykoclaw_acp.store.readers import ReaderPool
+from pykoclaw_acp.store.readers import ReaderPool, Rows, rows_of
 from pykoclaw_acp.store.sqlite import result_code, sqlite3
 from pykoclaw_acp.store.units import DatabaseClosed, NewEvent, Statement, Unit
 
@@ -42,6 +42,7 @@ __all__ = [
 ]
 
 log: Final = structlog.get_logger()
+T = TypeVar("T")
 
 ABANDONED: list[Database] = []
 """Databases whose files are gone: left open until the process ends, which must be by `os._exit`."""
@@ -154,8 +155,21 @@ class Database:
         DatabaseClosed.
         """
         self._require_open()
+        return await self._reading(self._readers.read(sql, parameters, size))
+
+    async def read_with(self, work: Callable[[Rows], T]) -> T:
+        """What `work` makes of several queries: one trip to a reader's thread, in which it runs.
+
+        Each query sees what is committed when it begins. Raises as `read`, and what `work` raises.
+        """
+        self._require_open()
+        return await self._reading(
+            self._readers.read_with(lambda connection: work(rows_of(connection)))
+        )
+
+    async def _reading(self, reading: Coroutine[Any, Any, T]) -> T:
         try:
-            return await self._readers.read(sql, parameters, size)
+            return await reading
         except sqlite3.DatabaseError as error:
             found = trouble(error)
             if found is None or result_code(error) == sqlite3.SQLITE_READONLY:

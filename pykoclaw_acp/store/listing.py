@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
+from operator import itemgetter
 from typing import Any, Final
 
 from pykoclaw_acp.link.lines import MAX_NUMBER
@@ -11,6 +13,7 @@ from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.listing import Archived, ListedSession, ListQuery
 from pykoclaw_acp.store import readable
 from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.readers import Rows
 from pykoclaw_acp.store.sql import CONTINUED, HAS_SESSION, OF_DELETED, OF_OURS, of_channels
 
 # As in the partial indexes: the conditions must be the same ones.
@@ -18,11 +21,19 @@ _VISIBLE: Final = (
     " s.pruned_at IS NULL AND s.deleted_at IS NULL AND s.alias_of IS NULL AND s.prompted_at IS"
 )
 _PROMPTED: Final = f"{_VISIBLE} NOT NULL AND s.auxiliary = 0 AND s.archived_at IS"
+_BEGIN: Final = "SELECT s.updated_at AS at, s.acp_session_id AS id, s.conversation_name AS name,"
+_END: Final = (
+    " AS cwd, s.title AS title, s.additional_directories AS directories,"
+    " CASE WHEN s.archived_at IS NULL THEN 0 ELSE 1 END AS archived FROM acp_sessions s"
+)
+# Nearly every session has its directory: the conversation's row is read for the others only.
 _SESSION: Final = (
-    "SELECT s.updated_at AS at, s.acp_session_id AS id, s.conversation_name AS name,"
-    " COALESCE(s.cwd, c.cwd) AS cwd, s.title AS title, s.additional_directories AS directories,"
-    " CASE WHEN s.archived_at IS NULL THEN 0 ELSE 1 END AS archived"
-    " FROM acp_sessions s LEFT JOIN conversations c ON c.name = s.conversation_name WHERE"
+    f"{_BEGIN} COALESCE(s.cwd, (SELECT c.cwd FROM conversations c"  # noqa: S608  constants
+    f" WHERE c.name = s.conversation_name)){_END} WHERE"
+)
+_UNPROMPTED: Final = (
+    f"{_BEGIN} COALESCE(s.cwd, c.cwd){_END}"
+    " JOIN conversations c ON c.name = s.conversation_name WHERE"
 )
 _TRANSCRIPT: Final = (
     "SELECT f.updated_at AS at, f.claude_session_id AS id, NULL AS name, f.cwd AS cwd,"  # noqa: S608  constants
@@ -40,45 +51,48 @@ _OTHERS: Final = " UNION ALL ".join(
 
 async def listed(database: Database, query: ListQuery) -> list[ListedSession]:
     """The first sessions after the place, of ours, of other programs and of Claude's transcripts."""
-    others, theirs = await _others(database, query)
-    sql, parameters = _statement(query, len(theirs))
-    found = [
-        ListedSession(
-            session_id,
-            name if name is None else readable.name(name),
-            readable.text(cwd),
-            _place(at),
-            readable.text(title),
-            readable.texts(directories),
-            bool(archived),
-        )
-        for at, session_id, name, cwd, title, directories, archived in (
-            await database.read(sql, parameters)
-        )
-        if isinstance(session_id, str) and (name is not None or session_id not in theirs)
+    return await database.read_with(partial(_page, query))
+
+
+def _page(query: ListQuery, read: Rows) -> list[ListedSession]:
+    others, theirs = _others(query, read)
+    rows: list[tuple[int, str, Any]] = [
+        (_place(row[0]), row[1], row)
+        for sql, parameters in _statements(query, query.limit + len(theirs))
+        for row in read(sql, parameters)
+        if isinstance(row[1], str) and (row[2] is not None or row[1] not in theirs)
     ]
-    found += others
-    found.sort(key=lambda one: one.place, reverse=True)
-    return found[: query.limit]
+    rows += ((one.updated_at, one.session_id, one) for one in others)
+    rows.sort(key=itemgetter(0, 1), reverse=True)
+    return [
+        one if isinstance(one, ListedSession) else _listed(at, one)
+        for at, _, one in rows[: query.limit]
+    ]
 
 
-def _statement(query: ListQuery, more: int) -> tuple[str, tuple[Any, ...]]:
-    """All kinds in one statement; `more`: rows besides those that are wanted."""
-    limit = query.limit + more
-    sql: list[str] = []
-    parameters: list[Any] = []
-    for select, own, place in _parts(query):
-        for cwd in query.cwds or (None,):
-            part, given = f"{select}", list(own)
-            if cwd is not None:
-                part, given = f"{part} AND {place[0]}.cwd = ?", [*given, cwd]
-            if query.after is not None:
-                part = f"{part} AND ({place[0]}.updated_at, {place[0]}.{place[1]}) < (?, ?)"
-                given += query.after
-            order = f"ORDER BY {place[0]}.updated_at DESC, {place[0]}.{place[1]} DESC LIMIT ?"
-            sql.append(f"SELECT * FROM ({part} {order}) AS part")  # noqa: S608  constants
-            parameters += [*given, limit]
-    return f"{' UNION ALL '.join(sql)} ORDER BY at DESC, id DESC LIMIT ?", (*parameters, limit)
+def _listed(at: int, row: tuple[Any, ...]) -> ListedSession:
+    _, session_id, name, cwd, title, directories, archived = row
+    return ListedSession(
+        session_id,
+        name if name is None else readable.name(name),
+        readable.text(cwd),
+        at,
+        readable.text(title),
+        readable.texts(directories),
+        bool(archived),
+    )
+
+
+def _statements(query: ListQuery, limit: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """One for each kind and directory, with its parameters."""
+    for select, own, (table, key) in _parts(query):
+        order = f" ORDER BY {table}.updated_at DESC, {table}.{key} DESC LIMIT ?"
+        after: tuple[Any, ...] = query.after or ()
+        place = f" AND ({table}.updated_at, {table}.{key}) < (?, ?)" if after else ""
+        if query.cwds is None:
+            yield f"{select}{place}{order}", (*own, *after, limit)
+        for cwd in query.cwds or ():
+            yield f"{select} AND {table}.cwd = ?{place}{order}", (*own, cwd, *after, limit)
 
 
 def _parts(query: ListQuery) -> Iterator[tuple[str, tuple[Any, ...], tuple[str, str]]]:
@@ -88,7 +102,7 @@ def _parts(query: ListQuery) -> Iterator[tuple[str, tuple[Any, ...], tuple[str, 
     if query.archived is not Archived.ONLY:
         yield f"{_SESSION}{_PROMPTED} NULL{shown}", channels, key
         yield (
-            f"{_SESSION}{_VISIBLE} NULL AND s.archived_at IS NULL AND {CONTINUED}{shown}",
+            f"{_UNPROMPTED}{_VISIBLE} NULL AND s.archived_at IS NULL AND {CONTINUED}{shown}",
             channels,
             key,
         )
@@ -98,11 +112,11 @@ def _parts(query: ListQuery) -> Iterator[tuple[str, tuple[Any, ...], tuple[str, 
         yield f"{_SESSION}{_PROMPTED} NOT NULL{shown}", channels, key
 
 
-async def _others(database: Database, query: ListQuery) -> tuple[list[ListedSession], set[str]]:
+def _others(query: ListQuery, read: Rows) -> tuple[list[ListedSession], set[str]]:
     """Conversations of other channels that have no session yet, as far as they belong to the page;
     and the Claude sessions of all of them.
     """
-    rows = [] if query.archived is Archived.ONLY else await database.read(_OTHERS)
+    rows = [] if query.archived is Archived.ONLY else read(_OTHERS, ())
     found = [
         ListedSession(
             conversations.id_of(name),

@@ -27,6 +27,8 @@ def number(value: object) -> int | None:
 
 def texts(written: object) -> tuple[str, ...]:
     """The texts of a list in JSON; none if it cannot be read."""
+    if written == "[]":  # nearly all are
+        return ()
     try:
         found: Any = json.loads(written) if isinstance(written, str) else ()
     except (ValueError, RecursionError):

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 from pykoclaw_acp.store.connection import Connection
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.tasks import Tasks
+
+T = TypeVar("T")
+Rows = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 
 
 class ReaderPool:
@@ -24,8 +29,12 @@ class ReaderPool:
         self, sql: str, parameters: tuple[Any, ...], size: int | None
     ) -> list[tuple[Any, ...]]:
         """As `Database.read`."""
-        # A separate task: the reader is busy until the query ends, even if the caller is cancelled.
-        return await asyncio.shield(self._queries.start(self._query(sql, parameters, size)))
+        return await self.read_with(partial(_rows, sql, parameters, size))
+
+    async def read_with(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """As `Database.read_with`, with the connection."""
+        # A separate task: the reader is busy until the work ends, even if the caller is cancelled.
+        return await asyncio.shield(self._queries.start(self._work(work)))
 
     async def close(self) -> None:
         """Wait for running queries, then close the connections."""
@@ -33,18 +42,21 @@ class ReaderPool:
         for reader in self._readers:
             await reader.close()
 
-    async def _query(
-        self, sql: str, parameters: tuple[Any, ...], size: int | None
-    ) -> list[tuple[Any, ...]]:
+    async def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:
         reader = await self._idle.get()
         try:
-            return await reader.run(lambda connection: _rows(connection, sql, parameters, size))
+            return await reader.run(work)
         finally:
             self._idle.put_nowait(reader)
 
 
+def rows_of(connection: sqlite3.Connection) -> Rows:
+    """A query on this connection, in its thread: its rows by SQL and parameters."""
+    return lambda sql, parameters: _rows(sql, parameters, None, connection)
+
+
 def _rows(
-    connection: sqlite3.Connection, sql: str, parameters: tuple[Any, ...], size: int | None
+    sql: str, parameters: tuple[Any, ...], size: int | None, connection: sqlite3.Connection
 ) -> list[tuple[Any, ...]]:
     """The rows; a text that is damaged, so that it is no UTF-8, is empty."""
     try:

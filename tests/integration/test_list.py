@@ -372,3 +372,19 @@ _FOUND = (
 def test_a_place_before_1970_is_a_place() -> None:
     place = Place(-86_400_000, "one")
     assert list_cursor.decode(list_cursor.encode(place)) == place
+
+
+async def test_a_page_is_one_trip_to_a_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        trips: list[object] = []
+        read = r.database._readers.read_with
+
+        async def counted(work: Any) -> Any:
+            trips.append(work)
+            return await read(work)
+
+        monkeypatch.setattr(r.database._readers, "read_with", counted)
+        await r.journal.listed(ListQuery(10, None, ("/a", "/b"), transcripts=True))
+        assert len(trips) == 1
