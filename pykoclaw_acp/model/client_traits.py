@@ -35,7 +35,8 @@ class ClientTraits:
     `legacy_models`: it reads `models`, which ACP has given up, and does not find the models among
     the config options. `long_lines`: it takes lines of 24 MiB; Mitto and Toad end at one of 10 MiB.
     `keeps_blocks`: it keeps text only when a block of Markdown is complete, so that a process of it
-    that ends has lost the open one. `titles_only`: of a tool call and of a permission request
+    that ends has lost the open one. `drops_replay`: of what `session/load` sends it keeps nothing.
+    `titles_only`: of a tool call and of a permission request
     its user sees the title alone. `approves_by_itself`: it may choose the first option that allows
     without asking its user. `cancels_when_absent`: an outcome `cancelled` without a
     `session/cancel` says that no user is there, rather than that one has dismissed the request.
@@ -51,6 +52,7 @@ class ClientTraits:
     legacy_models: bool = False
     long_lines: bool = False
     keeps_blocks: bool = False
+    drops_replay: bool = False
     titles_only: bool = False
     approves_by_itself: bool = False
     cancels_when_absent: bool = False
@@ -81,6 +83,7 @@ MITTO: Final = replace(
     ),
     legacy_models=True,
     keeps_blocks=True,
+    drops_replay=True,
     titles_only=True,
     approves_by_itself=True,
     cancels_when_absent=True,
@@ -93,8 +96,8 @@ TABLE: Final[tuple[tuple[str, str, ClientTraits], ...]] = (
     ("acpx", "", replace(DEFAULT, legacy_models=True, long_lines=True, shows_errors=True)),
     ("zed", "", replace(DEFAULT, long_lines=True, shows_errors=True)),
     ("toad", "", replace(DEFAULT, shows_errors=True, wants_details=True)),
-    # Mitto does not always give its name; who else gives none may show no errors.
-    (UNNAMED, "", replace(MITTO, shows_errors=False)),
+    # Mitto does not always give its name; who else gives none may show no errors, and keep replays.
+    (UNNAMED, "", replace(MITTO, shows_errors=False, drops_replay=False)),
 )
 
 

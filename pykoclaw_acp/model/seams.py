@@ -7,7 +7,7 @@ process has ended, is shown the open block again from its beginning.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from pykoclaw_acp.model.markdown import Blocks
 
@@ -71,6 +71,18 @@ class Seam:
         cut = line or len(self._text) - MOST_AGAIN
         rest = self._text[cut:]
         return Blocks(self._text[:cut]).reopening(rest) + rest
+
+
+class Left(NamedTuple):
+    """The place that a client has left, and what it may lack there of the message in which it lies."""
+
+    seq: int
+    said: Said | None = None
+    lacks_block: bool = False
+
+    def seam(self) -> Seam | None:
+        """At which it begins to read, once more."""
+        return None if self.said is None else Seam(self.said, lacks_block=self.lacks_block)
 
 
 def original(message_id: str) -> str:

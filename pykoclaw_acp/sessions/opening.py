@@ -16,7 +16,7 @@ from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.branches import ForkPoint
 from pykoclaw_acp.model.choices import Selection
 from pykoclaw_acp.model.log import TurnsPlace
-from pykoclaw_acp.model.seams import Seam
+from pykoclaw_acp.model.seams import Left
 from pykoclaw_acp.model.session_options import NO_WISHES, Wishes
 from pykoclaw_acp.sessions import directories, new_session
 from pykoclaw_acp.sessions.adopting import OTHER_DIRECTORY, require_directory, same_place
@@ -96,8 +96,11 @@ async def load(
 ) -> Opened:
     """Open a session and send its whole log, or the `last` turns of it. Request `number` comes
     `again` from a front that has lost its daemon.
+
+    A client that drops a replay is shown after it what it has not been shown before.
     """
     session = await _reopen(subscriber, session_id, options)
+    left: Left | None = None
     if not (session.busy or session.background or subscriber.sessions.workers.is_live(session.id)):
         await session.log.close_lost()
     end = session.last_seq
@@ -107,6 +110,9 @@ async def load(
             session, session_id
         )  # its front has a part of the log already
     else:
+        left = (
+            await _left(subscriber, session, session_id) if subscriber.traits.drops_replay else None
+        )
         await subscriber.claim(session, session_id, upto=session.last_seq)
         subscription = subscriber.subscribe(session, session_id, after=0, number=number)
         subscription.window = place
@@ -116,7 +122,8 @@ async def load(
     except BaseException:
         subscription.close()
         raise
-    return replace(await _opened(subscriber, session, session_id), place=place)
+    more = [] if left is None else [partial(_show_again, subscriber, session, session_id, left)]
+    return replace(await _opened(subscriber, session, session_id, *more), place=place)
 
 
 async def resume(
@@ -146,22 +153,13 @@ async def resume(
         start = await subscriber.sessions.current_seq(session, session_id, after)
         await subscriber.claim(session, session_id, upto=start)
         subscriber.subscribe(session, session_id, start)
-    elif not is_subscribed:
-        lives = await subscriber.is_known(session_id)
-        seen = await subscriber.claim(session, session_id)
-        start = session.last_seq if seen is None else seen
-        seam = None
-        if seen is not None:
-            said = await session.log.said_before(start)
-            lacks = subscriber.traits.keeps_blocks and not lives
-            seam = None if said is None else Seam(said, lacks_block=lacks)
-        missed = start < session.last_seq or session.busy or (seam is not None and seam.lacks_block)
-        hold = subscriber.traits.catch_up_pause if missed else 0
-        subscription = subscriber.subscribe(session, session_id, start, hold=hold)
-        subscription.joint = Joint(seam)
-        if missed and subscriber.traits.ends_lines:
-            subscription.ends_lines = True
-            follow_ups.append(partial(_end_line, session, subscription))
+    elif is_subscribed:
+        known = subscriber.subscriptions[session_id]
+        known.left = Left(known.cursor)
+    else:
+        follow_ups = _go_on(
+            subscriber, session, session_id, await _left(subscriber, session, session_id)
+        )
     return await _opened(subscriber, session, session_id, *follow_ups)
 
 
@@ -200,6 +198,41 @@ async def fork(
     subscriber.subscription(made, made.id)
     opened = await _opened(subscriber, made, made.id)
     return replace(opened, point=point)
+
+
+async def _left(subscriber: Subscriber, session: Session, session_id: str) -> Left:
+    """Where the client was shown the session last, under whatever process of its."""
+    known = subscriber.subscriptions.get(session_id)
+    if known is not None and known.alive and known.left is not None:
+        return known.left  # it did not wait for the answer to its resume, and loads instead
+    lives = await subscriber.is_known(session_id)
+    seen = await subscriber.claim(session, session_id)
+    if seen is None:
+        return Left(session.last_seq)
+    said = await session.log.said_before(seen)
+    return Left(seen, said, subscriber.traits.keeps_blocks and not lives)
+
+
+def _go_on(subscriber: Subscriber, session: Session, session_id: str, left: Left) -> list[FollowUp]:
+    """Show the client what follows the place that it has left, after the answer."""
+    seam = left.seam()
+    missed = left.seq < session.last_seq or session.busy or (seam is not None and seam.lacks_block)
+    hold = subscriber.traits.catch_up_pause if missed else 0
+    subscription = subscriber.subscribe(session, session_id, left.seq, hold=hold)
+    subscription.joint, subscription.left = Joint(seam), left
+    if not missed or not subscriber.traits.ends_lines:
+        return []
+    subscription.ends_lines = True
+    return [partial(_end_line, session, subscription)]
+
+
+async def _show_again(
+    subscriber: Subscriber, session: Session, session_id: str, left: Left
+) -> None:
+    """After the answer, until which the client has dropped what it was sent."""
+    if subscriber.is_subscribed(session_id):
+        for follow_up in _go_on(subscriber, session, session_id, left):
+            await follow_up()
 
 
 async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions) -> Session:

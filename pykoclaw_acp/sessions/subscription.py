@@ -12,6 +12,7 @@ from pykoclaw_acp.model import cutting, folding
 from pykoclaw_acp.model.cursors import Reader
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.log import Logged, TurnsPlace
+from pykoclaw_acp.model.seams import Left
 from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.sessions.joints import Joint
 from pykoclaw_acp.sessions.live_pace import LivePace
@@ -59,6 +60,8 @@ class Subscription:
         """The log's end then: what comes after it is shown live."""
         self.ends_lines = False
         self.joint = Joint()
+        self.left: Left | None = None
+        """The place that the client had left, if a resume has begun there."""
         self.reader: Reader | None = None
         self.window: TurnsPlace | None = None
         self.replays_upto = 0

@@ -15,6 +15,7 @@ import pytest
 from pykoclaw_acp.model.seams import CONTINUED
 from tests.e2e.harness import Stack
 from tests.e2e.mitto import Conversation, Mitto, mitto
+from tests.e2e.mitto import wire as wires
 from tests.e2e.mitto_helpers import AT_ONCE, claudes, fold, play, ticks, wire_of
 from tests.waiting import eventually
 
@@ -147,8 +148,14 @@ async def test_c_a_prompt_sent_again_joins_its_turn(
     assert (shared.work / "made.txt").read_text() == "once\nonce\n"
 
 
-async def test_c_a_code_block_that_mitto_has_lost_is_shown_again_whole(shared: Stack) -> None:
-    """Mitto is killed inside of a code block, which it had not kept, and prompts again after it."""
+@pytest.mark.parametrize("falls_back", [False, pytest.param(True, marks=pytest.mark.long)])
+async def test_c_a_code_block_that_mitto_has_lost_is_shown_again_whole(
+    shared: Stack, monkeypatch: pytest.MonkeyPatch, *, falls_back: bool
+) -> None:
+    """Mitto is killed inside of a code block, which it had not kept, and prompts again after it.
+
+    If it `falls_back` from resume to load, it drops the replay.
+    """
     web = Mitto(shared)
     web.program = mitto.OWN_PROCESS
     conversation = Conversation()
@@ -162,7 +169,10 @@ async def test_c_a_code_block_that_mitto_has_lost_is_shown_again_whole(shared: S
     await web.be_killed()
     assert "line1 " not in conversation.text
     kept = conversation.text
+    if falls_back:
+        monkeypatch.setattr(wires, "RESUME", 0.0)
     await web.open(conversation)
+    assert conversation.methods == ["new", "load" if falls_back else "resume"]
     await wire_of(web).until(lambda: "The end." in conversation.text)
     lines = "".join(f"line{number} of the code\n" for number in range(1, 101))
     again = conversation.text.removeprefix(kept)

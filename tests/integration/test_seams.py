@@ -71,6 +71,26 @@ async def test_the_open_block_begins_again_for_mitto_if_it_has_lost_it(
         assert chunks(second)[0]["messageId"] != chunks(first)[0]["messageId"]
 
 
+@pytest.mark.parametrize("gave_up", [False, True], ids=["load", "resume, then load"])
+async def test_mitto_gets_after_a_replay_what_it_has_lost(tmp_path: Any, gave_up: bool) -> None:
+    """It drops what comes before the answer; and a resume for which it did not wait."""
+    async with windows(tmp_path) as w:
+        first = await w.open(1, **MITTO)
+        session, worker, turn = await begun(w, first, "Look:\n\n```py\none\n", "two")
+        await seen(w, first, await last(w, session))
+        await w.die(1, first)
+        worker.say(worker.event(turn, "\nthree\n"))
+        second = await w.open(2, **MITTO)
+        if gave_up:
+            await resume(second, session)
+            await eventually(lambda: "three" in text(second))
+        await second.result(9, "session/load", sessionId=session, cwd="/", mcpServers=[])
+        dropped = len(text(second))
+        worker.say(worker.event(turn, "```\nDone.\n"))
+        rest = f"{CONTINUED}```py\none\ntwo\nthree\n```\nDone.\n"
+        await eventually(lambda: text(second)[dropped:] == rest)
+
+
 async def test_a_client_that_keeps_what_it_has_seen_gets_the_rest_as_markdown(
     tmp_path: Any,
 ) -> None:
