@@ -358,6 +358,11 @@ def _skipping(method: str, bad: Any) -> Fault:
     return Hears(method, lambda frame: _edit(frame, **bad(frame["params"])))
 
 
+def _without_meta(method: str) -> Fault:
+    """Does not look at `_meta`."""
+    return _skipping(method, lambda _: {"_meta": {}})
+
+
 def _headless(params: Frame) -> Frame:
     return {"mcpServers": [{**one, "headers": []} for one in params.get("mcpServers", [])]}
 
@@ -615,6 +620,15 @@ PLANTED: Final[dict[str, Fault]] = {
             failing(frame) if (frame.get("result") or {}).get("sessions") == [] else frame
         ],
     ),
+    "updates_have_growing_positions": Updates(
+        "tool_call", lambda one: {**one, "_meta": {"pykoclaw.dev/seq": 1}}
+    ),
+    "a_resume_goes_on_after_a_position": _without_meta("session/resume"),
+    "a_load_of_the_newest_turns_has_no_others": _without_meta("session/load"),
+    "wrong_values_of_own_keys_are_refused": _without_meta(NEW),
+    "a_session_can_be_given_its_id": _without_meta(NEW),
+    "prompts_with_one_key_are_one_prompt": _without_meta(PROMPT),
+    "steering_without_a_turn_begins_one": _without_meta(PROMPT),
     "a_wrong_cursor_is_invalid": accepts("session/list", {"sessions": []}),
     "listing_has_no_effects": before("session/list", lambda _: own("session/update", x=1)),
     "times_of_listed_sessions_are_iso_8601": _list(

@@ -10,6 +10,7 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any, Final
 
+from tests.conformance.fake import own_meta
 from tests.conformance.fake.installation import (
     Failure,
     Frame,
@@ -129,6 +130,7 @@ class FakeAgent:
         """Send an update; `keep`: a load replays it."""
         if keep:
             session.history.append(update)
+            update = own_meta.placed(session, len(session.history) - 1)[0]
         params = {"sessionId": session.id, "update": update}
         self.emit({"jsonrpc": "2.0", "method": "session/update", "params": params})
 
@@ -198,7 +200,8 @@ class FakeAgent:
         return {"modes": session.modes(), "configOptions": session.options(switches=switches)}
 
     def _new(self, params: Frame) -> Frame:
-        session = self.installation.new(directory(params))
+        cwd, asked = directory(params), own_meta.keys(params)
+        session = self.installation.new(cwd, asked.get("sessionId"))
         for server in params["mcpServers"]:
             if server.get("type") in ("http", "sse"):
                 _visit(server)
@@ -214,14 +217,21 @@ class FakeAgent:
 
     def _load(self, params: Frame) -> Frame:
         directory(params)
-        session = self.installation.find(params)
-        for update in session.history:
+        session, asked = self.installation.find(params), own_meta.keys(params)
+        after, meta = 0, Frame()
+        if "replay" in asked:
+            after, meta = own_meta.newest(session, asked["replay"]["last"])
+        for update in own_meta.placed(session, after):
             self.update(session, keep=False, **update)
-        return self._opened(session)
+        return {**self._opened(session), **({"_meta": meta} if meta else {})}
 
     def _resume(self, params: Frame) -> Frame:
         directory({"mcpServers": [], **params})
-        return self._opened(self.installation.find(params))
+        session, asked = self.installation.find(params), own_meta.keys(params)
+        if "after" in asked:
+            for update in own_meta.placed(session, own_meta.position(session, asked["after"])):
+                self.update(session, keep=False, **update)
+        return self._opened(session)
 
     def _fork(self, params: Frame) -> Frame:
         origin = self.installation.find(params)
@@ -299,18 +309,29 @@ class FakeAgent:
         if params.get("sessionId") not in self.installation.sessions:
             raise not_found(str(params.get("sessionId")))
         session, turn = self.installation.find(params), Turn(self, params)
+        asked = own_meta.keys(params)
+        if (name := asked.get("idempotencyKey")) is not None:
+            if session.keys.setdefault(name, params["prompt"]) != params["prompt"]:
+                raise invalid("_meta: the key of another prompt")
+            if name in session.answered:
+                result = {"stopReason": "end_turn"}
+                self.emit({"jsonrpc": "2.0", "id": message_id, "result": result})
+                return
+            session.answered.add(name)
+        meta = {"pykoclaw.dev/steering": "startedNewTurn"} if "steering" in asked else {}
         key = json.dumps(message_id)
-        task = asyncio.create_task(self._run(message_id, session, turn))
+        task = asyncio.create_task(self._run(message_id, session, turn, meta))
         self._turns[key] = (session, task)
         task.add_done_callback(lambda _: self._turns.pop(key, None))
 
-    async def _run(self, message_id: Any, session: Session, turn: Turn) -> None:
+    async def _run(self, message_id: Any, session: Session, turn: Turn, meta: Frame) -> None:
         try:
             async with session.ready:
                 reason = await turn.play(session)
         except asyncio.CancelledError:
             reason = "cancelled"
-        self.emit({"jsonrpc": "2.0", "id": message_id, "result": {"stopReason": reason}})
+        result = {"stopReason": reason, **({"_meta": meta} if meta else {})}
+        self.emit({"jsonrpc": "2.0", "id": message_id, "result": result})
 
 
 def _visit(server: Frame) -> None:

@@ -36,7 +36,9 @@ def not_found(session: str) -> Failure:
 
 @dataclass
 class Session:
-    """A conversation. `history` are the updates that a load replays."""
+    """A conversation. `history` are the updates that a load replays; `keys`: prompts by the keys that
+    clients gave them, of which those in `answered` have run.
+    """
 
     id: str
     cwd: str
@@ -49,6 +51,8 @@ class Session:
     archived: bool = False
     turn: asyncio.Task[None] | None = None
     ready: asyncio.Lock = field(default_factory=asyncio.Lock)
+    keys: dict[str, list[Frame]] = field(default_factory=dict)
+    answered: set[str] = field(default_factory=set)
 
     def modes(self) -> Frame:
         offered = [{"id": mode, "name": mode.title()} for mode in MODES]
@@ -89,10 +93,12 @@ class Installation:
     logged_in: bool = True
     sessions: dict[str, Session] = field(default_factory=dict)
 
-    def new(self, cwd: str) -> Session:
+    def new(self, cwd: str, wanted: str | None = None) -> Session:
         if self.logins and not self.logged_in:
             raise Failure(-32000, "Log in first.")
-        session = Session(str(uuid.uuid4()), cwd)
+        if wanted in self.sessions:
+            raise invalid("the id is taken")
+        session = Session(wanted or str(uuid.uuid4()), cwd)
         self.sessions[session.id] = session
         return session
 
