@@ -32,10 +32,12 @@ MOST_WAITING: Final = 10_000  # rows that are looked at together
 # CROSS JOIN fixes the order: the rows that wait first, then sessions by their indexes. Each SELECT
 # returns the rows in the order in which they were inserted. As bytes: one id that is not UTF-8 must
 # not keep the others from being read.
-_WAITING: Final = " UNION ALL ".join(
-    "SELECT CAST(d.id AS BLOB), CAST(d.created_at AS BLOB), COALESCE(s.alias_of, s.acp_session_id),"  # noqa: S608  constants
+_COLUMNS: Final = (
+    "CAST(d.id AS BLOB), CAST(d.created_at AS BLOB), COALESCE(s.alias_of, s.acp_session_id),"
     " s.deleted_at IS NOT NULL"
-    f" FROM delivery_queue d CROSS JOIN acp_sessions s ON {matches}"
+)
+_OWN: Final = tuple(
+    f"SELECT {_COLUMNS} FROM delivery_queue d CROSS JOIN acp_sessions s ON {matches}"  # noqa: S608  constants
     f" WHERE d.channel_prefix = '{OWN}' AND d.status = 'pending'"
     for matches in (
         "s.conversation_name = d.conversation",
@@ -43,6 +45,20 @@ _WAITING: Final = " UNION ALL ".join(
         "s.acp_session_id = d.conversation",
     )
 )
+# Of a task without a channel, whose target is an id alone, pykoclaw takes the first part of this for
+# the channel. All channels are found by as many steps in their index as there are.
+_CHANNELS: Final = (
+    "WITH RECURSIVE channels (name) AS (SELECT MIN(channel_prefix) FROM delivery_queue UNION ALL"
+    " SELECT (SELECT MIN(channel_prefix) FROM delivery_queue WHERE channel_prefix > name)"
+    " FROM channels WHERE name IS NOT NULL)"
+    " SELECT name FROM channels WHERE LENGTH(name) = 8"
+)
+_BARE: Final = (
+    f"SELECT {_COLUMNS} FROM ({_CHANNELS}) c CROSS JOIN delivery_queue d"  # noqa: S608  constants
+    " ON d.channel_prefix = c.name AND d.status = 'pending'"
+    " CROSS JOIN acp_sessions s ON s.acp_session_id = d.conversation"
+)
+_WAITING: Final = " UNION ALL ".join((*_OWN, _BARE))
 # What was imported from transcripts has the id of its entry.
 _IMPORTED: Final = (
     "SELECT e.seq, e.source_uuid, e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"

@@ -91,7 +91,7 @@ async def test_deliveries_come_in_order_under_every_name(tmp_path: Path, path: P
         enqueue(path, name(session), "fourth", at=at(3))
         enqueue(path, f"acp-{session.id}", "first", at=at(1))
         enqueue(path, session.id, "second", at=at(2))
-        enqueue(path, session.id, "third", at=at(2))
+        enqueue(path, session.id, "third", at=at(2), prefix=session.id.partition("-")[0])
         async with delivering(r):
             await settled(path)
             await eventually(lambda: "fourth" in client.text)
