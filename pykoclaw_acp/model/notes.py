@@ -5,14 +5,26 @@ from __future__ import annotations
 from typing import Final
 
 from pykoclaw_acp.model.events import Event, Failure, Text
-from pykoclaw_acp.model.turns import Outcome
+from pykoclaw_acp.model.turns import Outcome, TurnState
+from pykoclaw_acp.neutral import neutral
+
+CANCELLED: Final = "\n\nCancelled.\n\n"
 
 
-def failure(turn_id: str, outcome: Outcome) -> list[Event]:
-    """What the log says to the user about a turn without an answer."""
-    if outcome.failure is None:
-        return []
-    return [Failure(f"{turn_id}-failure", outcome.failure.message, outcome.failure.kind)]
+def ended(turn_id: str, outcome: Outcome) -> list[Event]:
+    """What the log says to the user about a turn that has ended without an answer, or was
+    cancelled.
+    """
+    if outcome.failure is not None:
+        return [Failure(f"{turn_id}-failure", outcome.failure.message, outcome.failure.kind)]
+    if outcome.state is TurnState.CANCELLED and not outcome.told:
+        return cancelled(turn_id)
+    return []
+
+
+def cancelled(turn_id: str) -> list[Event]:
+    """Says that a turn was cancelled."""
+    return [Text(f"{turn_id}-cancelled", CANCELLED, note=True)]
 
 
 def gap(message_id: str, missing: int, file: str | None) -> list[Event]:
@@ -39,6 +51,21 @@ def transcript_missing(claude_session_id: str) -> list[Event]:
         " is shown above.\n\n"
     )
     return [Text(f"missing-{claude_session_id}", said, note=True)]
+
+
+def waits_for(wait_id: str, holder: str) -> list[Event]:
+    """Says that a prompt waits for the turn of this program."""
+    said = f"\n\nWaiting for {neutral(holder[:100])}, which runs a turn of this conversation.\n\n"
+    return [Text(f"waits-{wait_id}", said, note=True)]
+
+
+def branched(note_id: str) -> list[Event]:
+    """Says that Claude does not remember what another program's turns above have said."""
+    said = (
+        "\n\n**Another program has continued this conversation at the same time.** Claude does not remember what was"
+        " said there; it gets a summary with the next prompt.\n\n"
+    )
+    return [Text(f"branched-{note_id}", said, note=True)]
 
 
 def not_looked() -> list[Event]:

@@ -18,9 +18,9 @@ from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import FromWorker, Lost, Numbered, TurnEnded
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.errors import Conflict, RowRefused
+from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.events import Event, Failure, OpenTools
 from pykoclaw_acp.model.failures import TurnFailure
-from pykoclaw_acp.model.notes import failure
 from pykoclaw_acp.model.permissions import RequestPolicy, StoredRequest
 from pykoclaw_acp.model.turns import STARTED, Outcome, TurnState
 from pykoclaw_acp.pool.launcher import Inheritance, Launcher
@@ -275,7 +275,7 @@ async def _end_turn(
             said.extend(await in_pieces(endings.user_messages(turn)))
         open_tools = await events.open_tools(database, turn.session_id, left.epoch or 0)
         said.extend(_closed(open_tools, last_words))
-    said.extend(failure(turn.turn_id, outcome))
+    said.extend(notes.ended(turn.turn_id, outcome))
     await journal.finish(turn.session_id, turn.turn_id, outcome, said)
     log.warning(
         "A turn of an earlier server was ended",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -11,6 +12,7 @@ from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.system.turn_lock import Holder, TurnLock
 
 LOOK: Final = 0.1  # s between two attempts
+MOMENT: Final = 1.0  # s of waiting that nobody is told of
 PROGRAM: Final = "pykoclaw-acp"
 
 log: Final = structlog.get_logger()
@@ -25,10 +27,12 @@ class FileLocks:
         self._held: dict[str, TurnLock] = {}
         self._closed = False
 
-    async def acquire(self, conversation: str) -> None:
+    async def acquire(
+        self, conversation: str, waits: Callable[[str], None] = lambda _: None
+    ) -> None:
         """Take the lock; without it if the disk takes no file."""
         loop = asyncio.get_running_loop()
-        until, told = loop.time() + self._timeout, False
+        began, told = loop.time(), False
         while True:
             try:
                 found = await self._take(conversation)
@@ -41,10 +45,12 @@ class FileLocks:
             if isinstance(found, TurnLock):
                 self._held[conversation] = found
                 return
-            if not told:
+            waited = loop.time() - began
+            if not told and waited >= MOMENT:
                 told = True
                 log.info("Another program runs a turn", action="lock_waits", holder=str(found))
-            if loop.time() >= until:
+                waits(str(found))
+            if waited >= self._timeout:
                 raise _busy(found, self._timeout)
             await asyncio.sleep(LOOK)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any, Final
+from uuid import uuid4
 
 import structlog
 
@@ -99,6 +100,7 @@ class OtherPrograms:
         self._again = False  # something has changed since the last look began
         self._outdated = False  # the worker lacks turns of others
         self._missing: str | None = None  # Claude session in the row that has no transcript
+        self._branched = False  # the log says that there is a branch which Claude lacks
         self._told: str | None = None  # as `_missing`; the log says so
 
     def __bool__(self) -> bool:
@@ -132,13 +134,13 @@ class OtherPrograms:
         be there.
         """
         if self._locks is not None:
-            await self._locks.acquire(self._state.record.conversation_name)
+            await self._locks.acquire(self._state.record.conversation_name, self._say_it_waits)
         await self.look()
         if self._outdated and self._workers.is_live(self._state.id):
             await background_over()
             log.info("The worker lacks turns of others", action="worker_outdated")
             self._workers.retire(self._state.id)
-        self._outdated = False
+        self._outdated = self._branched = False
         await self.context.before_launch()
         if self._missing is None or self._missing == self._told:
             return []
@@ -157,6 +159,10 @@ class OtherPrograms:
         elif taking.exception() is None:
             await over
             self.unlock()
+
+    def _say_it_waits(self, holder: str) -> None:
+        said = notes.waits_for(str(uuid4()), holder)
+        self._start(self._state.log.tell(said, patient=True))
 
     def unlock(self) -> None:
         """Release the conversation's lock."""
@@ -227,6 +233,10 @@ class OtherPrograms:
         await self._rename(found)
         own = found.followed or record.claude_session_id or claude
         lacking = _notes(found)
+        if not found.complete:
+            await self._say_so()
+        if lacking and found.standing is not Standing.SIDE:
+            await self._say_that_it_lacks(lacking[0])
         self._missing = None
         self._outdated = self._outdated or found.standing is Standing.MOVED_ON
         if row is None or own is None or claude in (None, own):
@@ -241,6 +251,13 @@ class OtherPrograms:
         for note in lacking:
             await self._journal.add_note(self._state.id, note)
         self._resume(own)
+
+    async def _say_that_it_lacks(self, note: Note) -> None:
+        """Once for each prompt, however often the branch grows."""
+        pending = await self._journal.pending_notes(self._state.id)
+        if not self._branched and all(one.note_id != note.note_id for one in pending):
+            await self._state.log.tell(notes.branched(note.note_id), patient=True)
+        self._branched = True
 
     def _resume(self, claude_session_id: str | None) -> None:
         if self._state.record.claude_session_id != claude_session_id:

@@ -56,6 +56,7 @@ class Parking:
         """Stop a turn, and what was given to it, and free its worker for others before the next turn
         begins.
         """
+        self._state.explained.add(turn_id)
         if turn_id in self._background:
             await self._runner.stop_background(turn_id)
         elif self._queue.running(turn_id):
@@ -63,6 +64,7 @@ class Parking:
             try:
                 with self._queue.hold():
                     given = self._queue.given
+                    self._state.explained.update(turn.turn_id for turn in given)
                     for turn in reversed(given):
                         self._cancel(turn)
                     for turn in given:

@@ -24,7 +24,8 @@ class SessionState:
     """A session's row, its log, the clients that follow it, and what its next worker is launched
     with.
 
-    Parts of a session read it; what they change in it, apart from `apply`, is `epoch`.
+    Parts of a session read it; what they change in it, apart from `apply`, is `epoch`
+    and `explained`.
     """
 
     def __init__(self, record: SessionRecord, options: WorkerOptions, store: LogAndBlobs) -> None:
@@ -33,6 +34,7 @@ class SessionState:
         self.options = options
         self._store = store
         self.epoch = 0  # of the newest worker
+        self.explained: set[str] = set()  # turns that end for a reason which the log has
         self._plan: tuple[PlanEntry, ...] | None = None  # Claude's tasks; None: not looked for yet
         self.subscriptions: list[Subscription] = []
         self.log = SessionLog(record, store, self.apply)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pykoclaw_acp.channel.frames import (
     AskWithdrawn,
@@ -14,10 +15,10 @@ from pykoclaw_acp.channel.frames import (
     TurnEnded,
     TurnStarted,
 )
+from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.failures import AUTHENTICATION
-from pykoclaw_acp.model.notes import failure
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.sessions.choosing import Choosing
@@ -98,6 +99,8 @@ class WorkerReports:
                 turn = self._queue.running(frame.turn_id)
                 cancelled = bool(turn and turn.cancelled.is_set())
                 outcome = outcomes.of_frame(frame, cancelled=cancelled)
+                untold = turn is not None and turn.unsaid  # its message is not in the log
+                outcome = replace(outcome, told=untold or frame.turn_id in self._state.explained)
                 steered = frame.into is not None
                 ends[frame.turn_id] = limits.told(
                     outcome, None if steered else turn, self._usage_limit
@@ -138,7 +141,7 @@ class WorkerReports:
                 closed = []
         for turn_id in self._background:
             outcome = outcomes.background_lost(message)
-            await self._endings.end(turn_id, outcome, [*closed, *failure(turn_id, outcome)])
+            await self._endings.end(turn_id, outcome, [*closed, *notes.ended(turn_id, outcome)])
             self._end_background(turn_id)
             closed = []
         if closed:

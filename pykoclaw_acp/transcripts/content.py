@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.events import Event, UserMessage, split_text
 from pykoclaw_acp.model.plain import plain
+from pykoclaw_acp.transcripts.entries import INTERRUPTED, Message
 
 MAX_IMAGE: Final = 5 * 1024 * 1024  # characters, base64
 
@@ -24,6 +26,15 @@ def user_messages(message_id: str, blocks: list[dict[str, Any]]) -> list[Event]:
         else:
             events.append(UserMessage(message_id, _image(block) or _named(block)))
     return events
+
+
+def stopped(message_id: str, found: Message | None) -> list[Event]:
+    """What an entry of the user's without results says: that the user has stopped the turn, or
+    nothing.
+    """
+    if found is None or not found.text.startswith(INTERRUPTED):
+        return []
+    return notes.cancelled(message_id)
 
 
 def _image(block: dict[str, Any]) -> dict[str, Any] | None:

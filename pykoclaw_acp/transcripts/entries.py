@@ -14,18 +14,24 @@ MAX_CALL: Final = 200  # characters of the id of a tool call
 MAX_NAME: Final = 256  # characters of a tool's name
 MAX_DETAILS: Final = 512 * 1024  # bytes of the CLI's own form of a result
 
+INTERRUPTED: Final = "[Request interrupted by user"
 # What begins a text that the CLI has written into a user's entry, and that is no prompt.
 _NO_PROMPT: Final = (
     "<local-command-",
     "<bash-input>",
     "<bash-stdout>",
     "<bash-stderr>",
-    "[Request interrupted by user",
+    INTERRUPTED,
     "<user-memory-input>",
 )
 _COMMAND: Final = re.compile(r"<command-name>\s*(.{1,200}?)\s*</command-name>")
 _ARGUMENTS: Final = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+# A backslash; a character outside of the basic plane; half of one; NUL.
+_ESCAPE: Final = re.compile(
+    rb"\\(?:\\|u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|u[dD][89a-fA-F][\da-fA-F]{2}|u0000)"
+)
+_HALF: Final = 6  # bytes
+_NUL: Final = rb"\u0000"
 _LOOKED_AT: Final = 4096  # characters of a text in which tags are looked for
 _NOTHING: Final = msgspec.Raw(b"null")
 
@@ -94,9 +100,11 @@ def decode(line: bytes | None) -> Entry | None:
     """The entry of a line; None if it is damaged."""
     if line is None:
         return None
+    if _NUL in line:
+        line = _ESCAPE.sub(_as_text, line)
     for text in (line, None):
         try:
-            entry = _entry.decode(_SURROGATE.sub(b"?", line) if text is None else text)
+            entry = _entry.decode(_ESCAPE.sub(_as_text, line) if text is None else text)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             continue
         longest = max(
@@ -172,6 +180,13 @@ def is_call(block: dict[str, Any]) -> bool:
     """Whether a block is a tool call, with an id that can be kept."""
     call = block.get("id")
     return block.get("type") == "tool_use" and isinstance(call, str) and len(call) <= MAX_CALL
+
+
+def _as_text(found: re.Match[bytes]) -> bytes:
+    """An escape, without what is no text."""
+    if found[0] == _NUL:
+        return b""
+    return b"?" if len(found[0]) == _HALF else found[0]
 
 
 def _is_text(block: dict[str, Any]) -> bool:

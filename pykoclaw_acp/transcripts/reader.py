@@ -14,7 +14,7 @@ import msgspec
 from pykoclaw_acp.model.events import Event, Failure
 from pykoclaw_acp.transcripts import entries, lines, task_notices
 from pykoclaw_acp.transcripts.chain import find_turn
-from pykoclaw_acp.transcripts.content import user_messages
+from pykoclaw_acp.transcripts.content import stopped, user_messages
 from pykoclaw_acp.transcripts.entries import Entry
 from pykoclaw_acp.transcripts.state import (
     MOST_CALLS,
@@ -315,7 +315,9 @@ class Reader:
 
     def _results(self, entry: Entry) -> list[Event]:
         results = tool_results(entry)
-        return self._subagents.end_tools(results, entries.details(entry)) if results else []
+        if not results:
+            return stopped(str(entry.uuid), entries.message(entry))
+        return self._subagents.end_tools(results, entries.details(entry))
 
     def _task_ended(self, text: str) -> list[Event]:
         return self._subagents.end_task(*task_notices.read(text))

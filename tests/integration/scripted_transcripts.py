@@ -32,6 +32,7 @@ class Finding:
     meanwhile: Callable[[], Awaitable[object]] | None
     title: str | None = None
     title_is_new: bool = False
+    complete: bool = True
 
 
 class ScriptedTranscripts:
@@ -52,10 +53,13 @@ class ScriptedTranscripts:
         meanwhile: Callable[[], Awaitable[object]] | None = None,
         title: str | None = None,
         title_is_new: bool = False,
+        complete: bool = True,
     ) -> None:
         """Another look finds this."""
         events = tuple(Text("other", one) if isinstance(one, str) else one for one in said)
-        self._findings.append(Finding(standing, events, digest, meanwhile, title, title_is_new))
+        self._findings.append(
+            Finding(standing, events, digest, meanwhile, title, title_is_new, complete)
+        )
 
     @property
     def all_found(self) -> bool:
@@ -88,7 +92,7 @@ class ScriptedTranscripts:
         followed = row_session_id if moved else record.claude_session_id
         return Imported(
             found.standing, logged, found.digest, found.digest, followed,
-            title=found.title, title_is_new=found.title_is_new,
+            complete=found.complete, title=found.title, title_is_new=found.title_is_new,
         )  # fmt: skip
 
     def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:

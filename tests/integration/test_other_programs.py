@@ -186,9 +186,24 @@ async def test_a_branch_that_claude_lacks_is_noted_once(tmp_path: Path) -> None:
         for _ in range(2):
             transcripts.find(Standing.SAME, digest="Asked: what?")
             await session.others.look()
+        transcripts.find(Standing.SAME, digest="Asked: what? And when?")
+        await session.others.look()
         await say(one, 3)
         (note,) = carried(r)
-        assert note.count("Asked: what?") == 1
+        assert note.count("Asked: what?") == 2
+        assert one.text().count("Claude does not remember what was said there") == 1
+    async with rig(tmp_path, ScriptedTranscripts()) as r, front(r) as one:
+        await one.result(11, "session/load", sessionId=SESSION, cwd="/", mcpServers=[])
+        assert one.text().count("Claude does not remember what was said there") == 1
+
+
+async def test_transcript_that_cannot_be_read_to_its_end_is_told_once(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (_, transcripts, one, session):
+        for _ in range(2):
+            transcripts.find(Standing.SAME, "As far as it goes. ", complete=False)
+            await session.others.look()
+        await eventually(lambda: one.text().count("As far as it goes.") == 2)
+        assert one.text().count("Turns of other programs may be missing here") == 1
 
 
 async def test_a_missing_transcript_is_told_and_the_session_goes_on(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from pykoclaw_acp.model.events import Event, Text, UserMessage
 from pykoclaw_acp.model.imports import Imported, ImportedPiece, Standing
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.protocol import projection
+from pykoclaw_acp.server.acp_client import update_line
 from pykoclaw_acp.store.units import Statement
 from pykoclaw_acp.system import lineage
 from pykoclaw_acp.transcripts import process, watching, wire
@@ -595,3 +597,29 @@ async def test_nothing_is_taken_of_a_transcript_that_replaced_the_known_one(p: P
     p.transcript.prompt("mine again", "p2", sessionId=CLAUDE)
     await p.look()
     assert await p.log() == ["> mine", "my answer", "> mine again"]
+
+
+async def test_nul_and_halves_of_characters_are_imported_as_text(p: Place) -> None:
+    """What no program shows, and no database of every kind takes, in each place of a transcript."""
+    bad = "x\x00y\ud83dz"
+    p.transcript.add("custom-title", customTitle=bad, sessionId=CLAUDE)
+    p.transcript.prompt(bad, f"p{bad}", cwd=bad, entrypoint=bad)
+    p.transcript.say(bad, bad)
+    p.transcript._assistant({"type": "thinking", "thinking": bad}, "t")
+    p.transcript.call(f"c{bad}", "Bash", command=bad, description=bad, **{bad: [bad, {bad: bad}]})
+    details = {"stdout": bad, "stderr": bad}
+    p.transcript.result(f"c{bad}", bad, toolUseResult=details)
+    p.transcript.call("d", bad, file_path=bad)
+    p.transcript.result("d", [{"type": "text", "text": bad}], toolUseResult={bad: bad})
+    p.transcript.add("assistant", message={"id": bad, "content": [{"type": bad, bad: bad}]})
+    p.transcript.prompt("and then", "p2")
+    found = await p.look()
+    assert found.complete
+    logged = await p.logged()
+    assert words(logged)[-1] == "> and then"
+    assert len(words(logged)) == 8
+    for event in logged:
+        line = update_line("one", projection.update(1, event)).decode()
+        assert "\\u0000" not in line
+        assert "\\ud83d" not in line.lower()
+    assert (await p.look(p.transcripts())).logged == []

@@ -6,7 +6,11 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
+
 from pykoclaw_acp.channel.processes import WorkerProcess
+from pykoclaw_acp.errors import WorkerFailed
+from pykoclaw_acp.server import turn_locks
 from pykoclaw_acp.server.turn_locks import FileLocks
 from pykoclaw_acp.system import turn_lock
 from pykoclaw_acp.system.turn_lock import Holder, TurnLock
@@ -15,6 +19,7 @@ from tests.integration.asking import choice
 from tests.integration.rig import hanging, rig
 from tests.integration.test_workspaces import Working, act
 from tests.integration.test_workspaces import rig as trust_rig
+from tests.integration.wires import client, new, prompt
 from tests.waiting import eventually
 
 __all__ = ["alive"]
@@ -74,6 +79,37 @@ async def test_a_prompt_waits_for_another_programs_turn(tmp_path: Path) -> None:
         assert r.launcher.launched == []
         lock.release()
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
+
+
+async def test_wait_for_another_program_is_told_once_and_stays_in_the_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_locks, "MOMENT", 0.0)
+    async with rig(tmp_path, locks=locks(tmp_path)) as r, client(r) as wire:
+        session = await new(wire)
+        name = (await r.sessions.get(session)).record.conversation_name
+        lock = held(tmp_path, name)
+        said = f"Waiting for bot (process {os.getpid()}), which runs a turn of this conversation."
+        asked = wire.begin("session/prompt", **prompt(session, "say 1"))
+        await eventually(lambda: said in wire.text())
+        lock.release()
+        assert "result" in await wire.answer(asked)
+        assert wire.text().count("Waiting for") == 1
+        wire.lines.clear()
+        await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+        kinds = [one["sessionUpdate"] for one in wire.updates()]
+        assert wire.text().count(said) == 1
+        assert kinds.index("agent_message_chunk") < kinds.index("user_message_chunk")
+
+
+async def test_short_wait_is_not_told(tmp_path: Path) -> None:
+    waits: list[str] = []
+    lock = held(tmp_path, "acp-1")
+    waiting = asyncio.ensure_future(locks(tmp_path, 0.3).acquire("acp-1", waits.append))
+    await asyncio.wait([waiting])
+    assert isinstance(waiting.exception(), WorkerFailed)
+    assert waits == []
+    lock.release()
 
 
 async def test_a_prompt_that_waited_long_enough_says_who_has_the_lock(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from pykoclaw_acp.channel.frames import (
     TurnStarted,
 )
 from pykoclaw_acp.errors import Conflict, NoPlaceForEnd
+from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.events import Event, size
 from pykoclaw_acp.model.limit_waits import LimitWait, goes_on_from
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.notes import failure, gap
 from pykoclaw_acp.model.permissions import PermissionRequest, RequestOutcome, RequestPolicy
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
@@ -85,7 +85,7 @@ class MemoryTurnJournal(MemoryStore):
         if isinstance(frame, EventFrame):
             return self._log(session_id, frame.turn_id, [frame.event])
         if isinstance(frame, Gap):
-            said = gap(f"gap-{frame.epoch}-{frame.n}", frame.n - frame.first + 1, frame.file)
+            said = notes.gap(f"gap-{frame.epoch}-{frame.n}", frame.n - frame.first + 1, frame.file)
             return self._log(session_id, frame.turn_id, said)
         if isinstance(frame, TurnStarted) and frame.background:
             self.database.insert_turn(
@@ -104,7 +104,7 @@ class MemoryTurnJournal(MemoryStore):
                 self.database.limit_waits[session_id] = wait
             self.database.used(session_id)
             self.database.turn_ended(session_id, frame.claude_session_id)
-            return self._log(session_id, frame.turn_id, failure(frame.turn_id, outcome))
+            return self._log(session_id, frame.turn_id, notes.ended(frame.turn_id, outcome))
         elif isinstance(frame, PermissionRequest):
             self.database.insert_request(session_id, frame)
         elif isinstance(frame, AskWithdrawn):

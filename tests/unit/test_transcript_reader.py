@@ -154,7 +154,6 @@ def test_command_that_nothing_answers_does_not_hold_back_later_turns(t: Transcri
 @pytest.mark.parametrize(
     "text",
     [
-        "[Request interrupted by user]",
         "<bash-input>ls</bash-input>",
         "<local-command-stdout>Set model</local-command-stdout>",
     ],
@@ -165,6 +164,13 @@ def test_what_the_cli_writes_as_user_is_no_prompt(t: Transcript, text: str) -> N
     assert words(Reading(t).look()) == ["> one"]
     t.prompt([{"type": "text", "text": text}])
     assert words(Reading(t).look()) == ["> one"]
+
+
+def test_stopped_turn_is_said_to_be(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    t.prompt([{"type": "text", "text": "[Request interrupted by user for tool use]"}])
+    t.prompt("two", "p2")
+    assert words(Reading(t).look()) == ["> one", "\n\nCancelled.\n\n", "> two"]
 
 
 def test_calls_without_result_fail_when_the_next_prompt_comes(t: Transcript) -> None:
@@ -334,8 +340,8 @@ def test_shapes_that_nobody_knows_end_nothing(t: Transcript, message: Any) -> No
 
 def test_half_an_emoji_is_no_damage(t: Transcript) -> None:
     t.prompt("one", "p1")
-    t.say("half \ud83d here")
-    assert words(Reading(t).look())[1].startswith("half ?")
+    t.say("half \ud83d here, \U0001f600 and \\ud83d")
+    assert words(Reading(t).look())[1] == "half ? here, \U0001f600 and \\ud83d"
 
 
 def test_images_are_shown_and_documents_named(t: Transcript) -> None:

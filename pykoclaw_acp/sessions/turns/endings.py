@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import structlog
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.errors import NoPlaceForEnd, StoreClosed
+from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.events import Event
-from pykoclaw_acp.model.notes import failure
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
@@ -46,7 +47,8 @@ class Endings:
                 if turn.state == TurnState.QUEUED or turn.unsaid
                 else []
             )
-            events = [*said, *more, *failure(turn.turn_id, outcome)]
+            outcome = replace(outcome, told=turn.turn_id in self._state.explained)
+            events = [*said, *more, *notes.ended(turn.turn_id, outcome)]
             self.resolve(turn, await self.end(turn.turn_id, outcome, events, turn.cancelled))
         except StoreClosed:
             log.info("The next daemon ends the turn", action="turn_end_left", turn=turn.turn_id)

@@ -15,10 +15,10 @@ from pykoclaw_acp.channel.frames import (
     TurnEnded,
     TurnStarted,
 )
+from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.notes import failure, gap
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome
 from pykoclaw_acp.store import (
@@ -80,7 +80,7 @@ class FrameBatch:
         elif isinstance(frame, Gap):
             self._log(
                 frame.turn_id,
-                gap(f"gap-{self.epoch}-{frame.n}", frame.n - frame.first + 1, frame.file),
+                notes.gap(f"gap-{self.epoch}-{frame.n}", frame.n - frame.first + 1, frame.file),
             )
         elif isinstance(frame, TurnStarted):
             new = turns.insert_background(self.session_id, frame.turn_id, self.epoch)
@@ -103,7 +103,7 @@ class FrameBatch:
             wait = LimitWait(self.session_id, frame.turn_id, outcome.goes_on_at)
             self.statements.append(limit_waits.add(wait))
         if frame.into is None:  # else that turn says it
-            self._log(frame.turn_id, failure(frame.turn_id, outcome))
+            self._log(frame.turn_id, notes.ended(frame.turn_id, outcome))
 
     def _log(self, turn_id: str | None, said: Sequence[Event]) -> None:
         self.statements.extend(sessions.follow(self.session_id, said))
