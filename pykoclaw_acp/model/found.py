@@ -11,6 +11,7 @@ class FoundTranscript:
 
     `mtime`: nanoseconds. `cwd`: None if no entry names one. `updated_at`: when its newest message was
     written, in ms since 1970. `is_session`: a person has prompted it, and it is nobody's helper.
+    `account`: whose it is; empty for Claude's own configuration.
     """
 
     path: str
@@ -21,3 +22,4 @@ class FoundTranscript:
     title: str | None
     updated_at: int
     is_session: bool
+    account: str = ""

@@ -62,6 +62,7 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import SqlWorkerStore
 from pykoclaw_acp.system import other_scheduler
 from pykoclaw_acp.transcripts.finding import TranscriptFinder
+from pykoclaw_acp.transcripts.roots import Roots
 from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
 from pykoclaw_acp.trust.watch import Watch
 
@@ -149,7 +150,8 @@ class App:
         statements = PluginStatements(database)
         journal = HintingJournal(database)
         house = settings.house(own_variables())
-        transcripts = ImportedTranscripts(journal, accounts=house.configuration)
+        roots = Roots(accounts=house.accounts)
+        transcripts = ImportedTranscripts(journal, accounts=house.configuration, roots=roots)
         sessions, pool = _wire(
             settings, database, launcher, identity,
             journal=journal, statements=statements, transcripts=transcripts,
@@ -288,7 +290,9 @@ def _find_transcripts(
     rows = settings.data / "conversations"
     ignored = [str(rows), os.path.realpath(rows)]
     helpers = settings.helper_prompts
-    return TranscriptFinder(journal, transcripts.readers, titles.title, ignored, helpers=helpers)
+    return TranscriptFinder(
+        journal, transcripts.readers, titles.title, ignored, transcripts.roots, helpers=helpers
+    )
 
 
 async def _recover(

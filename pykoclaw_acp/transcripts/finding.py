@@ -19,9 +19,10 @@ import structlog
 
 from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
 from pykoclaw_acp.model.found import FoundTranscript
-from pykoclaw_acp.transcripts import files, watching, wire
+from pykoclaw_acp.transcripts import watching, wire
 from pykoclaw_acp.transcripts.ports import FoundStore
 from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
+from pykoclaw_acp.transcripts.roots import Roots
 
 FIRST_WAIT: Final = 1.0  # s that a list waits for the first look
 SETTLE: Final = 1.0  # s from a change to a look
@@ -35,7 +36,7 @@ log: Final = structlog.get_logger()
 
 
 class TranscriptFinder:
-    """Implements `sessions.ports.FoundTranscripts` for the transcripts in `projects`."""
+    """Implements `sessions.ports.FoundTranscripts` for the transcripts below `roots`."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class TranscriptFinder:
         readers: ReaderProcesses,
         title: Callable[[list[dict[str, Any]]], str | None],
         ignored: Sequence[str] = (),
-        projects: str | None = None,
+        roots: Roots | None = None,
         *,
         helpers: tuple[str, ...] = (),
     ) -> None:
@@ -57,7 +58,7 @@ class TranscriptFinder:
         self._title = title
         self._helpers = helpers
         self._ignored = tuple(f"{one.rstrip('/')}/" for one in ignored)
-        self._projects = files.folder() if projects is None else projects
+        self._roots = Roots() if roots is None else roots
         self._folders = watching.Notices(self._changed, watching.FOLDER_CHANGES)
         self._watched = False
         self._surveyed = float("-inf")  # when the last survey was complete
@@ -65,6 +66,8 @@ class TranscriptFinder:
         self._asked = float("-inf")
         self._rested = 0.0  # when the next look may begin
         self._dirty: set[str] = set()
+        self._above: set[str] = set()  # what is watched above folders; a change asks for a survey
+        self._survey_due = False
         self._due: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
         self._closed = False
@@ -76,7 +79,7 @@ class TranscriptFinder:
         if current or self._closed:
             return
         if self._looking is None or self._looking.done():
-            self._dirty.add(self._projects)
+            self._survey_due = True
             self._begin()
         if self._wait_until is None:
             self._wait_until = now + FIRST_WAIT
@@ -87,7 +90,7 @@ class TranscriptFinder:
         """The transcript of this session as it is now; None if there is none, or it is of no session
         of its own.
         """
-        path = await asyncio.to_thread(files.find, self._projects, claude_session_id)
+        path = await asyncio.to_thread(self._roots.find, claude_session_id)
         if path is None:
             return None
         try:
@@ -102,10 +105,10 @@ class TranscriptFinder:
     async def remove(self, claude_session_ids: Collection[str]) -> None:
         """Delete the transcripts of these sessions, and what Claude keeps beside them."""
         for one in claude_session_ids:
-            path = await asyncio.to_thread(files.find, self._projects, one)
+            path = await asyncio.to_thread(self._roots.find, one)
             while path is not None:
                 await asyncio.to_thread(_remove, path)
-                after = await asyncio.to_thread(files.find, self._projects, one)
+                after = await asyncio.to_thread(self._roots.find, one)
                 if after == path:  # it cannot be removed
                     log.warning("A transcript cannot be deleted", action="undeleted", path=path)
                     break
@@ -124,7 +127,10 @@ class TranscriptFinder:
     # --- when
 
     def _changed(self, folder: str) -> None:
-        self._dirty.add(folder)
+        if folder in self._above:
+            self._survey_due = True
+        else:
+            self._dirty.add(folder)
         if self._due is None and not self._closed:
             pause = max(SETTLE, self._rested - time.monotonic())
             self._due = asyncio.get_running_loop().call_later(pause, self._begin)
@@ -140,11 +146,12 @@ class TranscriptFinder:
             self._folders.arrange(())
             return
         began = time.monotonic()
-        while self._dirty:
-            dirty = self._dirty.copy()
+        while self._dirty or self._survey_due:
+            dirty, survey = self._dirty.copy(), self._survey_due
             self._dirty.clear()
+            self._survey_due = False
             try:
-                if self._projects in dirty:
+                if survey:
                     await self._survey()
                 else:
                     for folder in dirty:
@@ -155,7 +162,7 @@ class TranscriptFinder:
                 return
             if not self._watched:
                 return
-            if self._projects not in self._dirty:
+            if not self._survey_due:
                 break
         took = time.monotonic() - began
         self._rested = time.monotonic() + min(max(LEAST_REST, REST * took), LONGEST_REST)
@@ -167,21 +174,27 @@ class TranscriptFinder:
     async def _survey(self) -> None:
         """Look at all folders."""
         known = await self._store.transcript_folders()
+        roots = await asyncio.to_thread(self._roots.every)
+        self._above = await asyncio.to_thread(self._roots.to_watch)
+        every: set[str] = set()
         changed: list[str] = []
         self._watch(known)
-        async for answer in self.surveyors.ask(wire.Survey(self._projects, known)):
-            if not isinstance(answer, wire.Folders):
-                raise ReaderDied
-            self._watch(answer.every)
-            changed = answer.changed
-            for folder in answer.gone:
-                await self._store.forget_folder(folder)
+        for root in roots.values():
+            below = {one: digest for one, digest in known.items() if os.path.dirname(one) == root}
+            async for answer in self.surveyors.ask(wire.Survey(root, below)):
+                if not isinstance(answer, wire.Folders):
+                    raise ReaderDied
+                every.update(answer.every)
+                changed += answer.changed
+        self._watch(every)
+        for folder in known.keys() - every:  # also those of an account that is gone
+            await self._store.forget_folder(folder)
         for folder in changed:
             await self._compare(folder)
         self._surveyed = time.monotonic()
 
     def _watch(self, folders: Collection[str]) -> None:
-        self._watched = not self._folders.arrange({self._projects, *folders})
+        self._watched = not self._folders.arrange({*self._above, *folders})
 
     async def _compare(self, folder: str) -> None:
         """Take in what is new in a folder."""
@@ -209,6 +222,7 @@ class TranscriptFinder:
             title or words,
             min(one.updated_at, time.time_ns() // 1_000_000),
             one.prompted and foreign,
+            self._roots.account(one.path),
         )
 
 

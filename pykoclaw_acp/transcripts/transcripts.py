@@ -25,6 +25,7 @@ from pykoclaw_acp.transcripts.branches import lacking
 from pykoclaw_acp.transcripts.importing import ALL, Found, Import, NotImported
 from pykoclaw_acp.transcripts.ports import ImportStore
 from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
+from pykoclaw_acp.transcripts.roots import Roots
 from pykoclaw_acp.transcripts.watching import Watcher
 from pykoclaw_acp.transcripts.wire import Digest, Text
 
@@ -46,14 +47,16 @@ class ImportedTranscripts:
         store: ImportStore,
         projects: str | None = None,
         accounts: Callable[[str], str | None] = lambda _: None,
+        roots: Roots | None = None,
     ) -> None:
         """`accounts`: the configuration directory of an account; None: Claude's own, which has
-        `projects`.
+        `projects`. `roots`: those of all accounts.
         """
         self.readers = ReaderProcesses()
         self._store = store
         self._projects = files.folder() if projects is None else projects
         self._accounts = accounts
+        self.roots = Roots(self._projects) if roots is None else roots
         self._watcher = Watcher()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # By session: the Claude session that it follows, that of the row, and whether this exists.
@@ -61,8 +64,8 @@ class ImportedTranscripts:
         self._returned: dict[str, list[tuple[str, str | None]]] = {}  # turns of digests
 
     async def exists(self, claude_session_id: str) -> bool:
-        """Whether there is a transcript of this Claude session, in whatever project's folder."""
-        return await asyncio.to_thread(files.find, self._projects, claude_session_id) is not None
+        """Whether there is a transcript of this Claude session, of whatever project and account."""
+        return await asyncio.to_thread(self.roots.find, claude_session_id) is not None
 
     async def holding(
         self, record: SessionRecord, claude_session_id: str, uuids: Collection[str]

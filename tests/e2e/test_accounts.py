@@ -6,11 +6,13 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from tests.e2e.commands import done, run
 from tests.e2e.harness import Client, RpcError, Stack, script, text
+from tests.waiting import eventually
 
 FIRST, SECOND = "sk-ant-of-the-first-client", "sk-ant-of-the-second-client"
 TOKEN = "sk-ant-oat01-of-the-login"
@@ -160,6 +162,26 @@ async def test_an_account_is_kept(stack: Stack) -> None:
     assert client.text(session) == "One."
     await client.prompt(session, text("Two."))
     assert stack.asked()[-1]["user_texts"] == [text("One."), text("Two.")]
+    (known,) = (folder / "projects").glob(f"*/{session}.jsonl")
+    terminal = str(uuid4())  # what `claude` has begun in a terminal with this account
+    lines = known.read_text().splitlines(keepends=True)
+    ids = {json.loads(line).get("uuid") for line in lines} - {None}
+    begun = "".join(lines).replace(session, terminal)
+    for one in ids:
+        begun = begun.replace(one, str(uuid4()))
+    known.with_name(f"{terminal}.jsonl").write_text(begun)
+
+    async def listed() -> bool:
+        sessions = (await client.call("session/list"))["sessions"]
+        return terminal in [one["sessionId"] for one in sessions]
+
+    there: bool = await eventually(listed)
+    assert there
+    of_account = await stack.front(ANTHROPIC_API_KEY="", PYKOCLAW_ACCOUNT="work")
+    await of_account.load(terminal, stack.work, _meta={"pykoclaw.dev/account": "work"})
+    await of_account.prompt(terminal, text("Of the account."))
+    assert stack.asked()[-1]["user_texts"][0] == text("One.")
+    assert credentials(stack)[-1] == f"Bearer {TOKEN}"
     own = await client.new(stack.work)
     await client.prompt(own, text("Three."))
     assert credentials(stack)[0] == f"Bearer {TOKEN}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.listing import ListQuery
+from pykoclaw_acp.model.surroundings import Surroundings
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.store.database import Database
@@ -18,6 +20,7 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.transcripts import finding, watching, wire
 from pykoclaw_acp.transcripts.finding import TranscriptFinder
 from pykoclaw_acp.transcripts.process import ReaderProcesses
+from pykoclaw_acp.transcripts.roots import Roots
 from tests.unit.transcripts import Transcript
 from tests.waiting import eventually
 
@@ -32,6 +35,7 @@ class Index:
     def __init__(self, root: Path, database: Database) -> None:
         self.folder = root / "projects" / "-w"
         self.folder.mkdir(parents=True)
+        self.accounts = root / "accounts"
         self.database = database
         self.journal = SessionJournal(database)
         self.readers = ReaderProcesses()
@@ -42,7 +46,7 @@ class Index:
         """As a daemon that has just started has it."""
         made = TranscriptFinder(
             self.journal, self.readers, titles.title, ["/data/conversations"],
-            os.fspath(self.folder.parent),
+            Roots(os.fspath(self.folder.parent), os.fspath(self.accounts)),
         )  # fmt: skip
         ask = made.surveyors.ask
 
@@ -249,3 +253,47 @@ async def test_nothing_is_watched_when_nobody_asks(
     finder.surveyors.close()
     await eventually(lambda: len(os.listdir("/proc/self/fd")) <= descriptors)
     assert await index.ids() == [uuid(1)]
+
+
+async def test_accounts_have_transcripts_of_their_own(index: Index) -> None:
+    own, work = index.folder, index.accounts / "work" / "projects" / "-w"
+    index.transcript(1)
+    index.accounts.mkdir()
+    (index.accounts / "not an account").mkdir()
+    finder = index.finder()
+    await finder.refresh()
+    await index.lists(1)
+    work.mkdir(parents=True)  # `pykoclaw-acp login --account work`, then `claude` in a terminal
+    index.folder = work
+    index.transcript(2)
+
+    async def listed() -> bool:
+        await finder.refresh()
+        return await index.ids() == [uuid(2), uuid(1)]
+
+    shown: bool = await eventually(listed)
+    assert shown
+    found = await finder.find(uuid(2))
+    assert found is not None
+    assert found.account == "work"
+    record = SessionRecord(uuid(2), "acp-2", "/w", surroundings=Surroundings(found.account))
+    await index.journal.adopt_transcript(record, found.updated_at)
+    kept = await index.journal.find(uuid(2))
+    assert kept is not None
+    assert kept.surroundings.account == "work"
+    index.folder = own
+    mine = await finder.find(uuid(1))
+    assert mine is not None
+    assert mine.account == ""
+
+    index.folder = work
+    index.transcript(3)
+    await index.lists(3, 2, 1)
+    shutil.rmtree(index.accounts)
+
+    async def gone() -> bool:
+        await finder.refresh()
+        return await index.ids() == [uuid(2), uuid(1)]
+
+    left: bool = await eventually(gone)
+    assert left

@@ -1,0 +1,57 @@
+"""Roots: where the transcripts of each account are."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from pykoclaw_acp.model import surroundings
+from pykoclaw_acp.transcripts import files
+
+
+class Roots:
+    """The folders with one folder for each project: that of Claude's own configuration, `projects`,
+    and one of each account in the directory `accounts`; empty: there are none.
+    """
+
+    def __init__(self, projects: str | None = None, accounts: str = "") -> None:
+        self._projects = files.folder() if projects is None else projects
+        self._accounts = accounts
+
+    def every(self) -> dict[str, str]:
+        """The folder of each account that there is now; the one of Claude's own comes first."""
+        found = {"": self._projects}
+        if self._accounts:
+            with contextlib.suppress(OSError), os.scandir(self._accounts) as places:
+                for place in sorted(places, key=lambda one: one.name):
+                    if surroundings.is_account(place.name) and place.is_dir():
+                        found[place.name] = files.projects(place.path)
+        return found
+
+    def account(self, path: str) -> str:
+        """The account that a transcript belongs to."""
+        inside = os.path.join(self._accounts, "") if self._accounts else None
+        if inside is None or not path.startswith(inside):
+            return ""
+        return path.removeprefix(inside).partition("/")[0]
+
+    def find(self, claude_session_id: str) -> str | None:
+        """The transcript of a Claude session, of whatever account; the newest one if there are
+        several.
+        """
+        found = (files.find(root, claude_session_id) for root in self.every().values())
+        return max((one for one in found if one is not None), key=_age, default=None)
+
+    def to_watch(self) -> set[str]:
+        """What changes when a project, or an account, is new."""
+        found = {root for account, root in self.every().items() if not account or _is_there(root)}
+        return found | ({self._accounts} if self._accounts and _is_there(self._accounts) else set())
+
+
+def _is_there(path: str) -> bool:
+    return os.path.isdir(path)
+
+
+def _age(path: str) -> int:
+    seen = files.look(path)
+    return 0 if seen is None else seen.mtime
