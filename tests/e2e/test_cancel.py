@@ -73,7 +73,9 @@ async def test_in_the_middle_of_a_tool(shared: Stack) -> None:
     await goes_on(shared, client, session, prompt)
 
 
-@pytest.mark.parametrize("method", ["session/cancel", "$/cancel_request"])
+@pytest.mark.parametrize(
+    "method", ["session/cancel", pytest.param("$/cancel_request", marks=pytest.mark.long)]
+)
 async def test_before_the_prompt_leaves(shared: Stack, method: str) -> None:
     """Cancel in the same write as the prompt: Claude is never asked."""
     client = await shared.start()

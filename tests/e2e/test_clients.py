@@ -182,11 +182,11 @@ class Player:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_client_plays_its_fixture(stack: Stack, name: str) -> None:
-    (stack.root / "other").mkdir()
+async def test_client_plays_its_fixture(shared: Stack, name: str) -> None:
+    (shared.root / "other").mkdir()
     fixture = json.loads((FIXTURES / f"{name}.json").read_text())
-    await Player(stack, fixture).play()
-    assert (stack.work / "made").is_dir()
+    await Player(shared, fixture).play()
+    assert (shared.work / "made").is_dir()
 
 
 @pytest.mark.parametrize("name", NAMES)

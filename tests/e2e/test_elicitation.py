@@ -56,8 +56,11 @@ def heard(client: Client, session: str) -> Any:
     return json.loads(ended["rawOutput"]["output"])
 
 
-def row(stack: Stack) -> tuple[Any, ...]:
-    (found,) = stack.rows("SELECT outcome, content FROM acp_permissions WHERE tool_call_id = ''")
+def row(stack: Stack, session: str) -> tuple[Any, ...]:
+    (found,) = stack.rows(
+        "SELECT outcome, content FROM acp_permissions WHERE tool_call_id = '' AND acp_session_id = ?",
+        session,
+    )
     return found["outcome"], found["content"] and json.loads(found["content"])
 
 
@@ -83,9 +86,9 @@ async def asked(stack: Stack) -> tuple[Client, str, Any, dict[str, Any]]:
     ],
     ids=lambda one: one["action"],
 )
-async def test_server_gets_what_user_did_with_form(stack: Stack, answer: dict[str, Any]) -> None:
-    client = await front(stack, answer)
-    session = await client.new(stack.work, mcpServers=[SERVER])
+async def test_server_gets_what_user_did_with_form(shared: Stack, answer: dict[str, Any]) -> None:
+    client = await front(shared, answer)
+    session = await client.new(shared.work, mcpServers=[SERVER])
     await client.prompt(session, survey(FORM))
     (form,) = forms(client)
     assert form["params"] == {
@@ -95,7 +98,7 @@ async def test_server_gets_what_user_did_with_form(stack: Stack, answer: dict[st
         "requestedSchema": SCHEMA,
     }
     assert heard(client, session) == answer
-    assert row(stack) == (answer["action"], answer.get("content"))
+    assert row(shared, session) == (answer["action"], answer.get("content"))
     assert client.text(session) == "And then?"
 
 
@@ -150,7 +153,7 @@ async def test_cancelling_the_turn_takes_the_form_back(stack: Stack) -> None:
     client.cancel(session)
     assert (await client.answer(answer))["stopReason"] == "cancelled"
     await client.until(lambda: client.withdrawn == [form["id"]])
-    assert row(stack) == ("withdrawn", None)
+    assert row(stack, session) == ("withdrawn", None)
 
 
 @pytest.mark.long

@@ -73,16 +73,16 @@ async def test_forks_of_a_session_remember_what_was_before_them(stack: Stack) ->
     assert client.text(session) == "Noted one.Noted two.Noted three.Noted four."
 
 
-async def test_fork_whose_worker_died_in_its_first_turn_still_remembers(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_fork_whose_worker_died_in_its_first_turn_still_remembers(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     await client.prompt(session, word("one"))
-    copy = (await fork(client, stack, session))["sessionId"]
+    copy = (await fork(client, shared, session))["sessionId"]
     running = client.prompting(copy, word("two", "bash tail -f /dev/null"))
     await client.until(lambda: bool(client.of(copy, "tool_call")))
-    stack.worker(copy).kill()
+    shared.worker(copy).kill()
     with pytest.raises(RpcError):
         await client.answer(running)
     await client.prompt(copy, word("three"))
-    assert remembered(stack)[0] == "Word: one"
-    assert remembered(stack)[-1] == "Word: three"
+    assert remembered(shared)[0] == "Word: one"
+    assert remembered(shared)[-1] == "Word: three"

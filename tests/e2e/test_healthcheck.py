@@ -120,6 +120,7 @@ async def test_the_log_level_is_the_daemons(stack: Stack) -> None:
     assert (await run(stack, "--log-level", "loud")).status == 2
 
 
+@pytest.mark.long
 async def test_beside_the_double_of_pykoclaw(stack: Stack) -> None:
     """With its order of imports, its settings and its healthcheck, which gives up after 10 s."""
     stack.environment = installed.environment(

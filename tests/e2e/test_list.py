@@ -51,6 +51,7 @@ def answers(stack: Stack) -> list[str]:
     ]
 
 
+@pytest.mark.long
 async def test_editor_terminal_editor(stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)

@@ -103,15 +103,15 @@ def notes(client: Client, session: str) -> str:
     )
 
 
-async def test_what_does_not_work_is_told_once_and_tried_again(stack: Stack) -> None:
+async def test_what_does_not_work_is_told_once_and_tried_again(shared: Stack) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     headers = [{"name": "Authorization", "value": SECRET}]
     url = f"http://127.0.0.1:{port}/mcp?key={SECRET}"
     dead = {"type": "http", "name": "dead", "url": url, "headers": headers}
     async with serving(sign_in=True) as web:
-        client = await stack.front()
-        session = await client.new(stack.work, mcpServers=[dead, web.given()])
+        client = await shared.front()
+        session = await client.new(shared.work, mcpServers=[dead, web.given()])
         await client.prompt(session, text("One."))
         said = notes(client, session)
         assert "**MCP server `dead` does not work: " in said
@@ -119,14 +119,14 @@ async def test_what_does_not_work_is_told_once_and_tried_again(stack: Stack) -> 
         assert "**MCP server `web` wants you to sign in.** Run `pykoclaw-acp mcp login web`" in said
         assert SECRET not in said
         await client.prompt(session, text("Two."))
-        await done(stack, "workers", "stop")
+        await done(shared, "workers", "stop")
         await client.prompt(session, text("Three."))
         assert notes(client, session) == said, "told again, by this worker or the next"
         async with serving(port=port):
             call = 'tool mcp__dead__greet {"name": "Ada"}'
             await client.prompt(session, script(call, "text Four."))
             assert "Hello, Ada." in results(client, session)[-1]
-        other = await client.new(stack.work, mcpServers=[dead])
+        other = await client.new(shared.work, mcpServers=[dead])
         await client.prompt(other, text("Five."))
         assert "`dead` does not work" in notes(client, other), "not told in another session"
 

@@ -183,8 +183,8 @@ async def test_h_first_prompt_brings_usage_and_commands(shared: Stack) -> None:
     assert "compact" in conversation.commands
 
 
-async def test_h_the_plan_is_kept_current(stack: Stack) -> None:
-    web = Mitto(stack)
+async def test_h_the_plan_is_kept_current(shared: Stack) -> None:
+    web = Mitto(shared)
     conversation = Conversation()
     await web.open(conversation)
     make = 'tool TaskCreate {"subject": "%s", "description": "%s", "activeForm": "%s"}'

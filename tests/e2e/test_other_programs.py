@@ -223,6 +223,7 @@ async def test_a_conversation_of_whatsapp_goes_on_in_an_editor_and_back(stack: S
     await shown(client, session, "Again in WhatsApp.")
 
 
+@pytest.mark.long
 async def test_a_conversation_whose_transcript_is_gone_is_loaded_and_not_continued_emptily(
     stack: Stack,
 ) -> None:

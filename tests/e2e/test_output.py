@@ -40,26 +40,26 @@ async def run(stack: Stack, command: str, *, redirected: str, unbuffered: bool) 
 
 
 @pytest.mark.parametrize("unbuffered", [False, pytest.param(True, marks=pytest.mark.long)])
-async def test_a_full_disk_is_one_line(unbuffered: bool, stack: Stack) -> None:
-    client = await stack.front()
-    session = await client.new(stack.work)
+async def test_a_full_disk_is_one_line(unbuffered: bool, shared: Stack) -> None:
+    client = await shared.front()
+    session = await client.new(shared.work)
     for command in COMMANDS:
         words = command.replace("SESSION", session)
-        status, said = await run(stack, words, redirected=">/dev/full", unbuffered=unbuffered)
+        status, said = await run(shared, words, redirected=">/dev/full", unbuffered=unbuffered)
         assert (command, status, len(said.splitlines())) == (command, 1, 1), said
         assert f"Standard output cannot be written: {os.strerror(28)}." in said
 
 
-async def test_a_closed_output_is_one_line(stack: Stack) -> None:
-    client = await stack.front()
-    session = await client.new(stack.work)
+async def test_a_closed_output_is_one_line(shared: Stack) -> None:
+    client = await shared.front()
+    session = await client.new(shared.work)
     for command in ("sessions list --all", f"sessions rename {session} Other", "config --json"):
-        status, said = await run(stack, command, redirected=">&-", unbuffered=False)
+        status, said = await run(shared, command, redirected=">&-", unbuffered=False)
         assert (command, status in (0, 1), len(said.splitlines()) == status) == (
             command, True, True,
         )  # fmt: skip
         assert "Traceback" not in said
-    shown = await done(stack, "sessions", "show", session)
+    shown = await done(shared, "sessions", "show", session)
     assert "Other" in shown.out
 
 

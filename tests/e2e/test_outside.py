@@ -37,6 +37,13 @@ async def conversation(stack: Stack, scheduler: str = "off") -> tuple[Client, st
     return client, session
 
 
+async def talking(shared: Stack) -> tuple[Client, str]:
+    client = await shared.start()
+    session = await client.new(shared.work)
+    await client.prompt(session, text("Good morning."))
+    return client, session
+
+
 def schedule(stack: Stack, task_id: str, conversation: str, prompt: str, **fields: Any) -> None:
     row = {
         "id": task_id, "conversation": conversation, "prompt": prompt, "schedule_type": "once",
@@ -56,12 +63,12 @@ def runs(stack: Stack, task_id: str) -> list[tuple[Any, ...]]:
 # --- prompt
 
 
-async def test_prompt_from_a_script_prints_the_answer_alone(stack: Stack) -> None:
-    client, session = await conversation(stack)
-    result = await done(stack, "prompt", name(session), text("Ready."))
+async def test_prompt_from_a_script_prints_the_answer_alone(shared: Stack) -> None:
+    client, session = await talking(shared)
+    result = await done(shared, "prompt", name(session), text("Ready."))
     assert result.out == "Ready.\n"
     await client.until(lambda: "Ready." in client.text(session))  # who has it open sees it, too
-    reported = (await done(stack, "prompt", session, text("Again."), "--json")).json
+    reported = (await done(shared, "prompt", session, text("Again."), "--json")).json
     assert (reported["state"], reported["text"], reported["error"]) == ("done", "Again.", None)
     assert reported["session"] == session
 
@@ -103,28 +110,28 @@ async def test_prompt_survives_a_restart_of_the_daemon(stack: Stack) -> None:
     assert len(stack.asked()) == 2
 
 
-async def test_exit_status_says_how_the_turn_ended(stack: Stack) -> None:
-    client, session = await conversation(stack)
-    failed = await run(stack, "prompt", session, script("error 400 invalid_request_error No."))
+async def test_exit_status_says_how_the_turn_ended(shared: Stack) -> None:
+    client, session = await talking(shared)
+    failed = await run(shared, "prompt", session, script("error 400 invalid_request_error No."))
     assert failed.status == 1
     assert failed.error
-    assert (await run(stack, "prompt", "nobody", "hello")).status == 1
+    assert (await run(shared, "prompt", "nobody", "hello")).status == 1
     process = await asyncio.create_subprocess_exec(
         *PROGRAM, "prompt", session, script("bash touch begun; sleep 341"),
-        stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=stack.environment, cwd=stack.root,
+        stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=shared.environment, cwd=shared.root,
     )  # fmt: skip
-    await client.until((stack.work / "begun").exists)
+    await client.until((shared.work / "begun").exists)
     client.cancel(session)
     _, error = await asyncio.wait_for(process.communicate(), 120)
     assert (process.returncode, b"cancelled" in error) == (4, True)
 
 
-async def test_question_for_nobody_says_how_to_answer_it(stack: Stack) -> None:
-    client, session = await conversation(stack)
+async def test_question_for_nobody_says_how_to_answer_it(shared: Stack) -> None:
+    client, session = await talking(shared)
     await client.close()
     process = await asyncio.create_subprocess_exec(
         *PROGRAM, "prompt", session, ASKS,
-        stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=stack.environment, cwd=stack.root,
+        stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=shared.environment, cwd=shared.root,
     )  # fmt: skip
     assert process.stderr is not None
     said = b""
@@ -132,7 +139,7 @@ async def test_question_for_nobody_says_how_to_answer_it(stack: Stack) -> None:
         while b"--allow" not in said:
             said += await process.stderr.readline()
     question = said.split(b"approve ")[1].split()[0].decode()
-    await done(stack, "approve", question, "--allow")
+    await done(shared, "approve", question, "--allow")
     out, _ = await asyncio.wait_for(process.communicate(), 120)
     assert (process.returncode, out) == (0, b"Made.\n")
 

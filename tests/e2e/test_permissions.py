@@ -185,19 +185,19 @@ async def test_open_question_holds_nothing_else_up(shared: Stack) -> None:
     assert (shared.work / "made").is_dir()
 
 
-async def test_client_that_loads_is_asked_again(stack: Stack) -> None:
+async def test_client_that_loads_is_asked_again(shared: Stack) -> None:
     """A client that lost its dialogue, or came later, can still answer."""
-    client = await stack.front()
+    client = await shared.front()
     client.permit = lambda _: None
-    session = await client.new(stack.work)
+    session = await client.new(shared.work)
     pending = client.prompting(session, MAKE)
     await client.until(lambda: client.questions)
-    await client.load(session, stack.work)
+    await client.load(session, shared.work)
     again = await client.until(lambda: client.questions[1:])
     assert again[0]["params"] == client.questions[0]["params"]
     client.reply(again[0], selected("allow_once"))
     assert (await client.answer(pending))["stopReason"] == "end_turn"
-    assert (stack.work / "made").is_dir()
+    assert (shared.work / "made").is_dir()
     assert client.text(session) == "And then?"
 
 

@@ -27,10 +27,29 @@ def allow(_: dict[str, Any]) -> dict[str, Any]:
     return {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
 
 
-async def test_schedule_task_makes_pykoclaws_row(stack: Stack) -> None:
-    client = await stack.start()
-    client.permit = allow
+async def test_tools_for_tasks_ask_write_pykoclaws_row_and_outlive_the_daemon(stack: Stack) -> None:
+    client = await stack.front()
+    asked: list[str] = []
+
+    def refuse(request: dict[str, Any]) -> dict[str, Any]:
+        asked.append(request["toolCall"]["title"])
+        return {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
+
+    client.permit = refuse
     session = await client.new(stack.work)
+    await client.prompt(
+        session,
+        script(
+            call("mcp__pykoclaw__list_tasks", all=True),
+            call("mcp__pykoclaw__pause_task", task_id="12345678"),
+            call("mcp__pykoclaw__cancel_task", task_id="12345678"),
+            "text Done.",
+        ),
+    )
+    assert answers(stack)[0] == "No tasks scheduled anywhere."
+    assert asked == ["pykoclaw: Pause task", "pykoclaw: Cancel task"]
+
+    client.permit = allow
     given = {"prompt": "Look at the mail.", "schedule_type": "cron", "schedule_value": "0 9 * * *"}
     await client.prompt(
         session,
@@ -60,13 +79,20 @@ async def test_schedule_task_makes_pykoclaws_row(stack: Stack) -> None:
         "status": "active",
         "created_at": 0,
     }
-    results = answers(stack)
+    results = answers(stack)[-3:]
     assert results[0] == f"Task {row['id']} scheduled. Next run: {row['next_run']}"
     assert results[1].splitlines() == [
         "Tasks:",
         f"  {row['id']}: Look at the mail. (active, next: {row['next_run']})",
     ]
     assert "columns has to be specified" in results[2]
+
+    # The worker outlives its daemon; its tools wait for the next one.
+    worker = stack.worker(session).pid
+    await stack.end_daemon()
+    await client.prompt(session, script(call("mcp__pykoclaw__list_tasks"), "text Done."))
+    assert answers(stack)[-1] == results[1]
+    assert stack.worker(session).pid == worker
 
 
 def answers(stack: Stack) -> list[str]:
@@ -177,29 +203,6 @@ def workers_log(stack: Stack) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
 
 
-async def test_only_the_list_of_tasks_needs_no_question(stack: Stack) -> None:
-    client = await stack.start()
-    asked: list[str] = []
-
-    def refuse(request: dict[str, Any]) -> dict[str, Any]:
-        asked.append(request["toolCall"]["title"])
-        return {"outcome": {"outcome": "selected", "optionId": "reject_once"}}
-
-    client.permit = refuse
-    session = await client.new(stack.work)
-    await client.prompt(
-        session,
-        script(
-            call("mcp__pykoclaw__list_tasks", all=True),
-            call("mcp__pykoclaw__pause_task", task_id="12345678"),
-            call("mcp__pykoclaw__cancel_task", task_id="12345678"),
-            "text Done.",
-        ),
-    )
-    assert answers(stack)[0] == "No tasks scheduled anywhere."
-    assert asked == ["pykoclaw: Pause task", "pykoclaw: Cancel task"]
-
-
 @pytest.mark.long
 async def test_a_restricted_session_has_pykoclaws_server(stack: Stack) -> None:
     (stack.work / ".mcp.json").write_text(
@@ -236,19 +239,6 @@ async def test_a_clients_server_of_that_name_gives_pykoclaws_another(stack: Stac
     assert answers(stack)[-1] == "No tasks scheduled for this conversation."
     assert len(asked) == 1, "pykoclaw's list needs no permission under its other name, either"
     assert answers(stack)[0].startswith("backwards")
-
-
-async def test_tools_work_with_the_next_daemon(stack: Stack) -> None:
-    """The worker outlives its daemon; its tools wait for the next one."""
-    client = await stack.front()
-    client.permit = allow
-    session = await client.new(stack.work)
-    await client.prompt(session, script("text Here."))
-    worker = stack.worker(session).pid
-    await stack.end_daemon()
-    await client.prompt(session, script(call("mcp__pykoclaw__list_tasks"), "text Done."))
-    assert answers(stack)[-1] == "No tasks scheduled for this conversation."
-    assert stack.worker(session).pid == worker
 
 
 OPENER = """

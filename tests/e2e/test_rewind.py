@@ -66,9 +66,9 @@ async def test_rewind_puts_back_files_and_memory(stack: Stack) -> None:
     assert "Word: 1" not in "\n".join(stack.asked()[-1]["user_texts"])
 
 
-async def test_one_task_is_stopped_and_the_turn_goes_on(stack: Stack) -> None:
-    client = await front(stack)
-    session = await client.new(stack.work)
+async def test_one_task_is_stopped_and_the_turn_goes_on(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     running = client.prompting(
         session, script("background sleep 1000", "bash sleep 3", "text Done.")
     )

@@ -93,10 +93,10 @@ async def test_what_dies_with_its_worker_says_so(stack: Stack) -> None:
     await seen_again(stack, client, session, **NAMED)
 
 
-async def test_a_client_with_terminals_sees_commands_in_them(stack: Stack) -> None:
-    client = await begin(stack, clientCapabilities={"_meta": {"terminal_output": True}})
-    session = await client.new(stack.work)
-    gate = stack.work / "gate"
+async def test_a_client_with_terminals_sees_commands_in_them(shared: Stack) -> None:
+    client = await begin(shared, clientCapabilities={"_meta": {"terminal_output": True}})
+    session = await client.new(shared.work)
+    gate = shared.work / "gate"
     prompted = client.prompting(session, script(f"bash {waiting(gate, code=3)}", "text Done."))
     await client.until(lambda: "begun" in screen(client, session))
     assert screen(client, session) == "begun\n"
@@ -113,7 +113,7 @@ async def test_a_client_with_terminals_sees_commands_in_them(stack: Stack) -> No
     assert ended["_meta"]["terminal_exit"] == {
         "terminal_id": call, "exit_code": 3, "signal": None
     }  # fmt: skip
-    await client.load(session, stack.work)
+    await client.load(session, shared.work)
     assert screen(client, session).split() == ["begun", "over"]
 
 

@@ -106,10 +106,10 @@ async def test_plan_is_shown_asked_and_its_mode_follows(stack: Stack) -> None:
     await seen_again(stack, client, session)
 
 
-async def test_lasting_rule_holds_in_later_sessions_until_it_is_removed(stack: Stack) -> None:
-    client = await stack.spawn_front()
+async def test_lasting_rule_holds_in_later_sessions_until_it_is_removed(shared: Stack) -> None:
+    client = await shared.spawn_front()
     await client.initialize(**EDITOR)
-    session = await client.new(stack.work)
+    session = await client.new(shared.work)
     client.permit = lambda _: selected("allow_lasting")
     await client.prompt(session, script("bash mkdir made", "text Done."))
     (question,) = client.questions
@@ -117,17 +117,17 @@ async def test_lasting_rule_holds_in_later_sessions_until_it_is_removed(stack: S
         "Always allow commands that begin with `mkdir made` in this session",
         "Always allow commands that begin with `mkdir made` in this directory, in later sessions too",
     ]
-    assert not (stack.work / ".claude").exists()
-    session = await client.new(stack.work)
+    assert not (shared.work / ".claude").exists()
+    session = await client.new(shared.work)
     await client.prompt(session, script("bash mkdir made other", "text Done."))
     assert len(client.questions) == 1
-    (listed,) = (await done(stack, "rules", "list", "--json")).json
-    assert (listed["path"], listed["by"]) == (str(stack.work), "an editor")
-    await done(stack, "rules", "remove", str(stack.work), listed["rule"])
+    (listed,) = (await done(shared, "rules", "list", "--json")).json
+    assert (listed["path"], listed["by"]) == (str(shared.work), "an editor")
+    await done(shared, "rules", "remove", str(shared.work), listed["rule"])
     client.permit = lambda _: selected("reject_once")
     await client.prompt(session, script("bash mkdir made third", "text Done."))
     assert len(client.questions) == 2
-    assert not (stack.work / "third").exists()
+    assert not (shared.work / "third").exists()
 
 
 async def test_answers_given_around_a_crash_of_the_daemon_count(stack: Stack) -> None:

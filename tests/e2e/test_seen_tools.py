@@ -183,16 +183,16 @@ async def test_images_skills_refusals_and_stops_are_shown_live_and_again(stack: 
     await again.close()
 
 
-async def test_question_has_the_command_first_and_what_would_be_lost(stack: Stack) -> None:
-    prepare(stack)
-    (stack.root / "outside.txt").write_text("hidden\n")
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_question_has_the_command_first_and_what_would_be_lost(shared: Stack) -> None:
+    prepare(shared)
+    (shared.root / "outside.txt").write_text("hidden\n")
+    client = await shared.start()
+    session = await client.new(shared.work)
     await client.prompt(session, script(
         tool("Bash", description="Tidy up", command="rm -f app.py"),
         tool("Write", file_path="old.txt", content="one\n2\n"),
-        tool("Read", file_path=str(stack.root / "outside.txt")),
-        tool("Write", file_path=str(stack.root / "outside.txt"), content="x"),
+        tool("Read", file_path=str(shared.root / "outside.txt")),
+        tool("Write", file_path=str(shared.root / "outside.txt"), content="x"),
         "text Done.",
     ))  # fmt: skip
     asked = [one["params"]["toolCall"] for one in client.questions]

@@ -22,9 +22,9 @@ def times(stack: Stack, words: str) -> int:
     return json.dumps(stack.asked()[-1]["messages"]).count(words)
 
 
-async def test_prompt_goes_into_the_turn_between_its_tool_calls(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work)
+async def test_prompt_goes_into_the_turn_between_its_tool_calls(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
     running = client.prompting(session, script("bash sleep 2", "bash echo second", "text Done."))
     await client.until(lambda: bool(client.of(session, "tool_call")))
     steered = steer(client, session, "Look out.")
@@ -36,8 +36,8 @@ async def test_prompt_goes_into_the_turn_between_its_tool_calls(stack: Stack) ->
     assert answer["_meta"] == {"pykoclaw.dev/steering": "injected"}
     assert answer["stopReason"] == (await client.answer(running))["stopReason"] == "end_turn"
     assert client.text(session) == "Done.", "one turn"
-    assert times(stack, "Look out.") == 1
-    assert stack.transcript(session).count('"type":"queued_command"') == 2
+    assert times(shared, "Look out.") == 1
+    assert shared.transcript(session).count('"type":"queued_command"') == 2
 
     late = client.prompting(session, script("repeat 60x50ms w{n} "))
     await client.until(lambda: "w5" in client.text(session))
@@ -49,7 +49,7 @@ async def test_prompt_goes_into_the_turn_between_its_tool_calls(stack: Stack) ->
     assert client.text(session).endswith("w60After it.The last.")
     again = await client.answer(steer(client, session, text("Alone.")))
     assert again["_meta"] == {"pykoclaw.dev/steering": "startedNewTurn"}
-    await client.load(session, stack.work)
+    await client.load(session, shared.work)
     shown = client.of(session, "user_message_chunk", "tool_call", "tool_call_update")
     kinds = [(one["sessionUpdate"], one.get("status")) for one in shown[1:6]]
     assert kinds[:2] == [("tool_call", "in_progress"), ("tool_call_update", "completed")]
@@ -58,22 +58,21 @@ async def test_prompt_goes_into_the_turn_between_its_tool_calls(stack: Stack) ->
     assert kinds[2][0] == "user_message_chunk"
 
 
-async def test_cancel_takes_back_what_was_not_taken_up(stack: Stack) -> None:
-    client = await stack.start()
-    session = await client.new(stack.work, _meta=STEER)
+async def test_cancel_takes_back_what_was_not_taken_up(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work, _meta=STEER)
     running = client.prompting(session, script("bash tail -f /dev/null", "text No."))
     await client.until(lambda: bool(client.of(session, "tool_call")))
     by_setting = client.prompting(session, "By the session's setting.")
-    await client.until(
-        lambda: (
-            len(stack.rows("SELECT 1 FROM acp_turns WHERE state IN ('dispatched', 'running')")) == 2
-        )
+    given = (
+        "SELECT 1 FROM acp_turns WHERE state IN ('dispatched', 'running') AND acp_session_id = ?"
     )
+    await client.until(lambda: len(shared.rows(given, session)) == 2)
     client.cancel(session)
     for one in (running, by_setting):
         assert (await client.answer(one))["stopReason"] == "cancelled"
     await client.prompt(session, text("Next."))
-    assert times(stack, "By the session's setting.") == 0
+    assert times(shared, "By the session's setting.") == 0
     assert client.text(session) == "Next."
 
 
