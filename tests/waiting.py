@@ -10,44 +10,49 @@ from typing import TypeVar, cast
 
 T = TypeVar("T")
 
-_PAUSE = 0.01  # seconds between two looks
+_SHORTEST, _LONGEST = 0.01, 0.05  # seconds between two looks; they cost time that others need
 
 
 async def eventually(condition: Callable[[], T | Awaitable[T]], timeout: float = 60) -> T:
-    """Look every 10 ms until `condition` is true, and return what it gave. AssertionError after
+    """Look again and again until `condition` is true, and return what it gave. AssertionError after
     `timeout` seconds.
     """
-    deadline = time.monotonic() + timeout
+    begun = time.monotonic()
     while True:
         result = condition()
         if inspect.isawaitable(result):
             result = await result
         if result:
             return cast("T", result)
-        assert time.monotonic() < deadline, _complaint(condition, timeout)
-        await asyncio.sleep(_PAUSE)
+        assert time.monotonic() < begun + timeout, _complaint(condition, timeout)
+        await asyncio.sleep(_pause(begun))
 
 
 async def within(condition: Callable[[], object], seconds: float) -> bool:
-    """Look every 10 ms until `condition` is true, or until so many seconds are over; whether it
-    was.
+    """Look again and again until `condition` is true, or until so many seconds are over; whether
+    it was.
     """
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() >= deadline:
             return False
-        await asyncio.sleep(_PAUSE)
+        await asyncio.sleep(_SHORTEST)
     return True
 
 
 def eventually_sync(condition: Callable[[], T], timeout: float = 60) -> T:
     """`eventually` for tests and threads without an event loop."""
-    deadline = time.monotonic() + timeout
+    begun = time.monotonic()
     while True:
         if result := condition():
             return result
-        assert time.monotonic() < deadline, _complaint(condition, timeout)
-        time.sleep(_PAUSE)
+        assert time.monotonic() < begun + timeout, _complaint(condition, timeout)
+        time.sleep(_pause(begun))
+
+
+def _pause(begun: float) -> float:
+    """A twentieth of the time that has gone by: who waits long notices the end that much later."""
+    return min(_LONGEST, max(_SHORTEST, (time.monotonic() - begun) / 20))
 
 
 def _complaint(condition: Callable[[], object], timeout: float) -> str:
