@@ -84,12 +84,18 @@ def trees() -> list[ast.Module]:
     return [ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")]
 
 
-def said_in_code() -> Iterator[str]:
+@cache
+def said_in_code() -> frozenset[str]:
     """Every text of the program; what is put in at run time is a blank space."""
+    said = set()
     for node in (node for tree in trees() for node in ast.walk(tree)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
+            said.add(node.value)
         elif isinstance(node, ast.JoinedStr):
-            yield "".join(
-                str(part.value) if isinstance(part, ast.Constant) else " " for part in node.values
+            said.add(
+                "".join(
+                    str(part.value) if isinstance(part, ast.Constant) else " "
+                    for part in node.values
+                )
             )
+    return frozenset(said)

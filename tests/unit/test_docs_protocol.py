@@ -75,7 +75,7 @@ def test_client_methods_are_listed_and_only_marked_called() -> None:
     from acp.meta import CLIENT_METHODS
 
     rows = table("docs/protocol.md", "method | used")
-    said = set(said_in_code())
+    said = said_in_code()
     assert {name for row in rows for name in codes(row[0])} >= {
         name for name in CLIENT_METHODS.values() if not name.startswith("mcp/")
     }

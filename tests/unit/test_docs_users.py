@@ -292,7 +292,7 @@ def below(kind: type[errors.StartupError]) -> Iterator[type[errors.StartupError]
 
 
 def test_the_messages_are_the_programs_own() -> None:
-    said = list(said_in_code())
+    said = said_in_code()
     rows = [line for line in text("docs/troubleshooting.md").splitlines() if line.startswith("| `")]
     fragments = [code for row in rows for code in codes(row.split(" | ")[0])]
     assert len(fragments) > 40
