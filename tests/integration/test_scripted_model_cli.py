@@ -78,6 +78,7 @@ def deltas(messages: list[Message], kind: str) -> list[str]:
     return [delta[kind.removesuffix("_delta")] for delta in found if delta.get("type") == kind]
 
 
+@pytest.mark.long
 async def test_text_and_thinking_are_streamed_and_complete(
     model: ScriptedModel, tmp_path: Path
 ) -> None:
@@ -105,6 +106,7 @@ async def test_text_and_thinking_are_streamed_and_complete(
     assert request["session"] == final.session_id
 
 
+@pytest.mark.long
 async def test_tools_are_run_and_their_results_come_back(
     model: ScriptedModel, tmp_path: Path
 ) -> None:
@@ -187,6 +189,7 @@ async def test_interrupted_hang_appears_as_client_disconnect(
         assert "“And now?”. That is message 2" in str(result(await turn(client, "And now?")).result)
 
 
+@pytest.mark.long
 async def test_next_request_holds_history_after_server_restart(tmp_path: Path) -> None:
     with ScriptedModel() as first:
         port = urlsplit(first.url).port or 0
