@@ -35,7 +35,6 @@ async def dispatch(stack: Stack, name: str, prompt: str, *options: str) -> Role:
     )
 
 
-@pytest.mark.long
 async def test_second_dispatch_resumes_first(stack: Stack) -> None:
     first = await dispatch(stack, "wa-andy-1@g.us", text("One."), "--system-prompt", "Be Andy.")
     session = session_of(stack, "wa-andy-1@g.us")
