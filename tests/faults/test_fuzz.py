@@ -25,7 +25,7 @@ from tests.waiting import eventually
 REPOSITORY: Final = Path(__file__).parents[2]
 IN_MEMORY: Final = (sys.executable, "-m", "tests.e2e.memory_daemon")
 SEED: Final = os.environ.get("PYKOCLAW_TEST_SEED", "20")
-FEW: Final = 10_000
+FEW: Final = 5_000
 MANY: Final = 2_000_000
 WARM: Final = 2_000  # frames after which everything was used once
 GROWTH: Final = 48  # MiB that the allocator may keep

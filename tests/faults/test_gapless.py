@@ -30,7 +30,7 @@ TURN: Final = script(
 )
 WHOLE: Final = [f"{part}{n}" for part in "ab" for n in range(1, HALF + 1)]
 MOMENTS: Final = random.Random(20261120).sample(range(1, 2 * HALF), 20)  # words that were seen
-PAUSE: Final = 5.0  # s that a daemon is stopped
+PAUSE: Final = 3.0  # s that a daemon is stopped
 
 moments = pytest.mark.parametrize(
     "moment",
