@@ -83,6 +83,19 @@ def speaker(update: dict[str, Any]) -> str | None:
     return _ORIGINS.get(origin, one_line(origin))
 
 
+def headed(found: Iterable[Item]) -> Iterator[tuple[str | None, Item]]:
+    """Items, each with a heading if another speaker begins with it. Tool calls and plans are Claude's;
+    what this program says stands under whoever spoke before.
+    """
+    under = ""
+    for item in found:
+        who = item.speaker if isinstance(item, Said) else CLAUDE
+        heading = CLAUDE if who == THINKING else who
+        begins = heading not in (under, OURS)
+        under = heading if begins else under
+        yield heading if begins else None, item
+
+
 def items(updates: Iterable[dict[str, Any]]) -> Iterator[Item]:
     """The items, in the order in which they began."""
     folding = _Folding()

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from pykoclaw_acp.commands import changes
 from pykoclaw_acp.commands.document import (
-    CLAUDE,
     OURS,
     RESULTS,
     THINKING,
@@ -16,12 +15,13 @@ from pykoclaw_acp.commands.document import (
     Said,
     Tool,
     fields,
+    headed,
     items,
 )
 from pykoclaw_acp.commands.show import one_line
+from pykoclaw_acp.model.fences import segments
 
 SHORT: Final = 100  # characters of output that stand beside the title of its tool call
-_FENCE: Final = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
 _STATES: Final = {"completed": "x"}
 
 
@@ -34,13 +34,10 @@ def markdown(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iter
     summary = details["summary"]
     yield f"# {one_line(summary['title'], summary['conversation'])}\n\n"
     yield f"Session {summary['id']}, in {one_line(summary['cwd'], 'an unknown directory')}.\n"
-    under, listed = "", False
-    for item in items(updates):
-        who = item.speaker if isinstance(item, Said) else CLAUDE
-        heading = CLAUDE if who == THINKING else who
-        if heading not in (under, OURS):
+    listed = False
+    for heading, item in headed(items(updates)):
+        if heading is not None:
             yield f"\n## {heading}\n"
-            under = heading
         short = short_output(item) if isinstance(item, Tool) else None
         if not (listed and short is not None):
             yield "\n"
@@ -72,7 +69,7 @@ def short_output(tool: Tool) -> str | None:
 
 def output(content: dict[str, Any]) -> str:
     """Text that a tool showed, without the code block that it stands in as a whole."""
-    text = plain(content)
+    text = block_text(content)
     parts = list(segments(text))
     if len(parts) != 3 or any(parts[0][1]) or any(parts[2][1]):
         return text
@@ -83,23 +80,6 @@ def closed(text: str) -> str:
     """The text with an end for a code block that it leaves open."""
     *_, (fence, _) = segments(text)
     return f"{text}\n{fence}" if fence else text
-
-
-def segments(text: str) -> Iterator[tuple[str, list[str]]]:
-    """Lines outside and inside of code blocks, without the fences; with the lines inside, the mark
-    with which their block begins. The last one is that of an open block, or outside of all.
-    """
-    fence, lines = "", list[str]()
-    for line in text.split("\n"):
-        found = _FENCE.match(line)
-        mark, rest = ("", "") if found is None else (found[1], found[2])
-        ends = mark[:1] == fence[:1] and len(mark) >= len(fence) and not rest.strip()
-        if mark and (not fence or ends):
-            yield fence, lines
-            fence, lines = "" if fence else mark, []
-        else:
-            lines.append(line)
-    yield fence, lines
 
 
 def _said(item: Said) -> Iterator[str]:
@@ -153,7 +133,7 @@ def _whole(content: dict[str, Any]) -> str:
         return f"\n[{resource.get('uri', '')}](data:{kind};base64,{resource['blob']})\n"
     if "text" in resource:
         return f"\n{resource.get('uri', '')}\n{_block(str(resource['text']), '')}"
-    return plain(content)
+    return block_text(content)
 
 
 def unquoted(text: str) -> str:
@@ -164,7 +144,7 @@ def unquoted(text: str) -> str:
     return "\n".join(line.removeprefix(">").removeprefix(" ") for line in lines)
 
 
-def plain(content: dict[str, Any]) -> str:
+def block_text(content: dict[str, Any]) -> str:
     """Text of a content block."""
     match content.get("type"):
         case "text":

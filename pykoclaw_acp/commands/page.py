@@ -23,11 +23,13 @@ from pykoclaw_acp.commands.document import (
     Said,
     Tool,
     fields,
+    headed,
     items,
 )
-from pykoclaw_acp.commands.markdown import output, plain, segments, short_output, unquoted
+from pykoclaw_acp.commands.markdown import block_text, output, short_output, unquoted
 from pykoclaw_acp.commands.show import one_line
 from pykoclaw_acp.model import images
+from pykoclaw_acp.model.fences import segments
 from pykoclaw_acp.neutral import neutral
 
 _STYLE: Final = """
@@ -64,13 +66,9 @@ def page(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iterator
         f'<p class="small">Session {_safe(summary["id"])}, in '
         f"{_safe(one_line(summary['cwd'], 'an unknown directory'))}</p></header>\n"
     )
-    under = ""
-    for item in items(updates):
-        who = item.speaker if isinstance(item, Said) else CLAUDE
-        heading = CLAUDE if who == THINKING else who
-        if heading not in (under, OURS):
+    for heading, item in headed(items(updates)):
+        if heading is not None:
             yield f"<h2>{_safe(heading)}</h2>\n"
-            under = heading
         if isinstance(item, Said):
             yield from _said(item)
         elif isinstance(item, Tool):
@@ -145,7 +143,7 @@ def _block(content: dict[str, Any], *, prose: bool) -> str:
         return f'<a download="{name}" href="{link}">{_safe(uri)}</a>\n'
     if isinstance(text := resource.get("text"), str):
         return f"<details><summary>{_safe(str(resource.get('uri')))}</summary><pre>{_safe(text)}</pre></details>"
-    text = plain(content)
+    text = block_text(content)
     return _prose(text) if prose else _safe(text)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from pykoclaw_acp.commands.document import RESULTS, Tool, fields, objects, speaker
-from pykoclaw_acp.commands.markdown import SHORT, output, plain, short_output
+from pykoclaw_acp.commands.markdown import SHORT, block_text, output, short_output
 from pykoclaw_acp.commands.question import quoted
 from pykoclaw_acp.commands.show import one_line
 from pykoclaw_acp.terminal import Shown, joined, shown
@@ -40,7 +40,9 @@ class Terminal:
         if (who := speaker(update)) is not None:
             if kind == "user_message_chunk":
                 self._end_plan()
-            self._say(kind, who, str(update.get("messageId")), plain(fields(update.get("content"))))
+            self._say(
+                kind, who, str(update.get("messageId")), block_text(fields(update.get("content")))
+            )
         elif kind in ("tool_call", "tool_call_update"):
             self._call(call, update)
         elif kind == "plan":

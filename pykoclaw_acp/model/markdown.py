@@ -12,7 +12,9 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Final
 
-_FENCE: Final = re.compile(r"(`{3,})([^`]*)\Z|(~{3,})(.*)\Z", re.DOTALL)
+from pykoclaw_acp.model.fences import Fence
+from pykoclaw_acp.model.fences import opened as opened_fence
+
 _ITEM: Final = re.compile(r"([-+*]|\d{1,9}[.)])( +|\Z)")
 _RULE: Final = re.compile(r"([-*_])( *\1){2,} *\Z")
 _HEADING: Final = re.compile(r"#{1,6}( |\Z)")
@@ -39,18 +41,6 @@ class _Container:
         return self.kind != ">"
 
 
-@dataclass(frozen=True, slots=True)
-class _Fence:
-    indent: int
-    mark: str
-    info: str
-
-    def closes(self, line: str) -> bool:
-        stripped = line.strip(" ")
-        indent = len(line) - len(line.lstrip(" "))
-        return indent <= 3 and set(stripped) == {self.mark[0]} and len(stripped) >= len(self.mark)
-
-
 class Blocks:
     """The blocks at the end of a text, which is fed in pieces.
 
@@ -63,7 +53,7 @@ class Blocks:
         self.size = 0
         self._line = ""  # without its end yet
         self._containers: tuple[_Container, ...] = ()
-        self._fence: _Fence | None = None
+        self._fence: Fence | None = None
         self._paragraph = False
         self._header = ""  # last line of the paragraph; of a table, its first two
         self._table = False
@@ -166,7 +156,7 @@ class Blocks:
             return _openers(outer) + line[at:]
         return _openers(now._containers) + (_LEFT_OUT if now._containers else "")
 
-    def _part(self, fence: _Fence) -> str:
+    def _part(self, fence: Fence) -> str:
         """What is repeated of an incomplete line inside of a fence: what it is inside of, and what
         may become the end of the fence.
         """
@@ -228,7 +218,7 @@ class Blocks:
         whole = depth == len(before)
         goes_on = bool(containers) or (whole and self._paragraph)
         opened = False
-        fence: _Fence | None = None
+        fence: Fence | None = None
         heading = False
         while True:
             rest = line[at:]
@@ -242,8 +232,7 @@ class Blocks:
                 at += line[at : at + 1] == " "
                 opened = True
                 continue
-            if found := _FENCE.match(rest):
-                fence = _Fence(indent, found[1] or found[3], found[2] or found[4] or "")
+            if (fence := opened_fence(rest, indent)) is not None:
                 break
             if _HEADING.match(rest) or _RULE.match(rest):
                 heading = True

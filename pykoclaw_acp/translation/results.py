@@ -18,7 +18,7 @@ from pykoclaw_acp.model import refused
 from pykoclaw_acp.model.blobs import amount
 from pykoclaw_acp.model.events import DiffPart, ImagePart, Location, TextPart, ToolPart
 from pykoclaw_acp.translation import cleaning, diffs
-from pykoclaw_acp.translation.texts import MAX_SHOWN, fenced, plain, shorten
+from pykoclaw_acp.translation.texts import MAX_SHOWN, fenced, output_text, shorten
 
 STOPPED: Final = "Stopped; what it did until then stays."
 MAX_IMAGE: Final = 5 * 1024 * 1024  # characters of one result, images as base64
@@ -84,7 +84,7 @@ def _absolute(found: Result, cwd: str) -> Result:
 
 def _failure(name: str, blocks: object, details: object) -> Result:
     if isinstance(blocks, str) and (known := _stopped(blocks)) is not None:
-        return Result((TextPart(shorten(plain(known))),))
+        return Result((TextPart(shorten(output_text(known))),))
     text = details if isinstance(details, str) and details.strip() else blocks
     if not isinstance(text, str):
         return Result(_general(name, blocks))
@@ -153,7 +153,7 @@ def _as_markdown(name: str, text: str) -> str:
     mcp = name.startswith("mcp__")
     if mcp and (text.strip()[:1], text.strip()[-1:]) in _JSON:
         return fenced(text.strip(), "json")
-    return shorten(plain(text).rstrip()) if mcp or name in _MARKDOWN else fenced(text)
+    return shorten(output_text(text).rstrip()) if mcp or name in _MARKDOWN else fenced(text)
 
 
 def _image(block: Details, room: int) -> ToolPart:
@@ -241,7 +241,7 @@ def _searched(details: Details) -> Result | None:
     said: list[str] = []
     for one in found:
         if isinstance(one, str):
-            said.append(plain(one).strip())
+            said.append(output_text(one).strip())
         elif isinstance(one, dict) and isinstance(links := one.get("content"), list):
             said.append("\n".join(_link(link) for link in links if isinstance(link, dict)))
     return Result(_parts(shorten("\n\n".join(one for one in said if one))))
@@ -266,7 +266,7 @@ def _told(key: str) -> Callable[[Details], Result | None]:
 
     def read(details: Details) -> Result | None:
         words = details.get(key)
-        return Result(_parts(shorten(plain(words)))) if isinstance(words, str) else None
+        return Result(_parts(shorten(output_text(words)))) if isinstance(words, str) else None
 
     return read
 

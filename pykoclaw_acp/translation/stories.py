@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pykoclaw_acp.model.events import TextPart, ToolPart
-from pykoclaw_acp.translation.texts import plain, shorten
+from pykoclaw_acp.translation.texts import output_text, shorten
 
 MOST_SAID: Final = 16 * 1024  # characters of what it says on its way that are shown
 MOST_REPORT: Final = 256 * 1024
@@ -27,7 +27,7 @@ class Story:
 
     def say(self, kind: str, text: str) -> None:
         """It has said or thought something."""
-        text = plain(text).strip()
+        text = output_text(text).strip()
         if not text:
             return
         if kind == "thinking":
@@ -42,7 +42,7 @@ class Story:
 
     def progress(self, now: str, usage: dict[str, Any] | None) -> None:
         """What it does now, and has used so far."""
-        self.now, self.usage = plain(now), usage or self.usage
+        self.now, self.usage = output_text(now), usage or self.usage
         self.news = True
 
     def content(self) -> tuple[ToolPart, ...]:
@@ -54,7 +54,7 @@ class Story:
         self, report: Sequence[str], usage: dict[str, Any] | None = None
     ) -> tuple[ToolPart, ...]:
         """What its call shows in the end: the way there, the report, what it has used."""
-        texts = [plain(text).strip() for text in report]
+        texts = [output_text(text).strip() for text in report]
         if self.said and self.said[-1] in texts:
             self.said.pop()
         parts = [TextPart(shorten(text, MOST_REPORT)) for text in texts if text]

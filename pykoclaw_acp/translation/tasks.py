@@ -13,7 +13,7 @@ import msgspec
 
 from pykoclaw_acp.model.events import Output, TextPart, ToolPart
 from pykoclaw_acp.translation.stories import Story
-from pykoclaw_acp.translation.texts import fenced, one_line, plain
+from pykoclaw_acp.translation.texts import fenced, one_line, output_text
 
 MOST_ID: Final = 200  # characters
 MOST_WHAT: Final = 200
@@ -101,10 +101,10 @@ class Task:
         if end.exit_code is not None:
             return f"Exit code {end.exit_code}"
         if self.error is not None:
-            return f"It failed: {plain(self.error)}"
+            return f"It failed: {output_text(self.error)}"
         if end.status in ("killed", "stopped"):
             return "It was stopped."
-        return f"It failed. {plain(end.summary)}".strip()
+        return f"It failed. {output_text(end.summary)}".strip()
 
     def ended(self, end: TaskEnd) -> str:
         """That it has ended, and how, in a sentence."""

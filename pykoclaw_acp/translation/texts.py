@@ -40,14 +40,14 @@ def shorten(text: str, limit: int = MAX_SHOWN) -> str:
     return f"{text[: limit // 2]}\n… {cut} characters left out …\n{text[-(limit // 2) :]}"
 
 
-def plain(text: str) -> str:
+def output_text(text: str) -> str:
     """Output of a program as text; a carriage return ends a line, as progress bars draw anew."""
     return without_controls(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def fenced(text: str, language: str = "") -> str:
     """A code block of Markdown that the text cannot close; empty for a text without content."""
-    text = shorten(plain(text).rstrip())
+    text = shorten(output_text(text).rstrip())
     if not text:
         return ""
     fence = "`" * max((len(found) + 1 for found in _FENCES.findall(text)), default=3)

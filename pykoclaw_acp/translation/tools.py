@@ -7,7 +7,7 @@ from typing import Any, Final
 from pykoclaw_acp.model.events import Location, TextPart, ToolKind, ToolPart
 from pykoclaw_acp.neutral import fenced
 from pykoclaw_acp.translation import deciding, diffs, titles
-from pykoclaw_acp.translation.texts import MAX_SHOWN, one_line, plain, shorten
+from pykoclaw_acp.translation.texts import MAX_SHOWN, one_line, output_text, shorten
 
 MAX_COMMAND: Final = 4096  # characters of a command that its title does not hold
 
@@ -57,7 +57,7 @@ def content(name: str, arguments: dict[str, Any], cwd: str) -> tuple[ToolPart, .
     if decided := deciding.content(name, arguments):
         return decided
     if name in _ASKING and (prompt := titles.text(arguments, "prompt")) is not None:
-        return (TextPart(shorten(plain(prompt))),)
+        return (TextPart(shorten(output_text(prompt))),)
     return _command(name, arguments, cwd) or diffs.intended(name, arguments, cwd)
 
 

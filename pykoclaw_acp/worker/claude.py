@@ -41,7 +41,7 @@ from pykoclaw_acp.system import processes
 from pykoclaw_acp.worker import content, deciding, raw_frames, results, sdk_private
 from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
-from pykoclaw_acp.worker.failures import early_end, naming, plain
+from pykoclaw_acp.worker.failures import early_end, in_one_line, naming
 from pykoclaw_acp.worker.login_failures import explained
 from pykoclaw_acp.worker.long_work import LongWork
 from pykoclaw_acp.worker.outbox import Outbox
@@ -227,7 +227,7 @@ class ClaudeSession:
 
     def last_words(self) -> str:
         """Last line of the CLI's stderr, which alone says why it died."""
-        return plain(self._stderr[-1]) if self._stderr else ""
+        return in_one_line(self._stderr[-1]) if self._stderr else ""
 
     async def _take(self, message: Message, frame: raw_frames.Frame) -> None:
         if self.steered.follow(message, self._turn):

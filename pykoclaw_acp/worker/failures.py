@@ -89,7 +89,7 @@ def fault(error: BaseException) -> tuple[str, str]:
     return "internal", "Claude's worker had a fault; its log says more."
 
 
-def plain(words: str) -> str:
+def in_one_line(words: str) -> str:
     """Output of another program as one line, without digits that a client would misread."""
     line = " ".join("…" if MISREAD in word else word for word in words[:_LOOKED_AT].split())
     return _cut(line, _LONGEST)
@@ -149,7 +149,7 @@ def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> Tu
     detail = (
         " ".join(words[:_LOOKED_AT].split())[:_LONGEST]
         if kind == refusals.CONTEXT
-        else plain(words)
+        else in_one_line(words)
     )
     return TurnFailure(
         kind=kind, message=f"{sentence} ({detail})" if sentence else detail, status=status
@@ -161,5 +161,5 @@ def naming(failure: TurnFailure, model: str) -> TurnFailure:
     if failure.kind != _NO_MODEL:
         return failure
     said = failure.message.partition(_OWN_ADVICE)[0]
-    named = f"The model `{neutral(plain(model))}` {_UNUSABLE}"
+    named = f"The model `{neutral(in_one_line(model))}` {_UNUSABLE}"
     return replace(failure, message=said.replace(_ADVICE[_NO_MODEL], named))

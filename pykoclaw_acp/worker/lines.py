@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.neutral import neutral
-from pykoclaw_acp.worker.failures import plain
+from pykoclaw_acp.worker.failures import in_one_line
 
 BLOCKED: Final = 2  # the exit status with which a hook forbids what is about to happen
 _SHOWN: Final = ("notice", "suggestion", "warning")  # levels; `info` is for the CLI's transcript
@@ -98,7 +98,7 @@ def _refusal(stdout: object) -> str | None:
 
 
 def _plain(words: object) -> str:
-    return neutral(plain(words)) if isinstance(words, str) else ""
+    return neutral(in_one_line(words)) if isinstance(words, str) else ""
 
 
 def _after(words: str) -> str:

@@ -23,7 +23,7 @@ from pykoclaw_acp.model.permissions import Form
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker import sdk_private
-from pykoclaw_acp.worker.failures import plain
+from pykoclaw_acp.worker.failures import in_one_line
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 
 FAILED: Final = "failed"
@@ -143,7 +143,7 @@ class ServerStates:
             for one in (given.url, *given.headers.values(), *given.env.values(), *given.args):
                 if len(one) >= SHORTEST_SECRET:
                     words = words.replace(one, "…")
-        return plain(words)
+        return in_one_line(words)
 
 
 def _states(message: Message) -> dict[str, str] | None:

@@ -14,7 +14,7 @@ from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.errors import ClaudeNotStarted
 from pykoclaw_acp.worker import options, sdk_private
 from pykoclaw_acp.worker.connecting import Ended, connect
-from pykoclaw_acp.worker.failures import lacks, plain, refused_to_root
+from pykoclaw_acp.worker.failures import in_one_line, lacks, refused_to_root
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.servers import Servers
 
@@ -126,7 +126,7 @@ class Start:
                 found[0], f"Claude could not be started: {found[1]} ({said[:300]})"
             )
         if isinstance(error, Ended):
-            words = f" It said: {plain(self._stderr[-1])}." if self._stderr else ""
+            words = f" It said: {in_one_line(self._stderr[-1])}." if self._stderr else ""
             return ClaudeNotStarted(
                 "cli_ended",
                 f"Claude ended at once, with status {error.status}, instead of taking a prompt.{words} Check that "

@@ -10,8 +10,8 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.worker.failures import (
     early_end,
     fault,
+    in_one_line,
     naming,
-    plain,
     refused_to_root,
     turn_failure,
 )
@@ -31,8 +31,8 @@ def test_an_end_in_order_is_not_talked_about(reason: str | None) -> None:
 
 
 def test_foreign_text_holds_no_digits_mitto_misreads() -> None:
-    assert plain("port 8413 is\n  busy (request req_413ab)") == "port … is busy (request …"
-    assert len(plain("x" * 1000)) == 300
+    assert in_one_line("port 8413 is\n  busy (request req_413ab)") == "port … is busy (request …"
+    assert len(in_one_line("x" * 1000)) == 300
 
 
 def error(words: str, status: int) -> str:

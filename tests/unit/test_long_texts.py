@@ -112,7 +112,7 @@ WORK: dict[str, Callable[[str], object]] = {
     ),
     "title": lambda text: titles.title([{"type": "text", "text": text}]),
     "shorten": titles.shorten,
-    "failure": failures.plain,
+    "failure": failures.in_one_line,
 }
 
 
@@ -208,7 +208,7 @@ def test_noise_is_what_it_was(text: str) -> None:
 
 @given(pieces_of("413", "4", "1", "3", " ", "\n", "x", "\u2028", "…"))
 def test_misread_digits_are_what_they_were(text: str) -> None:
-    assert failures.plain(text) == " ".join(re.sub(r"\S*413\S*", "…", text).split())[:300]
+    assert failures.in_one_line(text) == " ".join(re.sub(r"\S*413\S*", "…", text).split())[:300]
 
 
 def test_text_with_too_many_marks_stays_unchanged() -> None:

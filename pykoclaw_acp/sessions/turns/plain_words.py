@@ -22,7 +22,7 @@ _STRONG: Final = re.compile(r"\*\*|~~|`+")
 _ITALIC: Final = re.compile(r"(?<![\w*])\*(?=\S)([^*]{1,200}?)(?<=\S)\*(?![\w*])")
 
 
-def plain(text: str) -> str:
+def without_markdown(text: str) -> str:
     """The first words; those of code blocks only if there are no others."""
     return _gathered(text, fenced=False) or _gathered(text, fenced=True)
 

@@ -24,7 +24,7 @@ def title(content: Sequence[dict[str, Any]]) -> str | None:
     prompt without words.
     """
     said = words(content)
-    return None if said is None else shorten(plain_words.plain(said))
+    return None if said is None else shorten(plain_words.without_markdown(said))
 
 
 def words(content: Sequence[dict[str, Any]]) -> str | None:

@@ -16,7 +16,7 @@ from pykoclaw_acp.model.events import BY_CLAUDE, BY_WORDS, Event, TitleChanged
 from pykoclaw_acp.model.turns import Turn, TurnState
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.turns import titles
-from pykoclaw_acp.sessions.turns.plain_words import plain
+from pykoclaw_acp.sessions.turns.plain_words import without_markdown
 from pykoclaw_acp.tasks import Tasks
 
 MOST_WORDS: Final = 4000  # characters of a prompt that Claude names the session after
@@ -65,7 +65,7 @@ class Titling:
 
     async def _replace(self, words: str) -> None:
         try:
-            title = titles.shorten(plain(await self._ask(words[:MOST_WORDS]) or ""))
+            title = titles.shorten(without_markdown(await self._ask(words[:MOST_WORDS]) or ""))
             if title is not None and self._wanted and title != self._state.record.title:
                 await self._state.log.tell([changed(title, BY_CLAUDE)])
         except (InvalidRequest, StoreUnavailable, StoreClosed) as error:
