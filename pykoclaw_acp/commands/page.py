@@ -10,10 +10,9 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from html import escape
 from typing import Any, Final
 
-from pykoclaw_acp.commands import changes
+from pykoclaw_acp.commands import changes, prose
 from pykoclaw_acp.commands.document import (
     CLAUDE,
     OURS,
@@ -27,10 +26,9 @@ from pykoclaw_acp.commands.document import (
     items,
 )
 from pykoclaw_acp.commands.markdown import block_text, output, short_output, unquoted
+from pykoclaw_acp.commands.prose import safe
 from pykoclaw_acp.commands.show import one_line
 from pykoclaw_acp.model import images
-from pykoclaw_acp.model.fences import segments
-from pykoclaw_acp.neutral import neutral
 
 _STYLE: Final = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:0 auto;padding:1rem;color:#1c1c1e;background:#fff}
@@ -40,21 +38,21 @@ h2{font-size:1rem;margin:1.6rem 0 .4rem}.small,summary{color:#5a5a60;font-size:.
 .note{border-left:3px solid #c90;padding-left:.8rem;color:#5a5a60}.failed{color:#a11}
 pre{background:#f5f5f7;border-radius:.4rem;padding:.6rem;overflow:auto;max-height:40rem;margin:.4rem 0}
 code{font:.9em ui-monospace,monospace}.add{color:#06682b}.del{color:#a11}img{max-width:100%}
+blockquote{margin:.2rem 0;border-left:3px solid #ccc;padding-left:.8rem}
+table{border-collapse:collapse;white-space:normal}
+td,th{border:1px solid #ccc;padding:.2rem .5rem;text-align:left}.text ul,.text ol{margin:.2rem 0;white-space:normal}
 .tool{margin:.3rem 0}ul.plan{list-style:none;padding:0}
 @media(prefers-color-scheme:dark){body{color:#e6e6e8;background:#18181a}.you{background:#22304a}
 pre{background:#242427}.add{color:#6c9}.del,.failed{color:#f88}.small,summary,.note{color:#a5a5ad}}
 """
 _BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")
-_CODE: Final = re.compile(r"`([^`\n]+)`")
-_STRONG: Final = re.compile(r"\*\*(?=\S)([^*\n]+)(?<=\S)\*\*")
-_HEADING: Final = re.compile(r"^#{1,6}[ \t]+(.*)$", re.MULTILINE)
 _MARKS: Final = {"completed": "☑", "in_progress": "▶"}
 
 
 def page(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Parts of the page."""
     summary = details["summary"]
-    title = _safe(one_line(summary["title"], summary["conversation"]))
+    title = safe(one_line(summary["title"], summary["conversation"]))
     style = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; img-src data:; style-src 'sha256-{style}'; base-uri 'none'; form-action 'none'"
     yield (
@@ -63,12 +61,12 @@ def page(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iterator
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n'
         f"<title>{title}</title>\n<style>{_STYLE}</style></head>\n<body><header><h1>{title}</h1>"
-        f'<p class="small">Session {_safe(summary["id"])}, in '
-        f"{_safe(one_line(summary['cwd'], 'an unknown directory'))}</p></header>\n"
+        f'<p class="small">Session {safe(summary["id"])}, in '
+        f"{safe(one_line(summary['cwd'], 'an unknown directory'))}</p></header>\n"
     )
     for heading, item in headed(items(updates)):
         if heading is not None:
-            yield f"<h2>{_safe(heading)}</h2>\n"
+            yield f"<h2>{safe(heading)}</h2>\n"
         if isinstance(item, Said):
             yield from _said(item)
         elif isinstance(item, Tool):
@@ -88,16 +86,16 @@ def _said(item: Said) -> Iterator[str]:
     for block in item.blocks:
         quote = item.speaker == OURS and block.get("type") == "text"
         shown = {**block, "text": unquoted(block["text"])} if quote else block
-        yield _block(shown, prose=item.speaker in (CLAUDE, OURS))
+        yield _block(shown, is_prose=item.speaker in (CLAUDE, OURS))
     yield "</div></details>\n" if item.speaker == THINKING else "</div>\n"
 
 
 def _tool(tool: Tool) -> Iterator[str]:
-    head = f"{RESULTS.get(tool.status, '…')} <code>{_safe(tool.title)}</code>"
+    head = f"{RESULTS.get(tool.status, '…')} <code>{safe(tool.title)}</code>"
     css = ' class="failed"' if tool.status == "failed" else ""
     short = short_output(tool)
     if short is not None:
-        beside = f" — <code>{_safe(short)}</code>" if short else ""
+        beside = f" — <code>{safe(short)}</code>" if short else ""
         yield f'<div class="tool"><span{css}>{head}</span>{beside}</div>\n'
         return
     is_open = " open" if any(part.get("type") == "diff" for part in tool.content) else ""
@@ -106,18 +104,18 @@ def _tool(tool: Tool) -> Iterator[str]:
         content = fields(part.get("content"))
         if part.get("type") == "diff":
             old, new, *lines = changes.patch(part)
-            shown = "\n".join((_safe(old), _safe(new), *map(_line, lines)))
+            shown = "\n".join((safe(old), safe(new), *map(_line, lines)))
             yield f"<pre>{shown}</pre>"
         elif part.get("type") == "content" and content.get("type") == "image":
-            yield _block(content, prose=False)
+            yield _block(content, is_prose=False)
         elif part.get("type") == "content":
-            yield f"<pre>{_safe(output(content).rstrip())}</pre>"
+            yield f"<pre>{safe(output(content).rstrip())}</pre>"
     yield "</details>\n"
 
 
 def _plan(plan: Plan) -> str:
     lines = (
-        f"<li>{_MARKS.get(str(one.get('status')), '☐')} {_safe(str(one.get('content')))}</li>"
+        f"<li>{_MARKS.get(str(one.get('status')), '☐')} {safe(str(one.get('content')))}</li>"
         for one in plan.entries
     )
     return f'<ul class="plan">{"".join(lines)}</ul>\n'
@@ -125,10 +123,10 @@ def _plan(plan: Plan) -> str:
 
 def _line(line: str) -> str:
     css = {"+": "add", "-": "del"}.get(line[:1])
-    return f'<span class="{css}">{_safe(line)}</span>' if css else _safe(line)
+    return f'<span class="{css}">{safe(line)}</span>' if css else safe(line)
 
 
-def _block(content: dict[str, Any], *, prose: bool) -> str:
+def _block(content: dict[str, Any], *, is_prose: bool) -> str:
     """A content block with all that it holds."""
     resource = fields(content.get("resource"))
     kind, data = content.get("mimeType"), content.get("data")
@@ -138,27 +136,10 @@ def _block(content: dict[str, Any], *, prose: bool) -> str:
         return '<span class="small">(an image that cannot be shown)</span>'
     if isinstance(blob := resource.get("blob"), str) and _BASE64.fullmatch(blob):
         uri = str(resource.get("uri") or "file")
-        name = _safe(uri.rstrip("/").rpartition("/")[2] or "file")
+        name = safe(uri.rstrip("/").rpartition("/")[2] or "file")
         link = f"data:application/octet-stream;base64,{blob}"
-        return f'<a download="{name}" href="{link}">{_safe(uri)}</a>\n'
+        return f'<a download="{name}" href="{link}">{safe(uri)}</a>\n'
     if isinstance(text := resource.get("text"), str):
-        return f"<details><summary>{_safe(str(resource.get('uri')))}</summary><pre>{_safe(text)}</pre></details>"
+        return f"<details><summary>{safe(str(resource.get('uri')))}</summary><pre>{safe(text)}</pre></details>"
     text = block_text(content)
-    return _prose(text) if prose else _safe(text)
-
-
-def _prose(text: str) -> str:
-    """Markdown in part: code blocks, headings, code and strong words; the rest stays as it is."""
-    pieces = [(fence, "\n".join(lines)) for fence, lines in segments(text)]
-    return "".join(
-        f"<pre>{_safe(piece)}</pre>" if fence else _inline(piece) for fence, piece in pieces
-    )
-
-
-def _inline(text: str) -> str:
-    safe = _HEADING.sub(r"<strong>\1</strong>", _safe(text))
-    return _CODE.sub(r"<code>\1</code>", _STRONG.sub(r"<strong>\1</strong>", safe)).strip("\n")
-
-
-def _safe(text: str) -> str:
-    return escape(neutral(text, "prose"), quote=True)
+    return prose.html(text) if is_prose else safe(text)

@@ -17,6 +17,7 @@ from pykoclaw_acp.commands import document, importing
 from pykoclaw_acp.commands.document import Plan, Said, Tool, items
 from pykoclaw_acp.commands.markdown import closed, markdown
 from pykoclaw_acp.commands.page import page
+from pykoclaw_acp.commands.prose import html
 from pykoclaw_acp.commands.transcript import Terminal
 from pykoclaw_acp.errors import CommandFailed
 
@@ -437,3 +438,27 @@ def test_odd_content_ends_no_command(odd: Any) -> None:
         *("".join(made({"summary": SUMMARY}, history)) for made in (markdown, page)),
     ):
         assert "The end." in text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("| a | `b` |\n|---|:-:|\n| 1 | x \\| y |\nAfter", ("<table><tr><th>a</th><th><code>b</code></th></tr>"
+         "<tr><td>1</td><td>x | y</td></tr></table>After")),
+        ("| no | table |", "| no | table |"),
+        ("- one\n  - deep\n- **two**", "<ul><li>one<ul><li>deep</li></ul></li><li><strong>two</strong></li></ul>"),
+        ("3. three\n4. four", '<ol start="3"><li>three</li><li>four</li></ol>'),
+        ("Said:\n> # Loud\n> > twice", ("Said:<blockquote><strong>Loud</strong>"
+         "<blockquote>twice</blockquote></blockquote>")),
+        ("- <b>x</b>\n> <script>\n| <i> |\n|---|", ("<ul><li>&lt;b&gt;x&lt;/b&gt;</li></ul>"
+         "<blockquote>&lt;script&gt;</blockquote><table><tr><th>&lt;i&gt;</th></tr></table>")),
+        ("```\n- no item\n```", "<pre>- no item</pre>"),
+    ],
+)  # fmt: skip
+def test_markdown_is_html_and_html_is_text(text: str, shown: str) -> None:
+    assert f">{shown}</div>" in rendered(page, [said("agent_message_chunk", "a", text)])
+
+
+def test_hostile_markdown_is_as_long_as_it_was() -> None:
+    deep = "\n".join(f"{' ' * (2 * n)}- {'> ' * n}x" for n in range(200)) + "\n" + "> " * 5000
+    assert len(html(deep)) < 10 * len(deep)
