@@ -46,6 +46,7 @@ async def test_compaction_clear_and_commands(stack: Stack) -> None:
     assert "```\nEstimated cost:        $" in client.text(session)
     named = [one.get("title") for one in client.of(session, "session_info_update")]
     assert named[-1:] == ["My Name"]
+    assert named.count("My Name") == 1
     await client.prompt(session, "/clear")
     assert "memory of this conversation is cleared" in client.text(session)
     assert client.of(session, "usage_update")[-1]["used"] == 0
