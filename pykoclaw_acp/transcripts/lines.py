@@ -4,6 +4,7 @@ read.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections import deque
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 CHUNK: Final = 256 * 1024  # bytes of a read
+LARGE_CHUNK: Final = 4 * 1024 * 1024  # bytes of a read in a line that will not be kept
 WHOLE: Final = (
     512 * 1024
 )  # bytes up to which a line stays as it is; one that is a little longer may, too
@@ -28,7 +30,9 @@ _DATA: Final = re.compile(rb'"data"\s*:\s*"\Z')
 
 
 class Line(NamedTuple):
-    """A line from `begin` to `end`, its line end included; `text` is None if it is too complex."""
+    """A line from `begin` to `end`, its line end included; `text` is None if it is too complex, or is
+    no text.
+    """
 
     begin: int
     end: int
@@ -41,7 +45,8 @@ def read(descriptor: int, offset: int, upto: int) -> Iterator[Line]:
     cutter: _Cutter | None = None
     begin = position = offset
     while position < upto:
-        chunk = os.pread(descriptor, min(CHUNK, upto - position), position)
+        size = LARGE_CHUNK if cutter is not None and cutter.hopeless else CHUNK
+        chunk = os.pread(descriptor, min(size, upto - position), position)
         if not chunk:
             return
         at = 0
@@ -59,6 +64,9 @@ def read(descriptor: int, offset: int, upto: int) -> Iterator[Line]:
                 yield Line(begin, after, text)
             begin, at = after, end + 1
         position += len(chunk)
+        if at == 0 and chunk[-1] == 0 and chunk.count(0) == len(chunk):
+            position = _behind_hole(descriptor, position, upto)
+            cutter = cutter or _Cutter()
         if cutter is not None:
             cutter.feed(chunk[at:])
         else:
@@ -67,6 +75,16 @@ def read(descriptor: int, offset: int, upto: int) -> Iterator[Line]:
                 cutter = _Cutter()
                 cutter.feed(bytes(pending))
                 pending.clear()
+
+
+def _behind_hole(descriptor: int, position: int, upto: int) -> int:
+    """Where the file goes on if a hole of it begins or continues there: it holds no line end."""
+    try:
+        return min(os.lseek(descriptor, position, os.SEEK_DATA), upto)
+    except OSError as error:
+        return (
+            upto if error.errno == errno.ENXIO else position
+        )  # nothing follows; it cannot be told
 
 
 class _Cutter:
@@ -85,8 +103,18 @@ class _Cutter:
         self._tail: deque[bytes] = deque()
         self._tail_size = 0
 
+    @property
+    def hopeless(self) -> bool:
+        """Whether the line will not be kept: it has too much besides strings."""
+        return self._outside < 0
+
     def feed(self, piece: bytes) -> None:
         """Take the next bytes of the line."""
+        if self.hopeless:
+            return
+        if b"\0" in piece:  # no JSON has it; a hole in a file, say
+            self._outside = -1
+            return
         if self._dangling:
             piece, self._dangling = b"\\" + piece, False
         at = 0
@@ -113,7 +141,7 @@ class _Cutter:
 
     def text(self) -> bytes | None:
         """The shortened line; None if it has too much besides strings, or a string does not end."""
-        return None if self._outside < 0 or self._open else bytes(self._out)
+        return None if self.hopeless or self._open else bytes(self._out)
 
     def _begin(self) -> None:
         self._open = True

@@ -98,3 +98,35 @@ def test_too_much_besides_strings_is_no_line(tmp_path: Path, value: Any) -> None
 def test_string_without_an_end_is_no_line(tmp_path: Path) -> None:
     found = read(tmp_path / "x", b'{"a": "' + b"x" * 2_000_000 + b"\nafter\n")
     assert [line.text for line in found] == [None, b"after"]
+
+
+@pytest.mark.parametrize("string", [True, False])
+def test_a_hole_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, string: bool
+) -> None:
+    """Also inside of a long string: 20 GB that are nowhere cost a few reads."""
+    path, size = tmp_path / "x", 20 * 2**30
+    begun = b'{"a": "' + b"x" * 1_000_000 if string else b""
+    with path.open("wb") as file:
+        file.write(b"one\n" + begun)
+        file.seek(size)
+        file.write(b'"}\ntwo\n')
+    reads: list[int] = []
+    pread = os.pread
+
+    def counted(*given: int) -> bytes:
+        reads.append(given[1])
+        return pread(*given)
+
+    monkeypatch.setattr(os, "pread", counted)
+    descriptor = os.open(path, os.O_RDONLY)
+    found = list(lines.read(descriptor, 0, os.fstat(descriptor).st_size))
+    rest = list(lines.read(descriptor, 4, size))
+    os.close(descriptor)
+    assert [(one.begin, one.end, one.text) for one in found] == [
+        (0, 4, b"one"),
+        (4, size + 3, None),
+        (size + 3, size + 7, b"two"),
+    ]
+    assert rest == [], "its end is not there"
+    assert len(reads) < 30

@@ -310,6 +310,16 @@ def test_damaged_lines_are_one_placeholder(t: Transcript) -> None:
     assert Reading(t, own=("p1",)).look() == []  # the log has what we did
 
 
+def test_a_hole_is_one_placeholder(t: Transcript) -> None:
+    t.prompt("one")
+    with t.path.open("ab") as file:
+        file.truncate(file.tell() + 5 * 2**30)
+    with t.path.open("ab") as file:
+        file.write(b"\n")
+    t.say("after")
+    assert words(Reading(t).look()) == ["> one", DAMAGED, "after"]
+
+
 def test_line_that_is_not_complete_waits(t: Transcript) -> None:
     t.prompt("one", "p1")
     reading = Reading(t)
