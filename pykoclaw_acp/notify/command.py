@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
 from typing import Final
 
@@ -18,6 +19,7 @@ from pykoclaw_acp.system.lineage import MARKS
 from pykoclaw_acp.system.secrets import looks_secret
 
 LIMIT: Final = 10.0  # s
+GRACE: Final = 5.0  # s more, in which the thread that runs it says that it was killed
 _WORDS: Final = 200  # characters of what it said on stderr that are kept
 _PIECE: Final = 64 * 1024  # bytes; all that a pipe holds
 
@@ -29,10 +31,12 @@ class Run:
         self._arguments = arguments
         self._body = body
         self._process: subprocess.Popen[bytes] | None = None
-        self._killed = False
+        self._killed = threading.Event()
 
     def wait(self, limit: float) -> None:
-        """Run it to its end, blocking; raises NotAccepted."""
+        """Run it to its end, blocking; raises NotAccepted. After `kill` it is not started."""
+        if self._killed.is_set():
+            raise NotAccepted("it was stopped")
         with open(os.memfd_create("notice"), "w+b", buffering=0) as notice:
             notice.write(self._body)
             notice.seek(0)
@@ -50,7 +54,7 @@ class Run:
                 )
             except OSError as error:
                 raise NotAccepted(f"it could not be started: {error.strerror}") from error
-        if self._killed:
+        if self._killed.is_set():
             self.kill()
         assert self._process.stderr is not None
         with self._process.stderr as stderr:
@@ -66,7 +70,7 @@ class Run:
 
     def kill(self) -> None:
         """SIGKILL it, and what it started in its process group."""
-        self._killed = True
+        self._killed.set()
         if self._process is not None and self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -98,13 +102,17 @@ def _until_exit(pid: int, stderr: int, until: float) -> bytes | None:
 
 
 async def tell(arguments: tuple[str, ...], body: bytes, limit: float = LIMIT) -> None:
-    """Run the command; raises NotAccepted. It is killed if the caller is cancelled."""
+    """Run the command; raises NotAccepted. It is killed if the caller is cancelled, and abandoned
+    if it cannot even be started or killed in time.
+    """
     run = Run(arguments, body)
     try:
-        await abandonable(lambda: run.wait(limit))
-    except asyncio.CancelledError:
+        async with asyncio.timeout(limit + GRACE):
+            await abandonable(lambda: run.wait(limit))
+    except TimeoutError:
+        raise NotAccepted(f"it hung for more than {limit + GRACE:.0f} s") from None
+    finally:
         run.kill()
-        raise
 
 
 def _environment() -> dict[str, str]:

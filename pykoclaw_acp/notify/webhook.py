@@ -32,7 +32,7 @@ def signature(secret: str, body: bytes, at: int) -> str:
 
 
 class Post:
-    """One request. `close` ends it."""
+    """One request. `close` ends it; what has not been sent then is not sent."""
 
     def __init__(self, url: str, secret: str, body: bytes, notice_id: str) -> None:
         self._parts = urlsplit(url)
@@ -45,6 +45,7 @@ class Post:
             "Connection": "close",
         }
         self._connection: http.client.HTTPConnection | None = None
+        self._closed = False
 
     def wait(self, limit: float) -> None:
         """Send it and wait for the status, blocking; raises NotAccepted."""
@@ -52,6 +53,10 @@ class Post:
         target = f"{path}?{self._parts.query}" if self._parts.query else path
         try:
             self._connection = _connection(self._parts, limit)
+            self._connection.connect()
+            self._connection.auto_open = 0
+            if self._closed:
+                raise NotAccepted("it was stopped")
             self._connection.request("POST", target, self._body, self._headers)
             status = self._connection.getresponse().status
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -63,6 +68,7 @@ class Post:
 
     def close(self) -> None:
         """Close the connection, from any thread."""
+        self._closed = True
         connection = self._connection
         if connection is not None:
             if connection.sock is not None:

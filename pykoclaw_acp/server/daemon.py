@@ -21,7 +21,7 @@ from pykoclaw_acp.link import readiness
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.logging import setup as logging
 from pykoclaw_acp.pool import forkserver_process
-from pykoclaw_acp.system import allocator, shortage
+from pykoclaw_acp.system import allocator, shortage, threads
 from pykoclaw_acp.system.lineage import MARKS
 from pykoclaw_acp.system.machine import make_no_core_files, withhold_memory
 
@@ -67,6 +67,7 @@ def main(load: Callable[[], Settings]) -> int:
         raise
     if _abandoned():
         os._exit(status)
+    threads.leave(status)
     return status
 
 

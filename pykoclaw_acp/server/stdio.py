@@ -25,7 +25,7 @@ from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.lag import run
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.peer import DirectPeer
-from pykoclaw_acp.system import shortage
+from pykoclaw_acp.system import shortage, threads
 from pykoclaw_acp.system.machine import make_no_core_files, open_missing_streams, withhold_memory
 
 READ: Final = 256 * 1024  # bytes
@@ -187,4 +187,5 @@ def main(settings: Settings) -> int:
         except StartupError as error:
             log.error("The server cannot start", action="server_not_started", reason=str(error))
             raise
+    threads.leave(0)
     return 0

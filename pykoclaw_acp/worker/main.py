@@ -46,7 +46,7 @@ from pykoclaw_acp.channel.spool import Spool
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.errors import ClaudeNotStarted
 from pykoclaw_acp.model.failures import TurnFailure
-from pykoclaw_acp.system import reaper
+from pykoclaw_acp.system import reaper, threads
 from pykoclaw_acp.system.processes import die_with_parent, reap_orphans
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker import death, orphan
@@ -102,6 +102,7 @@ class Worker:
         """Run until the worker is to end; raises TimeoutError if no daemon ever connected."""
         listener.setblocking(False)
         loop = asyncio.get_running_loop()
+        loop.set_default_executor(threads.Executor())
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ended.set)
         self._start(self._reception.accept(listener, self._start))

@@ -7,6 +7,7 @@ A plugin that fails costs a line that names it, and nothing else.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -92,9 +93,11 @@ class Plugins:
                 partial(_servers, entry, handle, self._conversation, complain), LIMIT
             )
         except TimeoutError:
+            handle.close()  # what it does later changes nothing
             self._complain(entry.name, TOO_SLOW)
             return {}
         except PluginFailed as error:
+            handle.close()
             self._complain(entry.name, f"could not be loaded ({error})")
             return {}
         return {
@@ -109,7 +112,8 @@ class Plugins:
         loop = asyncio.get_running_loop()
 
         def call(*more: str) -> None:
-            loop.call_soon_threadsafe(partial(function, *first, *more))
+            with contextlib.suppress(RuntimeError):  # the worker ends
+                loop.call_soon_threadsafe(partial(function, *first, *more))
 
         return call
 
