@@ -73,7 +73,7 @@ async def test_cancel_takes_back_what_was_not_taken_up(shared: Stack) -> None:
         assert (await client.answer(one))["stopReason"] == "cancelled"
     await client.prompt(session, text("Next."))
     assert times(shared, "By the session's setting.") == 0
-    assert client.text(session) == "Next."
+    assert client.text(session) == "\n\nCancelled.\n\nNext."
 
 
 async def test_steered_prompt_is_given_once_whoever_dies(stack: Stack) -> None:
