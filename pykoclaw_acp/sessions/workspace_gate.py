@@ -109,6 +109,7 @@ class WorkspaceGate:
         known = await self._store.trusted([one.path for one in content.acting])
         doubtful = [one for one in content.acting if not is_trusted(one, known)]
         if not doubtful:
+            await self._note_digests(content.acting, known)
             return [], TRUSTED + ("" if _whatever(content, known) else content.key)
         without = WITHOUT + content.key
         if self._workers.workspace(self._state.id) == without:
@@ -130,6 +131,13 @@ class WorkspaceGate:
         if chosen == decisions.ALLOW_ALWAYS:
             return said, TRUSTED + content.key
         return [*said, *workspace_words.left_out(turn.turn_id, doubtful, changes)], without
+
+    async def _note_digests(self, found: Sequence[Workspace], known: Sequence[Trusted]) -> None:
+        """An earlier version has trusted without them; the content is the one of then."""
+        lacking = {(row.path, row.content) for row in known if row.files is None}
+        now = [one for one in found if one.files and (one.path, one.content) in lacking]
+        if now:
+            await self._store.note_digests(now)
 
     async def _ask(
         self,

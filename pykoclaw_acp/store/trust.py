@@ -41,6 +41,14 @@ def grant(one: Workspace, by: str) -> tuple[Statement, ...]:
     return add(one.path, one.content, by, files=files), settled(one.path)
 
 
+def note_digests(one: Workspace) -> Statement:
+    """Keep the digests of a directory that is trusted with this content and without them."""
+    return Statement(
+        "UPDATE acp_trust SET files = ? WHERE path = ? AND content = ? AND files IS NULL",
+        (json.dumps(one.files), one.path, one.content),
+    )
+
+
 def run_without(one: Workspace, by: str) -> Statement:
     """The choice was to run without what acts there."""
     return Statement(

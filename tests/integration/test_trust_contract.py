@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from pykoclaw_acp.model.permissions import Settlement, Workspace
 from tests.integration.journals import BOTH, Subject, prompt, request, subject
@@ -46,6 +47,19 @@ async def test_deciding_a_trust_request_trusts_with_it(s: Subject) -> None:
     (row,) = await s.journal.trusted([HOOKS.path])
     assert (row.path, row.content, row.by) == (HOOKS.path, HOOKS.content, "Zed")
     assert row.files == HOOKS.files
+
+
+async def test_digests_are_noted_where_there_are_none(s: Subject) -> None:
+    others = Workspace("/work/project", "other", files={"kept": "digest"})
+    for one in (replace(HOOKS, files={}), others):
+        await s.journal.settle_workspaces(Settlement("none", "selected", answered_by="Zed"), [one])
+    await s.journal.note_digests([HOOKS, replace(others, files={"new": "digest"})])
+    await s.journal.note_digests([Workspace("/elsewhere", "hash", files={"a": "b"})])
+    rows = await s.journal.trusted([HOOKS.path, "/elsewhere"])
+    assert {one.content: one.files for one in rows} == {
+        "hash": HOOKS.files,
+        "other": others.files,
+    }
 
 
 async def test_answers_of_turn_are_found_newest_first(s: Subject) -> None:

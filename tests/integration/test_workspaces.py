@@ -19,10 +19,13 @@ from pykoclaw_acp.model.events import Text, TextPart, ToolEnded, ToolStarted, Us
 from pykoclaw_acp.model.trust import ANY, FIRST_USE
 from pykoclaw_acp.model.turns import Outcome, Turn
 from pykoclaw_acp.protocol.permissions import choices
+from pykoclaw_acp.server.recovery import hand_over
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import events, permissions, trust
 from pykoclaw_acp.store.session_journal import SessionJournal
+from pykoclaw_acp.store.units import Statement
 from pykoclaw_acp.trust.watch import Watch
+from tests.integration.adopting import recovered
 from tests.integration.asking import LONG, SOON, Person, choice, write
 from tests.integration.asking import rig as asking_rig
 from tests.integration.callers import caller
@@ -213,6 +216,43 @@ async def test_changes_since_an_upgrade_are_not_known(tmp_path: Path, work: Path
         await one.asked()
         assert "what has changed is not known" in shown(one)
         await one.person.answer(one.person.ids[0], choice("reject_once"))
+        await over(turn)
+
+
+async def test_question_of_version_without_digests_outlives_the_upgrade(
+    tmp_path: Path, work: Path
+) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        turn = await one.prompt()
+        ask_id = await one.asked()
+        ((row,),) = await r.database.read("SELECT request FROM acp_permissions")
+        question = json.loads(row)
+        assert question["workspaces"][0].pop("files")
+        await write(r, Statement("UPDATE acp_permissions SET request = ?", (json.dumps(question),)))
+        await one.session._queue.suspend()
+    data = tmp_path / "data"
+    data.chmod(0o700)
+    async with asking_rig(data) as r:
+        r.sessions._template = replace(
+            r.sessions._template, setting_sources=("user", "project", "local")
+        )
+        r.sessions._workspaces = Watch()
+        found = await recovered(r, data)
+        await hand_over(found, r.sessions, r.pool, r.database)
+        again = Working(r, await r.sessions.get(one.session.id))
+        assert await again.asked() == ask_id
+        assert "hook at Stop: true" in shown(again)
+        await again.person.answer(ask_id, choice("allow_always"))
+        await eventually(lambda: not again.session.busy)
+        assert [each.restricted for each in again.options] == [False]
+        assert (await r.states())[turn.turn_id] == "done"
+        await over(await again.prompt())
+        act(work, "false")
+        turn = await again.prompt()
+        await again.asked(2)
+        assert "changed: .claude/settings.json" in shown(again)
+        await again.person.answer(again.person.ids[1], choice("reject_once"))
         await over(turn)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from pykoclaw_acp.model.permissions import PermissionRequest, StoredRequest, Workspace
 from pykoclaw_acp.model.trust import FIRST_USE, Trusted
@@ -23,6 +24,15 @@ class MemoryTrustStore(MemoryStore):
                     self.database.trust_content(one, "upgrade")
 
         await self.database.write(use, patient=True)
+
+    async def note_digests(self, workspaces: Sequence[Workspace]) -> None:
+        def note() -> None:
+            for one in workspaces:
+                row = self.database.trust.get((one.path, one.content))
+                if row is not None and row.files is None:
+                    self.database.trust[one.path, one.content] = replace(row, files=one.files)
+
+        await self.database.write(note, patient=True)
 
     async def insert_request(self, session_id: str, ask: PermissionRequest) -> None:
         await self.database.write(

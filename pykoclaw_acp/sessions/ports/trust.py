@@ -30,6 +30,11 @@ class TrustStore(Store, Protocol):
     async def trust_first_use(self, path: str, workspaces: Sequence[Workspace]) -> None:
         """Trust these directories in place of the first use of `path`, which is over. Patient."""
 
+    async def note_digests(self, workspaces: Sequence[Workspace]) -> None:
+        """Keep the digests of these directories, which are trusted with this content and without
+        them. Patient.
+        """
+
     async def insert_request(self, session_id: str, request: PermissionRequest) -> None:
         """Insert a trust request, which comes from no worker. Patient."""
 

@@ -24,6 +24,11 @@ class SqlTrustStore(SqlStore):
         rows = [row for rows in granted for row in rows]
         await self._commit(Unit(statements=(trust.used(path), *rows)), patient=True)
 
+    async def note_digests(self, workspaces: Sequence[Workspace]) -> None:
+        """Keep the digests of trusted directories that have none."""
+        rows = tuple(map(trust.note_digests, workspaces))
+        await self._commit(Unit(statements=rows), patient=True)
+
     async def insert_request(self, session_id: str, request: PermissionRequest) -> None:
         """Insert a trust request."""
         await self._commit(
