@@ -39,7 +39,7 @@ def greeting(capabilities: object = None, account: str | None = None) -> dict[st
                 "systemPrompt": {"mode": {"override": {}}},
                 "fork": {},
             },
-            "auth": {"logout": {}},
+            "auth": {"logout": {}, "status": {}},
         },
         "agentInfo": {"name": "pykoclaw-acp", "version": __version__, "title": "pykoclaw"},
         "authMethods": logins.methods(capabilities, account),

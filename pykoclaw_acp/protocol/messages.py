@@ -263,6 +263,20 @@ class SetConfigOptionResult(Wire, frozen=True, kw_only=True):
     config_options: ConfigOptions
 
 
+class AuthAccount(Wire, frozen=True, kw_only=True):
+    """A credential, for display: nothing of it but where it comes from."""
+
+    label: str
+    active: bool
+
+
+class AuthStatusResult(Wire, frozen=True, kw_only=True):
+    """Whether new sessions of the client have a credential, and the credentials that are known."""
+
+    state: Literal["authenticated", "unauthenticated"]
+    accounts: tuple[AuthAccount, ...] = ()
+
+
 class Empty(Wire, frozen=True, kw_only=True):
     """An empty object."""
 

@@ -15,7 +15,7 @@ from pykoclaw_acp.errors import AuthRequired, InternalError, InvalidParams
 from pykoclaw_acp.link import logins
 from pykoclaw_acp.model import surroundings as rules
 from pykoclaw_acp.model.failures import MISSING
-from pykoclaw_acp.model.surroundings import Surroundings
+from pykoclaw_acp.model.surroundings import House, Surroundings
 from pykoclaw_acp.protocol.messages import AuthenticateParams, Empty
 from pykoclaw_acp.protocol.wire import Params
 from pykoclaw_acp.server.acp_client import AcpClient
@@ -25,6 +25,7 @@ from pykoclaw_acp.system import credentials
 from pykoclaw_acp.system import environment as names
 
 CLI_WAIT: Final = 60.0  # s; for the CLI's log-out
+HANDED: Final = "systemd"  # a credential of the service
 LOGGED_OUT: Final = "This client has logged out. Choose a way to log in, or start the client again."
 
 log: Final = structlog.get_logger()
@@ -38,11 +39,8 @@ async def authenticate(call: Call, params: AuthenticateParams) -> Empty:
     if params.method_id not in logins.ids():
         raise InvalidParams("`methodId`: must be one of `authMethods`.")
     client = call.client
-    environment, directory = _of(call, client)
-    if credentials.in_environment(environment) is None:
-        handed = credentials.handed(os.environ)
-        if not handed and await asyncio.to_thread(credentials.login, directory) is None:
-            raise AuthRequired(_missing(client), {"errorKind": MISSING})
+    if await asyncio.to_thread(credential_of, call.sessions.house, client) is None:
+        raise AuthRequired(_missing(client), {"errorKind": MISSING})
     client.log_in()
     return Empty()
 
@@ -52,7 +50,7 @@ async def logout(call: Call, params: Params) -> Empty:  # noqa: ARG001
     clients keep theirs, and what runs goes on.
     """
     client = call.client
-    environment, directory = _of(call, client)
+    environment, directory, _ = _of(call.sessions.house, client)
     if await asyncio.to_thread(credentials.login, directory) is not None:
         await asyncio.to_thread(
             _log_out, call.sessions.house.cli_path, environment.get(names.CONFIGURATION)
@@ -78,15 +76,32 @@ def account(meta: Mapping[str, Any]) -> str | None:
     return rules.stored(name)
 
 
-def _of(call: Call, client: AcpClient) -> tuple[Mapping[str, str], str]:
-    """Environment of a new session of the client, and the configuration directory of its account."""
-    house, given = call.sessions.house, client.given
-    named = None if given is None else given.account
-    surroundings = Surroundings(house.account if named is None else named)
-    variables = rules.environment(house, surroundings, given).variables
-    return variables, house.configuration(surroundings.account) or credentials.configuration(
-        os.environ, Path.home()
-    )
+def account_of(house: House, client: AcpClient) -> str:
+    """The account of the client's new sessions."""
+    named = None if client.given is None else client.given.account
+    return house.account if named is None else named
+
+
+def credential_of(house: House, client: AcpClient) -> str | None:
+    """Where new sessions of the client get a credential from: a variable's name, a file; None:
+    nowhere. Reads files.
+    """
+    environment, directory, account = _of(house, client)
+    if (variable := credentials.in_environment(environment)) is not None:
+        return variable
+    if account == house.account and credentials.handed(os.environ):
+        return HANDED
+    return credentials.login(directory)
+
+
+def _of(house: House, client: AcpClient) -> tuple[Mapping[str, str], str, str]:
+    """Environment of a new session of the client, the configuration directory of its account, and
+    that.
+    """
+    account = account_of(house, client)
+    variables = rules.environment(house, Surroundings(account), client.given).variables
+    own = house.configuration(account)
+    return variables, own or credentials.configuration(os.environ, Path.home()), account
 
 
 def _missing(client: AcpClient) -> str:

@@ -13,6 +13,7 @@ from pykoclaw_acp.server import (
     initialize,
     lifecycle,
     listing,
+    login_status,
     prompts,
     selection,
     steering,
@@ -30,6 +31,7 @@ METHODS: Final[dict[str, Method[Call, Any]]] = {
     "initialize": Method(messages.InitializeParams, initialize.initialize, before_initialize=True),
     "authenticate": Method(messages.AuthenticateParams, authenticating.authenticate),
     "logout": Method(Params, authenticating.logout, slow=True),
+    "auth/status": Method(Params, login_status.status),
     "session/new": Method(messages.NewSessionParams, lifecycle.new, slow=True, meta=_OPENING),
     "session/load": Method(messages.LoadSessionParams, lifecycle.load, meta=_OPENING | {REPLAY}),
     "session/resume": Method(

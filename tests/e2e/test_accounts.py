@@ -103,6 +103,7 @@ async def test_a_login_helps_at_once(stack: Stack) -> None:
     """Nobody has logged in: a session can be made, and its first prompt says what to do."""
     client = await stack.front(ANTHROPIC_API_KEY="")
     session = await client.new(stack.work)
+    assert await client.call("auth/status") == {"state": "unauthenticated"}
     missing = await refused(client, session)
     assert missing.kind == "authentication_missing"
     assert "`pykoclaw-acp login`" in missing.message
@@ -112,6 +113,12 @@ async def test_a_login_helps_at_once(stack: Stack) -> None:
     assert unknown.value.code == -32000
     login(stack.home / ".claude")
     assert await client.call("authenticate", methodId="anthropic-api-key") == {}
+    login_of_claude = {"label": "Claude, account default", "active": True}
+    known = {"state": "authenticated", "accounts": [login_of_claude]}
+    assert await client.call("auth/status") == known
+    with_key = await stack.front(ANTHROPIC_API_KEY=FIRST)
+    both = [{"label": "ANTHROPIC_API_KEY", "active": True}, {**login_of_claude, "active": False}]
+    assert (await with_key.call("auth/status"))["accounts"] == both
     await client.prompt(session, text("Here."))
     assert credentials(stack) == [f"Bearer {TOKEN}"]
     wrong = await refused(client, session, script("error 401"))
@@ -123,6 +130,7 @@ async def test_a_login_helps_at_once(stack: Stack) -> None:
         await client.new(stack.work)
     assert closed.value.code == -32000
     assert (await refused(client, session)).kind == "authentication_missing"
+    assert (await client.call("auth/status"))["state"] == "unauthenticated"
 
 
 FAKE_LOGIN = """#!/bin/sh
