@@ -205,7 +205,8 @@ async def _left(subscriber: Subscriber, session: Session, session_id: str) -> Le
     known = subscriber.subscriptions.get(session_id)
     if known is not None and known.alive and known.left is not None:
         return known.left  # it did not wait for the answer to its resume, and loads instead
-    lives = await subscriber.is_known(session_id)
+    # A resume that was cancelled has made the place its own, too.
+    lives = subscriber.lives.setdefault(session_id, await subscriber.is_known(session_id))
     seen = await subscriber.claim(session, session_id)
     if seen is None:
         return Left(session.last_seq)
@@ -215,6 +216,7 @@ async def _left(subscriber: Subscriber, session: Session, session_id: str) -> Le
 
 def _go_on(subscriber: Subscriber, session: Session, session_id: str, left: Left) -> list[FollowUp]:
     """Show the client what follows the place that it has left, after the answer."""
+    subscriber.lives.pop(session_id, None)
     seam = left.seam()
     missed = left.seq < session.last_seq or session.busy or (seam is not None and seam.lacks_block)
     hold = subscriber.traits.catch_up_pause if missed else 0

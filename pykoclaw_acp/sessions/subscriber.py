@@ -32,6 +32,8 @@ class Subscriber:
         self._front = front
         self._given: Given | None = None
         self._pace = LivePace()
+        self.lives: dict[str, bool] = {}
+        """Whether its instance had a place in a session that it is opening."""
         self._prompts: dict[int, tuple[Session, Turn]] = {}  # unanswered prompts, by request number
         self.introduce(client_traits.UNNAMED, client_traits.UNNAMED)
 

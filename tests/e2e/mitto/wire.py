@@ -56,6 +56,8 @@ class Wire(Client):
 
         That a request was overdue is told by `$/cancel_request` after the next request.
         """
+        if method == "session/load":  # what it has lost comes once more behind the replay
+            self._loading.add(params["sessionId"])
         message, future = self.request(method, **params)
         late, self._late = self._late, []
         cancels = [
