@@ -135,6 +135,10 @@ def cli(ctx: click.Context, healthcheck: bool, log_level: str | None) -> None:
         from pykoclaw_acp.front.process import run
 
         ctx.exit(run())
+    if ctx.invoked_subcommand != "trust":  # which decides about the file
+        from pykoclaw_acp.config import dotenv
+
+        dotenv.use()
 
 
 @cli.command(

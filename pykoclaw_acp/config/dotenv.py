@@ -32,6 +32,16 @@ def _is_of_directory(here: Path, at_home: Path) -> bool:
         return False
 
 
+def use() -> None:
+    """Let the directory's `./.env` say where the daemon of a command is, if it may be read."""
+    here, at_home = Path(".env"), home_file()
+    if may_be_read(here, at_home):
+        from pykoclaw_acp.link import places
+        from pykoclaw_acp.trust import dotenv
+
+        places.use(dotenv.settings("."))
+
+
 def unread() -> list[str]:
     """Names of settings in a `./.env` that is not read, because the directory is not trusted."""
     here, at_home = Path(".env"), home_file()

@@ -29,6 +29,8 @@ _DEFAULT_STATE: Final = "~/.local/state"
 _LOOKS: Final = 3  # at /proc/locks
 _LOCK_LINES: Final = 8192  # bytes of the lock file that are read
 
+_here: dict[str, str] = {}
+
 
 class Places:
     """Absolute paths: `data`, `state`, this data directory's `directory` below it, the daemon's
@@ -50,15 +52,16 @@ class Places:
         self.socket = self._default_socket() if socket is None else os.fspath(socket)
 
     @classmethod
-    def find(cls) -> Places:
-        """From the environment, then `~/.local/share/pykoclaw/.env`.
+    def find(cls, *, here: bool = True) -> Places:
+        """From the environment, then what `use` was given, unless not `here`, then
+        `~/.local/share/pykoclaw/.env`.
 
-        A `./.env` has no say here, as it has in `config/loading.py`: a client's directory may be a
-        repository that was cloned, and may bring a database of its own.
+        A `./.env` that nobody has vouched for has no say, and in a client's front none has: its
+        directory may be a repository that was cloned, and may bring a database of its own.
 
         Raises ConfigurationError if a file cannot be read or a path cannot be made absolute.
         """
-        found = _settings(_SETTINGS)
+        found = _settings(_SETTINGS, here=here)
         data, state, socket = (found.get(name) for name in _SETTINGS)
         require_one_meaning(data or "")
         return cls(
@@ -276,10 +279,17 @@ def setting(name: str) -> str | None:
     return _settings((name,)).get(name)
 
 
-def _settings(names: tuple[str, ...]) -> dict[str, str]:
+def use(values: Mapping[str, str]) -> None:
+    """From now on, in this process, these settings of a trusted `./.env` count."""
+    _here.clear()
+    _here.update(values)
+
+
+def _settings(names: tuple[str, ...], *, here: bool = True) -> dict[str, str]:
     found: dict[str, str] = {}
     home_file = os.path.expanduser(_DEFAULT_DATA + "/.env")
-    for values in (os.environ, _read(home_file) if os.path.isfile(home_file) else {}):
+    at_home = _read(home_file) if os.path.isfile(home_file) else {}
+    for values in (os.environ, _here if here else {}, at_home):
         known = {name.lower(): value for name, value in values.items() if name.lower() in names}
         found = {name: value for name, value in known.items() if value} | found
     return found

@@ -73,7 +73,7 @@ def is_trusted(directory: str) -> bool:
         return True
     digest = fingerprint(directory)
     return digest is not None and _is_recorded(
-        Places.find().data, os.path.realpath(directory), digest
+        Places.find(here=False).data, os.path.realpath(directory), digest
     )
 
 

@@ -4,11 +4,15 @@ import os
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from pydantic import ValidationError
 
+from pykoclaw_acp.cli import cli
 from pykoclaw_acp.config import dotenv, listing, loading
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.front import call as front
+from pykoclaw_acp.link import places
 from pykoclaw_acp.link.places import Places
 from tests.trusting import trust_dotenv
 
@@ -205,6 +209,43 @@ def test_untrusted_directory_env_file_is_not_read(empty_home: Path, tmp_path: Pa
     assert dotenv.unread() == []
     file.write_text("PYKOCLAW_MODEL=sonnet\n")  # another content is not what was trusted
     assert loading.load().model is None
+
+
+COMMANDS = ("status", "sessions list", "workers list", "tasks list", "approve", "restart", "config")
+
+
+def test_trusted_directory_file_counts_for_all_commands_but_trust(
+    empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / ".env", f"PYKOCLAW_DATA={tmp_path}/data\n")
+    default = str(empty_home / ".local/share/pykoclaw")
+    asked: list[str] = []
+
+    def call(where: Places, *_: object, **__: object) -> None:
+        asked.append(where.data)
+        raise ConnectionError
+
+    monkeypatch.setattr(front, "call", call)
+
+    def data_of(command: str) -> str:
+        monkeypatch.setattr(places, "_here", {})
+        result = CliRunner().invoke(cli, command.split(), prog_name="pykoclaw-acp")
+        if command == "config":
+            return next(line for line in result.output.splitlines() if "PYKOCLAW_DATA" in line)
+        assert asked, result.output
+        return asked.pop()
+
+    for command in COMMANDS:
+        assert f"{tmp_path}/data" not in data_of(command)
+    trust_dotenv(empty_home / ".local/share/pykoclaw", tmp_path)
+    for command in COMMANDS:
+        assert f"{tmp_path}/data" in data_of(command)
+    assert data_of("trust list") == default
+    monkeypatch.setenv("PYKOCLAW_DATA", f"{tmp_path}/own")
+    assert data_of("status") == f"{tmp_path}/own"
+    monkeypatch.setattr(places, "_here", {})
+    monkeypatch.delenv("PYKOCLAW_DATA")
+    assert Places.find().data == default, "a client's front reads none"
 
 
 def test_unreadable_env_file_does_not_block(tmp_path: Path) -> None:
