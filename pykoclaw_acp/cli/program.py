@@ -172,15 +172,18 @@ def serve(ctx: click.Context, stdio: bool, appended: tuple[str, ...]) -> None:
     from pykoclaw_acp.logging.without_rich import import_structlog
 
     dotenv.require_own_data()
-    gc.disable()  # until the server runs: a tenth of its start would find nothing
     import_structlog()
-    if stdio:
-        from pykoclaw_acp.server import stdio as server
+    gc.disable()  # until the server runs: a tenth of its start would find nothing
+    try:
+        if stdio:
+            from pykoclaw_acp.server import stdio as server
 
-        ctx.exit(server.main(loading.load()))
-    from pykoclaw_acp.server import daemon
+            ctx.exit(server.main(loading.load()))
+        from pykoclaw_acp.server import daemon
 
-    ctx.exit(daemon.main(loading.load))
+        ctx.exit(daemon.main(loading.load))
+    finally:
+        gc.enable()
 
 
 @cli.command(short_help="Restart the daemon without interrupting running turns.")

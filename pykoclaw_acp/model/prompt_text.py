@@ -91,9 +91,14 @@ def with_notes(
         if count and size > MOST_NOTES:
             break
         count += 1
-    texts = "\n\n".join(note.text for note in notes[:count])
+    texts = "\n\n".join(without_tag(note.text, NOTES_TAG) for note in notes[:count])
     said = f"<{NOTES_TAG}>\n{_NOTES_HEAD}\n\n{texts}\n</{NOTES_TAG}>"
     return [{"type": "text", "text": said}, *blocks], notes[:count]
+
+
+def without_tag(text: str, tag: str) -> str:
+    """Text from outside for the inside of this tag, which it can neither end nor begin again."""
+    return re.sub(rf"<(?=\s*+/?+\s*+{re.escape(tag)})", "&lt;", text, flags=re.IGNORECASE)
 
 
 def is_command(words: str) -> bool:

@@ -87,6 +87,7 @@ class Rewinding:
         seqs = await self._store.rewind(session.id, point, said, rewound, request_key)
         crash_points.reached("session_rewound")
         session.log.committed(seqs, None, said)
+        session.permissions.withdraw_parked()
         session.record.branch = point.branch
         self._workers.set_resume(session.id, session.record.claude_session_id, point.branch)
         self._workers.retire(session.id)

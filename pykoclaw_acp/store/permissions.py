@@ -131,6 +131,15 @@ def settle_parked(settled: Settlement, turn_id: str) -> Statement:
     )
 
 
+def interrupt_parked(session_id: str) -> Statement:
+    """Settle the parked requests of a session: what they were about is taken back."""
+    return Statement(
+        "UPDATE acp_permissions SET outcome = ?, answered_at = ?"
+        " WHERE acp_session_id = ? AND outcome IS NULL AND policy = ?",
+        (RequestOutcome.INTERRUPTED, now_ms(), session_id, RequestPolicy.PARKED),
+    )
+
+
 def use_up(ask_id: str) -> Statement:
     """The decision of a parked request was applied to its call; it is not applied again."""
     return Statement(

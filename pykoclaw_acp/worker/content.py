@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from pykoclaw_acp.model import images
 from pykoclaw_acp.model.blobs import amount
-from pykoclaw_acp.model.prompt_text import is_command
+from pykoclaw_acp.model.prompt_text import is_command, without_tag
 
 PDF: Final = "application/pdf"
 _PDF_HEAD: Final = b"%PDF-"
@@ -109,8 +109,12 @@ def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
+_NOT_IN_ATTRIBUTES: Final = str.maketrans({one: f"%{ord(one):02X}" for one in '"<>\r\n'})
+
+
 def _context(uri: str, text: str) -> dict[str, Any]:
-    return _text(f'\n<context ref="{uri}">\n{text}\n</context>')
+    ref = uri.translate(_NOT_IN_ATTRIBUTES)
+    return _text(f'\n<context ref="{ref}">\n{without_tag(text, "context")}\n</context>')
 
 
 def _link(uri: str, name: str) -> str:

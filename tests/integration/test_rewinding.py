@@ -9,9 +9,16 @@ import pytest
 from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.sessions.rewinding import Rewinding
+from pykoclaw_acp.store import limit_waits
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
+from pykoclaw_acp.store.units import Unit
+from tests.integration.asking import Person
+from tests.integration.asking import rig as asking_rig
 from tests.integration.rig import Rig, hanging, rig
+from tests.integration.test_deciding import BOTH, park
+from tests.waiting import eventually
 
 
 def rewinding(r: Rig) -> Rewinding:
@@ -64,6 +71,24 @@ async def test_request_that_is_sent_again_is_done_once(tmp_path: Path) -> None:
         assert other.turn_id == turns[0].turn_id
         await r.sessions.delete(session)
         assert await r.database.read("SELECT * FROM acp_rewinds") == []
+
+
+async def test_nothing_goes_on_with_what_was_rewound(tmp_path: Path) -> None:
+    """Neither when a usage limit ends, nor by the answer to a question that waits without a worker."""
+    async with asking_rig(tmp_path, "park") as r:
+        asking = await park(r, questions=BOTH)
+        session = asking.session
+        await session.idle()
+        wait = limit_waits.add(LimitWait(session.id, asking.turn.turn_id, 1))
+        await r.database.commit(Unit((wait,)))
+        person = Person()
+        session.subscribe(person, 0)
+        await eventually(lambda: person.ids == ["q1"])
+        await rewinding(r).rewind(session, None, files=False, dry=False)
+        assert await limit_waits.every(r.database) == []
+        assert session.permissions.pending_ids == []
+        with pytest.raises(InvalidRequest):
+            await r.sessions.requests.decide("q1", "allow_once", "cli", "", ("Red", "Small"))
 
 
 async def test_it_is_refused_while_a_turn_runs(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ def thresholds() -> Iterator[None]:
 
 def old_garbage() -> weakref.ref[Cycle]:
     """A cycle of the oldest generation, and as many younger collections as make one worth it."""
+    assert gc.isenabled()
     cycle = Cycle()
     gc.collect()
     while gc.get_count()[2] <= collecting.WORTH:

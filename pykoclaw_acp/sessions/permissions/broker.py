@@ -140,6 +140,13 @@ class Broker:
             if one.settlement is not None:
                 one.settlement.cancel()
 
+    def withdraw_parked(self) -> None:
+        """Close the parked requests, whose rows are settled already."""
+        for one in list(self._pending.values()):
+            if one.parking is not None and not one.decision.done():
+                one.parking = None
+                self.withdraw(one.request.ask_id)
+
     async def _interrupt(self, ask_id: str) -> None:
         if self._pending[ask_id].parking is None and not self._pending[ask_id].request.workspaces:
             await self._store.settle(Settlement(ask_id, RequestOutcome.INTERRUPTED))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pykoclaw_acp.model.branches import Fork, ForkPoint, RewindPoint, Rewound
 from pykoclaw_acp.model.events import Event, OpenTools
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.store import branches, events, forking, sessions
+from pykoclaw_acp.store import branches, events, forking, limit_waits, permissions, sessions
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
 
@@ -37,8 +37,14 @@ class SqlBranchStore(SqlStore):
         done: Rewound,
         request_key: str | None,
     ) -> list[int]:
-        """Let Claude forget what came from there on, when it is prompted next."""
-        statements = tuple(branches.rewind(session_id, point, done, request_key))
+        """Let Claude forget what came from there on, when it is prompted next; nothing goes on with
+        it by itself, or by an answer to a parked request.
+        """
+        statements = (
+            *branches.rewind(session_id, point, done, request_key),
+            limit_waits.forget(session_id),
+            permissions.interrupt_parked(session_id),
+        )
         rows = events.rows(session_id, None, said)
         return await self._commit(Unit(statements, rows, durable=True))
 
