@@ -20,12 +20,15 @@ def rewind(session: str, message: str | None, *, files: bool, dry: bool, sure: b
     plan = ask("rewind", timeout=REWIND_WAIT, dryRun=True, **chosen)
     name = show.one_line(summary["title"], summary["conversation"])
     turns = show.count(plan["turns"], "turn")
-    terminal.line(f"Claude forgets {turns} of {name}; the history keeps them.")
+    terminal.line(
+        f"A rewind makes Claude forget {turns} of {name}; the history keeps what was said."
+    )
     for path in plan["files"][:MOST_SHOWN]:
         terminal.line(f"  {path}")
     if plan["files"]:
         lines = f"+{plan['insertions'] or 0} -{plan['deletions'] or 0} lines"
-        terminal.line(f"{show.count(len(plan['files']), 'file')} are put back ({lines}).")
+        count = show.count(len(plan["files"]), "file")
+        terminal.line(f"It changes {count} back, and deletes new ones ({lines}).")
     elif files and plan["filesError"] is None:
         terminal.line("No file changes.")
     if plan["filesError"] is not None:

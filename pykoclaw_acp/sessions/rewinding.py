@@ -116,10 +116,13 @@ _NOTHING: Final[dict[str, Any]] = {"canRewind": True}
 
 def _note(point: RewindPoint, rewound: Rewound) -> list[Event]:
     """What the log says of it."""
-    turns = "turn" if point.turns == 1 else "turns"
-    files = f" {len(rewound.files)} changed files were put back." if rewound.files else ""
-    text = (
-        f"(Rewound: the last {point.turns} {turns} above stay here, and Claude does not remember them"
-        f" any more.{files})"
-    )
+    if point.turns == 1:
+        turns = "the last turn above stays here, and Claude no longer remembers it."
+    else:
+        turns = (
+            f"the last {point.turns} turns above stay here, and Claude no longer remembers them."
+        )
+    count = "1 file is" if len(rewound.files) == 1 else f"{len(rewound.files)} files are"
+    files = f" {count} as before that; new files are deleted." if rewound.files else ""
+    text = f"(Rewound: {turns}{files})"
     return [Text(f"rewound-{point.turn_id}", text, note=True)]

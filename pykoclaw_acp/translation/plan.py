@@ -54,6 +54,11 @@ class TaskList:
             self._update(task, arguments)
         return [] if self.tasks == before else [Plan(tuple(self.tasks.values()))]
 
+    def cleared(self) -> list[Plan]:
+        """The list went with Claude's memory; returns the empty plan if there was one."""
+        had, self.tasks = self.tasks, {}
+        return [Plan(())] if had else []
+
     def _update(self, task: str, arguments: dict[str, Any]) -> None:
         if arguments.get("status") == "deleted":
             del self.tasks[task]

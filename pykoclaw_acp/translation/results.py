@@ -44,6 +44,7 @@ _UNCHANGED_FILE: Final = "(unchanged since it was last read)"
 _EXIT: Final = re.compile(r"(?:Error: )?Exit code (\d{1,5})(?:\n|\Z)")
 _SCHEMA: Final = "\n\nThis tool's input schema was not in your prompt"
 _REFUSED: Final = "The user doesn't want to proceed with this tool use."
+_NOT_RUN: Final = "Not run: the turn was stopped."
 _WHILE_RUNNING: Final = "this call was stopped while running"
 _REFUSED_BECAUSE: Final = "the user said:\n"
 _INTERRUPTED: Final = (
@@ -107,7 +108,7 @@ def _stopped(text: str) -> str | None:
         if _WHILE_RUNNING in text:
             return STOPPED
         because = text.partition(_REFUSED_BECAUSE)[2].strip()
-        return f"Refused: {because}" if because else "Refused."
+        return f"Refused: {because}" if because else _NOT_RUN
     return STOPPED if text.startswith(_INTERRUPTED) else refused.shown(text)
 
 

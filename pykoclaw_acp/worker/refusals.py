@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 CONTEXT: Final = "context_too_large"
 IMAGE: Final = "image_refused"
 DOCUMENT: Final = "document_refused"
+BILLING: Final = "billing_error"
 
 
 class Refusal(NamedTuple):
@@ -26,6 +27,7 @@ _HEAVY: Final = (
     "The images and files of the conversation are too large together. Use /compact, or begin a new"
     " conversation."
 )
+_CREDIT: Final = "Your credit balance is too low. Add credit in the Anthropic Console, then send the prompt again."
 _IMAGE_LARGE: Final = "The model does not take an image of this size. Make it smaller."
 _IMAGE_FOREIGN: Final = (
     "The model does not take images. Choose another model, or send the prompt without images."
@@ -39,6 +41,7 @@ _KNOWN: Final[tuple[tuple[tuple[str, ...], Refusal], ...]] = (
     (("prompt is too long",), Refusal(CONTEXT, _TOO_LONG)),
     (("request too large", "attachments"), Refusal(CONTEXT, _HEAVY)),
     (("exceed context limit",), Refusal(CONTEXT, _FULL)),
+    (("credit balance is too low",), Refusal(BILLING, _CREDIT)),
     (("context limit reached",), Refusal(CONTEXT, _FULL)),
     (("pdf is password protected",), Refusal(DOCUMENT, _DOCUMENT)),
     (("pdf too large",), Refusal(DOCUMENT, _DOCUMENT)),

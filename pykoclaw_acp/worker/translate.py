@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from claude_agent_sdk import (
     AssistantMessage,
+    ConversationResetMessage,
     Message,
     ResultMessage,
     StreamEvent,
@@ -73,6 +74,8 @@ class Translator(Translation):
             return self._assistant(message, frame)
         if isinstance(message, UserMessage):
             return self._tool_results(message)
+        if isinstance(message, ConversationResetMessage):
+            return [*self.tasks.cleared()]
         self.spoke = self.spoke or self.meanwhile.answered
         if isinstance(message, TaskNotificationMessage):
             usage = dict(message.usage) if message.usage else None

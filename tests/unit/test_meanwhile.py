@@ -21,6 +21,8 @@ from claude_agent_sdk.types import RateLimitInfo
 
 from pykoclaw_acp.model.events import (
     Event,
+    Plan,
+    PlanEntry,
     Text,
     Thinking,
     TitleChanged,
@@ -32,6 +34,7 @@ from pykoclaw_acp.model.events import (
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.protocol.presentation import Presentation, update
 from pykoclaw_acp.translation.local_commands import SYNTHETIC
+from pykoclaw_acp.translation.plan import TaskList
 from pykoclaw_acp.worker.context_usage import ContextUsage
 from pykoclaw_acp.worker.failures import turn_failure
 from pykoclaw_acp.worker.limits import Limits
@@ -169,6 +172,13 @@ class TestLocalCommands:
     def test_clear_says_that_the_memory_is_gone(self) -> None:
         reset = ConversationResetMessage(new_conversation_id="n", uuid="u", session_id="s")
         assert "memory of this conversation is cleared" in texts(run(reset))[0]
+
+    def test_clear_empties_the_task_list(self) -> None:
+        reset = ConversationResetMessage(new_conversation_id="n", uuid="u", session_id="s")
+        translator = Translator("/work")
+        translator.tasks = TaskList.of((PlanEntry("First", "pending", "1"),))
+        assert Plan(()) in translator.events(reset)
+        assert Plan(()) not in translator.events(reset)
 
 
 class TestUsage:

@@ -41,6 +41,7 @@ def failure(words: str, status: int | None, named: str = "invalid_request") -> t
         ("API Error: 400 This model does not support image input", "image_refused", "Choose another model"),
         ("PDF too large (max 100 pages, 20MB). Try reading the file a different way", "document_refused", "pages"),
         ("PDF is password protected. Try using a CLI tool", "document_refused", "password"),
+        ("API Error: 400 Your credit balance is too low to access the Anthropic API.", "billing_error", "Add credit"),
         ("API Error: 400 tools.0.name: is invalid", "invalid_request", "Claude refused the request"),
     ],
 )  # fmt: skip
