@@ -53,7 +53,9 @@ class _Block:
 
 @dataclass(slots=True)
 class Translator(Translation):
-    """The state of one Claude session's stream."""
+    """The state of one Claude session's stream. `instead`: what is shown in place of the output of
+    the CLI's own command that runs next.
+    """
 
     _api_id: str = ""
     _count: int = 0
@@ -61,6 +63,7 @@ class Translator(Translation):
     _open: dict[int, _Block] = field(default_factory=dict)
     _cut_off: bool = False  # the stream broke off in what `_blocks` has
     spoke: bool = False
+    instead: str | None = None
     meanwhile: Meanwhile = field(default_factory=Meanwhile)
 
     def events(self, message: Message, frame: Frame = NO_FRAME) -> list[Event]:
@@ -184,7 +187,7 @@ class Translator(Translation):
                     else ("thinking", block.thinking)
                 )
                 if message.model == local_commands.SYNTHETIC:
-                    text = local_commands.markdown(text)
+                    text, self.instead = self.instead or local_commands.markdown(text), None
                 if message.parent_tool_use_id is None:
                     events.extend(self._whole(kind, text, message))
                 else:

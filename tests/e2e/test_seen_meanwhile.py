@@ -37,13 +37,16 @@ def options(client: Client, session: str) -> list[tuple[str, str]]:
 async def test_compaction_clear_and_commands(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
-    for prompt in (text("One."), text("Two."), "/context", "/compact", "/cost", "/rename My Name"):
+    commands = ("/context", "/compact", "/cost", "/usage", "/rename My Name")
+    for prompt in (text("One."), text("Two."), *commands):
         await client.prompt(session, prompt)
     assert client.text(session).count(REPORT) == 1
     (compaction,) = calls(client, session, "compaction-")
     assert compaction["status"] == "completed"
     assert "tokens before" in compaction["title"]
-    assert "```\nEstimated cost:        $" in client.text(session)
+    assert client.text(session).count("```\nEstimated cost:        $") == 1
+    assert "## Usage\n\n### This session\n\nEstimated cost: $" in client.text(session)
+    assert "| model | Input | Output | Cache read | Cache write |" in client.text(session)
     named = [one.get("title") for one in client.of(session, "session_info_update")]
     assert named[-1:] == ["My Name"]
     assert named.count("My Name") == 1
@@ -53,7 +56,7 @@ async def test_compaction_clear_and_commands(stack: Stack) -> None:
     await client.prompt(session, text("Anew."))
     assert stack.asked()[-1]["user_texts"] == [text("Anew.")]
     again = await seen_again(stack, client, session)
-    assert again.text(session).count(REPORT) == 1
+    assert again.text(session).count(REPORT) == again.text(session).count("## Usage") == 1
 
 
 async def test_waits_are_counted_and_errors_are_told_once(stack: Stack) -> None:
