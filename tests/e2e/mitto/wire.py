@@ -39,6 +39,7 @@ class Wire(Client):
         self.noise: list[bytes] = []  # lines that do not begin with `{`: dropped
         self.longest = 0  # bytes of a line
         self._late: list[int] = []
+        self._loaded: set[str] = set()  # sessions in which what was lost comes behind the replay
         super().__init__(process, log)
 
     @property
@@ -56,8 +57,8 @@ class Wire(Client):
 
         That a request was overdue is told by `$/cancel_request` after the next request.
         """
-        if method == "session/load":  # what it has lost comes once more behind the replay
-            self._loading.add(params["sessionId"])
+        if method == "session/load":
+            self._loaded.add(params["sessionId"])
         message, future = self.request(method, **params)
         late, self._late = self._late, []
         cancels = [
@@ -88,5 +89,6 @@ class Wire(Client):
         super()._take(line)
 
     def _updated(self, frame: dict[str, Any]) -> None:
+        self._loading |= self._loaded & {frame["params"]["sessionId"]}
         super()._updated(frame)
         self.show(frame["params"]["sessionId"], frame["params"]["update"])
