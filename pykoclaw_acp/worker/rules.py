@@ -21,6 +21,8 @@ _PATTERNS: Final = frozenset("*?[]{}!\\")  # may stand for more than themselves
 _ACCEPTED: Final = (
     "edits and simple commands that make, move or delete files (turns on the mode Accept edits)"
 )
+# The CLI takes a rule for a command also after a `cd` to such a directory (measured with 2.1.330).
+_BELOW: Final = " (also in directories below)"
 _READS: Final = ("Read", "Glob", "Grep", "LS")
 _EDITS: Final = ("Edit", "Write", "MultiEdit", "NotebookEdit")
 
@@ -55,7 +57,8 @@ def describe(updates: Sequence[PermissionUpdate]) -> str | None:
         words.extend(f"access to `{directory}`" for directory in update.directories or ())
     if not updates:
         return None
-    return " and ".join(words) or "this"
+    commands = any(rule.tool_name == "Bash" for update in updates for rule in update.rules or ())
+    return (" and ".join(words) or "this") + (_BELOW if commands else "")
 
 
 def lasting(updates: Sequence[PermissionUpdate]) -> tuple[str, ...]:

@@ -110,23 +110,32 @@ async def test_lasting_rule_holds_in_later_sessions_until_it_is_removed(shared: 
     client = await shared.spawn_front()
     await client.initialize(**EDITOR)
     session = await client.new(shared.work)
+    (shared.work / "below").mkdir()
+    for directory in (shared.work, shared.work / "below"):
+        (directory / "Makefile").write_text("made other third here:\n\ttouch $@\n")
     client.permit = lambda _: selected("allow_lasting")
-    await client.prompt(session, script("bash mkdir made", "text Done."))
+    await client.prompt(session, script("bash make made", "text Done."))
     (question,) = client.questions
+    rule = "commands that begin with `make made` (also in directories below)"
     assert [one["name"] for one in question["params"]["options"]][1:3] == [
-        "Always allow commands that begin with `mkdir made` in this session",
-        "Always allow commands that begin with `mkdir made` in this directory, in later sessions too",
+        f"Always allow {rule} in this session",
+        f"Always allow {rule} in this directory, in later sessions too",
     ]
     assert not (shared.work / ".claude").exists()
     session = await client.new(shared.work)
-    await client.prompt(session, script("bash mkdir made other", "text Done."))
+    await client.prompt(
+        session, script("bash make made other", "bash cd below && make made here", "text Done.")
+    )
     assert len(client.questions) == 1
+    assert (shared.work / "below/here").exists()
+    client.permit = lambda _: selected("reject_once")
+    await client.prompt(session, script(f"bash cd {shared.root} && make made", "text Done."))
+    assert len(client.questions) == 2, "elsewhere it is asked"
     (listed,) = (await done(shared, "rules", "list", "--json")).json
     assert (listed["path"], listed["by"]) == (str(shared.work), "an editor")
     await done(shared, "rules", "remove", str(shared.work), listed["rule"])
-    client.permit = lambda _: selected("reject_once")
-    await client.prompt(session, script("bash mkdir made third", "text Done."))
-    assert len(client.questions) == 2
+    await client.prompt(session, script("bash make made third", "text Done."))
+    assert len(client.questions) == 3
     assert not (shared.work / "third").exists()
 
 

@@ -29,6 +29,7 @@ def rule(tool: str, content: str | None = None) -> PermissionUpdate:
 ACCEPTED = (
     "edits and simple commands that make, move or delete files (turns on the mode Accept edits)"
 )
+BELOW = " (also in directories below)"
 ACCEPT = PermissionUpdate(type="setMode", mode="acceptEdits", destination="session")
 ELSEWHERE = PermissionUpdate(type="addDirectories", directories=["/x"], destination="session")
 HERE = PermissionUpdate(type="addDirectories", directories=["/w"], destination="session")
@@ -37,10 +38,10 @@ HERE = PermissionUpdate(type="addDirectories", directories=["/w"], destination="
 @pytest.mark.parametrize(
     ("suggestions", "words"),
     [
-        ([rule("Bash", "npm test")], "`npm test`"),
-        ([rule("Bash", "npm run *")], "commands that begin with `npm run`"),
-        ([rule("Bash", "npm run:*")], "commands that begin with `npm run`"),
-        ([rule("Bash", "a"), rule("Bash", "b")], "`a` and `b`"),
+        ([rule("Bash", "npm test")], f"`npm test`{BELOW}"),
+        ([rule("Bash", "npm run *")], f"commands that begin with `npm run`{BELOW}"),
+        ([rule("Bash", "npm run:*")], f"commands that begin with `npm run`{BELOW}"),
+        ([rule("Bash", "a"), rule("Bash", "b")], f"`a` and `b`{BELOW}"),
         ([rule("WebFetch", "domain:example.org")], "fetching from example.org"),
         ([rule("Read", "//etc/**")], "reading `/etc/**`"),
         ([rule("Edit", "src/**")], "editing `src/**`"),
@@ -55,8 +56,8 @@ HERE = PermissionUpdate(type="addDirectories", directories=["/w"], destination="
             [ELSEWHERE, ACCEPT],
             f"access to `/x` and {ACCEPTED}",
         ),
-        ([rule("Bash", "make"), ACCEPT], "`make`"),
-        ([rule("Bash", "make"), HERE], "`make`"),
+        ([rule("Bash", "make"), ACCEPT], f"`make`{BELOW}"),
+        ([rule("Bash", "make"), HERE], f"`make`{BELOW}"),
     ],
 )
 def test_scope_of_always_is_said_in_words(suggestions: list[PermissionUpdate], words: str) -> None:
@@ -166,11 +167,11 @@ async def test_options_say_how_long_they_last_and_the_least_comes_first() -> Non
     ]
     assert options == [
         ("allow_once", "allow_once", "Allow once"),
-        ("allow_always", "allow_always", "Always allow `npm test` in this session"),
+        ("allow_always", "allow_always", f"Always allow `npm test`{BELOW} in this session"),
         (
             "allow_lasting",
             "allow_always",
-            "Always allow `npm test` in this directory, in later sessions too",
+            f"Always allow `npm test`{BELOW} in this directory, in later sessions too",
         ),
         ("reject_once", "reject_once", "Reject"),
     ]
