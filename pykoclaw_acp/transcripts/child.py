@@ -19,8 +19,7 @@ from typing import Final
 import msgspec
 
 from pykoclaw_acp.system import processes
-from pykoclaw_acp.transcripts import survey, wire
-from pykoclaw_acp.transcripts.digest import digest
+from pykoclaw_acp.transcripts import wire
 from pykoclaw_acp.transcripts.files import opened
 from pykoclaw_acp.transcripts.reader import Reader
 
@@ -50,6 +49,8 @@ def _give_way(*_: object) -> None:
 def _answers(request: wire.Request) -> Iterator[wire.Answer]:
     try:
         if isinstance(request, wire.Digest):
+            from pykoclaw_acp.transcripts.digest import digest
+
             yield wire.Text(digest(request.turns))
             return
         if isinstance(request, wire.Survey | wire.Compare | wire.Examine):
@@ -64,6 +65,8 @@ def _answers(request: wire.Request) -> Iterator[wire.Answer]:
 
 
 def _surveyed(request: wire.Survey | wire.Compare | wire.Examine) -> Iterator[wire.Answer]:
+    from pykoclaw_acp.transcripts import survey  # seldom: an import need not wait for it
+
     match request:
         case wire.Survey():
             yield survey.survey(request)
