@@ -12,11 +12,12 @@ from typing import Any, Final
 from pykoclaw_acp.commands.show import one_line
 from pykoclaw_acp.link.meta_keys import NOTE, ORIGIN
 
+YOU: Final = "You"
 OURS: Final = "pykoclaw-acp"
 CLAUDE: Final = "Claude"
 THINKING: Final = "Claude, thinking"
 _SAID: Final = {
-    "user_message_chunk": "You",
+    "user_message_chunk": YOU,
     "agent_message_chunk": CLAUDE,
     "agent_thought_chunk": THINKING,
 }
@@ -87,12 +88,13 @@ def headed(found: Iterable[Item]) -> Iterator[tuple[str | None, Item]]:
     """Items, each with a heading if another speaker begins with it. Tool calls and plans are Claude's;
     what this program says stands under whoever spoke before.
     """
-    under = ""
+    under, noted = "", False
     for item in found:
         who = item.speaker if isinstance(item, Said) else CLAUDE
         heading = CLAUDE if who == THINKING else who
-        begins = heading not in (under, OURS)
-        under = heading if begins else under
+        again = noted and heading == YOU  # the next prompt, not more of the one before the note
+        begins = heading != OURS and (heading != under or again)
+        under, noted = heading if begins else under, heading == OURS
         yield heading if begins else None, item
 
 

@@ -634,7 +634,7 @@ class World:
         patch.setattr(
             server, "LocalLauncher", lambda *_, **__: world.launcher.of_daemon(world._life)
         )
-        patch.setattr(server, "gc", SimpleNamespace(freeze=lambda: None))
+        patch.setattr(server, "gc", SimpleNamespace(freeze=lambda: None, enable=lambda: None))
 
 
 DEFAULTS: Final[dict[str, Any]] = {

@@ -173,6 +173,18 @@ And?
     )
 
 
+def test_a_prompt_after_a_note_has_a_heading() -> None:
+    shown = rendered(
+        markdown,
+        [
+            said("user_message_chunk", "u1", "/clear"),
+            said("agent_message_chunk", "n", "Cleared.", **{"pykoclaw.dev/note": "note"}),
+            said("user_message_chunk", "u2", "Go on."),
+        ],
+    )
+    assert shown.index("Cleared.") < shown.rindex("## You") < shown.index("Go on.")
+
+
 def test_a_quote_of_this_program_is_quoted_once() -> None:
     quote = "\n\n> The agent has **ended**.\n>\n> It said > 1.\n\n"
     note = said("agent_message_chunk", "n", quote, **{"pykoclaw.dev/note": "note"})
