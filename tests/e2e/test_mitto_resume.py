@@ -160,7 +160,9 @@ async def test_c_a_code_block_that_mitto_has_lost_is_shown_again_whole(
     web.program = mitto.OWN_PROCESS
     conversation = Conversation()
     await web.open(conversation)
-    said = [f"words 20ms line{number} of the code" for number in range(1, 101)]
+    paces = ["words 20ms"] * 20 + ["text"] * 80
+    said = [f"{pace} line{number} of the code" for number, pace in enumerate(paces, 1)]
+    said.insert(20, "hang 8s")  # the time in which it is killed and comes back
     steps = ("text Look:", "text", "text ```py", *said, "text ```", "text The end.")
     turn = asyncio.ensure_future(web.prompt(conversation, play(*steps)))
     wire = wire_of(web)
