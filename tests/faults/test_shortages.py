@@ -6,14 +6,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import resource
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pykoclaw_acp.system import processes
 from tests.e2e.commands import run
 from tests.e2e.harness import Stack, script, text
 from tests.e2e.harness.client import RpcError
@@ -180,3 +187,99 @@ async def test_front_without_memory_says_so_and_its_turn_goes_on(stack: Stack) -
     await later.load(session, stack.work)
     await later.until(lambda: later.text(session).endswith("Done."))
     await eventually(lambda: stack.rows("SELECT state FROM acp_turns") == [{"state": "done"}])
+
+
+USER = 54321  # nobody's: the limit of processes does not hold for root
+AS_OTHER = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups")
+STARTS_ITSELF = """
+import subprocess, sys
+subprocess.run([sys.executable, "-c", "import pykoclaw_acp.worker.main"], check=True)
+"""
+
+
+def other(home: Path) -> dict[str, str]:
+    path = f"{Path(__file__).parents[2]}:{sysconfig.get_path('purelib')}"
+    kept = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+    return {**kept, "HOME": str(home), "PYTHONPATH": path}
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[tuple[Path, str]]:
+    """A home of another user, and a Python that this one may use; skips where there is none."""
+    home = Path(tempfile.mkdtemp(dir="/tmp", prefix="pykoclaw-acp-other-"))
+    try:
+        pythons = [sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"]
+        if os.geteuid() != 0 or shutil.which("setpriv") is None:
+            pythons.clear()
+        os.chown(home, USER if pythons else -1, -1)
+        found = (
+            one
+            for one in pythons
+            if os.path.exists(one)
+            and not subprocess.run(
+                [*AS_OTHER, one, "-c", STARTS_ITSELF],
+                cwd=home, env=other(home), stderr=subprocess.DEVNULL, check=False,
+            ).returncode
+        )  # fmt: skip
+        if (python := next(found, None)) is None:
+            pytest.skip("no other user can run the program here")
+        yield home, python
+    finally:
+        shutil.rmtree(home)
+
+
+def processes_of(pid: int) -> str:
+    """The soft limit of processes, from /proc/<pid>/limits."""
+    with open(f"/proc/{pid}/limits") as file:
+        (line,) = [one for one in file if one.startswith("Max processes")]
+    return line.split()[2]
+
+
+def most_processes(soft: str, *pids: int) -> None:
+    """By the other user: root of a container may not."""
+    for pid in pids:
+        command = [*AS_OTHER, "prlimit", f"--nproc={soft}:", "--pid", str(pid)]
+        subprocess.run(command, check=True)
+
+
+async def test_limit_of_processes_is_reported_and_turns_go_on_without_it(
+    elsewhere: tuple[Path, str],
+) -> None:
+    home, python = elsewhere
+    server = await asyncio.create_subprocess_exec(
+        *AS_OTHER, python, "-m", "pykoclaw_acp", "serve", "--stdio",
+        cwd=home, env=other(home), stdin=-1, stdout=-1, stderr=asyncio.subprocess.DEVNULL,
+    )  # fmt: skip
+    assert server.stdin is not None
+    assert server.stdout is not None
+    stdin, stdout = server.stdin, server.stdout
+    count = 0
+
+    async def call(method: str, **params: Any) -> dict[str, Any]:
+        nonlocal count
+        count += 1
+        request = {"jsonrpc": "2.0", "id": count, "method": method, "params": params}
+        stdin.write(json.dumps(request).encode() + b"\n")
+        while True:
+            answer: dict[str, Any] = json.loads(await asyncio.wait_for(stdout.readline(), 120))
+            if answer.get("id") == count and "method" not in answer:
+                return answer
+
+    try:
+        await call("initialize", protocolVersion=1)
+        opened = await call("session/new", cwd=str(home), mcpServers=[])
+        session = opened["result"]["sessionId"]
+        prompt = {"sessionId": session, "prompt": [{"type": "text", "text": "Hello"}]}
+        (forks,) = await eventually(lambda: processes.children(server.pid))
+        before = processes_of(forks)
+        most_processes("1", server.pid, forks)
+        error = (await call("session/prompt", **prompt))["error"]
+        assert (error["code"], error["data"]["errorKind"]) == (-32010, "out_of_processes")
+        assert "`ulimit -u`" in error["message"]
+        most_processes(before, server.pid, forks)
+        answer = await call("session/prompt", **prompt)
+        kind = answer.get("error", {}).get("data", {}).get("errorKind")
+        assert kind not in ("out_of_processes", None), "Claude was started, and has no account"
+    finally:
+        stdin.close()
+        await server.wait()
