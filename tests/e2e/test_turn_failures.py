@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+from pykoclaw_acp.worker.translate import CUT
 from tests.e2e.harness import Client, RpcError, Stack, script, text
 
 ENDLESS = script("repeat 5000x20ms word{n} ")
@@ -181,11 +182,13 @@ async def test_errors_of_the_model(shared: Stack) -> None:
 
 
 def messages(client: Client, session: str) -> list[str]:
-    """The texts of the agent's messages: one that broke off and was begun anew is two."""
+    """The texts of the agent's messages: one that broke off and was begun anew is two; the line
+    that says so is left out.
+    """
     joined: dict[str, str] = {}
     for chunk in client.of(session, "agent_message_chunk"):
         joined[chunk["messageId"]] = joined.get(chunk["messageId"], "") + chunk["content"]["text"]
-    return list(joined.values())
+    return [text for text in joined.values() if text.strip() != CUT]
 
 
 WORDS = " ".join(f"word{n}" for n in range(1, 31))
