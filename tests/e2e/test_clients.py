@@ -51,6 +51,7 @@ class Player:
     async def start(self) -> None:
         self.client = await self.stack.spawn_front()
         self.client.permit = self.permit
+        self.client.on_update = self.refuse
         self.relied(
             "initialize", await self.client.call("initialize", **self.fixture["initialize"])
         )
@@ -68,6 +69,15 @@ class Player:
     def permit(self, params: dict[str, Any]) -> dict[str, Any]:
         kinds = {option["kind"]: option["optionId"] for option in params["options"]}
         return selected(next(kinds[kind] for kind in self.fixture["permits"] if kind in kinds))
+
+    def refuse(self, update: dict[str, Any]) -> None:
+        """Answer an update of a kind that it does not know, which nobody asked it to."""
+        if update["sessionUpdate"] in self.fixture.get("refuses", ()):
+            error = {
+                "code": -32602,
+                "message": "Parameter is not the expected type (SessionUpdate)",
+            }
+            self.client.send({"jsonrpc": "2.0", "id": None, "error": error})
 
     async def play(self) -> None:
         await self.start()
