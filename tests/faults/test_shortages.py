@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import resource
@@ -39,6 +40,12 @@ def size(pid: int) -> int:
         return int(file.read().split()[0]) * os.sysconf("SC_PAGESIZE")
 
 
+def first_free_descriptor(pid: int | None) -> int:
+    """Limited to it, the process can open nothing: it has all of those below, and gaps above."""
+    used = {int(name) for name in os.listdir(f"/proc/{pid}/fd")}
+    return next(number for number in itertools.count() if number not in used)
+
+
 def limit(stack: Stack, which: int, soft: int) -> None:
     pid = stack.daemon_pid()
     assert pid is not None
@@ -50,8 +57,7 @@ async def test_daemon_without_descriptors_reports_and_starts_no_worker(stack: St
     session = await client.new(stack.work)
     await client.prompt(await client.new(stack.work), text("Before."))
     pid = stack.daemon_pid()
-    descriptors = len(os.listdir(f"/proc/{pid}/fd"))
-    limit(stack, resource.RLIMIT_NOFILE, descriptors)
+    limit(stack, resource.RLIMIT_NOFILE, first_free_descriptor(pid))
     error = await failure(client, session)
     assert (error.code, error.kind, "`ulimit -n`" in error.message) == (
         -32010,

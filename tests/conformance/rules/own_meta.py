@@ -102,7 +102,7 @@ async def a_load_of_the_newest_turns_has_no_others(agent: Agent) -> None:
         since = peer.seen()
         made = await peer.call("session/load", _meta=own(replay={"last": 1}), **again)
         place = (made.get("_meta") or {}).get(KEY.format("replay")) or {}
-        check(place.get("turnsLeftOut") == 1, f"not one turn is left out: {place}")
+        check(place.get("turnsLeftOut", 0) > 0, f"no turn is left out: {place}")
         said = peer.said(told.session, "user_message_chunk", since=since)
         check(WORD not in said, f"the first turn is there: {said}")
         found = positions(peer.updates(told.session, "user_message_chunk", since=since))
