@@ -51,6 +51,19 @@ class Tool:
     input: dict[str, Any] | None = None
     name: str = ""  # of the tool, where it is known
 
+    def take(self, update: dict[str, Any]) -> None:
+        """Follow an update of the call, which has what changed."""
+        self.title = one_line(str(update.get("title") or self.title), self.title)
+        self.name = str(update.get("name") or self.name)
+        self.status = str(update.get("status") or self.status)
+        self.input = fields(update.get("rawInput")) or self.input
+        self.content = objects(update.get("content")) or self.content
+
+    @property
+    def blocks(self) -> list[dict[str, Any]]:
+        """The content blocks in what it showed."""
+        return [fields(one.get("content")) for one in self.content if one.get("type") == "content"]
+
 
 @dataclass(slots=True)
 class Plan:
@@ -168,19 +181,16 @@ class _Folding:
 
     def _call(self, call: str, update: dict[str, Any]) -> None:
         tool = self._running.get(call)
-        shown = objects(update.get("content"))
         if tool is None:
-            if update["sessionUpdate"] == "tool_call_update" and not shown:
+            is_first = update["sessionUpdate"] == "tool_call"
+            if not is_first and not objects(update.get("content")):
                 return  # of a call that is over, or that was never seen
             named = update.get("title") or self._titles.get(call) or "a tool"
             tool = Tool(one_line(str(named), "a tool"), "in_progress", [])
             self._running[call] = tool
             self._queue.append(tool)
         self._size -= _size(tool)
-        tool.title = one_line(str(update.get("title") or tool.title), tool.title)
-        tool.status = str(update.get("status") or tool.status)
-        tool.input = fields(update.get("rawInput")) or tool.input
-        tool.content = shown or tool.content
+        tool.take(update)
         self._size += _size(tool)
         if tool.status in RESULTS:
             self._titles[call] = tool.title

@@ -58,7 +58,7 @@ def markdown(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iter
 
 def short_output(tool: Tool) -> str | None:
     """The output of a tool call if it is one short line, or none; None if it is more."""
-    texts = [fields(part.get("content")) for part in tool.content if part.get("type") == "content"]
+    texts = tool.blocks
     if len(tool.content) > 1 or len(texts) != len(tool.content):
         return None
     if not texts:

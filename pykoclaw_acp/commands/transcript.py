@@ -9,10 +9,10 @@ from pykoclaw_acp.commands.document import RESULTS, Tool, fields, objects, speak
 from pykoclaw_acp.commands.markdown import SHORT, block_text, output, short_output
 from pykoclaw_acp.commands.question import quoted
 from pykoclaw_acp.commands.show import one_line
+from pykoclaw_acp.model.questions import ASKS
 from pykoclaw_acp.terminal import Shown, joined, shown
+from pykoclaw_acp.translation.deciding import PLANS
 
-_PLANS: Final = "ExitPlanMode"
-_ASKS: Final = "AskUserQuestion"
 _END: Final = shown("\n", "prose")
 _STATES: Final = {"completed": "x", "in_progress": ">"}
 
@@ -73,33 +73,30 @@ class Terminal:
                 return  # of a call that is over, or that was never seen
             tool = Tool("a tool", "in_progress", [])
             self._tools[call] = tool
-        tool.title = one_line(str(update.get("title") or tool.title), tool.title)
-        tool.name = str(update.get("name") or tool.name)
-        tool.status = str(update.get("status") or tool.status)
-        tool.content = objects(update.get("content")) or tool.content
+        tool.take(update)
         if tool.status in RESULTS:
             self._unsaid.pop(call, None)
             self._ended(self._tools.pop(call))
         elif begins:
             self._unsaid[call] = tool
-            if self._live or tool.name == _PLANS:
+            if self._live or tool.name == PLANS:
                 self._say_running()
 
     def _say_running(self) -> None:
         """Print the calls that run."""
         for tool in self._unsaid.values():
             self._print_line(f"• {tool.title}", fg="cyan")
-            if tool.name == _PLANS:
+            if tool.name == PLANS:
                 self._print_content(tool)
         self._unsaid.clear()
 
     def _ended(self, tool: Tool) -> None:
         failed = tool.status == "failed"
-        told = _why(tool) if failed else None if tool.name == _PLANS else short_output(tool)
+        told = _why(tool) if failed else None if tool.name == PLANS else short_output(tool)
         behind = f" — {one_line(told)}" if told else ""
         colour = "red" if failed else "green"
         self._print_line(f"{RESULTS[tool.status]} {tool.title}{behind}", fg=colour)
-        if tool.name == _ASKS and told is None:
+        if tool.name == ASKS and told is None:
             self._print_content(tool)
 
     def _print_content(self, tool: Tool) -> None:
@@ -142,8 +139,7 @@ class Terminal:
 
 def _texts(tool: Tool) -> list[str]:
     """Texts that a call has shown."""
-    blocks = [part["content"] for part in tool.content if part.get("type") == "content"]
-    return [output(block).strip("\n") for block in blocks if block.get("type") == "text"]
+    return [output(block).strip("\n") for block in tool.blocks if block.get("type") == "text"]
 
 
 def _why(tool: Tool) -> str:
@@ -151,7 +147,7 @@ def _why(tool: Tool) -> str:
     if it is one line.
     """
     *before, last = _texts(tool) or [""]
-    if tool.name in (_PLANS, _ASKS):
+    if tool.name in (PLANS, ASKS):
         before = []  # that stands there already
     shown_before = [line.strip() for text in before for line in text.split("\n") if line.strip()]
     first = next((line.strip() for line in last.split("\n") if line.strip()), "")
