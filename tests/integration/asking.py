@@ -14,6 +14,7 @@ from pykoclaw_acp.channel.frames import Answer, AskWithdrawn, Interrupt, Prompt,
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import OpenTools
 from pykoclaw_acp.model.permissions import Form, PermissionRequest, RequestPolicy
+from pykoclaw_acp.model.questions import Option, Question
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.database import Statement, Unit
@@ -27,6 +28,10 @@ LONG = 3600.0  # s
 
 
 SOON = 0.2  # s
+
+COLOURS = Question("Which colours?", "Colours", (Option("Red", "As a rose"), Option("Blue")), True)
+SIZE = Question("Which size?", "Size", (Option("Small"), Option("Large")))
+BOTH = (COLOURS, SIZE)
 
 
 def choice(option: str) -> dict[str, Any]:
@@ -225,3 +230,10 @@ async def restarted(r: Rig, asking: Asking) -> Session:
     )
     session.adopt(asking.channel.spec.epoch, [asking.turn], (), OpenTools())
     return session
+
+
+async def park(r: Rig, **request: Any) -> Asking:
+    asking = await begin(r)
+    asking.ask("q1", **request)
+    await eventually(lambda: asking.turn.ended.done() and not r.launcher.live)
+    return asking

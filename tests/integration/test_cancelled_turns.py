@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tests.integration.asking import BOTH, park
 from tests.integration.asking import rig as asking_rig
 from tests.integration.rig import rig
-from tests.integration.test_deciding import BOTH, park
 from tests.integration.wires import Wire, client, hanging, new, prompt
 from tests.waiting import eventually
 

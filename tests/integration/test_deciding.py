@@ -12,18 +12,27 @@ import pytest
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.events import TextPart
 from pykoclaw_acp.model.permissions import PermissionRequest
-from pykoclaw_acp.model.questions import Option, Question
 from pykoclaw_acp.sessions.permissions import decisions, interview
 from pykoclaw_acp.store import permissions
-from tests.integration.asking import LONG, SOON, Asking, Person, begin, choice, restarted, rig
+from tests.integration.asking import (
+    BOTH,
+    COLOURS,
+    LONG,
+    SIZE,
+    SOON,
+    Asking,
+    Person,
+    begin,
+    choice,
+    park,
+    restarted,
+    rig,
+)
 from tests.integration.rig import Rig
 from tests.integration.rig import rig as plain_rig
 from tests.integration.wires import Wire, _listen, hanging
 from tests.waiting import eventually
 
-COLOURS = Question("Which colours?", "Colours", (Option("Red", "As a rose"), Option("Blue")), True)
-SIZE = Question("Which size?", "Size", (Option("Small"), Option("Large")))
-BOTH = (COLOURS, SIZE)
 GIVEN = {"answers": {"Which colours?": "Red, Blue", "Which size?": "my own"}}
 
 
@@ -94,13 +103,6 @@ async def test_denied_questions_come_with_the_reason(tmp_path: Path) -> None:
         decision, _, words = await told(asking)
         assert decision == "decline"
         assert "No time." in words
-
-
-async def park(r: Rig, **request: Any) -> Asking:
-    asking = await begin(r)
-    asking.ask("q1", **request)
-    await eventually(lambda: asking.turn.ended.done() and not r.launcher.live)
-    return asking
 
 
 async def test_parked_questions_begin_a_turn_with_their_answers(tmp_path: Path) -> None:

@@ -14,10 +14,9 @@ from pykoclaw_acp.sessions.rewinding import Rewinding
 from pykoclaw_acp.store import limit_waits
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from pykoclaw_acp.store.units import Unit
-from tests.integration.asking import Person
+from tests.integration.asking import BOTH, Person, park
 from tests.integration.asking import rig as asking_rig
 from tests.integration.rig import Rig, hanging, rig
-from tests.integration.test_deciding import BOTH, park
 from tests.waiting import eventually
 
 
