@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,7 +50,7 @@ def logout(server: str) -> None:
 
 
 def _for_each(
-    server: str, work: Callable[[str, Mapping[str, Any] | None], Awaitable[None]]
+    server: str, work: Callable[[str, Mapping[str, Any] | None], Coroutine[Any, Any, None]]
 ) -> None:
     try:
         found = ask("mcp/find", start=False, server=server)
@@ -62,13 +62,9 @@ def _for_each(
         if place is not None:
             os.environ["CLAUDE_CONFIG_DIR"] = place
         try:
-            asyncio.run(_until_done(work(server, one)))
+            asyncio.run(work(server, one))
         except KeyboardInterrupt:
             raise CommandFailed("It was stopped. Nothing was stored or removed.") from None
-
-
-async def _until_done(work: Awaitable[None]) -> None:
-    await work
 
 
 async def _logout(server: str, given: Mapping[str, Any] | None) -> None:

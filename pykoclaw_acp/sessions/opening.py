@@ -110,9 +110,8 @@ async def load(
             session, session_id
         )  # its front has a part of the log already
     else:
-        left = (
-            await _left(subscriber, session, session_id) if subscriber.traits.drops_replay else None
-        )
+        if subscriber.traits.drops_replay:
+            left = await _left(subscriber, session, session_id)
         await subscriber.claim(session, session_id, upto=session.last_seq)
         subscription = subscriber.subscribe(session, session_id, after=0, number=number)
         subscription.window = place

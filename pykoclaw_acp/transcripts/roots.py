@@ -44,12 +44,12 @@ class Roots:
 
     def to_watch(self) -> set[str]:
         """What changes when a project, or an account, is new."""
-        found = {root for account, root in self.every().items() if not account or _is_there(root)}
-        return found | ({self._accounts} if self._accounts and _is_there(self._accounts) else set())
-
-
-def _is_there(path: str) -> bool:
-    return os.path.isdir(path)
+        found = {
+            root for account, root in self.every().items() if not account or os.path.isdir(root)
+        }
+        return found | (
+            {self._accounts} if self._accounts and os.path.isdir(self._accounts) else set()
+        )
 
 
 def _age(path: str) -> int:

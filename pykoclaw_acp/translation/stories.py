@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pykoclaw_acp.model.events import TextPart, ToolPart
-from pykoclaw_acp.translation.texts import output_text, shorten
+from pykoclaw_acp.translation.texts import duration, output_text, shorten
 
 MOST_SAID: Final = 16 * 1024  # characters of what it says on its way that are shown
 MOST_REPORT: Final = 256 * 1024
@@ -78,8 +78,7 @@ def used(usage: dict[str, Any] | None) -> str:
     if isinstance(tokens, int):
         words.append(f"{tokens:,} tokens")
     if isinstance(time, int | float):
-        seconds = round(time / 1000)
-        words.append(f"{seconds // 60} min {seconds % 60} s" if seconds >= 60 else f"{seconds} s")
+        words.append(duration(time / 1000))
     return ", ".join(words)
 
 

@@ -16,6 +16,12 @@ _LONGEST_LINE: Final = 4096  # characters in which a title is looked for
 _FENCES: Final = re.compile("`{3,}")
 
 
+def duration(seconds: float) -> str:
+    """A time that something took."""
+    whole = round(seconds)
+    return f"{whole // 60} min {whole % 60} s" if whole >= 60 else f"{whole} s"
+
+
 def one_line(text: str, most: int = MAX_TITLE) -> str:
     """The text as one line without invisible characters: ⏎ for line ends, and a mark where it is
     cut.

@@ -29,6 +29,7 @@ _TEXTS: Final = frozenset(
         "application/toml",
     )
 )
+_NOT_IN_ATTRIBUTES: Final = str.maketrans({one: f"%{ord(one):02X}" for one in '"<>\r\n'})
 
 
 async def messages(
@@ -107,9 +108,6 @@ def _image(data: str, declared: str) -> dict[str, Any]:
 
 def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
-
-
-_NOT_IN_ATTRIBUTES: Final = str.maketrans({one: f"%{ord(one):02X}" for one in '"<>\r\n'})
 
 
 def _context(uri: str, text: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import structlog
 from claude_agent_sdk import ClaudeSDKClient
 
 from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.translation.texts import duration
 from pykoclaw_acp.worker import sdk_private
 from pykoclaw_acp.worker.limits import local_time
 
@@ -82,9 +83,9 @@ def _limit(said: str, percent: float, when: str) -> str:
 
 def _session(session: dict[str, Any]) -> Iterator[str]:
     yield f"Estimated cost: ${session['total_cost_usd']:.2f}"
-    took = (session["total_api_duration_ms"], session["total_duration_ms"])
+    asked, whole = session["total_api_duration_ms"], session["total_duration_ms"]
     yield ""
-    yield f"Time: {_duration(took[0])} of requests, {_duration(took[1])} in all"
+    yield f"Time: {duration(asked / 1000)} of requests, {duration(whole / 1000)} in all"
     models = session.get("model_usage") or {}
     if models:
         yield from ("", f"| model | {' | '.join(_TOKENS.values())} |", f"|---|{'--:|' * 4}")
@@ -113,11 +114,6 @@ def _period(said: str, period: dict[str, Any] | None) -> list[str]:
 def _bar(percent: float) -> str:
     filled = round(max(0.0, min(100.0, percent)) / 100 * CELLS)
     return "█" * filled + "░" * (CELLS - filled)
-
-
-def _duration(milliseconds: float) -> str:
-    minutes, seconds = divmod(round(milliseconds / 1000), 60)
-    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
 
 
 def _count(tokens: int) -> str:

@@ -134,18 +134,22 @@ class Broker:
         one = self._pending.get(ask_id)
         if one is None:
             return
-        one.withdrawn = True
         if one.parking is None:
-            self._close(one)
-            if one.settlement is not None:
-                one.settlement.cancel()
+            self._withdraw(one)
+        else:
+            one.withdrawn = True
 
     def withdraw_parked(self) -> None:
         """Close the parked requests, whose rows are settled already."""
         for one in list(self._pending.values()):
             if one.parking is not None and not one.decision.done():
-                one.parking = None
-                self.withdraw(one.request.ask_id)
+                self._withdraw(one)
+
+    def _withdraw(self, one: PendingRequest) -> None:
+        one.withdrawn = True
+        self._close(one)
+        if one.settlement is not None:
+            one.settlement.cancel()
 
     async def _interrupt(self, ask_id: str) -> None:
         if self._pending[ask_id].parking is None and not self._pending[ask_id].request.workspaces:
