@@ -106,8 +106,10 @@ async def test_a_busy_worker_is_not_evicted(tmp_path: Path) -> None:
     async with rig(tmp_path, idle_timeout=0.05, max_workers=1) as r:
         busy, other = await r.session(), await r.session()
         running = await r.prompt(busy, "hang")
-        waiting = await r.prompt(other, "say 1")
         await eventually(lambda: running.state == "dispatched")
+        waiting = await r.prompt(other, "say 1")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(waiting.ended), 0.1)
         assert r.pool.is_live(busy.id)
         assert waiting.state == "queued"
         busy.cancel()
