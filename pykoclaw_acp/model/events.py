@@ -119,13 +119,15 @@ class ToolProgressed(_Event, frozen=True, tag="tool_progressed"):
     """What a tool that is still running has done so far; replaces what was shown of it before.
 
     `output`: what of `content` a command has written, for clients that have terminals. `title`:
-    another one than before.
+    another one than before. `allowed`: the user was asked about the call and has allowed it, and
+    `title` and `content`, though it may be empty, replace what clients showed with the question.
     """
 
     tool_call_id: str
     content: tuple[ToolPart, ...] = ()
     output: Output | None = None
     title: str | None = None
+    allowed: bool = False
 
 
 class ToolEnded(_Event, frozen=True, tag="tool_ended"):

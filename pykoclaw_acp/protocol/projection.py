@@ -100,7 +100,7 @@ def update(seq: int, event: Event | None) -> Update:
             return ToolCallUpdate(
                 tool_call_id=event.tool_call_id,
                 status="in_progress",
-                content=shown,
+                content=[] if event.allowed and shown is None else shown,
                 title=event.title,
                 meta=meta,
             )

@@ -84,10 +84,11 @@ class Terminals:
         before, _, after = _split(event.content)
         content = (
             [*(parts(before) or ()), Terminal(terminal_id=call), *(parts(after) or ())]
-            if after
+            if after or event.allowed
             else None
         )
-        return replace(update, content=content, meta=self._meta(update, call, added, output.text))
+        meta = update.meta if added == "" else self._meta(update, call, added, output.text)
+        return replace(update, content=content, meta=meta)
 
     def _ended(self, session_id: str, event: ToolEnded, update: ToolCallUpdate) -> Update:
         call = event.tool_call_id

@@ -14,11 +14,13 @@ import msgspec
 
 from pykoclaw_acp.model.events import (
     Event,
+    Output,
     Text,
     TextPart,
     Thinking,
     ToolEnded,
     ToolPart,
+    ToolProgressed,
     ToolStarted,
     split_text,
 )
@@ -27,7 +29,7 @@ from pykoclaw_acp.translation import deciding, exit_codes, titles, tools
 from pykoclaw_acp.translation.long_calls import LongCalls
 from pykoclaw_acp.translation.plan import TaskList
 from pykoclaw_acp.translation.results import result
-from pykoclaw_acp.translation.tasks import TaskEnd
+from pykoclaw_acp.translation.tasks import COMMANDS, TaskEnd
 
 UNANSWERED: Final = "It was not answered before its turn ended."
 CANCELLED: Final = "Stopped, as its turn was cancelled."
@@ -58,9 +60,7 @@ class Translation:
     commands: dict[str, tuple[TextPart, ...]] = field(
         default_factory=dict
     )  # that calls show above their output
-    shown: dict[str, tuple[ToolPart, ...]] = field(
-        default_factory=dict
-    )  # of running calls, from the beginning
+    started: dict[str, ToolStarted] = field(default_factory=dict)  # running calls, as they began
     plans: str = ""  # the directory of Claude's plans, which are not shown as files
     quiet: dict[str, ToolStarted] = field(default_factory=dict)  # calls that are not shown yet
     decided: dict[str, dict[str, Any]] = field(default_factory=dict)  # inputs that are shown again
@@ -98,11 +98,11 @@ class Translation:
     ) -> list[Event]:
         self.tasks.called(tool_id, name, arguments)
         self.running[tool_id] = parent_id
-        shown = self.shown[tool_id] = tools.content(name, arguments, self.cwd)
+        shown = tools.content(name, arguments, self.cwd)
         if command := tools.command(shown):
             self.commands[tool_id] = command
             self.long.headed(tool_id, command)
-        started = ToolStarted(
+        started = self.started[tool_id] = ToolStarted(
             tool_call_id=tool_id,
             name=name,
             title=self.long.titled(
@@ -126,6 +126,13 @@ class Translation:
         """Events that report a call about which the user is asked, if it was not shown yet."""
         events = self.start_tool(tool_id, name, arguments)
         return [*events, *self._reveal(tool_id)]
+
+    def allowed(self, tool_id: str) -> list[Event]:
+        """Events that put a call about which the user was asked back to what it showed before."""
+        if (call := self.started.get(tool_id)) is None:
+            return []
+        output = Output("") if call.name in COMMANDS else None
+        return [ToolProgressed(tool_id, call.content, output, call.title, allowed=True)]
 
     def _reveal(self, tool_id: str) -> list[Event]:
         started = self.quiet.pop(tool_id, None)
@@ -187,7 +194,8 @@ class Translation:
         events: list[Event] = []
         for tool_id in calls:
             events.extend(self._reveal(tool_id))
-            shown = self.long.left(tool_id) or self.shown.get(tool_id, ())
+            began = self.started.get(tool_id)
+            shown = self.long.left(tool_id) or (() if began is None else began.content)
             events.append(ToolEnded(tool_id, "failed", shown, reason=reason))
             self._forget(tool_id)
         return events
@@ -219,7 +227,7 @@ class Translation:
     def _forget(self, tool_id: str) -> None:
         known: tuple[dict[str, Any], ...]
         known = (
-            *(self.running, self.background, self.commands, self.shown),
+            *(self.running, self.background, self.commands, self.started),
             *(self.quiet, self.decided),
         )
         for one in known:

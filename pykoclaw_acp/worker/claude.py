@@ -72,10 +72,8 @@ class ClaudeSession:
         self._outbox = outbox
         self._translator = deciding.translator(spec.options)
         self._permissions = PermissionCallbacks(
-            spec.epoch, spec.options.cwd, outbox.put, self._tool_reported, self._turn_reported
+            spec.epoch, outbox.put, self._translator, self._tool_reported, self._turn_reported
         )
-        self._permissions.called = self._translator.decided.get
-        self._permissions.caller = self._translator.caller
         self._permissions.lasting = not spec.options.restricted
         self.choices = Choices(spec.options, self._note)
         self.servers = Servers(spec, calls, WorkerFiles.plugins(temporary))

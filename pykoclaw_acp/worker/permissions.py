@@ -17,9 +17,10 @@ from claude_agent_sdk import (
     ToolPermissionContext,
 )
 
-from pykoclaw_acp.channel.frames import Answer, AskWithdrawn
+from pykoclaw_acp.channel.frames import Answer, AskWithdrawn, EventFrame
 from pykoclaw_acp.model.permissions import Form, PermissionRequest
 from pykoclaw_acp.translation import texts, titles, tools
+from pykoclaw_acp.translation.translator import Translation
 from pykoclaw_acp.worker import deciding, rules, whole
 from pykoclaw_acp.worker.sdk_private import CANCEL
 
@@ -27,28 +28,24 @@ from pykoclaw_acp.worker.sdk_private import CANCEL
 class PermissionCallbacks:
     """Callbacks of one worker, and those of their requests that are pending.
 
-    `reported` waits until the tool call was reported to the daemon, `turn` gives the turn that
-    runs, if one does.
+    `calls` has the tool calls as they are shown; `reported` waits until one was reported to the
+    daemon, `turn` gives the turn that runs, if one does.
     """
 
     def __init__(
         self,
         epoch: int,
-        cwd: str,
-        put: Callable[[PermissionRequest | AskWithdrawn], None],
+        put: Callable[[PermissionRequest | AskWithdrawn | EventFrame], None],
+        calls: Translation,
         reported: Callable[[str, str, dict[str, Any]], Awaitable[str]],
         turn: Callable[[], Awaitable[str | None]],
     ) -> None:
         self._epoch = epoch
-        self._cwd = cwd
         self._put = put
+        self._calls = calls
         self._reported = reported
         self._turn = turn
         self._pending: dict[str, asyncio.Future[Answer]] = {}
-        self.called: Callable[[str], dict[str, Any] | None] = lambda _: None
-        """The input with which a call was shown whose user decides more than whether it may run."""
-        self.caller: Callable[[str], tuple[str | None, str | None]] = lambda _: (None, None)
-        """Which call of a subagent has made a call, and the subagent's kind."""
         self.links = False
         """Whether a client is there that can open a page."""
         self.lasting = False
@@ -65,13 +62,13 @@ class PermissionCallbacks:
         """The SDK's `can_use_tool`; waits for the answer without a limit."""
         tool_id = context.tool_use_id or str(uuid4())
         turn_id = await self._reported(tool_id, name, arguments)
-        arguments = deciding.presented(name, arguments, self.called(tool_id))
+        arguments = deciding.presented(name, arguments, self._calls.decided.get(tool_id))
         if whole.too_large(arguments):
             return PermissionResultDeny(message=whole.TOO_LARGE)
-        updates = rules.for_session(context.suggestions, self._cwd)
+        updates = rules.for_session(context.suggestions, self._calls.cwd)
         always = rules.describe(updates)
-        parent, agent = self.caller(tool_id)
-        title = titles.asked(name, arguments, self._cwd)
+        parent, agent = self._calls.caller(tool_id)
+        title = titles.asked(name, arguments, self._calls.cwd)
         request = PermissionRequest(
             epoch=self._epoch,
             ask_id=str(uuid4()),
@@ -81,14 +78,18 @@ class PermissionCallbacks:
             tool_kind=tools.kind(name),
             tool=name,
             always=always,
-            content=whole.parts(name, arguments, self._cwd, always),
+            content=whole.parts(name, arguments, self._calls.cwd, always),
             input=arguments,
             call=fingerprint(name, arguments),
             rules=rules.lasting(updates) if self.lasting else (),
             parent_id=parent,
         )
         request = deciding.special(request, arguments)
-        return deciding.result(request, arguments, await self._request(request), updates)
+        result = deciding.result(request, arguments, await self._request(request), updates)
+        if isinstance(result, PermissionResultAllow):
+            for event in self._calls.allowed(tool_id):
+                self._put(EventFrame(epoch=self._epoch, turn_id=turn_id, event=event))
+        return result
 
     async def elicit(self, form: Form) -> dict[str, Any]:
         """The result of an MCP elicitation; `cancel` outside of a turn, and for a page that no

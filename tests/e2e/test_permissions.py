@@ -14,7 +14,8 @@ MAKE = script("bash mkdir made", "text And then?")
 
 
 async def asked(stack: Stack, permit: Any) -> tuple[Client, str]:
-    client = await stack.start()
+    client = await stack.spawn()
+    await client.initialize(clientInfo={"name": "an editor", "version": "1"})
     client.permit = permit
     return client, await client.new(stack.work)
 
@@ -47,6 +48,10 @@ async def test_question_and_a_yes(shared: Stack) -> None:
         at for at, frame in enumerate(client.received) if "tool_call" in str(frame.get("params"))
     )
     assert shown_at < client.received.index(question), "asked before the client was shown the call"
+    assert "command:" in str(params["toolCall"]["content"])
+    again, ended = client.of(session, "tool_call_update")
+    assert (again["status"], again["title"], again["content"]) == ("in_progress", call["title"], [])
+    assert ended["status"] == "completed"
     assert (shared.work / "made").is_dir()
     (row,) = settled(shared, session)
     assert (row["tool_call_id"], row["outcome"], row["option_id"]) == (

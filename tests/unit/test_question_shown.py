@@ -156,7 +156,7 @@ async def test_overlong_call_is_refused_unasked() -> None:
     async def turn() -> str | None:
         return "t"
 
-    worker = PermissionCallbacks(1, "/w", asks.append, reported, turn)
+    worker = PermissionCallbacks(1, asks.append, Translator("/w"), reported, turn)
     context = ToolPermissionContext(suggestions=[], tool_use_id="c")
     answer = await worker.can_use_tool("Bash", {"command": "x" * (whole.MOST + 1)}, context)
     assert isinstance(answer, PermissionResultDeny)
@@ -192,8 +192,7 @@ async def test_question_about_a_plan_shows_what_the_call_shows(
         return "t"
 
     (shown,) = stream.start_tool("c", deciding.PLANS, called)
-    worker = PermissionCallbacks(1, "/w", asks.append, reported, turn)
-    worker.called = stream.decided.get
+    worker = PermissionCallbacks(1, asks.append, stream, reported, turn)
     context = ToolPermissionContext(suggestions=[], tool_use_id="c")
     asking = asyncio.create_task(worker.can_use_tool(deciding.PLANS, given, context))
     await eventually(lambda: bool(asks))

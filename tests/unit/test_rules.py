@@ -16,6 +16,7 @@ from pykoclaw_acp.protocol import permissions
 from pykoclaw_acp.system.secrets import may_hold_secret
 from pykoclaw_acp.worker import rules
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
+from pykoclaw_acp.worker.translate import Translator
 from tests.waiting import eventually
 
 
@@ -140,9 +141,12 @@ async def asked(
     async def reported(*_: object) -> str:
         return "t"
 
-    worker = PermissionCallbacks(1, "/w", asks.append, reported, reported)
+    stream = Translator("/w")
+    if agent is not None:
+        stream.start_tool("parent", "Agent", {"subagent_type": agent, "prompt": "look"})
+        stream.start_tool("c", "Bash", {"command": "npm test"}, "parent")
+    worker = PermissionCallbacks(1, asks.append, stream, reported, reported)
     worker.lasting = lasting
-    worker.caller = lambda call: (f"parent of {call}", agent) if agent else (None, None)
     context = ToolPermissionContext(suggestions=suggestions, tool_use_id="c")
     task = asyncio.ensure_future(worker.can_use_tool("Bash", {"command": "npm test"}, context))
     request = (await eventually(lambda: asks))[0]
@@ -157,7 +161,7 @@ async def test_request_of_a_subagent_says_so() -> None:
     request, _ = await asked([], "allow_once", lasting=False, agent="Ex\nplore")
     call = permissions.permission("s", request).tool_call
     assert call.title == "Ex ⏎ plore: npm test"
-    assert call.meta == {"pykoclaw.dev/parentToolCallId": "parent of c"}
+    assert call.meta == {"pykoclaw.dev/parentToolCallId": "parent"}
 
 
 async def test_options_say_how_long_they_last_and_the_least_comes_first() -> None:

@@ -20,6 +20,7 @@ from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.terminals import CLEAR, Capability, Terminals
 from pykoclaw_acp.translation.tasks import newest, shown
 from pykoclaw_acp.translation.texts import fenced
+from pykoclaw_acp.translation.translator import Translation
 
 BEGUN = ToolStarted("call", "Bash", "make", "execute")
 
@@ -57,6 +58,21 @@ def progressed(text: str) -> ToolProgressed:
 
 def ended(text: str, code: int = 0) -> ToolEnded:
     return ToolEnded("call", "completed", shown(Output(text)), exit_code=code)
+
+
+def test_an_allowed_command_has_its_terminal_back_instead_of_the_question() -> None:
+    calls = Translation("/w")
+    (began,) = calls.start_tool("call", "Bash", {"command": "make\nmake test"})
+    screen = Screen()
+    shown = screen.take(began)
+    (allowed,) = calls.allowed("call")
+    again = screen.take(allowed)
+    assert again["status"] == "in_progress"
+    assert (again["title"], again["content"]) == (shown["title"], shown["content"])
+    assert again["content"][-1] == {"type": "terminal", "terminalId": "call"}
+    assert "make test" in str(again["content"][0])
+    screen.connect_again()
+    assert screen.take(allowed)["content"] == shown["content"]
 
 
 @pytest.mark.parametrize(
