@@ -11,6 +11,7 @@ import json
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -68,10 +69,8 @@ class Agent:
         """Read until the answer; cancel the session at that many pieces of text. Raises
         RuntimeError for an error.
         """
-        assert self._process.stdout is not None
-        signal.alarm(ANSWER_WAIT)
         pieces: list[tuple[float, bytes]] = []
-        while line := self._process.stdout.readline():
+        for line in self._lines():
             turn.ended = time.monotonic()
             if b"_message_chunk" in line:
                 pieces.append((turn.ended, line))
@@ -127,9 +126,7 @@ class Agent:
 
     def wait_for_text(self, words: bytes) -> float:
         """Read until an update that nobody asked for holds the words; gives when that was."""
-        assert self._process.stdout is not None
-        signal.alarm(ANSWER_WAIT)
-        while line := self._process.stdout.readline():
+        for line in self._lines():
             if words in line:
                 return time.monotonic()
         raise RuntimeError(f"{self._process.args!r} ended without {words!r}")
@@ -141,6 +138,15 @@ class Agent:
         self._process.stdin.close()
         self._process.wait(ANSWER_WAIT)
         return time.monotonic() - at
+
+    def _lines(self) -> Iterator[bytes]:
+        """Lines of the agent, until it ends; SIGALRM ends a run that waits for too long."""
+        assert self._process.stdout is not None
+        signal.alarm(ANSWER_WAIT)
+        try:
+            yield from self._process.stdout
+        finally:
+            signal.alarm(0)
 
     def _send(self, message: dict[str, Any]) -> float:
         assert self._process.stdin is not None
