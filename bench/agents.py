@@ -144,7 +144,9 @@ class Agent:
         assert self._process.stdout is not None
         signal.alarm(ANSWER_WAIT)
         try:
-            yield from self._process.stdout
+            # "yield from" would close the stream together with this generator.
+            while line := self._process.stdout.readline():
+                yield line
         finally:
             signal.alarm(0)
 
