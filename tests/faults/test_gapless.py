@@ -20,6 +20,7 @@ from typing import Any, Final
 import pytest
 
 import pykoclaw_acp
+from tests.e2e.commands import done
 from tests.e2e.harness import Client, Stack, script
 from tests.folds import told
 from tests.waiting import eventually
@@ -131,8 +132,8 @@ async def test_a_daemon_of_a_new_version_goes_on(stack: Stack, moment: int, tmp_
         (installed / "pykoclaw_acp" / name).write_text(source.replace(before, after))
     await stack.end_daemon()
     assert (await client.answer(answer))["stopReason"] == "end_turn"
-    other = await stack.front()
-    assert (await other.initialize())["agentInfo"]["version"] == "99.0"
+    status = (await done(stack, "status", "--json")).json
+    assert status["daemon"]["version"] == "99.0"
     await check(stack, session, client)
 
 

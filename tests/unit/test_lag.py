@@ -16,8 +16,8 @@ from tests.waiting import eventually
 
 
 def hold_up(measured: LoopLag) -> None:
-    """Work without end on texts, until the watcher has seen it."""
-    while measured._seen is None:
+    """Work without end on texts, until the watcher has seen this round do so."""
+    while measured._seen is None or measured._seen[0] != measured._since:
         finished(prompt_text.fingerprint([{"type": "text", "text": "x" * 10_000}]))
 
 
