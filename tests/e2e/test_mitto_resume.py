@@ -162,7 +162,8 @@ async def test_c_a_code_block_that_mitto_has_lost_is_shown_again_whole(
     await web.open(conversation)
     paces = ["words 20ms"] * 20 + ["text"] * 80
     said = [f"{pace} line{number} of the code" for number, pace in enumerate(paces, 1)]
-    said.insert(20, "hang 8s")  # the time in which it is killed and comes back
+    # The time in which it is killed and comes back, to be shown the replay that it drops.
+    said.insert(20, "hang 24s" if falls_back else "hang 8s")
     steps = ("text Look:", "text", "text ```py", *said, "text ```", "text The end.")
     turn = asyncio.ensure_future(web.prompt(conversation, play(*steps)))
     wire = wire_of(web)
