@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import gc
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,6 +22,9 @@ from pykoclaw_acp.cli.trust import trust
 from pykoclaw_acp.cli.workers import workers
 from pykoclaw_acp.errors import ConfigurationError, Exhausted, OutputLost, StartupError
 from pykoclaw_acp.system.machine import check_platform
+
+if TYPE_CHECKING:
+    from pykoclaw_acp.pool.forkserver_process import Begun
 
 SHUT_OUT = (
     "Another program's SQLite library was loaded into this Python before ours, and one process must not use two. "
@@ -168,22 +171,36 @@ def serve(ctx: click.Context, stdio: bool, appended: tuple[str, ...]) -> None:
         raise click.NoSuchOption(appended[0], ctx=ctx)
     if appended:
         raise click.UsageError(f"Got unexpected extra argument ({appended[0]})")
+    from pykoclaw_acp.pool import forkserver_process
+    from pykoclaw_acp.system import machine
+
+    machine.prepare()
+    # First of all: the import of the SDK there takes longer than all that this process does.
+    begun = forkserver_process.begin_early(resident=not stdio)
+    gc.disable()  # until the server runs: a tenth of its start would find nothing
+    try:
+        ctx.exit(_serve(begun, stdio=stdio))
+    except StartupError:
+        if begun is not None:
+            begun.end()
+        raise
+    finally:
+        gc.enable()
+
+
+def _serve(begun: Begun | None, *, stdio: bool) -> int:
     from pykoclaw_acp.config import dotenv, loading
     from pykoclaw_acp.logging.without_rich import import_structlog
 
     dotenv.require_own_data()
     import_structlog()
-    gc.disable()  # until the server runs: a tenth of its start would find nothing
-    try:
-        if stdio:
-            from pykoclaw_acp.server import stdio as server
+    if stdio:
+        from pykoclaw_acp.server import stdio as server
 
-            ctx.exit(server.main(loading.load()))
-        from pykoclaw_acp.server import daemon
+        return server.main(loading.load(), begun)
+    from pykoclaw_acp.server import daemon
 
-        ctx.exit(daemon.main(loading.load))
-    finally:
-        gc.enable()
+    return daemon.main(loading.load, begun)
 
 
 @cli.command(short_help="Restart the daemon without interrupting running turns.")

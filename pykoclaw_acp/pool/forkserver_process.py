@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import socket
-import stat
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pykoclaw_acp.system import environment
+from pykoclaw_acp.link import readiness
+from pykoclaw_acp.system import environment, shortage
 from pykoclaw_acp.system.lineage import MARKS
 
 LOG_NAME: Final = "workers.log"
+LOG_FOLLOWS: Final = b"\n"  # an empty line, with the log's descriptor beside it
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,25 +25,30 @@ class Begun:
     process: subprocess.Popen[bytes]
     control: socket.socket
 
+    def end(self) -> None:
+        """End it; it has no workers yet."""
+        self.control.close()
+        self.process.kill()
+        self.process.wait()
 
-def begin_early(directory: Path) -> Begun | None:
-    """Start the fork server of a resident daemon whose directory nobody has looked at yet; None if
-    that is not certainly its own, or anything else is not as it should be: the daemon says why.
+
+def begin_early(*, resident: bool) -> Begun | None:
+    """Start the fork server of a server that starts, so that it imports the SDK meanwhile; None if
+    that fails: a later start says why.
     """
+    if shortage.lacking() is not None:
+        return None
     try:
-        found = directory.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            return None
-        return begin(directory / LOG_NAME, resident=True)
+        return begin(resident=resident)
     except OSError:
         return None
 
 
-def begin(log: Path, *, resident: bool) -> Begun:
-    """Start a fork server; raises OSError. `log` is for what it and its workers print."""
+def begin(*, resident: bool) -> Begun:
+    """Start a fork server, which prints nothing until it has a log; raises OSError."""
     ours, theirs = socket.socketpair()
     try:
-        return Begun(_start(log, theirs, resident=resident), ours)
+        return Begun(_start(theirs, resident=resident), ours)
     except OSError:
         ours.close()
         raise
@@ -50,27 +56,31 @@ def begin(log: Path, *, resident: bool) -> Begun:
         theirs.close()
 
 
-def _start(log: Path, control: socket.socket, *, resident: bool) -> subprocess.Popen[bytes]:
+def open_log(path: Path) -> int:
+    """A descriptor of the file for what a fork server and its workers print; raises OSError."""
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
+
+
+def hand_over(log: int, begun: Begun) -> None:
+    """Give a fork server its log, before its first request; raises OSError, having ended it."""
+    try:
+        socket.send_fds(begun.control, [LOG_FOLLOWS], [log])
+    except OSError:
+        begun.end()
+        raise
+
+
+def _start(control: socket.socket, *, resident: bool) -> subprocess.Popen[bytes]:
     daemon = [str(os.getpid())] if resident else []
     # What is a session's matter comes with the launch of its worker.
-    withheld = MARKS | environment.of_one_client(os.environ)
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-    try:
-        return subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "pykoclaw_acp.worker.forkserver",
-                str(control.fileno()),
-                *daemon,
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=descriptor,
-            stderr=descriptor,
-            cwd="/",
-            env={name: value for name, value in os.environ.items() if name not in withheld},
-            pass_fds=[control.fileno()],
-            start_new_session=True,
-        )
-    finally:
-        os.close(descriptor)
+    withheld = MARKS | {readiness.VARIABLE} | environment.of_one_client(os.environ)
+    return subprocess.Popen(
+        [sys.executable, "-m", "pykoclaw_acp.worker.forkserver", str(control.fileno()), *daemon],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env={name: value for name, value in os.environ.items() if name not in withheld},
+        pass_fds=[control.fileno()],
+        start_new_session=True,
+    )

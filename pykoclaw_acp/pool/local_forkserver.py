@@ -105,8 +105,14 @@ class ForkServer:
         if self._process is not None and self._process.poll() is not None:
             self._discard()
         if self._reader is None or self._writer is None:
-            begun = self._begun or forkserver_process.begin(self.log, resident=self._resident)
-            self._begun, self._process = None, begun.process
+            log_file = forkserver_process.open_log(self.log)
+            try:
+                begun = self._begun or forkserver_process.begin(resident=self._resident)
+                self._begun = None
+                forkserver_process.hand_over(log_file, begun)
+            finally:
+                os.close(log_file)
+            self._process = begun.process
             self._reader, self._writer = await asyncio.open_unix_connection(sock=begun.control)
             log.debug("Fork server started", action="fork_server_started", pid=self._process.pid)
         return self._reader, self._writer

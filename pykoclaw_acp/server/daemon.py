@@ -9,7 +9,6 @@ import faulthandler
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -18,12 +17,10 @@ from pykoclaw_acp import terminal
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import Exhausted, RestartWanted, StartupError
 from pykoclaw_acp.link import readiness
-from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.logging import setup as logging
-from pykoclaw_acp.pool import forkserver_process
+from pykoclaw_acp.pool.forkserver_process import Begun
 from pykoclaw_acp.system import allocator, shortage, threads
 from pykoclaw_acp.system.lineage import MARKS
-from pykoclaw_acp.system.machine import make_no_core_files, withhold_memory
 
 log: Final = structlog.get_logger()
 
@@ -53,14 +50,16 @@ class _Starter:
             self._pipe = None
 
 
-def main(load: Callable[[], Settings]) -> int:
+def main(load: Callable[[], Settings], begun: Begun | None = None) -> int:
     """Serve until SIGTERM; returns the exit status. Raises StartupError, also that of `load`.
+
+    `begun`: the fork server, if it was started already, which imports the SDK meanwhile.
 
     Does not return if a database was abandoned: SQLite would close its files at the end of the
     interpreter, and delete the write-ahead log of whatever is at their path by then.
     """
     try:
-        status = _main(load)
+        status = _main(load, begun)
     except BaseException as error:
         if _abandoned():
             os._exit(_complain(error))
@@ -85,10 +84,8 @@ def _complain(error: BaseException) -> int:
     return 1
 
 
-def _main(load: Callable[[], Settings]) -> int:
+def _main(load: Callable[[], Settings], begun: Begun | None) -> int:
     starter = _Starter()
-    withhold_memory()
-    make_no_core_files()
     allocator.keep_large_blocks_apart()
     for mark in MARKS:
         os.environ.pop(mark, None)
@@ -99,7 +96,7 @@ def _main(load: Callable[[], Settings]) -> int:
             raise Exhausted(*lacking)
         settings = load()
         logging.configure(settings.log_level, settings.log_format)
-        _run(settings, starter)
+        _run(settings, starter, begun)
     except RestartWanted as error:
         log.error("The daemon needs a restart", action="restart_wanted", reason=str(error))
         status = error.exit_code
@@ -127,10 +124,7 @@ def _main(load: Callable[[], Settings]) -> int:
     return status
 
 
-def _run(settings: Settings, starter: _Starter) -> None:
-    """Serve. The fork server imports the SDK while this process imports and opens what is its own."""
-    places = Places(settings.data, settings.state, settings.socket)
-    begun = forkserver_process.begin_early(Path(places.directory))
+def _run(settings: Settings, starter: _Starter, begun: Begun | None) -> None:
     from pykoclaw_acp.server.lag import run
     from pykoclaw_acp.server.resident import Daemon
 

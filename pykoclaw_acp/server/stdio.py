@@ -19,6 +19,7 @@ from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import Exhausted, StartupError
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.logging import setup as logging
+from pykoclaw_acp.pool.forkserver_process import Begun
 from pykoclaw_acp.server import instances
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.connection import Connection
@@ -26,7 +27,6 @@ from pykoclaw_acp.server.lag import run
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.peer import DirectPeer
 from pykoclaw_acp.system import shortage, threads
-from pykoclaw_acp.system.machine import make_no_core_files, open_missing_streams, withhold_memory
 
 READ: Final = 256 * 1024  # bytes
 ANSWERS_WAIT: Final = 10.0  # s; for calls that came before the end of input
@@ -147,11 +147,10 @@ async def _converse(connection: Connection) -> None:
             await connection.begun()
 
 
-async def _serve(settings: Settings, source: int, sink: int) -> None:
+async def _serve(settings: Settings, source: int, sink: int, begun: Begun | None) -> None:
     client = instances.of(os.getppid())
-    app = await App.start(
-        settings, Places(settings.data, settings.state, settings.socket), resident=False
-    )
+    places = Places(settings.data, settings.state, settings.socket)
+    app = await App.start(settings, places, resident=False, begun=begun)
     transport = await StdioTransport.open(source, sink)
     connection = Connection(app.sessions, METHODS, DirectPeer(transport, instance=client))
     loop = asyncio.get_running_loop()
@@ -172,18 +171,18 @@ async def _serve(settings: Settings, source: int, sink: int) -> None:
         transport.abort()
 
 
-def main(settings: Settings) -> int:
-    """Serve until the end of stdin, or SIGTERM; returns the exit status. Raises StartupError."""
+def main(settings: Settings, begun: Begun | None = None) -> int:
+    """Serve until the end of stdin, or SIGTERM; returns the exit status. Raises StartupError.
+
+    `begun`: the fork server, if it was started already.
+    """
     if (lacking := shortage.lacking()) is not None:
         raise Exhausted(*lacking)
-    open_missing_streams()
-    withhold_memory()
-    make_no_core_files()
     logging.configure(settings.log_level, settings.log_format)
     with _same_modes_after():
         source, sink = _take_streams()
         try:
-            run(lambda _: _serve(settings, source, sink))
+            run(lambda _: _serve(settings, source, sink, begun))
         except StartupError as error:
             log.error("The server cannot start", action="server_not_started", reason=str(error))
             raise

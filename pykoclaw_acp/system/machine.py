@@ -19,6 +19,13 @@ def check_platform() -> None:
         )
 
 
+def prepare() -> None:
+    """Set what a server and its children need of the system, before the first of them starts."""
+    open_missing_streams()
+    withhold_memory()
+    make_no_core_files()
+
+
 def withhold_memory() -> None:
     """Exclude memory from core dumps of this process and its children: it holds keys and
     conversations.

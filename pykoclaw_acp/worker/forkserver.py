@@ -59,10 +59,11 @@ def main(translate: Callable[[bytes], bytes] = bytes) -> None:
         import pykoclaw_acp.logging.setup
         import pykoclaw_acp.worker.main  # noqa: F401
     except Exception as error:
+        received = _receive(control)
         if (found := shortage.of(error)) is None:
             raise
         traceback.print_exc()
-        _refuse(control, *found)
+        _refuse(control, received, *found)
         return
 
     gc.freeze()
@@ -88,21 +89,31 @@ def _serve(control: socket.socket, workers: set[int], translate: Callable[[bytes
             os.read(wake_read, 4096)
             _reap(workers)
         if control.fileno() in ready:
-            data = control.recv(256 * 1024)
+            data = _receive(control)
             if not data:
                 return
             *lines, received = (received + data).split(b"\n")
-            for line in lines:
+            for line in filter(None, lines):
                 forked = _launch(line, translate)
                 if forked.error is None:
                     workers.add(forked.pid)
                 control.sendall(msgspec.json.encode(forked) + b"\n")
 
 
-def _refuse(control: socket.socket, kind: str, sentence: str) -> None:
+def _receive(control: socket.socket) -> bytes:
+    """The next bytes of requests; prints to the log that comes with an empty line from now on."""
+    data, descriptors, _, _ = socket.recv_fds(control, 256 * 1024, 1)
+    for descriptor in descriptors:
+        for stream in (1, 2):
+            os.dup2(descriptor, stream)
+        os.close(descriptor)
+    return data
+
+
+def _refuse(control: socket.socket, received: bytes, kind: str, sentence: str) -> None:
     """Answer the pending launch: no worker can be forked."""
     with contextlib.suppress(ConnectionError):
-        if control.recv(1):
+        if received.strip() or control.recv(1):
             control.sendall(msgspec.json.encode(Forked(error=sentence, kind=kind)) + b"\n")
 
 

@@ -9,7 +9,6 @@ import sys
 from unittest import mock
 
 from pykoclaw_acp.config import loading
-from pykoclaw_acp.pool import forkserver_process
 from pykoclaw_acp.server import app, daemon, stdio
 from tests.integration.memory_launcher import MemoryLauncher
 
@@ -17,5 +16,5 @@ if __name__ == "__main__":
     memory = mock.patch.object(
         app, "LocalLauncher", side_effect=lambda _, state, **__: MemoryLauncher(state)
     )
-    with memory, mock.patch.object(forkserver_process, "begin_early", return_value=None):
+    with memory:
         sys.exit(stdio.main(loading.load()) if "--stdio" in sys.argv else daemon.main(loading.load))
