@@ -32,6 +32,7 @@ from pykoclaw_acp.system.processes import (
     set_name,
     start_time,
 )
+from pykoclaw_acp.worker.deferred_models import deferred_models
 
 WORKERS_GRACE: Final = 5.0  # s; how long workers may take to end after the daemon did
 
@@ -57,7 +58,9 @@ def main(translate: Callable[[bytes], bytes] = bytes) -> None:
         gc.disable()
         import_structlog()
         import pykoclaw_acp.logging.setup
-        import pykoclaw_acp.worker.main  # noqa: F401
+
+        with deferred_models():
+            import pykoclaw_acp.worker.main  # noqa: F401
     except Exception as error:
         received = _receive(control)
         if (found := shortage.of(error)) is None:
