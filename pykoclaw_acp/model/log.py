@@ -10,7 +10,8 @@ from pykoclaw_acp.model.events import Event
 @dataclass(frozen=True, slots=True)
 class TurnsPlace:
     """Where the newest turns of a log begin: after the position `after`, before which there are
-    `left_out` turns. A turn begins with a message of the user's, whoever has sent it.
+    `left_out` turns. A turn begins with a message of the user's, whoever has sent it; what was
+    refused before it was sent to Claude belongs to the turn before.
     """
 
     after: int

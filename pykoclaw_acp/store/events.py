@@ -14,6 +14,7 @@ from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import Event, OpenTools, Plan, PlanEntry, decode, encode
 from pykoclaw_acp.model.folding import Piece
 from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.store import open_calls
 from pykoclaw_acp.store.database import Database, NewEvent
 from pykoclaw_acp.store.folding import rest
 from pykoclaw_acp.store.logs import usage_of
@@ -40,11 +41,6 @@ _TOOL_EVENTS: Final = (  # answered by the index acp_events_tools alone
 _FIRST_OF_WORKER: Final = (
     "SELECT MIN(COALESCE(t.first_seq, (SELECT MIN(e.seq) FROM acp_events e WHERE e.turn_id = t.turn_id)))"
     " FROM acp_turns t WHERE t.acp_session_id = ? AND t.epoch = ?"
-)
-_NEWEST_TOOL_EVENTS: Final = (
-    "SELECT e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
-    " WHERE s.acp_session_id = ? AND e.seq <= ? AND e.kind IN ('tool_started', 'tool_ended')"
-    " ORDER BY e.seq DESC LIMIT 500"
 )
 _PROGRESS: Final = (
     "SELECT e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
@@ -146,9 +142,8 @@ async def last_plan(database: Database, session_id: str) -> tuple[PlanEntry, ...
 
 
 async def open_tools_upto(database: Database, session_id: str, upto: int) -> OpenTools:
-    """Tool calls that have started up to this place, and not ended up to there; of the newest ones."""
+    """Tool calls that have started up to this place, and not ended up to there."""
     tools = OpenTools()
-    found = await database.read(_NEWEST_TOOL_EVENTS, (session_id, upto), PAGE_SIZE)
-    for (payload,) in reversed(found):
+    for _, _, payload in await open_calls.find(database, session_id, upto):
         tools.follow(decode(payload))
     return tools

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
 from pykoclaw_acp.model.events import (
     Plan,
@@ -15,25 +15,24 @@ from pykoclaw_acp.model.events import (
     decode,
 )
 from pykoclaw_acp.model.log import Logged, TurnsPlace
+from pykoclaw_acp.store import open_calls
 from pykoclaw_acp.store.database import Database
-from pykoclaw_acp.store.events import PAGE_SIZE
 from pykoclaw_acp.store.sql import LOG_KEY
 
 MAX_SEQ: Final = (1 << 63) - 1
 HEAD: Final = 74  # characters of a message's row: its kind, and the first 36 of its id
+# A prompt that was refused before it was sent to Claude begins no turn: it belongs to the one before.
+_MESSAGES: Final = (
+    "FROM acp_log e LEFT JOIN acp_turns t ON t.acp_session_id = ? AND t.position = e.turn"
+    f" WHERE e.log_key = {LOG_KEY} AND e.kind = 'user_message'"
+    " AND (t.turn_id IS NULL OR t.dispatched_at IS NOT NULL OR t.started_at IS NOT NULL)"
+)
 _BEGINNINGS: Final = (
-    f"SELECT first_seq, SUBSTR(payload, 1, {HEAD}) FROM acp_log WHERE log_key = {LOG_KEY}"  # noqa: S608
-    " AND kind = 'user_message' AND seq < ? ORDER BY seq DESC LIMIT ?"
+    f"SELECT e.first_seq, SUBSTR(e.payload, 1, {HEAD}) {_MESSAGES}"
+    " AND e.seq < ? ORDER BY e.seq DESC LIMIT ?"
 )
 _COUNT: Final = (
-    f"SELECT COUNT(DISTINCT SUBSTR(payload, 1, {HEAD})) FROM acp_log WHERE log_key = {LOG_KEY}"  # noqa: S608
-    " AND kind = 'user_message' AND first_seq < ?"
-)
-
-
-_TOOLS: Final = (
-    f"SELECT seq, source_uuid IS NOT NULL, payload FROM acp_log WHERE log_key = {LOG_KEY} AND seq <= ?"  # noqa: S608
-    " AND kind IN ('tool_started', 'tool_progressed', 'tool_ended') ORDER BY seq DESC LIMIT 500"
+    f"SELECT COUNT(DISTINCT SUBSTR(e.payload, 1, {HEAD})) {_MESSAGES} AND e.first_seq < ?"
 )
 _NEWEST: Final = (
     f"SELECT seq, source_uuid IS NOT NULL, payload FROM acp_log WHERE log_key = {LOG_KEY} AND seq <= ? AND kind = ?"  # noqa: S608
@@ -42,15 +41,15 @@ _NEWEST: Final = (
 
 
 async def find(database: Database, session_id: str, turns: int) -> TurnsPlace:
-    """The place before the newest `turns` turns; 0 if there are no more."""
+    """The place before the newest `turns` turns that were run; 0 if there are no more."""
     # A message of several blocks has several rows, which begin alike.
     begins: dict[str, int] = {}
     below, limit = MAX_SEQ, 2 * turns + 1
-    while rows := await database.read(_BEGINNINGS, (session_id, below, limit)):
+    while rows := await database.read(_BEGINNINGS, (session_id, session_id, below, limit)):
         for first, head in rows:
             if head not in begins and len(begins) == turns:
                 place = begins.popitem()[1]
-                ((left_out,),) = await database.read(_COUNT, (session_id, place))
+                ((left_out,),) = await database.read(_COUNT, (session_id, session_id, place))
                 return TurnsPlace(place - 1, left_out)
             begins[head] = first
         below = rows[-1][0]
@@ -59,7 +58,7 @@ async def find(database: Database, session_id: str, turns: int) -> TurnsPlace:
 
 async def in_effect(database: Database, session_id: str, upto: int) -> list[Logged]:
     """The newest events up to this place that still hold there."""
-    rows = await database.read(_TOOLS, (session_id, upto), PAGE_SIZE)
+    rows: list[tuple[Any, ...]] = [*await open_calls.find(database, session_id, upto)]
     for kind in ("plan", "title_changed"):
         rows = [*rows, *await database.read(_NEWEST, (session_id, upto, kind))]
     return holding([_logged(*row) for row in sorted(rows, key=itemgetter(0))])

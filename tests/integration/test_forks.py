@@ -16,7 +16,7 @@ import pykoclaw_acp
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.errors import Conflict, InvalidParams, InvalidRequest
 from pykoclaw_acp.model.branches import Branch, Fork, ForkPoint
-from pykoclaw_acp.model.events import TitleChanged, ToolStarted
+from pykoclaw_acp.model.events import TitleChanged, ToolEnded, ToolStarted
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import deletion, forking
 from pykoclaw_acp.store.database import Database, Statement, Unit
@@ -113,6 +113,19 @@ async def test_calls_that_are_open_in_the_source_end_in_the_fork(tmp_path: Path)
         assert said == [("tool", None), ("tool", "failed")]
         ended = (await words(r, made))[-1]
         assert ended.reason == "It goes on in the session that this one was forked from."
+
+
+async def test_a_call_that_began_long_ago_ends_in_a_fork(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        source = await r.session()
+        await r.run(source, "say 1")
+        await source.log.tell([ToolStarted("tool", "Bash", "Bash", "execute")])
+        for n in range(300):
+            await source.log.tell([ToolStarted(f"t{n}", "Read", "Read", "read")])
+        await source.log.tell([ToolEnded(f"t{n}", "completed") for n in range(300)])
+        made, _ = await fork(r, source)
+        ends = [one for one in await words(r, made) if isinstance(one, ToolEnded)]
+        assert [one.tool_call_id for one in ends if one.status == "failed"] == ["tool"]
 
 
 async def test_fork_of_a_session_that_is_deleted_meanwhile_leaves_nothing(

@@ -13,15 +13,28 @@ from pykoclaw_acp.model.choices import MODELS, MODES, Selection
 from pykoclaw_acp.model.events import (
     ConfigChanged,
     Event,
+    Failure,
     ModeChanged,
     Text,
+    TextPart,
     TitleChanged,
     ToolEnded,
+    ToolProgressed,
     ToolStarted,
     Usage,
     UserMessage,
 )
-from tests.integration.journals import BOTH, DONE, Subject, events, places, said, subject
+from pykoclaw_acp.model.turns import Outcome, TurnState
+from tests.integration.journals import (
+    BOTH,
+    DONE,
+    Subject,
+    events,
+    places,
+    prompt,
+    said,
+    subject,
+)
 
 
 @pytest.fixture(params=BOTH)
@@ -134,3 +147,48 @@ async def test_where_the_newest_turns_begin(s: Subject) -> None:
         await s.journal.append(session, [*said, Text(f"m{one}", "c")])
     places = [await s.journal.last_turns(session, turns) for turns in (1, 2, 3, 4)]
     assert [(one.after, one.left_out) for one in places] == [(6, 2), (3, 1), (0, 0), (0, 0)]
+
+
+async def test_a_prompt_that_was_never_sent_begins_no_turn(s: Subject) -> None:
+    """It belongs to the turn that ran before it: `last 1` shows that, and what came after it."""
+    session = await s.session()
+    ran = prompt(session, "00000000-0000-4000-8000-000000000001")
+    for earlier in ("a", "b"):
+        await s.journal.append(session, [UserMessage(earlier * 36, {"type": "text", "text": "x"})])
+    await s.journal.accept(ran)
+    asked: list[Event] = [UserMessage(ran.turn_id, {"type": "text", "text": "ran"})]
+    await s.journal.dispatch(ran, await s.next_epoch(session), asked)
+    await s.journal.finish(session, ran.turn_id, DONE, [Text("m", "answer")])
+    for n in (2, 3):
+        refused = prompt(session, f"00000000-0000-4000-8000-00000000000{n}")
+        await s.journal.accept(refused)
+        ends: list[Event] = [
+            UserMessage(refused.turn_id, {"type": "text", "text": "refused"}),
+            Failure(f"f{n}", "No.", "workspace_refused"),
+        ]
+        await s.journal.finish(session, refused.turn_id, Outcome(TurnState.FAILED), ends)
+    found = [await s.journal.last_turns(session, turns) for turns in (1, 2, 3)]
+    assert [(one.after, one.left_out) for one in found] == [(2, 2), (1, 1), (0, 0)]
+
+
+async def test_a_call_that_runs_is_found_however_long_ago_it_began(s: Subject) -> None:
+    session = await s.session()
+    running = ToolStarted("server", "Bash", "make serve", "execute")
+    quiet = ToolStarted('a "quiet" one', "Bash", "sleep", "execute")
+    ended = ToolStarted("ended", "Bash", "ls", "execute")
+    shows = ToolProgressed("server", (TextPart("listening"),))
+    await s.journal.append(session, [running, quiet, ended, shows, ToolEnded("ended", "completed")])
+    for n in range(0, 1200, 200):
+        calls: list[Event] = []
+        for at in range(n, n + 200):
+            calls += [
+                ToolStarted(f"t{at}", "Read", "x" * 1000, "read"),
+                ToolEnded(f"t{at}", "failed"),
+            ]
+        await s.journal.append(session, calls)
+    assert events(await s.journal.in_effect(session, 2405)) == [running, quiet, shows]
+    assert events(await s.journal.in_effect(session, 3)) == [running, quiet, ended]
+    await s.journal.append(
+        session, [ToolEnded("server", "completed"), ToolEnded(quiet.tool_call_id, "failed")]
+    )
+    assert await s.journal.in_effect(session, 2407) == []

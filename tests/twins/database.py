@@ -59,6 +59,7 @@ class TurnRow:
     client: str | None = None
     background: bool = False
     state: TurnState = TurnState.QUEUED
+    dispatched: bool = False
     started: bool = False
     attempts: int = 0
     answered: bool = False

@@ -48,8 +48,10 @@ class MemoryLogStore(MemoryStore):
 
     async def last_turns(self, session_id: str, turns: int) -> TurnsPlace:
         begins: dict[str, int] = {}
-        for one in self.database.read().logs.get(session_id, []):
-            if isinstance(one.event, UserMessage):
+        database = self.database.read()
+        for one in database.logs.get(session_id, []):
+            turn = database.turns.get(one.turn_id or "")
+            if isinstance(one.event, UserMessage) and (turn is None or turn.dispatched):
                 begins.setdefault(one.event.message_id, one.seq)
         newest = list(begins.values())[-turns:]
         left_out = len(begins) - len(newest)

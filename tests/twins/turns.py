@@ -64,7 +64,7 @@ class MemoryTurnJournal(MemoryStore):
             row = self.database.turns.get(turn.turn_id)
             if row is None or row.state != TurnState.QUEUED:
                 raise Conflict(f"the turn {turn.turn_id} is not queued")
-            row.state = TurnState.DISPATCHED
+            row.state, row.dispatched = TurnState.DISPATCHED, True
             self.database.carriers.update({note.note_id: turn.turn_id for note in notes})
             return self.database.log(turn.session_id, turn.turn_id, events)
 
