@@ -32,6 +32,8 @@ _NOTES_HEAD: Final = (
     "What happened in this conversation outside of what you remember. The user did not write this,"
     " and it asks for nothing; the user's message follows."
 )
+_NOTES_BEGIN: Final = f"<{NOTES_TAG}>\n{_NOTES_HEAD}"
+_NOTES_END: Final = f"</{NOTES_TAG}>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,20 @@ def with_notes(
             break
         count += 1
     texts = "\n\n".join(without_tag(note.text, NOTES_TAG) for note in notes[:count])
-    said = f"<{NOTES_TAG}>\n{_NOTES_HEAD}\n\n{texts}\n</{NOTES_TAG}>"
+    said = f"{_NOTES_BEGIN}\n\n{texts}\n{_NOTES_END}"
     return [{"type": "text", "text": said}, *blocks], notes[:count]
+
+
+def without_notes(text: str) -> str:
+    """A text of a prompt without the block of notes that it may begin with; empty if it is one. A
+    block that an earlier version let end early still ends where its text does.
+    """
+    if not text.startswith(_NOTES_BEGIN):
+        return text
+    if text.rstrip().endswith(_NOTES_END):
+        return ""
+    _, end, rest = text.partition(_NOTES_END)
+    return rest.lstrip("\n") if end else text
 
 
 def without_tag(text: str, tag: str) -> str:

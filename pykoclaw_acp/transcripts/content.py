@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pykoclaw_acp.model import notes
+from pykoclaw_acp.model import notes, prompt_text
 from pykoclaw_acp.model.events import Event, UserMessage, split_text
 from pykoclaw_acp.model.plain import plain
 from pykoclaw_acp.transcripts.entries import INTERRUPTED, Message
@@ -21,7 +21,7 @@ def user_messages(message_id: str, blocks: list[dict[str, Any]]) -> list[Event]:
             if text.strip():
                 events += [
                     UserMessage(message_id, {"type": "text", "text": plain(piece)})
-                    for piece in split_text(text)
+                    for piece in split_text(prompt_text.unwrap(text) or text)
                 ]
         else:
             events.append(UserMessage(message_id, _image(block) or _named(block)))

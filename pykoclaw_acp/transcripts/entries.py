@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
+from pykoclaw_acp.model import prompt_text
+
 MAX_ID: Final = 64  # characters of an id
 MAX_CALL: Final = 200  # characters of the id of a tool call
 MAX_NAME: Final = 256  # characters of a tool's name
@@ -32,6 +34,7 @@ _ESCAPE: Final = re.compile(
 )
 _HALF: Final = 6  # bytes
 _NUL: Final = rb"\u0000"
+_NOTES: Final = f"<{prompt_text.NOTES_TAG}>"
 _LOOKED_AT: Final = 4096  # characters of a text in which tags are looked for
 _NOTHING: Final = msgspec.Raw(b"null")
 
@@ -74,10 +77,10 @@ class Message(msgspec.Struct):
 
     @property
     def blocks(self) -> list[dict[str, Any]]:
-        """Its content as blocks."""
+        """Its content as blocks, without notes that pykoclaw-acp gave Claude with a prompt."""
         if isinstance(self.content, str):
-            return [{"type": "text", "text": self.content}]
-        return self.content
+            return _own_words([{"type": "text", "text": self.content}])
+        return _own_words(self.content)
 
     @property
     def text(self) -> str:
@@ -187,6 +190,16 @@ def _as_text(found: re.Match[bytes]) -> bytes:
     if found[0] == _NUL:
         return b""
     return b"?" if len(found[0]) == _HALF else found[0]
+
+
+def _own_words(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    if not any(_is_text(one) and one["text"].startswith(_NOTES) for one in blocks):
+        return blocks
+    left = [
+        {**one, "text": prompt_text.without_notes(one["text"])} if _is_text(one) else one
+        for one in blocks
+    ]
+    return [one for one in left if not _is_text(one) or one["text"]]
 
 
 def _is_text(block: dict[str, Any]) -> bool:

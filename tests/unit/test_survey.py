@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.transcripts import survey
 from pykoclaw_acp.transcripts.wire import Compare, Examined, Survey
 from tests.unit.transcripts import Transcript
@@ -52,6 +53,13 @@ def test_a_transcript_says_where_it_began_and_what_was_asked(t: Transcript) -> N
     assert one.words == ["<ide-file>x</ide-file>", "Hi"]
     assert one.updated_at == 1767323045678
     assert one.size == t.path.stat().st_size
+
+
+def test_notes_that_claude_was_given_are_not_what_was_asked(t: Transcript) -> None:
+    asked = [{"type": "text", "text": "Hi"}]
+    blocks, _ = prompt_text.with_notes(asked, [prompt_text.Note("1", "The job is done.")])
+    t.prompt(blocks)
+    assert found(t).words == ["Hi"]
 
 
 def test_a_title_that_somebody_gave_counts_before_one_that_claude_made(t: Transcript) -> None:
