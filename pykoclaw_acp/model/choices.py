@@ -1,11 +1,12 @@
 """Choices of a session: permission modes, models, further config options, slash commands.
 
 Claude reports its models and commands when a worker starts. Until then, clients get what the last
-worker in the directory reported.
+worker in the directory reported, or what others have said that holds everywhere.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -136,6 +137,8 @@ MODELS: Final = (
     Model("haiku", "Haiku"),
 )
 EFFORTS: Final = ("low", "medium", "high")  # those of every model, until Claude has reported its
+_OF_USER: Final = "(user)"
+_SOURCE: Final = re.compile(r"\((?:project|local|managed|plugin|mcp)\b[^()]*\)\Z", re.IGNORECASE)
 _NAMES: Final = {"xhigh": "Extra high"}
 # They need a terminal or a log-in, or would separate an ACP session from Claude's.
 UNFIT: Final = frozenset(
@@ -210,6 +213,22 @@ def fit(commands: tuple[Command, ...]) -> tuple[Command, ...]:
         for one in commands
         if one.name not in UNFIT and not one.name.startswith("__") and " " not in one.name
     )
+
+
+def elsewhere(offer: Offer | None, models: tuple[Model, ...]) -> Offer:
+    """What an offer of one directory says of others: the commands of Claude and of the user. Of what
+    belongs to a project, a plugin or an MCP server nobody knows whether it is there, too.
+    """
+    known = () if offer is None else offer.commands
+    return Offer(tuple(one for one in known if _is_everywhere(one)), models)
+
+
+def _is_everywhere(command: Command) -> bool:
+    """By its description, which ends with where the command is from unless it is Claude's own."""
+    if command.description.endswith(_OF_USER):
+        return True
+    own = not command.name.startswith("mcp__") and ":" not in command.name
+    return own and _SOURCE.search(command.description) is None
 
 
 def _efforts(its: Model) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Callable
 from typing import Final
 
@@ -50,15 +51,19 @@ class Choosing:
 
     async def selection(self) -> Selection:
         """What is chosen with the choices, as far as known without Claude."""
-        return self._selection(await self._store.offer(self._state.options.cwd))
+        return self._selection(await self._offer())
+
+    async def _offer(self) -> Offer | None:
+        options = self._state.options
+        return await self._store.offer(options.cwd, _configuration(options))
 
     def _selection(self, offer: Offer | None) -> Selection:
         options = self._state.options
         return offers.selection(_chosen(options), offer, bypass=options.bypass)
 
     async def commands(self) -> tuple[Command, ...]:
-        """Slash commands reported by the last worker in this directory."""
-        offer = await self._store.offer(self._state.options.cwd)
+        """Slash commands, as far as known without Claude."""
+        offer = await self._offer()
         return () if offer is None else offer.commands
 
     async def choose(
@@ -74,7 +79,7 @@ class Choosing:
         is not offered.
         """
         async with self._choice:
-            offer = await self._store.offer(self._state.options.cwd)
+            offer = await self._offer()
             now, chosen = self._selection(offer), _chosen(self._state.options)
             if mode is not None:
                 require(parameter, mode, now.modes)
@@ -139,12 +144,13 @@ class Choosing:
 
     async def keep_offer(self, offer: Offer) -> None:
         """Store what a worker that is ready offers, and tell clients what of it is new."""
-        cwd = self._state.options.cwd
-        known = await self._store.offer(cwd)
-        if offer in (known, Offer()):
+        if offer == Offer():
             return
+        known, options = await self._offer(), self._state.options
         with contextlib.suppress(StoreUnavailable):  # the next worker reports it again
-            await self._store.keep_offer(cwd, offer)
+            await self._store.keep_offer(options.cwd, offer, _configuration(options))
+        if offer == known:
+            return
         before, now = self._selection(known), self._selection(offer)
         for subscription in list(self._state.subscriptions):
             with contextlib.suppress(ConnectionError):
@@ -162,6 +168,11 @@ def require(parameter: str, wanted: str, choices: tuple[Choice, ...]) -> None:
             f"`{parameter}`: must be one of {allowed}. Claude offers nothing else here.",
             {"allowed": [one.id for one in choices]},
         )
+
+
+def _configuration(options: WorkerOptions) -> str:
+    """What decides about the commands that Claude and its user have, as one text."""
+    return json.dumps([options.account, sorted(options.setting_sources), options.cli_path])
 
 
 def _chosen(options: WorkerOptions) -> Chosen:

@@ -9,32 +9,41 @@ from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
 
-def keep(cwd: str, offer: Offer) -> Statement:
+def keep(cwd: str, offer: Offer, configuration: str) -> Statement:
     """Replace the directory's offer."""
     return Statement(
-        "INSERT INTO acp_offers (cwd, commands, models, updated_at, position)"
-        " VALUES (?, ?, ?, ?, (SELECT COALESCE(MAX(position), 0) + 1 FROM acp_offers)) ON CONFLICT (cwd) DO UPDATE"
+        "INSERT INTO acp_offers (cwd, commands, models, updated_at, configuration, position)"
+        " VALUES (?, ?, ?, ?, ?, (SELECT COALESCE(MAX(position), 0) + 1 FROM acp_offers)) ON CONFLICT (cwd) DO UPDATE"
         " SET commands = excluded.commands, models = excluded.models, updated_at = excluded.updated_at,"
-        " position = excluded.position",
+        " configuration = excluded.configuration, position = excluded.position",
         (
             cwd,
             msgspec.json.encode(offer.commands).decode(),
             msgspec.json.encode(offer.models).decode(),
             now_ms(),
+            configuration,
         ),
     )
 
 
-async def of(database: Database, cwd: str) -> Offer | None:
-    """The directory's offer; None if no worker ran there."""
-    rows = await database.read("SELECT commands, models FROM acp_offers WHERE cwd = ?", (cwd,))
-    return _offer(*rows[0]) if rows else None
-
-
-async def newest(database: Database) -> Offer | None:
-    """The newest offer of any directory: models belong to the account."""
+async def of(database: Database, cwd: str) -> tuple[Offer | None, str | None]:
+    """The directory's offer, None if no worker ran there; and its configuration, if that is known."""
     rows = await database.read(
-        "SELECT commands, models FROM acp_offers ORDER BY position DESC LIMIT 1"
+        "SELECT commands, models, configuration FROM acp_offers WHERE cwd = ?", (cwd,)
+    )
+    return (_offer(*rows[0][:2]), rows[0][2]) if rows else (None, None)
+
+
+async def newest(database: Database, configuration: str | None = None) -> Offer | None:
+    """The newest offer of any directory, of this configuration if one is given: models belong to the
+    account.
+    """
+    where, given = (
+        ("", ()) if configuration is None else ("WHERE configuration = ?", (configuration,))
+    )
+    rows = await database.read(
+        f"SELECT commands, models FROM acp_offers {where} ORDER BY position DESC LIMIT 1",  # noqa: S608
+        given,
     )
     return _offer(*rows[0]) if rows else None
 

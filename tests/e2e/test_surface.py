@@ -231,6 +231,9 @@ async def test_claude_commands_and_models_known_before_next_worker(stack: Stack)
     (commands / "greet.md").write_text(
         "---\ndescription: Say hello\nargument-hint: <name>\n---\nHello $ARGUMENTS"
     )
+    mine = stack.home / ".claude/commands/mine.md"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("Say hello (project)")
     client = await stack.start()
     session, answer = await opened(client, stack)
     assert [one["modelId"] for one in answer["models"]["availableModels"]] == [
@@ -254,7 +257,15 @@ async def test_claude_commands_and_models_known_before_next_worker(stack: Stack)
     }
     await client.until(lambda: client.commands.get(session))
     assert {one["name"] for one in client.commands[session]} == set(by_name)
+    elsewhere = stack.root / "elsewhere"
+    elsewhere.mkdir()
+    session = await client.new(elsewhere)
+    await client.until(lambda: client.commands.get(session))
+    early = {one["name"] for one in client.commands[session]}
+    assert early == set(by_name) - {"greet"}
     assert stack.claude(session) is None
+    await client.prompt(session, text("Two."))
+    assert {one["name"] for one in client.commands[session]} == early, "each of them is there"
 
 
 @pytest.mark.long

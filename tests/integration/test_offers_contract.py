@@ -10,6 +10,7 @@ import pytest
 from pykoclaw_acp.model.choices import Command, Model, Offer
 from tests.integration.journals import BOTH, Subject, subject
 
+HERE = "one configuration"
 OPUS, SONNET = (Model("opus", "Opus"),), (Model("sonnet", "Sonnet", "The fast one."),)
 
 
@@ -37,3 +38,34 @@ async def test_unknown_directory_has_models_of_newest_offer(s: Subject) -> None:
     await s.journal.keep_offer("/a", Offer((Command("a"),), OPUS))
     assert await s.journal.offer("/c") == Offer(models=OPUS)
     assert await s.journal.offer("/b") == Offer((Command("b"),), SONNET)
+
+
+EVERYWHERE = (
+    Command("compact", "Free up context"),
+    Command("mine", "Mine (project) of all (user)"),
+    Command("sub:mine", "Mine (user)"),
+)
+LOCAL = (
+    Command("theirs", "Mine (user) (project)"),
+    Command("own", "Mine (local)"),
+    Command("tools:lint", "Lint"),
+    Command("mcp__server__prompt", "A prompt"),
+    Command("lint", "Lint (plugin:tools@market)"),
+)
+
+
+async def test_unknown_directory_has_the_commands_that_are_everywhere(s: Subject) -> None:
+    await s.journal.keep_offer("/a", Offer((*EVERYWHERE, *LOCAL), OPUS), HERE)
+    await s.journal.keep_offer("/b", Offer((Command("other"),), SONNET), "another")
+    assert await s.journal.offer("/c", HERE) == Offer(EVERYWHERE, OPUS)
+    assert await s.journal.offer("/c", "a third") == Offer((), SONNET)
+    assert await s.journal.offer("/a", HERE) == Offer((*EVERYWHERE, *LOCAL), OPUS)
+    await s.journal.keep_offer("/c", Offer(LOCAL, OPUS), HERE)
+    assert await s.journal.offer("/c", HERE) == Offer(LOCAL, OPUS)
+
+
+async def test_another_account_does_not_have_the_commands_of_a_directory(s: Subject) -> None:
+    await s.journal.keep_offer("/a", Offer((Command("mine", "Mine (user)"),), OPUS), HERE)
+    assert await s.journal.offer("/a", "another") == Offer((), OPUS)
+    await s.journal.keep_offer("/b", Offer(EVERYWHERE, SONNET), "another")
+    assert await s.journal.offer("/a", "another") == Offer(EVERYWHERE, OPUS)

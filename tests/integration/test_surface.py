@@ -356,10 +356,30 @@ async def test_commands_follow_answer_once_first_worker_knows_them(tmp_path: Pat
         assert "fable" in [
             one["modelId"] for one in elsewhere["result"]["models"]["availableModels"]
         ]
+        await offered(wire, 4)
         running, channel = await slow_worker(r, wire, session)
         say_ready(channel, OFFER)
         await wire.answer(running)
-        assert len(commands(wire)) == 3, "they were told again, and had not changed"
+        assert len(commands(wire)) == 4, "they were told again, and had not changed"
+
+
+async def test_a_new_directory_has_the_users_commands_until_claude_has_said_which(
+    tmp_path: Path,
+) -> None:
+    mine = Command("mine", "Mine (user)")
+    project = Command("theirs", "Theirs (project)")
+    async with rig(tmp_path) as r, client(r) as wire:
+        first = await new(wire)
+        running, channel = await slow_worker(r, wire, first)
+        say_ready(channel, Offer((mine, project), OFFER.models))
+        await wire.answer(running)
+        await eventually(lambda: commands(wire)[-1:] == [["mine", "theirs"]])
+        opened = await wire.call("session/new", cwd="/usr", mcpServers=[])
+        await eventually(lambda: commands(wire)[-1:] == [["mine"]])
+        running, channel = await slow_worker(r, wire, opened["result"]["sessionId"])
+        say_ready(channel, Offer((mine, Command("own", "Own (project)")), OFFER.models))
+        await wire.answer(running)
+        await eventually(lambda: commands(wire)[-1:] == [["mine", "own"]])
 
 
 # --- titles

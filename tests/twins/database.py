@@ -99,7 +99,8 @@ class MemoryDatabase:
     notes: dict[str, tuple[str, str]] = field(default_factory=dict)  # session and text
     carriers: dict[str, str] = field(default_factory=dict)  # turn, by note
     limit_waits: dict[str, LimitWait] = field(default_factory=dict)  # by session
-    offers: dict[str, Offer] = field(default_factory=dict)  # the newest last
+    # with their configurations, the newest last
+    offers: dict[str, tuple[Offer, str]] = field(default_factory=dict)
     acknowledged: dict[tuple[str, int], int] = field(
         default_factory=dict
     )  # frame, by session and epoch
