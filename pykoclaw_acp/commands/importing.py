@@ -39,7 +39,10 @@ def main(file: BinaryIO, directory: str) -> None:
     terminal.line(f"Imported {name} as session {made['session']}: {taken} of its history.")
     if made["leftOut"]:
         terminal.line(f"{made['leftOut']} more could not be taken over.")
-    terminal.line("Claude gets a summary of what was said last, with the next prompt.")
+    if made.get("summary", True):
+        terminal.line("Claude gets a summary of what was said last, with the next prompt.")
+    else:
+        terminal.line("Nothing was asked in it: Claude begins anew.")
 
 
 def _send(upload: str | None, waiting: bytearray) -> str:

@@ -50,6 +50,7 @@ class _Upload:
 class _Count:
     events: int = 0
     left_out: int = 0
+    summary: bool = False
 
 
 class ImportControl:
@@ -110,13 +111,14 @@ class ImportControl:
                 begun.record(cwd, (), None, CLIENT),
                 head.session.summary.title,
                 _batches(file, count),
-                lambda: _words(head, count),
+                lambda summary: _words(head, count, summary=summary),
             )
         return ImportedSession(
             session=session.id,
             title=session.record.title,
             events=count.events,
             left_out=count.left_out,
+            summary=count.summary,
         )
 
     def _begin(self) -> str:
@@ -178,17 +180,24 @@ def _read(file: BinaryIO) -> list[bytes]:
     return lines
 
 
-def _words(head: Head, count: _Count) -> str:
+def _words(head: Head, count: _Count, *, summary: bool) -> str:
     """What the user is told of the import; values of the export are short and in one line."""
 
     def named(value: str | None, otherwise: str) -> str:
         short = neutral((value or "").strip())[:200].replace("`", "'")
         return f"`{short}`" if short else otherwise
 
+    count.summary = summary
     left = f" {count.left_out} entries could not be taken over." if count.left_out else ""
+    if summary:
+        told = (
+            "Claude does not remember it: with your next prompt it gets a summary of what was said"
+            " last."
+        )
+    else:
+        told = "Nothing was asked in it, so there is nothing that Claude could be told."
     return (
         "**This conversation was imported.** It was exported by pykoclaw-acp"
         f" {named(head.program, 'of an unknown version')}, where it ran in"
-        f" {named(head.session.summary.cwd, 'an unknown directory')}.{left} Claude does not remember"
-        " it: with your next prompt it gets a summary of what was said last."
+        f" {named(head.session.summary.cwd, 'an unknown directory')}.{left} {told}"
     )

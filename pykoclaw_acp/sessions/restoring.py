@@ -58,10 +58,11 @@ class Restorer:
         wanted: SessionRecord,
         title: str | None,
         batches: AsyncIterator[Batch],
-        words: Callable[[], str],
+        words: Callable[[bool], str],
     ) -> Session:
         """A session like `wanted`, under an id and a name of its own: there whole when this returns,
-        and not at all otherwise. `words`: what is said of the import when all batches were taken.
+        and not at all otherwise. `words`: what is said of the import when all batches were taken;
+        it is told whether Claude gets a summary.
         """
         session_id = str(uuid4())
         async with self._names.reserve(session_id) as name:
@@ -83,7 +84,7 @@ class Restorer:
         record: SessionRecord,
         title: str | None,
         batches: AsyncIterator[Batch],
-        words: Callable[[], str],
+        words: Callable[[bool], str],
     ) -> None:
         tools, told, at = OpenTools(), Recollection(), 0
         async for batch in batches:
@@ -95,7 +96,8 @@ class Restorer:
         said: list[Event] = [ToolEnded(tool, "failed") for tool in tools]
         if (line := titles.shorten(title or "")) is not None:
             said.append(TitleChanged(line))
-        said.append(Text(f"import-{record.session_id}", f"\n\n{words()}\n\n", note=True))
         summary = told.text()
+        told_to_user = f"\n\n{words(bool(summary))}\n\n"
+        said.append(Text(f"import-{record.session_id}", told_to_user, note=True))
         note = Note(f"import-{record.session_id}", TOLD + summary) if summary else None
         await self._store.end_restoring(record, said, note)

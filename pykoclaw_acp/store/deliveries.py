@@ -7,7 +7,7 @@ alone.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pykoclaw_acp.model.conversations import OWN
 from pykoclaw_acp.model.deliveries import (
@@ -34,7 +34,7 @@ MOST_WAITING: Final = 10_000  # rows that are looked at together
 # not keep the others from being read.
 _COLUMNS: Final = (
     "CAST(d.id AS BLOB), CAST(d.created_at AS BLOB), COALESCE(s.alias_of, s.acp_session_id),"
-    " s.deleted_at IS NOT NULL"
+    " s.deleted_at IS NOT NULL, d.rowid, typeof(d.id) = 'text'"
 )
 _OWN: Final = tuple(
     f"SELECT {_COLUMNS} FROM delivery_queue d CROSS JOIN acp_sessions s ON {matches}"  # noqa: S608  constants
@@ -86,14 +86,26 @@ _ROW: Final = (
 )
 
 
-async def waiting(database: Database) -> list[Waiting]:
-    """Deliveries for conversations that have a session, or had one that was deleted, by session."""
+class Unnamed(NamedTuple):
+    """A row that its id does not name: there is none, or it is no text."""
+
+    row: int
+    stored_id: bytes | None
+
+
+async def waiting(database: Database) -> tuple[list[Waiting], list[Unnamed]]:
+    """Deliveries for conversations that have a session, or had one that was deleted, by session; and
+    those among them that have to be given an id first.
+    """
     rows = await database.read(f"{_WAITING} LIMIT {MOST_WAITING}")
     rows.sort(key=lambda row: row[1] or b"")  # stable: rows of one time stay in their order
     owners: dict[str, tuple[str, bool]] = {}
-    for name, _, session_id, deleted in rows:
-        if (delivery_id := _text(name)) is None:
-            continue  # nothing can name it: it stays as it is
+    unnamed: list[Unnamed] = []
+    for name, _, session_id, deleted, row, is_text in rows:
+        delivery_id = _text(name) if is_text else None
+        if delivery_id is None:
+            unnamed.append(Unnamed(row, name))
+            continue
         known = owners.get(delivery_id)
         if known is None or (known[1] and not deleted):
             owners[delivery_id] = (session_id, bool(deleted))
@@ -102,7 +114,16 @@ async def waiting(database: Database) -> list[Waiting]:
         found.setdefault(session_id, Waiting(session_id, deleted, [])).delivery_ids.append(
             delivery_id
         )
-    return list(found.values())
+    return list(found.values()), unnamed
+
+
+def give_id(unnamed: Unnamed, delivery_id: str) -> Statement:
+    """Give a row that waits an id, by which it can be marked as every other."""
+    return Statement(
+        "UPDATE delivery_queue SET id = ? WHERE rowid = ? AND CAST(id AS BLOB) IS ?"
+        " AND status = 'pending'",
+        (delivery_id, unnamed.row, unnamed.stored_id),
+    )
 
 
 async def find(database: Database, delivery_id: str) -> Delivery | None:

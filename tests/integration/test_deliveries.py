@@ -295,7 +295,27 @@ async def test_rows_that_are_not_utf8_let_others_pass(tmp_path: Path, path: Path
             await eventually(lambda: status(path, good) == "delivered")
             await eventually(lambda: status(path, odd) == "delivered")
             await eventually(lambda: "odd time" in client.text and "good news" in client.text)
-        assert fetch(path, "SELECT COUNT(*) FROM delivery_queue WHERE status = 'pending'") == [(1,)]
+            await eventually(lambda: client.text.count("unnamed") == 1)
+        assert fetch(path, "SELECT id FROM delivery_queue WHERE status = 'pending'") == []
+
+
+async def test_rows_without_an_id_are_shown_and_marked_as_others(
+    tmp_path: Path, path: Path
+) -> None:
+    async with rig(tmp_path) as r:
+        session, client = await attached(r)
+        for stored in ("NULL", "NULL", "x'616263'", "x'ff'"):
+            enqueue(path, name(session), f"with {stored}", at="2026-01-01T00:00:00+00:00")
+            newest = "(SELECT MAX(rowid) FROM delivery_queue)"
+            execute(path, f"UPDATE delivery_queue SET id = {stored} WHERE rowid = {newest}")
+        enqueue(path, "wa-elsewhere", "of others", prefix="wa")
+        execute(path, "UPDATE delivery_queue SET id = NULL WHERE channel_prefix = 'wa'")
+        async with delivering(r):
+            await eventually(lambda: client.text.count("with ") == 4)
+            for stored, times in (("NULL", 2), ("x'616263'", 1), ("x'ff'", 1)):
+                assert client.text.count(f"with {stored}") == times
+        ends = fetch(path, "SELECT status, typeof(id) FROM delivery_queue ORDER BY rowid")
+        assert ends == [("delivered", "text")] * 4 + [("pending", "null")]
 
 
 async def test_result_is_named_by_its_task(tmp_path: Path, path: Path) -> None:

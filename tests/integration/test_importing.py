@@ -107,7 +107,7 @@ async def test_a_session_goes_on_elsewhere(tmp_path: Path) -> None:
         other = await r.session()
         made = await cli.call("import/finish", upload=await upload(cli, lines), cwd=cwd)
         session: Session = await r.sessions.get(made["session"])
-        assert (made["title"], made["leftOut"]) == ("A parser", 0)
+        assert (made["title"], made["leftOut"], made["summary"]) == ("A parser", 0, True)
         *kept, closed, titled, note = await log(r, session.id)
         assert kept == SAID
         assert (closed, titled) == (ToolEnded("t2", "failed"), TitleChanged("A parser"))
@@ -134,6 +134,25 @@ async def test_a_session_goes_on_elsewhere(tmp_path: Path) -> None:
         assert len(worker.contents[-1]) == 1, "once"
         again = await cli.call("import/finish", upload=await upload(cli, lines), cwd=cwd)
         assert again["session"] != session.id
+
+
+@pytest.mark.parametrize("events", [[], [Text("n1", "Note.", note=True)]])
+async def test_what_has_nothing_to_sum_up_promises_no_summary(
+    tmp_path: Path, events: list[Event]
+) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+    lines = await exported(tmp_path / "here", events)
+    async with rig(tmp_path / "there") as r, caller(r, tmp_path / "there") as cli:
+        name = await upload(cli, lines)
+        made = await cli.call("import/finish", upload=name, cwd=str(tmp_path))
+        assert made["summary"] is False
+        note = (await log(r, made["session"]))[-1]
+        assert "summary" not in note.text
+        assert "Nothing was asked in it" in note.text
+        session: Session = await r.sessions.get(made["session"])
+        await r.run(session, "say 1")
+        assert len(r.launcher.launched[-1].contents[-1]) == 1
 
 
 def line(kind: str, content: Any = None, event: Any = None, **more: Any) -> dict[str, Any]:

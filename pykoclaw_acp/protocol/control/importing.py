@@ -34,9 +34,12 @@ class ImportParams(Params, frozen=True, kw_only=True):
 
 
 class ImportedSession(FullAnswer, frozen=True, kw_only=True):
-    """The new session; `left_out`: entries that could not be taken over."""
+    """The new session; `left_out`: entries that could not be taken over; `summary`: Claude gets one
+    of what was said last.
+    """
 
     session: str
     title: str | None
     events: int
     left_out: int
+    summary: bool = True

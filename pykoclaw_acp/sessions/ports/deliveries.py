@@ -13,7 +13,10 @@ class DeliveryStore(Store, Protocol):
     """The queue of deliveries, of which each ends `delivered` or `failed`, once."""
 
     async def waiting(self) -> list[Waiting]:
-        """Deliveries for conversations that have a session, or had one, by session."""
+        """Deliveries for conversations that have a session, or had one, by session.
+
+        Those without an id that names them are given one.
+        """
 
     async def delivery(self, delivery_id: str) -> Delivery | None:
         """A delivery, if it still waits."""

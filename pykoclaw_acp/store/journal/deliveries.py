@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+from uuid import uuid4
+
+import structlog
+
 from pykoclaw_acp.model import deliveries as rules
 from pykoclaw_acp.model.deliveries import Delivery, Said, Waiting
 from pykoclaw_acp.model.events import Event
@@ -9,13 +14,27 @@ from pykoclaw_acp.store import deliveries, events, notes, sessions
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
 
+MOST_NAMED: Final = 500  # rows in a commit
+
+log: Final = structlog.get_logger()
+
 
 class SqlDeliveryStore(SqlStore):
     """Implements `sessions.ports.deliveries.DeliveryStore`."""
 
     async def waiting(self) -> list[Waiting]:
         """Deliveries for conversations that have a session, or had one, by session."""
-        return await deliveries.waiting(self._database)
+        while True:
+            found, unnamed = await deliveries.waiting(self._database)
+            if not unnamed:
+                return found
+            some = unnamed[:MOST_NAMED]
+            await self._commit(Unit(tuple(deliveries.give_id(one, str(uuid4())) for one in some)))
+            log.warning(
+                "Deliveries that had no id, or one that is no text, were given one",
+                action="deliveries_named",
+                count=len(some),
+            )
 
     async def delivery(self, delivery_id: str) -> Delivery | None:
         """A delivery, if it still waits."""
