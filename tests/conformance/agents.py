@@ -161,6 +161,16 @@ class Agent(ABC):
             return scripts.text(answer)
         return f"Reply with exactly this text and nothing else: {answer}"
 
+    # --- what other programs leave behind, where the agent's own rules are about that
+
+    async def leave_transcript(self, session: str, cwd: Path, words: str) -> None:
+        """A Claude session that somebody has begun in a terminal with these words."""
+        unsupported("nobody knows where the agent looks for other programs' sessions")
+
+    async def leave_conversation(self, name: str, cwd: Path) -> None:
+        """A conversation of another channel that can be continued."""
+        unsupported("nobody knows where the agent looks for other programs' sessions")
+
     async def close(self) -> None:
         await self.rest()
 

@@ -14,6 +14,7 @@ from pykoclaw_acp.link import logins
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 from tests.conformance import rules
 from tests.conformance.agents import Agent, CommandAgent
+from tests.conformance.ours import OurAgent
 from tests.conformance.registry import Rule, in_order
 from tests.conformance.rules import initializing, prompting, transport
 from tests.e2e.harness.stack import PROGRAM, Stack
@@ -108,8 +109,8 @@ async def agent(
 def _agent(config: pytest.Config, kind: str, stack: Stack) -> Agent:
     patience = config.getoption("--agent-patience", PATIENCE)
     if kind != GIVEN:
-        ours = CommandAgent(OURS[kind], stack.environment, stack.root, patience)
-        ours.login = logins.KEY
+        ours = OurAgent(OURS[kind], stack.environment, stack.root, patience)
+        ours.login, ours.home = logins.KEY, stack.home
         return ours
     given = dict(one.split("=", 1) for one in config.getoption("--agent-env"))
     places = {"url": stack.model.url, "home": os.fspath(stack.home)}

@@ -27,6 +27,7 @@ from tests.conformance.fake.faults import (
 )
 from tests.conformance.fake.installation import Frame
 from tests.conformance.fake.wire import Fault, MemoryWire
+from tests.conformance.planted_own import OWN
 
 MIB = 1024 * 1024
 PERMISSION = "session/request_permission"
@@ -459,6 +460,7 @@ LOAD = "session/load"
 NOT_FOUND = {"code": -32002, "message": "No."}
 
 PLANTED: Final[dict[str, Fault]] = {
+    **OWN,
     # transport
     "stdout_carries_only_messages": Answers("initialize", _first),
     "messages_are_utf_8": after("initialize", lambda _: b'{"jsonrpc":"2.0","method":"_\xff"}\n'),

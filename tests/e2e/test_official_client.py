@@ -142,6 +142,11 @@ async def test_official_client_tells_the_story(stack: Stack) -> None:
 async def test_whole_surface(stack: Stack) -> None:
     async with connected(stack) as (connection, editor, _):
         await connection.authenticate(method_id="anthropic-api-key")
+        login = await connection._conn.send_request(
+            "auth/status", {}
+        )  # not in the SDK's client yet
+        assert login["state"] == "authenticated"
+        assert login["accounts"] != []
         made = await connection.new_session(cwd=str(stack.work), mcp_servers=[])
         session = made.session_id
         assert made.modes is not None

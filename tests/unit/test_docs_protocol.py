@@ -135,6 +135,17 @@ def test_the_meta_keys_are_those_of_the_code() -> None:
     assert keys == {one for one in said_in_code() if re.fullmatch(r"pykoclaw\.dev/\w+", one)}
 
 
+def test_each_key_and_notification_of_ours_has_a_conformance_rule() -> None:
+    rules = "".join(
+        text(f"tests/conformance/rules/{one}.py") for one in ("own_meta", "own_updates")
+    )
+    rows = (*table("docs/protocol.md", "`_meta` key"), *table("docs/protocol.md", "key of `claudeCode.options`"))
+    keys = {code for row in rows for cell in row[:2] for code in codes(cell)}
+    named = {one.removeprefix("pykoclaw.dev/") for one in keys if one.startswith("pykoclaw.dev/")}
+    told = {one.rpartition("/")[2] for one in (EVENT, QUESTION, SETTLED)}
+    assert [one for one in named | told if not re.search(rf"\b{one}\b", rules)] == []
+
+
 def test_what_can_be_asked_of_claude_is_that_of_the_code() -> None:
     rows = table("docs/protocol.md", "key of `claudeCode.options`")
     assert {code for row in rows for code in codes(row[0])} == session_meta.SDK_KEYS.keys()

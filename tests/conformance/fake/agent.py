@@ -6,11 +6,11 @@ import asyncio
 import json
 import os
 import subprocess
-import urllib.request
 from collections.abc import Callable
 from typing import Any, Final
 
 from tests.conformance.fake import own_meta
+from tests.conformance.fake.following import FOLLOW, Followers
 from tests.conformance.fake.installation import (
     Failure,
     Frame,
@@ -20,6 +20,7 @@ from tests.conformance.fake.installation import (
     invalid,
     not_found,
     text,
+    visit,
 )
 from tests.conformance.fake.turns import Turn
 from tests.conformance.recording import granted
@@ -45,6 +46,7 @@ class FakeAgent:
         self.installation = installation
         self.emit = emit
         self.client: Frame | None = None  # its capabilities
+        self._followers = Followers(emit)
         self._asked: dict[Any, asyncio.Future[Frame]] = {}
         self._turns: dict[str, tuple[Session, asyncio.Task[None]]] = {}  # by the id of the prompt
         self._methods: dict[str, Callable[[Frame], Frame]] = {
@@ -97,6 +99,9 @@ class FakeAgent:
         try:
             if method == "session/prompt" and self.client is not None:
                 self._prompt(message_id, params)
+            elif method == FOLLOW:
+                found = self.installation.find({"sessionId": params.get("session")})
+                self._followers.begin(message_id, found, params)
             else:
                 self.emit({"jsonrpc": "2.0", "id": message_id, "result": self._do(method, params)})
         except Failure as failure:
@@ -131,6 +136,7 @@ class FakeAgent:
         if keep:
             session.history.append(update)
             update = own_meta.placed(session, len(session.history) - 1)[0]
+            self._followers.more(session, update)
         params = {"sessionId": session.id, "update": update}
         self.emit({"jsonrpc": "2.0", "method": "session/update", "params": params})
 
@@ -141,7 +147,9 @@ class FakeAgent:
         message = {"jsonrpc": "2.0", "id": message_id, "method": method, "params": params}
         answered = self._asked[message_id]
         self.emit(message)
+        self._followers.asked(message_id, method, params)
         result: Frame = (await answered).get("result") or {}
+        self._followers.settled(message_id, method, params)
         return result
 
     def can(self, capability: str) -> bool:
@@ -204,7 +212,7 @@ class FakeAgent:
         session = self.installation.new(cwd, asked.get("sessionId"))
         for server in params["mcpServers"]:
             if server.get("type") in ("http", "sse"):
-                _visit(server)
+                visit(server)
                 continue
             if "type" in server:
                 raise invalid("mcpServers")
@@ -235,10 +243,11 @@ class FakeAgent:
 
     def _fork(self, params: Frame) -> Frame:
         origin = self.installation.find(params)
+        upto, meta = own_meta.forked(origin, own_meta.keys(params))
         copy = self.installation.new(directory(params))
-        copy.history += origin.history
+        copy.history += origin.history[:upto]
         copy.user_texts += origin.user_texts
-        return {"sessionId": copy.id, **self._opened(copy)}
+        return {"sessionId": copy.id, **self._opened(copy), "_meta": meta}
 
     def _list(self, params: Frame) -> Frame:
         wanted, cursor = params.get("archived", "exclude"), params.get("cursor")
@@ -266,6 +275,7 @@ class FakeAgent:
         for other, turn in list(self._turns.values()):
             if other is session:
                 turn.cancel()
+        self._followers.end(session)
         return {}
 
     def _archive(self, params: Frame, *, archived: bool) -> Frame:
@@ -330,13 +340,10 @@ class FakeAgent:
                 reason = await turn.play(session)
         except asyncio.CancelledError:
             reason = "cancelled"
+            turn.note(session, "Cancelled.")
+        except Failure as failure:
+            turn.note(session, failure.error["message"], "failure")
+            self._fail(message_id, failure)
+            return
         result = {"stopReason": reason, **({"_meta": meta} if meta else {})}
         self.emit({"jsonrpc": "2.0", "id": message_id, "result": result})
-
-
-def _visit(server: Frame) -> None:
-    headers = {one["name"]: one["value"] for one in server["headers"]}
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": ""}}
-    request = urllib.request.Request(server["url"], json.dumps(asked).encode(), headers)
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request):
-        pass

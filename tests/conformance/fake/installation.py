@@ -5,6 +5,8 @@ in.
 from __future__ import annotations
 
 import asyncio
+import json
+import urllib.request
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +39,7 @@ def not_found(session: str) -> Failure:
 @dataclass
 class Session:
     """A conversation. `history` are the updates that a load replays; `keys`: prompts by the keys that
-    clients gave them, of which those in `answered` have run.
+    clients gave them, of which those in `answered` have run; `marks`: what lists say of it.
     """
 
     id: str
@@ -53,6 +55,7 @@ class Session:
     ready: asyncio.Lock = field(default_factory=asyncio.Lock)
     keys: dict[str, list[Frame]] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
+    marks: Frame = field(default_factory=dict)
 
     def modes(self) -> Frame:
         offered = [{"id": mode, "name": mode.title()} for mode in MODES]
@@ -82,6 +85,7 @@ class Session:
             "title": self.title,
             "updatedAt": "2026-11-22T10:00:00+00:00",
             "archived": self.archived,
+            **({"_meta": self.marks} if self.marks else {}),
         }
 
 
@@ -137,3 +141,12 @@ def directory(params: Frame) -> str:
     if prompt is not None and prompt.get("mode") not in {"append", "override"}:
         raise invalid("systemPrompt.mode")
     return cwd
+
+
+def visit(server: Frame) -> None:
+    """Connect to an MCP server over http."""
+    headers = {one["name"]: one["value"] for one in server["headers"]}
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": ""}}
+    request = urllib.request.Request(server["url"], json.dumps(asked).encode(), headers)
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request):
+        pass

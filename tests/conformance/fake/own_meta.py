@@ -33,6 +33,7 @@ _KNOWN: Final[dict[str, Callable[[Any], bool]]] = {
     "steering": lambda value: value in ("steer", "queue"),
     "replay": lambda value: isinstance(value, dict) and _is_count(value.get("last")),
     "after": lambda value: isinstance(value, int),
+    "messageId": lambda value: isinstance(value, str) and bool(value),
     "idempotencyKey": lambda value: isinstance(value, str),
 }
 
@@ -50,7 +51,29 @@ def keys(params: Frame) -> Frame:
 def placed(session: Session, after: int = 0) -> list[Frame]:
     """What a session has said after a position, each with its own."""
     history = list(enumerate(session.history, 1))[after:]
-    return [{**update, "_meta": {f"{PREFIX}seq": seq}} for seq, update in history]
+    return [
+        {**update, "_meta": {**update.get("_meta", {}), f"{PREFIX}seq": seq}}
+        for seq, update in history
+    ]
+
+
+def forked(session: Session, asked: Frame) -> tuple[int, Frame]:
+    """The position at which a fork ends, and what the response says of it."""
+    upto = _end(session, asked["messageId"]) if "messageId" in asked else len(session.history)
+    point = {"sessionId": session.id, "seq": upto, "runningTurnLeftOut": False}
+    return upto, {f"{PREFIX}forkedFrom": point}
+
+
+def _end(session: Session, message: str) -> int:
+    """The position at which the turn of a message ends."""
+    begins = [one.get("messageId") for one in session.history]
+    if message not in begins:
+        raise invalid(f"_meta.{PREFIX}messageId")
+    after = begins.index(message)
+    for at, update in enumerate(session.history[after:], after):
+        if update["sessionUpdate"] == "user_message_chunk" and update["messageId"] != message:
+            return at
+    return len(session.history)
 
 
 def newest(session: Session, turns: int) -> tuple[int, Frame]:

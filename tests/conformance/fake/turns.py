@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from tests.conformance.fake.installation import Frame, Session, invalid
+from tests.conformance.fake.installation import Failure, Frame, Session, invalid
 
 if TYPE_CHECKING:
     from tests.conformance.fake.agent import FakeAgent
@@ -68,6 +68,16 @@ class Turn:
         )
         return reason
 
+    def note(self, session: Session, words: str, kind: str = "note") -> None:
+        """What is said of the turn."""
+        made: Frame = {"content": {"type": "text", "text": words}}
+        made["_meta"] = {"pykoclaw.dev/note": kind}
+        message = f"{self._message}-{kind}"
+        self._agent.update(session, sessionUpdate="agent_message_chunk", messageId=message, **made)
+
+    async def _error(self, session: Session, rest: str) -> None:
+        raise Failure(-32603, rest)
+
     def _chunk(self, session: Session, kind: str, words: str) -> None:
         content = {"type": "text", "text": words}
         self._agent.update(
@@ -97,13 +107,25 @@ class Turn:
 
     async def _edit(self, session: Session, rest: str) -> None:
         path, _, change = rest.partition(" <<< ")
-        await self._tool(session, Path(session.cwd) / path, change)
+        await self._tool(session, Path(session.cwd) / path, change, changed=True)
 
     async def _other(self, session: Session, rest: str) -> None:
-        await self._tool(session, None, "")
+        call = await self._tool(session, None, "")
+        if rest.startswith("Agent "):
+            await self._tool(session, None, "", parent=call)
 
-    async def _tool(self, session: Session, path: Path | None, content: str) -> None:
+    async def _tool(
+        self,
+        session: Session,
+        path: Path | None,
+        content: str,
+        *,
+        changed: bool = False,
+        parent: str | None = None,
+    ) -> str:
         call: Frame = {"toolCallId": str(uuid.uuid4()), "title": "A tool", "kind": "other"}
+        if parent is not None:
+            call["_meta"] = {"pykoclaw.dev/parentToolCallId": parent}
         if path is not None:
             call["kind"] = "edit"
             call["locations"] = [{"path": str(path), "line": 1}]
@@ -119,12 +141,22 @@ class Turn:
         allowed = chosen.get("outcome") == "selected" and chosen.get("optionId") == "allow_once"
         if allowed and path is not None:
             path.write_text(content)  # noqa: ASYNC240 - nobody else waits
+        if reason := (chosen.get("_meta") or {}).get("pykoclaw.dev/reason"):
+            session.user_texts.append(reason)
+        places = {"pykoclaw.dev/line": 1, "pykoclaw.dev/oldLine": 1}
+        diff = {"type": "diff", "path": str(path), "oldText": "b", "newText": content}
         self._agent.update(
             session,
             sessionUpdate="tool_call_update",
             toolCallId=call["toolCallId"],
             status="completed" if allowed else "failed",
+            **(
+                {"content": [{**diff, "_meta": places}], "locations": call["locations"]}
+                if changed and allowed
+                else {}
+            ),
         )
+        return str(call["toolCallId"])
 
     async def _extras(self, session: Session) -> None:
         """What only clients get that have advertised it."""
@@ -181,4 +213,5 @@ class Turn:
         "read": _other,
         "bash": _other,
         "tool": _other,
+        "error": _error,
     }

@@ -10,6 +10,7 @@ from typing import Any
 from tests.conformance.agents import Agent
 from tests.conformance.fake.agent import FakeAgent
 from tests.conformance.fake.installation import Frame, Installation
+from tests.conformance.fake.own_meta import PREFIX
 from tests.conformance.peer import Wire
 
 
@@ -100,6 +101,17 @@ class MemoryAgent(Agent):
         self._fault = fault
         self._installation = Installation(logins=fault.logins)
         self.login = "key"
+
+    async def leave_transcript(self, session: str, cwd: Path, words: str) -> None:
+        made = self._installation.new(str(cwd), session)
+        made.marks, made.user_texts = {f"{PREFIX}transcript": True}, [words]
+        said = {"sessionUpdate": "user_message_chunk", "messageId": session}
+        content, origin = {"type": "text", "text": words}, {f"{PREFIX}origin": "terminal"}
+        made.history = [{**said, "content": content, "_meta": origin}]
+
+    async def leave_conversation(self, name: str, cwd: Path) -> None:
+        made = self._installation.new(str(cwd))
+        made.marks, made.user_texts = {f"{PREFIX}channel": name.partition("-")[0]}, ["Hello."]
 
     async def wire(self) -> Wire:
         return MemoryWire(self._installation, self._fault)

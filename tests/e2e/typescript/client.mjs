@@ -59,6 +59,9 @@ await app.connectWith(stream, async (ctx) => {
   const [login, , key] = hello.authMethods;
   assert.deepEqual([login.type, login.args], ["terminal", ["login"]]);
   await ctx.request(acp.methods.agent.authenticate, { methodId: key.id });
+  const status = await ctx.request("auth/status", {});
+  assert.equal(status.state, "authenticated");
+  assert.notEqual(status.accounts.length, 0);
   await ctx.request(acp.methods.agent.logout, {});
   await assert.rejects(ctx.request(session.new, { cwd, mcpServers: [] }), { code: -32000 });
   await ctx.request(acp.methods.agent.authenticate, { methodId: key.id });
