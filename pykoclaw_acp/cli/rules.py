@@ -1,4 +1,4 @@
-"""`pykoclaw-acp rules`: what is allowed in directories for later sessions, too."""
+"""`pykoclaw-acp rules`: what is allowed in sessions and directories."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pykoclaw_acp.cli.options import JSON
 def rules() -> None:
     """List and remove lasting permission rules.
 
-    A rule is made by the choice “Always allow … in this directory, in later sessions too”, or by `approve --lasting`.
-    It allows Claude what it names in sessions of the directory, unless these run without trust. These commands start
-    the daemon if none is running.
+    A rule is made by the choice “Always allow … in this session” or by `approve --always`, and by “Always allow … in
+    this directory, in later sessions too” or `approve --lasting`. It allows Claude what it names in the session, or in
+    all sessions of the directory, unless these run without trust. These commands start the daemon if none is running.
     """
 
 
@@ -26,14 +26,22 @@ def list_rules(as_json: bool) -> None:
     command.list_all(as_json)
 
 
-@rules.command(name="remove", short_help="Remove lasting permission rules of a directory.")
-@click.argument("directory", type=click.Path())
+@rules.command(name="remove", short_help="Remove lasting permission rules.")
+@click.argument("directory", type=click.Path(), required=False)
 @click.argument("rule", default="")
-def remove_rule(directory: str, rule: str) -> None:
-    """Remove RULE of DIRECTORY, or all of its rules.
+@click.option("--session", metavar="ID", default="", help="Remove rules of this session only.")
+def remove_rule(directory: str | None, rule: str, session: str) -> None:
+    """Remove RULE of DIRECTORY and of the sessions there, or all of their rules.
 
-    A worker that runs keeps its rules until its turn has ended.
+    With --session, the first argument is the rule. A worker that runs keeps its rules until its turn has ended.
     """
     from pykoclaw_acp.commands import rules as command
 
-    command.remove(directory, rule)
+    if session:
+        if rule:
+            raise click.UsageError("Give --session or a directory, not both.")
+        command.remove("", directory or "", session)
+    elif directory is None:
+        raise click.UsageError("Give a directory, or --session.")
+    else:
+        command.remove(directory, rule, "")

@@ -207,7 +207,7 @@ def rewind(session: str, message: str | None, no_files: bool, dry_run: bool, sur
 @click.option(
     "--always",
     is_flag=True,
-    help="Always allow, as long as the worker of the session runs.",
+    help="Always allow in the session.",
 )
 @click.option(
     "--lasting", is_flag=True, help="Always allow in the directory, in later sessions too."

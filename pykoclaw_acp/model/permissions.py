@@ -78,8 +78,9 @@ class PermissionRequest(
     cut long ones, and mark that. With a `form` it is an elicitation, without a known tool call.
     With `workspaces` it asks for trust in these directories, and no worker waits for it. With
     `questions` it has no options: they are answered. `plan`: whether Claude may carry out its plan,
-    which is the content. `rules`: rules of Claude that an allowance may leave to later sessions.
-    `parent_id`: the call of the subagent that asks; None for Claude itself.
+    which is the content. `rules`: rules of Claude that an allowance may leave to the session, or to
+    later ones. `parent_id`: the call of the subagent that asks; None for Claude itself. `mode`:
+    "always" turns on a mode, and allows nothing else.
 
     It is also the frame of a worker: `epoch` and `n` are its head.
     """
@@ -102,17 +103,23 @@ class PermissionRequest(
     plan: bool = False
     rules: tuple[str, ...] = ()
     parent_id: str | None = None
+    mode: bool = False
 
     @property
     def filled_in(self) -> bool:
         """Whether it is settled by values rather than by an option."""
         return self.form is not None or bool(self.questions)
 
+    @property
+    def kept(self) -> bool:
+        """Whether the session keeps what "always" allows, and not Claude's process alone."""
+        return bool(self.rules) or self.mode
+
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
     """Outcome of a request, for its row; `content` as in Decision. `rules` allow from now on what
-    they name, in the directory `path`.
+    they name: in the directory `path`, or if that is empty in the session.
     """
 
     permission_id: str

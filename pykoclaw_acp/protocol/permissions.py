@@ -68,9 +68,10 @@ def permission(
 
 def choices(question: PermissionRequest) -> dict[_Option, str]:
     """Labels of the options by their ids, for a request that is not filled in."""
+    until = "in this session" if question.kept else "until Claude's process ends"
     once, always, reject = (
         "Allow once",
-        f"Always allow {_cut(neutral(question.always or ''))} in this session",
+        f"Always allow {_cut(neutral(question.always or ''))} {until}",
         "Reject",
     )
     if question.workspaces:

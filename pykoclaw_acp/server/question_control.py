@@ -16,6 +16,7 @@ from pykoclaw_acp.protocol.control.questions import (
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.follower import whole
+from pykoclaw_acp.sessions.permissions import words
 from pykoclaw_acp.sessions.permissions.all_requests import OPTIONS
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.workspace_words import DONE
@@ -56,7 +57,10 @@ class QuestionControl:
         asked = await self._sessions.requests.decide(
             params.question, params.decision, "cli", params.reason, params.answers
         )
-        return Answered(done=DONE[OPTIONS[params.decision]] if asked.request.workspaces else None)
+        option = OPTIONS[params.decision]
+        if asked.request.workspaces:
+            return Answered(done=DONE[option])
+        return Answered(done=words.effect(asked.request, option))
 
     async def pending(self, prefix: str = "") -> list[tuple[QuestionInfo, PermissionRequest]]:
         """Pending permission requests whose id begins with `prefix`."""

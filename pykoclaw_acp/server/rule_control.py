@@ -18,7 +18,7 @@ from pykoclaw_acp.store.database import Database, Unit
 
 
 class RuleControl:
-    """Rules of all directories, whether a session works there or not."""
+    """Rules of all directories and sessions, whether these are in memory or not."""
 
     def __init__(self, sessions: Sessions, database: Database) -> None:
         self._sessions = sessions
@@ -39,26 +39,51 @@ class RuleControl:
         return _told(await rules.listing(self._database))
 
     async def remove(self, call: Call, params: RemoveRuleParams) -> list[RuleInfo]:  # noqa: ARG002
-        """Remove a rule, or all of a directory; workers there end as soon as nothing runs on them.
-        Returns what was removed.
+        """Remove a rule, or all of a directory or a session; workers that have them end as soon as
+        nothing runs on them. Returns what was removed.
         """
         self._database.condition.require()
-        paths = {params.path, await asyncio.to_thread(os.path.realpath, params.path)}
-        gone = [
-            one
-            for one in await rules.listing(self._database)
-            if one.path in paths and params.rule in ("", one.rule)
-        ]
+        if bool(params.path) == bool(params.session):
+            raise InvalidParams("Give `path` or `session`.")
+        known = await rules.listing(self._database)
+        found = (
+            _of_session(known, params.session)
+            if params.session
+            else await self._of_directory(known, params.path)
+        )
+        gone = [one for one in found if params.rule in ("", one.rule)]
         if not gone:
             raise InvalidParams("There is no such rule: `pykoclaw-acp rules list` shows all.")
-        statements = tuple(rules.remove(one.path, one.rule) for one in gone)
+        statements = tuple(rules.remove(one) for one in gone)
         await self._database.commit(Unit(statements=statements, durable=True))
+        paths = {one.path for one in gone if one.session is None}
+        sessions = {one.session for one in gone}
         for session in self._sessions.live.values():
             cwd = session.options.cwd
-            if cwd and await asyncio.to_thread(os.path.realpath, cwd) in paths:
+            if session.id in sessions or (cwd and await _real(cwd) in paths):
                 session.next_worker.change(session.options)
         return _told(gone)
 
+    async def _of_directory(self, known: Sequence[LastingRule], path: str) -> list[LastingRule]:
+        """The rules of a directory, and of the sessions there."""
+        paths = {path, await _real(path)}
+        return [one for one in known if one.path in paths or await _real(one.path) in paths]
+
+
+def _of_session(known: Sequence[LastingRule], prefix: str) -> list[LastingRule]:
+    """The rules of the session whose id begins so; raises InvalidParams if several do."""
+    found = [one for one in known if one.session is not None and one.session.startswith(prefix)]
+    if len({one.session for one in found}) > 1:
+        raise InvalidParams("Several sessions with rules have ids that begin so. Give more of it.")
+    return found
+
+
+async def _real(path: str) -> str:
+    return await asyncio.to_thread(os.path.realpath, path)
+
 
 def _told(found: Sequence[LastingRule]) -> list[RuleInfo]:
-    return [RuleInfo(path=one.path, rule=one.rule, by=one.by, at=one.at) for one in found]
+    return [
+        RuleInfo(path=one.path, rule=one.rule, by=one.by, at=one.at, session=one.session)
+        for one in found
+    ]

@@ -83,6 +83,7 @@ class PermissionCallbacks:
             call=fingerprint(name, arguments),
             rules=rules.lasting(updates) if self.lasting else (),
             parent_id=parent,
+            mode=rules.only_mode(updates),
         )
         request = deciding.special(request, arguments)
         result = deciding.result(request, arguments, await self._request(request), updates)

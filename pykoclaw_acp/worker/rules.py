@@ -70,6 +70,11 @@ def lasting(updates: Sequence[PermissionUpdate]) -> tuple[str, ...]:
     return kept if len(kept) == len(rules) else ()
 
 
+def only_mode(updates: Sequence[PermissionUpdate]) -> bool:
+    """Whether nothing but a mode is suggested, which the session keeps."""
+    return bool(updates) and all(one.mode and not one.directories for one in updates)
+
+
 def _may_last(rule: PermissionRuleValue) -> bool:
     content = rule.rule_content or ""
     plain = neutral(content) == content and not _RESERVED & set(content)

@@ -11,6 +11,7 @@ from tests.e2e.commands import done
 from tests.e2e.harness import Client, Stack, script
 from tests.e2e.harness.client import selected
 from tests.e2e.harness.seen import seen_again
+from tests.waiting import eventually
 
 PLAN = "# Cache the answers\\n\\n1. Write a test\\n2. Write the cache"
 SHOWN = PLAN.replace("\\n", "\n")
@@ -137,6 +138,41 @@ async def test_lasting_rule_holds_in_later_sessions_until_it_is_removed(shared: 
     await client.prompt(session, script("bash make made third", "text Done."))
     assert len(client.questions) == 3
     assert not (shared.work / "third").exists()
+
+
+async def test_what_is_always_allowed_in_a_session_outlives_claude_and_the_daemon(
+    stack: Stack,
+) -> None:
+    client = await stack.spawn_front()
+    await client.initialize(**EDITOR)
+    session = await client.new(stack.work)
+    (stack.work / "Makefile").write_text("%:\n\ttouch $@\n")
+    client.permit = lambda _: selected("allow_always")
+    await client.prompt(session, script("bash make made", "text Done."))
+    await client.prompt(session, script("bash PASSWORD=x make secret", "text Done."))
+    names = [[name for _, name in options(one)][1] for one in client.questions]
+    assert names[0].endswith(" in this session")
+    assert names[1].endswith(" until Claude's process ends")
+    assert await eventually((stack.work / "secret").exists)
+    await done(stack, "workers", "stop", session[:8], "--now")
+    await client.prompt(session, script("bash make made again", "text Done."))
+    stack.worker(session).kill()
+    await stack.end_daemon(signal.SIGKILL)
+    await client.prompt(session, script("bash make made third", "text Done."))
+    assert (stack.work / "third").exists()
+    assert len(client.questions) == 2, "it was allowed in this session"
+    client.permit = lambda _: selected("reject_once")
+    await client.prompt(session, script("bash PASSWORD=x make secret more", "text Done."))
+    assert len(client.questions) == 3, "what may hold a secret was not kept"
+    other = await client.new(stack.work)
+    await client.prompt(other, script("bash make made fourth", "text Done."))
+    assert len(client.questions) == 4, "another session of the directory is asked"
+    (listed,) = (await done(stack, "rules", "list", "--json")).json
+    assert (listed["path"], listed["session"]) == (str(stack.work), session)
+    await done(stack, "rules", "remove", "--session", session, listed["rule"])
+    await client.prompt(session, script("bash make made fifth", "text Done."))
+    assert len(client.questions) == 5
+    assert (await done(stack, "rules", "list", "--json")).json == []
 
 
 async def test_answers_given_around_a_crash_of_the_daemon_count(stack: Stack) -> None:

@@ -13,7 +13,9 @@ from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.events import TextPart
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.sessions.permissions import decisions, interview
+from pykoclaw_acp.sessions.rewinding import Rewinding
 from pykoclaw_acp.store import permissions
+from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from tests.integration.asking import (
     BOTH,
     COLOURS,
@@ -186,7 +188,7 @@ async def test_rule_lasts_in_the_directory_of_its_session(tmp_path: Path) -> Non
         asking.ask("q2", always="`make`")
         await person.answer("q1", choice("allow_lasting"))
         assert (await told(asking))[0] == "allow_always"
-        assert await r.journal.rules("/") == ("Bash(make)",)
+        assert await r.journal.rules("/", "") == ("Bash(make)",)
         asking.answers.clear()
         await person.answer("q2", choice("allow_lasting"))  # which was not offered
         assert (await told(asking))[0] == "reject"
@@ -199,6 +201,30 @@ async def test_next_worker_of_the_directory_has_the_rule(tmp_path: Path) -> None
         await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].prompts)
         assert r.launcher.launched[0].spec.options.rules == ()
         assert r.launcher.launched[1].spec.options.rules == ("Bash(make)",)
+
+
+async def test_rule_of_a_session_holds_for_its_workers_and_no_other_session(tmp_path: Path) -> None:
+    """Also for those after a rewind."""
+    async with rig(tmp_path, "park") as r:
+        person = Person()
+        asking = await begin(r, person)
+        asking.ask("q1", always="`make`", rules=("Bash(make)",))
+        asking.ask("q2", always="`make --token x`")
+        await person.answer("q1", choice("allow_always"))
+        await person.answer("q2", choice("allow_always"))
+        await eventually(lambda: len(asking.answers) == 2)
+        session = asking.session
+        asking.channel.say(asking.channel.ended(asking.turn.turn_id))
+        await session.idle()
+        r.pool.retire(session.id)
+        await r.run(session, "say 1")
+        assert r.launcher.launched[-1].spec.options.rules == ("Bash(make)",)
+        rewinding = Rewinding(SqlBranchStore(r.database), r.pool)
+        await rewinding.rewind(session, None, files=False, dry=False)
+        await r.run(session, "say 1")
+        assert r.launcher.launched[-1].spec.options.rules == ("Bash(make)",)
+        await r.run(await r.session(), "say 1")
+        assert not r.launcher.launched[-1].spec.options.rules
 
 
 # --- over ACP

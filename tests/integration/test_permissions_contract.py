@@ -66,8 +66,20 @@ async def test_rules_last_with_the_settlement_that_counts(s: Subject) -> None:
     await s.journal.settle(Settlement("a", **ALLOWED))
     await s.journal.settle(Settlement("a", **lasting, rules=("Bash(late)",), path="/p"))
     await s.journal.settle(Settlement("b", **lasting, rules=rules, path="/p"))
-    assert await s.journal.rules("/p") == ("Bash(make)", "WebSearch")
-    assert await s.journal.rules("/p/below") == ()
+    assert await s.journal.rules("/p", "other") == ("Bash(make)", "WebSearch")
+    assert await s.journal.rules("/p/below", "other") == ()
+
+
+async def test_rules_of_a_session_hold_there_until_it_is_deleted(s: Subject) -> None:
+    session, _ = await asked(s, "a", "b")
+    always: dict[str, Any] = {**ALLOWED, "option_id": "allow_always"}
+    await s.journal.settle(Settlement("a", **ALLOWED))
+    await s.journal.settle(Settlement("a", **always, rules=("Bash(late)",)))
+    await s.journal.settle(Settlement("b", **always, rules=("WebSearch", "Bash(make)")))
+    assert await s.journal.rules("/p", session) == ("Bash(make)", "WebSearch")
+    assert await s.journal.rules("/p", await s.session("two")) == ()
+    await s.journal.delete(session)
+    assert await s.journal.rules("/p", session) == ()
 
 
 async def test_a_withdrawn_request_is_not_pending(s: Subject) -> None:

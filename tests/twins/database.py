@@ -80,7 +80,7 @@ class MemoryDatabase:
     clock: Clock = field(default_factory=lambda: Clock(None))
     condition: StoreCondition = field(default_factory=StoreCondition)
     closed: bool = False
-    rules: set[tuple[str, str]] = field(default_factory=set)  # path and rule
+    rules: set[tuple[str, str]] = field(default_factory=set)  # path or session, and rule
     buried: set[str] = field(default_factory=set)  # Claude sessions that make no session any more
     sessions: dict[str, SessionRow] = field(default_factory=dict)
     claude_sessions: dict[str, str | None] = field(default_factory=dict)  # by conversation

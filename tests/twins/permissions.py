@@ -132,7 +132,8 @@ class MemoryPermissionStore(MemoryStore):
                 answered_by=settled.answered_by,
                 content=settled.content,
             )
-            self.database.rules |= {(settled.path, rule) for rule in settled.rules}
+            where = settled.path or known.session_id
+            self.database.rules |= {(where, rule) for rule in settled.rules}
 
     def _change(self, ask_id: str, **changes: object) -> None:
         self.database.requests[ask_id] = replace(self.database.requests[ask_id], **changes)  # type: ignore[arg-type]

@@ -6,5 +6,6 @@ from tests.twins.base import MemoryStore
 
 
 class MemoryRuleStore(MemoryStore):
-    async def rules(self, path: str) -> tuple[str, ...]:
-        return tuple(sorted(rule for known, rule in self.database.read().rules if known == path))
+    async def rules(self, path: str, session_id: str) -> tuple[str, ...]:
+        known = self.database.read().rules
+        return tuple(sorted({rule for where, rule in known if where in (path, session_id)}))

@@ -119,6 +119,7 @@ class MemorySessionStore(MemoryStore):
             known = {claude for one, claude in self.database.transcripts if one == session_id}
             self.database.buried |= {session_id, *known, *([followed] if followed else [])}
             self.database.clear(session_id)
+            self.database.rules = {one for one in self.database.rules if one[0] != session_id}
 
         await self.database.write(hide)
 

@@ -141,7 +141,9 @@ def test_always_allow_scope_is_shown_beside_diff_too() -> None:
 def test_always_allow_scope_whole_in_question_not_option() -> None:
     rule = "Bash(" + "x" * 500 + ")"
     request = permissions.permission("s", asked("Bash", {"command": "ls"}, rule))
-    assert request.options[1].name.endswith("… [cut: 506 characters in all] in this session")
+    assert request.options[1].name.endswith(
+        "… [cut: 506 characters in all] until Claude's process ends"
+    )
     assert (
         f"“Always” would allow: {rule}" in msgspec.json.encode(request.tool_call.content).decode()
     )

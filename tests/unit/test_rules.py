@@ -13,6 +13,7 @@ from claude_agent_sdk.types import PermissionRuleValue
 
 from pykoclaw_acp.channel.frames import Answer
 from pykoclaw_acp.protocol import permissions
+from pykoclaw_acp.sessions.permissions import words
 from pykoclaw_acp.system.secrets import may_hold_secret
 from pykoclaw_acp.worker import rules
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
@@ -188,3 +189,27 @@ async def test_options_say_how_long_they_last_and_the_least_comes_first() -> Non
 async def test_nothing_lasts_where_the_directory_is_not_trusted() -> None:
     request, _ = await asked([rule("Bash", "npm test")], "allow_once", lasting=False)
     assert request.rules == ()
+    assert not request.kept
+
+
+@pytest.mark.parametrize(
+    ("suggested", "until"),
+    [
+        ([rule("Bash", "npm test")], "in this session"),
+        ([ACCEPT], "in this session"),
+        ([rule("Bash", "TOKEN=1 npm test")], "until Claude's process ends"),
+        ([rule("Bash", "npm test"), ELSEWHERE], "until Claude's process ends"),
+        ([ELSEWHERE, ACCEPT], "until Claude's process ends"),
+    ],
+    ids=str,
+)
+async def test_label_says_until_when_always_holds(
+    suggested: list[PermissionUpdate], until: str
+) -> None:
+    request, _ = await asked(suggested, "allow_once", lasting=True)
+    always = permissions.choices(request)["allow_always"]
+    assert always.endswith(until)
+    told = words.effect(request, "allow_always") or "Allowed for the rest of the session"
+    assert told.startswith(
+        "Allowed for the rest of the session" if "session" in until else "Allowed until Claude's"
+    )

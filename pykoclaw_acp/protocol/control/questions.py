@@ -71,6 +71,6 @@ class QuestionInfo(FullAnswer, frozen=True, kw_only=True):
 
 
 class Answered(FullAnswer, frozen=True, kw_only=True):
-    """`done`: the effect of a decision that is not about a tool; else null."""
+    """`done`: the effect of a decision, in words; null if it is what the decision says."""
 
     done: str | None

@@ -1,9 +1,9 @@
-"""`_pykoclaw.dev/rules/…`: what people have allowed in directories, for later sessions too."""
+"""`_pykoclaw.dev/rules/…`: what people have allowed in sessions, and in directories for later ones."""
 
 from __future__ import annotations
 
 from pykoclaw_acp.protocol.control.answers import FullAnswer
-from pykoclaw_acp.protocol.limits import Path, Words
+from pykoclaw_acp.protocol.limits import Name, Path, Words
 from pykoclaw_acp.protocol.wire import Params
 
 
@@ -12,16 +12,22 @@ class RulesParams(Params, frozen=True, kw_only=True):
 
 
 class RemoveRuleParams(Params, frozen=True, kw_only=True):
-    """`path`: the directory; `rule`: as it is listed, or empty for all rules of the directory."""
+    """`path`: the directory, whose sessions' rules are meant as well; `session`: the id of a session, or
+    a unique beginning of one, as listed. One of the two. `rule`: as it is listed, or empty for all.
+    """
 
-    path: Path
+    path: Path = ""
     rule: Words = ""
+    session: Name = ""
 
 
 class RuleInfo(FullAnswer, frozen=True, kw_only=True):
-    """A rule that lasts. `by`: a client's name, or `cli`; `at`: ms since 1970."""
+    """A rule that lasts. `by`: a client's name, or `cli`; `at`: ms since 1970. `session`: the only one
+    in which it holds, or null.
+    """
 
     path: str
     rule: str
     by: str
     at: int
+    session: str | None = None

@@ -149,16 +149,18 @@ def stored_to_worker(epoch: int, row: StoredRequest) -> Answer:
 
 
 def settlement(request: PermissionRequest, decision: Decision, path: str = "") -> Settlement:
-    """The decision as its row keeps it, with the rules that last in the directory `path`."""
-    lasting = decision.option == ALLOW_LASTING and is_choice(request, decision)
+    """The decision as its row keeps it, with the rules that last: in the directory `path`, or in the
+    session, where they do as well if it has no directory.
+    """
+    chosen = decision.option if is_choice(request, decision) else None
     return Settlement(
         request.ask_id,
         decision.outcome,
         decision.option,
         decision.by,
         decision.content,
-        request.rules if lasting and path else (),
-        path if lasting else "",
+        request.rules if chosen in (ALLOW_ALWAYS, ALLOW_LASTING) else (),
+        path if chosen == ALLOW_LASTING else "",
     )
 
 

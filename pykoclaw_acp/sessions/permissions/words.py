@@ -24,6 +24,14 @@ _NOBODY: Final[dict[str, str]] = {
     RequestOutcome.DENIED: "Nobody was there to be asked, and this session denies what nobody can be asked about.",
 }
 _UNDECIDED: Final = "The permission request could not be decided."
+IN_SESSION: Final = (
+    "Allowed for the rest of the session; `pykoclaw-acp rules list` shows it,"
+    " `pykoclaw-acp rules remove` removes it."
+)
+UNTIL_END: Final = (
+    "Allowed until Claude's process ends, not for the rest of the session: rules that may hold a secret, and those of "
+    "a directory that is not trusted, are not kept."
+)
 _CHOICES: Final = {
     ALLOW_ONCE: "allowed, this once",
     ALLOW_ALWAYS: "allowed, for the rest of this session",
@@ -61,6 +69,15 @@ def _unanswered(decision: Decision) -> str:
     if decision.outcome in (RequestOutcome.TIMEOUT, RequestOutcome.DENIED):
         return refused.NOBODY
     return refused.UNANSWERED
+
+
+def effect(request: PermissionRequest, option: str) -> str | None:
+    """How long an allowance holds, for the operator who has made it; None: as its name says."""
+    if option != ALLOW_ALWAYS or request.plan or request.filled_in:
+        return None
+    if not request.kept:
+        return UNTIL_END
+    return IN_SESSION if request.rules else None
 
 
 # --- parked requests
@@ -111,6 +128,8 @@ def _decided(request: PermissionRequest, decision: Decision) -> list[str]:
         shown = json.dumps(request.input, ensure_ascii=False)
         lines.append(f"Its input: {shown if len(shown) <= MAX_INPUT else shown[:MAX_INPUT] + '…'}")
     option = decision.option or REJECT_ONCE
+    if option == ALLOW_ALWAYS and not (request.plan or request.kept):
+        option = ALLOW_ONCE  # Claude's process, which would have kept it, has ended
     lines.append(f"The user's answer: {(_PLANNED if request.plan else _CHOICES)[option]}.")
     if option != REJECT_ONCE:
         lines.append(

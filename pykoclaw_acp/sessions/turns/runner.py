@@ -261,7 +261,7 @@ class TurnRunner:
         if self._workers.is_live(self._state.id):
             return options
         path = await asyncio.to_thread(os.path.realpath, options.cwd)
-        rules = () if options.restricted else await self._journal.rules(path)
+        rules = () if options.restricted else await self._journal.rules(path, self._state.id)
         return replace(options, plan=await self._state.plan(), rules=rules)
 
     async def _unless_cancelled(self, turn: Turn, doing: Coroutine[Any, Any, T]) -> T | None:
