@@ -22,7 +22,7 @@ ROLES: Final = {
     "claude",
 }  # a new daemon has no fork server until it needs one
 LASTING: Final = ("worker", "claude")  # what must outlive front and daemon
-_BROKEN: Final = "ended without an answer"
+_BROKEN: Final = "ended with an error"
 
 
 async def kill_daemon(stage: Stage) -> None:

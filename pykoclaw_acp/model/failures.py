@@ -18,10 +18,12 @@ WITHHELD: Final = "authentication_withheld"
 AUTHENTICATION: Final = (MISSING, REFUSED, EXPIRED, GATEWAY, WITHHELD)
 MISREAD: Final = "413"  # Mitto takes any error with these digits, a port or an id, for a context that is too large
 USAGE_LIMIT: Final = "usage_limit"  # of the account, unlike `rate_limit` one that lasts hours
+UNREACHABLE: Final = "service_unreachable"
 # Kinds with which the same prompt may succeed when it is sent again, without a change by anybody.
 RETRYABLE: Final = frozenset(
     {
-        *(USAGE_LIMIT, "rate_limit", "overloaded", "server_error", "start_limit", "start_timeout"),
+        *(USAGE_LIMIT, "rate_limit", "overloaded", "server_error", UNREACHABLE),
+        *("start_limit", "start_timeout"),
         *("spool_pending", "conversation_busy", "shutting_down", "not_started"),
         *("out_of_descriptors", "out_of_memory", "out_of_processes"),
     }

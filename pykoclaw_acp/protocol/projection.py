@@ -67,7 +67,7 @@ PARENT: Final = "pykoclaw.dev/parentToolCallId"
 MODE: Final = "mode"  # ids of the config options
 MODEL: Final = "model"
 UNREADABLE: Final = "(A part of the history cannot be read any more.)"
-FAILED: Final = "\n\n**This turn ended without an answer.** {}\n\n"
+FAILED: Final = "\n\n**This turn ended with an error.** {}\n\n"
 
 
 def update(seq: int, event: Event | None) -> Update:

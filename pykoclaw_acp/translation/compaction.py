@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import uuid4
@@ -12,9 +13,14 @@ from pykoclaw_acp.model.own_calls import COMPACTION
 NAME: Final = "Compaction"
 _TITLE: Final = "Compacting the conversation"
 _STOPPED: Final = "The conversation was not compacted"
+_FAILED: Final = "Compaction failed · "  # before what the CLI says in words
 _WHY: Final = {
     "too_few_groups": "there is too little to leave out",
     "prompt_too_long": "it is too long for that",
+    "exhausted": "it could not be made short enough",
+    "media_unstrippable": "its images or documents are too large to summarize",
+    "hook_blocked": "a hook has blocked it",
+    "aborted": "it was stopped",
 }
 
 
@@ -22,10 +28,11 @@ _WHY: Final = {
 class Compaction:
     """The compaction that goes on, if there is one.
 
-    `repeated`: uuids of messages that Claude keeps; of these the CLI sends the output of its own
-    commands again.
+    `shown` makes the CLI's words fit for a title. `repeated`: uuids of messages that Claude keeps;
+    of these the CLI sends the output of its own commands again.
     """
 
+    shown: Callable[[str], str] = str
     repeated: set[str] = field(default_factory=set)
     tokens: int = 0  # in the context, after the newest compaction
     _call: str | None = None
@@ -35,10 +42,7 @@ class Compaction:
         if subtype == "status" and data.get("status") == "compacting":
             return self._begin()
         if subtype == "status" and data.get("compact_result") == "failed":
-            why = _WHY.get(
-                str(data.get("compact_error")), "Claude's service did not make a summary"
-            )
-            return self.end(f"{_STOPPED}: {why}")
+            return self.end(f"{_STOPPED}: {self._reason(data.get('compact_error'))}")
         if subtype == "compact_boundary":
             given = data.get("compact_metadata")
             return self._done(given if isinstance(given, dict) else {})
@@ -50,6 +54,12 @@ class Compaction:
             return []
         call, self._call = self._call, None
         return [ToolEnded(call, "failed", title=title)]
+
+    def _reason(self, given: object) -> str:
+        """What the CLI gives: a word for programs, a sentence, or nothing."""
+        if not isinstance(given, str) or given in ("", "error"):
+            return "Claude's service did not make a summary"
+        return _WHY.get(given) or self.shown(given.removeprefix(_FAILED))
 
     def _begin(self) -> list[Event]:
         if self._call is not None:
@@ -65,7 +75,7 @@ class Compaction:
         self.repeated = {str(one) for one in uuids} if isinstance(uuids, list) else set()
         before, after = _count(given.get("pre_tokens")), _count(given.get("post_tokens"))
         self.tokens = after
-        by_itself = ", as its context was full" if given.get("trigger") == "auto" else ""
+        by_itself = " automatically" if given.get("trigger") == "auto" else ""
         counts = f": {before:,} tokens before, {after:,} after" if before and after else ""
         title = f"Compacted the conversation{by_itself}{counts}"
         assert call is not None

@@ -89,6 +89,11 @@ def fault(error: BaseException) -> tuple[str, str]:
     return "internal", "Claude's worker had a fault; its log says more."
 
 
+def foreign(words: str) -> str:
+    """What another program says of an error, as one line without addresses."""
+    return in_one_line(_without_places(words))
+
+
 def in_one_line(words: str) -> str:
     """Output of another program as one line, without digits that a client would misread."""
     line = " ".join("…" if MISREAD in word else word for word in words[:_LOOKED_AT].split())
@@ -140,17 +145,17 @@ def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> Tu
     kind = _BY_STATUS.get(status or 0) or (named if named not in ("", "unknown") else "")
     if not kind:
         kind = "server_error" if status is not None and status >= 500 else "turn_failed"
-    refused = refusals.of(words[:_LOOKED_AT])
+    refused = refusals.of(words[:_LOOKED_AT]) or (refusals.TOO_LARGE if status == 413 else None)
     if refused is not None:
         kind = refused.kind
     elif result.terminal_reason == "prompt_too_long":
         kind = refusals.CONTEXT
     sentence = _ADVICE.get(kind) if refused is None else refused.advice
-    detail = (
-        " ".join(words[:_LOOKED_AT].split())[:_LONGEST]
-        if kind == refusals.CONTEXT
-        else in_one_line(words)
-    )
+    detail = in_one_line(words)
+    if kind == refusals.CONTEXT:
+        detail = " ".join(words[:_LOOKED_AT].split())[:_LONGEST]
+    if refused is not None and refused.guessed and status is not None:
+        detail = f"HTTP status {status}"
     return TurnFailure(
         kind=kind, message=f"{sentence} ({detail})" if sentence else detail, status=status
     )

@@ -1,4 +1,6 @@
-"""Why Claude was not let in: no credential, one that is refused or has expired, or a gateway's refusal."""
+"""Why Claude was not let in: no credential, one that is refused or has expired, a gateway's refusal, or
+no connection.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from msgspec.structs import replace
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model.failures import EXPIRED, GATEWAY, MISSING, REFUSED, TurnFailure
 from pykoclaw_acp.system import credentials
+from pykoclaw_acp.worker import unreachable
 
 _SAID: Final = "Not logged in"  # what the CLI says, without having asked anybody
 _OVER: Final = ("expired", "revoked")
@@ -27,7 +30,7 @@ def explained(
 ) -> TurnFailure:
     """The failure in words that fit; `words` are the CLI's, `environment` is that of the CLI."""
     if failure.kind != REFUSED:
-        return failure
+        return unreachable.explained(failure, words, environment)
     kind, said = _reason(failure.status, words, options, environment)
     return replace(failure, kind=kind, message=said)
 

@@ -22,6 +22,7 @@ from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.translation.compaction import Compaction
 from pykoclaw_acp.translation.local_commands import SYNTHETIC
 from pykoclaw_acp.worker.context_usage import ContextUsage, learn_window
+from pykoclaw_acp.worker.failures import foreign
 from pykoclaw_acp.worker.limits import Limits
 from pykoclaw_acp.worker.lines import Lines, blocks_prompt, line
 from pykoclaw_acp.worker.retries import Retries
@@ -47,7 +48,7 @@ class Meanwhile:
         self.quiet: bool | None = False
         self._held: list[Event] = []
         self._tasks = Tasks()
-        self._compaction = Compaction()
+        self._compaction = Compaction(foreign)
         self._lines = Lines()
         self._title: str | None = None
 

@@ -15,17 +15,20 @@ BILLING: Final = "billing_error"
 
 
 class Refusal(NamedTuple):
-    """Why content was refused: a kind for programs, a sentence for people."""
+    """Why content was refused: a kind for programs, a sentence for people. `guessed`: the CLI's own
+    words say more than is known.
+    """
 
     kind: str
     advice: str
+    guessed: bool = False
 
 
 _TOO_LONG: Final = "The prompt is too long for the model. Shorten it, or use /compact first."
 _FULL: Final = "The context of the conversation is full. Use /compact, or begin a new conversation."
 _HEAVY: Final = (
-    "The images and files of the conversation are too large together. Use /compact, or begin a new"
-    " conversation."
+    "The request is larger than Claude's service takes: this prompt, or the conversation with its images and files."
+    " Send less, use /compact, or begin a new conversation."
 )
 _CREDIT: Final = "Your credit balance is too low. Add credit in the Anthropic Console, then send the prompt again."
 _IMAGE_LARGE: Final = "The model does not take an image of this size. Make it smaller."
@@ -36,10 +39,12 @@ _IMAGE_BROKEN: Final = "An image could not be read by the model. Send it again i
 _DOCUMENT: Final = (
     "The model does not take the PDF. Send fewer pages, without a password, or as text."
 )
+TOO_LARGE: Final = Refusal(CONTEXT, _HEAVY, guessed=True)
 # In this order, the first that the words hold; all words of a line must be in them.
 _KNOWN: Final[tuple[tuple[tuple[str, ...], Refusal], ...]] = (
     (("prompt is too long",), Refusal(CONTEXT, _TOO_LONG)),
-    (("request too large", "attachments"), Refusal(CONTEXT, _HEAVY)),
+    # It blames images and attachments for every status 413, also where there are none (2.1.327).
+    (("request too large", "attachments"), TOO_LARGE),
     (("exceed context limit",), Refusal(CONTEXT, _FULL)),
     (("credit balance is too low",), Refusal(BILLING, _CREDIT)),
     (("context limit reached",), Refusal(CONTEXT, _FULL)),

@@ -18,13 +18,14 @@ from pykoclaw_acp.model.own_calls import RETRY
 
 NAME: Final = "Retry"
 _REFUSED: Final = ("Claude refused the credential", "Claude refused the credential")
-_WORDS: Final = {
+_WORDS: Final[dict[int | None, tuple[str, str]]] = {
     401: _REFUSED,
     403: _REFUSED,
     429: ("Claude's rate limit is reached", "Claude's rate limit was reached"),
     529: ("Claude is overloaded", "Claude was overloaded"),
-    None: ("The connection to Claude was lost", "The connection to Claude was lost"),
 }
+_LOST: Final = ("The connection to Claude was lost", "The connection to Claude was lost")
+_UNREACHED: Final = ("Claude's service cannot be reached", "Claude's service could not be reached")
 _OTHER: Final = ("Claude's service has an error", "Claude's service had an error")
 
 
@@ -37,6 +38,7 @@ class Retries:
         self._since = 0.0
         self._attempt = 0
         self._words = _OTHER
+        self._answering = False  # a message of the main agent has begun, and not ended
         self.pause: int | None = None
         """Seconds for which the CLI waited last, in this turn."""
 
@@ -44,6 +46,11 @@ class Retries:
         """Events of this message: a wait begins, goes on, or is over."""
         if isinstance(message, SystemMessage) and message.subtype == "api_retry":
             return [self._again(message.data)]
+        if isinstance(message, StreamEvent) and message.parent_tool_use_id is None:
+            # A message that broke off is stopped by the CLI, without a reason of Claude's.
+            kind, delta = message.event.get("type"), message.event.get("delta") or {}
+            if kind == "message_start" or (kind == "message_delta" and delta.get("stop_reason")):
+                self._answering = kind == "message_start"
         if self._call is not None and _answers(message):
             self.pause = None
             return self.end(answered=True)
@@ -62,6 +69,9 @@ class Retries:
     def _again(self, data: dict[str, Any]) -> Event:
         status = data.get("error_status")
         self._words = _WORDS.get(status, _OTHER)
+        if status is None:
+            self._words = _LOST if self._answering else _UNREACHED
+        self._answering = False
         self._attempt = _whole(data.get("attempt"))
         delay = _whole(data.get("retry_delay_ms")) / 1000
         self.pause, pause = math.ceil(delay), _seconds(delay)

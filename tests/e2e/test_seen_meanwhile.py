@@ -81,11 +81,16 @@ async def test_waits_are_counted_and_errors_are_told_once(stack: Stack) -> None:
     assert (error.value.kind, error.value.data["retryable"]) == ("overloaded", True)
     assert "127.0.0.1" not in str(error.value)
     assert "413" not in str(error.value)
-    assert "ended without an answer" not in client.text(session)
+    assert "ended with an error" not in client.text(session)
     with pytest.raises(RpcError) as unknown:
         await client.prompt(session, script("error 404 model: claude-opus"))
     assert unknown.value.kind == "model_not_found"
     assert "The model `claude-" in unknown.value.message
+    with pytest.raises(RpcError) as heavy:
+        await client.prompt(session, script("error 413 Request exceeds the maximum size"))
+    assert heavy.value.kind == "context_too_large"
+    assert heavy.value.message.startswith("The request is larger than Claude's service takes")
+    assert "ttachments" not in heavy.value.message
     await client.prompt(session, "/model sonnet")
     await client.until(lambda: ("model", "sonnet") in options(client, session))
     await client.close()
@@ -94,6 +99,19 @@ async def test_waits_are_counted_and_errors_are_told_once(stack: Stack) -> None:
     await again.load(session, stack.work)
     assert error.value.message in again.text(session)
     assert calls(again, session, "retry-")[0]["title"] == wait["title"]
+
+
+async def test_service_that_nobody_runs_is_not_called_a_lost_connection(stack: Stack) -> None:
+    client = await stack.spawn(ANTHROPIC_BASE_URL="http://127.0.0.1:1", CLAUDE_CODE_MAX_RETRIES="1")
+    await client.initialize()
+    session = await client.new(stack.work)
+    with pytest.raises(RpcError) as error:
+        await client.prompt(session, "Is anybody there?")
+    assert (error.value.kind, error.value.data["retryable"]) == ("service_unreachable", True)
+    assert "nothing takes the connection at `127.0.0.1`" in error.value.message
+    (wait,) = calls(client, session, "retry-")
+    assert wait["title"].startswith("Claude's service could not be reached; no answer after")
+    await seen_again(stack, client, session)
 
 
 async def test_another_model_a_lost_connection_and_compaction_by_itself(stack: Stack) -> None:

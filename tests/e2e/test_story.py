@@ -204,7 +204,7 @@ async def test_everything_is_killed_in_the_first_turn(stack: Stack, moment: str)
     assert is_part(
         told(live), told(one for one in replay if one["sessionUpdate"] != "user_message_chunk")
     )
-    assert "This turn ended without an answer" in client.text(session)
+    assert "This turn ended with an error" in client.text(session)
     (turn,) = stack.rows("SELECT state FROM acp_turns")
     assert turn["state"] == ("unknown" if moment.startswith("before") else "failed")
 

@@ -15,7 +15,7 @@ from pykoclaw_acp import errors
 from pykoclaw_acp.link import framing, lines, meta_keys
 from pykoclaw_acp.link.greeting import greeting
 from pykoclaw_acp.model import choices, events, folding
-from pykoclaw_acp.model.failures import AUTHENTICATION, USAGE_LIMIT
+from pykoclaw_acp.model.failures import AUTHENTICATION, UNREACHABLE, USAGE_LIMIT
 from pykoclaw_acp.model.session_options import ENVIRONMENT
 from pykoclaw_acp.protocol import (
     attachments,
@@ -205,7 +205,7 @@ def test_the_error_kinds_are_those_of_the_code() -> None:
         | set(failures._BY_STATUS.values())
         | set(failures._ADVICE)
         | {refusal.kind for _, refusal in refusals._KNOWN}
-        | {*AUTHENTICATION, USAGE_LIMIT}
+        | {*AUTHENTICATION, USAGE_LIMIT, UNREACHABLE}
         | named
     )
     assert len(documented) == len(set(documented))

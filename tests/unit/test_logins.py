@@ -120,3 +120,54 @@ def test_a_login_that_is_over_has_expired(tmp_path: Path) -> None:
     failure = TurnFailure("authentication_failed", "API Error: 401", 401)
     found = explained(failure, failure.message, OPTIONS, {"CLAUDE_CONFIG_DIR": str(tmp_path)})
     assert found.kind == "authentication_expired"
+
+
+LOCAL = {"ANTHROPIC_BASE_URL": "http://user:pw@gateway.local:4130/v1"}
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "said"),
+    [
+        (
+            "API Error: Connection refused — a firewall or proxy may be blocking it (ECONNREFUSED)",
+            LOCAL,
+            "nothing takes the connection at `gateway.local` (ECONNREFUSED). Check ANTHROPIC_BASE_URL and what",
+        ),
+        (
+            "API Error: Can't reach the API server — check your internet or DNS (ENOTFOUND)",
+            {},
+            "the name `api.anthropic.com` is not found (ENOTFOUND). Check the network connection, then",
+        ),
+        (
+            "API Error: No internet route — check your connection or VPN (ENETUNREACH)",
+            {"HTTPS_PROXY": "http://proxy"},
+            "no route to `api.anthropic.com` (ENETUNREACH). Check the network connection and the proxy in HTTPS_PROXY",
+        ),
+        (
+            "API Error: Connection refused (ECONNREFUSED)",
+            {"ANTHROPIC_BASE_URL": "http://n413.local"},
+            "at the host in ANTHROPIC_BASE_URL (ECONNREFUSED)",
+        ),
+        (
+            "API Error: Connection refused (ECONNREFUSED)",
+            {"CLAUDE_CODE_USE_BEDROCK": "1"},
+            "at the configured address (ECONNREFUSED)",
+        ),
+    ],
+    ids=str,
+)
+def test_service_that_cannot_be_reached_is_named_by_its_host(
+    words: str, environment: dict[str, str], said: str
+) -> None:
+    found = explained(TurnFailure("server_error", "x"), words, OPTIONS, environment)
+    assert found.kind == "service_unreachable"
+    assert found.retryable
+    assert said in found.message
+    assert "413" not in found.message
+    assert "pw" not in found.message
+
+
+def test_lost_connection_is_not_one_that_cannot_be_reached() -> None:
+    lost = TurnFailure("server_error", "x")
+    said = "API Error: Connection to the API was lost (ECONNRESET)."
+    assert explained(lost, said, OPTIONS, {}) == lost

@@ -14,6 +14,7 @@ from claude_agent_sdk import (
     ConversationResetMessage,
     RateLimitEvent,
     ResultMessage,
+    StreamEvent,
     SystemMessage,
     TextBlock,
 )
@@ -119,8 +120,16 @@ class TestRetries:
         assert titles(events)[0] == "Claude refused the credential; asking again in 1 s (1 of 3)"
         assert str(titles(events)[1]).startswith("Claude refused the credential; no answer after")
 
-    def test_a_lost_connection_is_named(self) -> None:
-        assert "connection to Claude was lost" in str(titles(run(retry(1, None)))[0])
+    def test_a_connection_that_was_lost_is_told_from_one_that_never_was(self) -> None:
+        begun = StreamEvent("u", "s", {"type": "message_start", "message": {"id": "m"}}, None)
+        over = StreamEvent(
+            "u", "s", {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, None
+        )
+        assert "connection to Claude was lost" in str(titles(run(begun, retry(1, None)))[0])
+        for before in ([], [begun, over], [begun, retry(1, None)]):
+            said = str(titles(run(*before, retry(2, None)))[-1])
+            assert said.startswith("Claude's service c")
+            assert "be reached" in said
 
 
 class TestCompaction:
@@ -145,7 +154,24 @@ class TestCompaction:
         assert isinstance(events[1], ToolEnded)
         assert events[1].status == "failed"
         assert "too little" in str(events[1].title)
-        assert "as its context was full" in str(titles(events)[-1])
+        assert str(titles(events)[-1]).startswith("Compacted the conversation automatically: ")
+
+    @pytest.mark.parametrize(
+        ("given", "why"),
+        [
+            ("media_unstrippable", "its images or documents are too large to summarize"),
+            ("Compaction failed · it could not be reduced", "it could not be reduced"),
+            ("API Error: 529 http://10.0.0.1:4130/ is full", "… is full"),
+            ("error", "Claude's service did not make a summary"),
+            (None, "Claude's service did not make a summary"),
+        ],
+    )
+    def test_its_failure_has_the_reason_that_the_cli_gives(
+        self, given: str | None, why: str
+    ) -> None:
+        failed = system("status", compact_result="failed", compact_error=given)
+        events = run(system("status", status="compacting"), failed)
+        assert titles(events)[-1] == f"The conversation was not compacted: {why}"
 
     def test_one_that_was_interrupted_has_failed(self) -> None:
         events = run(system("status", status="compacting"), ended=result(is_error=True))

@@ -23,11 +23,6 @@ def failure(words: str, status: int | None, named: str = "invalid_request") -> t
         ("Prompt is too long", "context_too_large", "Shorten it"),
         ("Prompt is too long · automatic compaction failed: API Error: 400 x", "context_too_large", "Shorten"),
         (
-            "Request too large (max 32MB). Accumulated images and attachments in the conversation pushed the …",
-            "context_too_large",
-            "together",
-        ),
-        (
             "API Error: 400 input length and `max_tokens` exceed context limit: 190000 + 21000 > 200000",
             "context_too_large",
             "context of the conversation is full",
@@ -54,5 +49,16 @@ def test_refused_content_is_one_clear_error(words: str, kind: str, advice: str) 
         assert said[:60] in message, "the CLI's own words, too"
 
 
-def test_a_status_alone_says_the_context_is_too_large() -> None:
-    assert failure("API Error: something", 413)[0] == "context_too_large"
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Request too large (max 32MB). Accumulated images and attachments in the conversation pushed the …",
+        "API Error: something",
+    ],
+)
+def test_a_request_that_is_too_large_is_not_blamed_on_images(words: str) -> None:
+    """The CLI says so of every status 413, whatever was in the request."""
+    kind, message = failure(words, 413)
+    assert kind == "context_too_large"
+    assert message.startswith("The request is larger than Claude's service takes: this prompt, or")
+    assert message.endswith("(HTTP status 413)")
