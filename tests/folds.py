@@ -7,6 +7,7 @@ from typing import Any
 
 from pykoclaw_acp.model.events import (
     Event,
+    Plan,
     Text,
     Thinking,
     ToolEnded,
@@ -18,11 +19,12 @@ from pykoclaw_acp.model.events import (
 
 def seen(events: Iterable[Event | None]) -> list[Any]:
     """Messages with their whole text and everything else in its order; tools with their newest
-    content; the usage.
+    content; the usage; the list of tasks, and those that were emptied.
     """
     shown: list[Any] = []
     tools: dict[str, dict[str, Any]] = {}
     usage: Usage | None = None
+    plan: list[Plan] = []
     for event in events:
         if isinstance(event, Text | Thinking):
             if shown and shown[-1][:2] == [type(event), event.message_id]:
@@ -31,6 +33,8 @@ def seen(events: Iterable[Event | None]) -> list[Any]:
                 shown.append([type(event), event.message_id, event.text])
         elif isinstance(event, Usage):
             usage = event
+        elif isinstance(event, Plan):
+            plan = [*plan[: -1 if plan and plan[-1].entries and event.entries else None], event]
         elif isinstance(event, ToolStarted):
             tools[event.tool_call_id] = {"status": "in_progress", "content": event.content}
             shown.append([event])
@@ -40,15 +44,20 @@ def seen(events: Iterable[Event | None]) -> list[Any]:
             tool["content"] = event.content or tool.get("content")
         else:
             shown.append([event])
-    return [shown, tools, usage]
+    return [shown, tools, usage, plan]
 
 
 def told(updates: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """ACP updates without their places, the chunks of one message as one, and without states that a
-    replay has only once: what was live and a replay are equal so.
+    replay has only once: what was live and a replay are equal so. Of lists of tasks the last one is
+    left.
     """
     joined: list[dict[str, Any]] = []
-    for update in updates:
+    known = list(updates)
+    plans = [one for one in known if one["sessionUpdate"] == "plan"]
+    for update in known:
+        if any(update is one for one in plans[:-1]):
+            continue
         progress = update["sessionUpdate"] == "tool_call_update" and (
             update.get("status") == "in_progress"
         )

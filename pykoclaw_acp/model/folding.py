@@ -12,9 +12,21 @@ from typing import Final
 import msgspec
 
 from pykoclaw_acp.model import own_calls
-from pykoclaw_acp.model.events import Event, Text, Thinking, ToolEnded, ToolProgressed, Usage
+from pykoclaw_acp.model.events import (
+    Event,
+    Plan,
+    Text,
+    Thinking,
+    ToolEnded,
+    ToolProgressed,
+    Usage,
+)
 from pykoclaw_acp.model.log import Logged
 
+USAGE: Final = "usage"
+PLAN: Final = "plan"
+OF_TURN: Final = frozenset({USAGE, PLAN})
+"""States of which each turn has its own."""
 PART: Final = 960 * 1024  # bytes of text as JSON in one part; a client's line stays below 1 MiB
 
 Piece = Text | Thinking
@@ -33,7 +45,9 @@ def weight(piece: Piece) -> int:
 def state(event: Event | None) -> str | None:
     """Key of the state that the event reports; a newer event with this key replaces it."""
     if isinstance(event, Usage):
-        return "usage"
+        return USAGE
+    if isinstance(event, Plan):
+        return PLAN
     if isinstance(event, ToolProgressed | ToolEnded):
         own = event.title is not None and own_calls.is_own(event.tool_call_id)
         return f"tool {event.tool_call_id}" if event.content or own else None
@@ -42,7 +56,14 @@ def state(event: Event | None) -> str | None:
 
 def passing(event: Event | None) -> bool:
     """Whether a later event with its key replaces the event."""
-    return isinstance(event, Usage | ToolProgressed)
+    return isinstance(event, Usage | ToolProgressed) or (
+        isinstance(event, Plan) and bool(event.entries)
+    )
+
+
+def spares(event: Event | None) -> bool:
+    """Whether the event replaces none: an emptied list of tasks leaves the one that it was."""
+    return isinstance(event, Plan) and not event.entries
 
 
 def may_go_on(logged: Logged) -> bool:
@@ -63,6 +84,21 @@ def merged(logged: Sequence[Logged]) -> list[Logged]:
         room -= size
     found.extend(_joined(logged[begin:]))
     return found
+
+
+def replayed(logged: Sequence[Logged]) -> Sequence[Logged]:
+    """Without lists of tasks that a later one of their turn replaces, as the log's rows are."""
+    kept: list[Logged] = []
+    newest: set[str | None] = set()  # turns with a later list
+    for one in reversed(logged):
+        if isinstance(one.event, Plan):
+            if one.turn_id in newest and one.event.entries:
+                after = kept[-1]
+                kept[-1] = replace(after, count=after.count + one.count)
+                continue
+            (newest.add if one.event.entries else newest.discard)(one.turn_id)
+        kept.append(one)
+    return merged(kept[::-1]) if len(kept) < len(logged) else logged
 
 
 def _goes_on(before: Logged, one: Logged, mine: tuple[type[Piece], str]) -> bool:

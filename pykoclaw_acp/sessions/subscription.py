@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
@@ -155,9 +155,11 @@ class Subscription:
             # Those who wait look again once this task is done.
             asyncio.get_running_loop().call_soon(self._moved.set)
 
-    async def _next_page(self) -> list[Logged]:
+    async def _next_page(self) -> Sequence[Logged]:
         caught_up = self.cursor >= self._log.last_seq
         page = await self._log.read_after(self.cursor, PAGE)
+        if self.cursor < self.replays_upto:
+            return folding.replayed(page)
         goes_on = folding.message(page[0].event)
         if caught_up and len(page) == 1 and goes_on is not None and goes_on == self._shown:
             await self.pace.turn()

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from pykoclaw_acp.errors import Conflict, StaleEpoch
+from pykoclaw_acp.model.folding import OF_TURN
 from pykoclaw_acp.store import folding
 from pykoclaw_acp.store.condition import trouble
 from pykoclaw_acp.store.connection import LOCK_WAIT
-from pykoclaw_acp.store.logs import Log, Logs, usage_of
+from pykoclaw_acp.store.logs import Log, Logs, of_turn
 from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import NewEvent, Statement, Unit
@@ -189,7 +190,8 @@ class _Transaction:
         log = self.logs.of(self._connection, session_id)
         self._fold(log)
         self._connection.execute(_END, (log.last, turn_id))
-        log.passing.pop(usage_of(turn_id), None)
+        for state in OF_TURN:
+            log.passing.pop(of_turn(state, turn_id), None)
 
     def _fold(self, log: Log) -> None:
         run, log.run = log.run, None

@@ -17,7 +17,7 @@ from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.store import open_calls
 from pykoclaw_acp.store.database import Database, NewEvent
 from pykoclaw_acp.store.folding import rest
-from pykoclaw_acp.store.logs import usage_of
+from pykoclaw_acp.store.logs import of_turn
 from pykoclaw_acp.store.sql import LOG_KEY
 from pykoclaw_acp.tasks import in_pieces
 
@@ -65,8 +65,9 @@ def row(session_id: str, turn_id: str | None, event: Event) -> NewEvent:
         encode(event),
         message=folding.message(event),
         weight=folding.weight(event) if isinstance(event, Piece) else 0,
-        state=usage_of(turn_id) if state == "usage" else state,
+        state=of_turn(state, turn_id) if state in folding.OF_TURN else state,
         passing=folding.passing(event),
+        spares=folding.spares(event),
     )
 
 

@@ -118,8 +118,9 @@ def _without_replaced(
     for at, (row, event) in enumerate(zip(rows, events, strict=True)):
         if (state := folding.state(event)) is None:
             continue
-        key = (state, row.turn if state == "usage" else None)
-        before = last.pop(key, None)
+        key = (state, row.turn if state in folding.OF_TURN else None)
+        before = None if folding.spares(event) else last.get(key)
+        last.pop(key, None)
         if before is not None and rows[before + 1].first == rows[before].seq + 1:
             replaced.add(before)
         if folding.passing(event):

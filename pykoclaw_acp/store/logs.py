@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model import folding
-from pykoclaw_acp.model.events import Usage, decode
+from pykoclaw_acp.model.events import decode
 from pykoclaw_acp.model.folding import Piece
 from pykoclaw_acp.store.sql import UNFINISHED
 from pykoclaw_acp.store.sqlite import sqlite3
@@ -70,7 +70,8 @@ _END_OF_LOG: Final = (
 _PASSING: Final = (
     "SELECT e.seq, e.payload, t.turn_id FROM acp_log e"  # noqa: S608  constant
     " LEFT JOIN acp_turns t ON t.acp_session_id = ? AND t.position = e.turn"
-    " WHERE e.log_key = ? AND e.kind IN ('usage', 'tool_progressed', 'tool_ended') AND e.seq >= (SELECT MIN(first_seq)"
+    " WHERE e.log_key = ? AND e.kind IN ('usage', 'plan', 'tool_progressed', 'tool_ended')"
+    " AND e.seq >= (SELECT MIN(first_seq)"
     f" FROM acp_turns WHERE acp_session_id = ? AND (state IN {UNFINISHED}"
     " OR epoch = (SELECT epoch FROM acp_sessions WHERE acp_session_id = ?))) ORDER BY e.seq"
 )
@@ -126,7 +127,7 @@ class Log:
         replaced = self.passing.pop(event.state, None)
         if event.passing:
             self.passing[event.state] = seq
-        return replaced
+        return None if event.spares else replaced
 
 
 class Logs:
@@ -159,9 +160,9 @@ class Logs:
         return log.turn[1]
 
 
-def usage_of(turn_id: str | None) -> str:
-    """Name of the state that a turn's usage is."""
-    return f"usage {turn_id}"
+def of_turn(state: str, turn_id: str | None) -> str:
+    """Name of a state of which each turn has its own."""
+    return f"{state} {turn_id}"
 
 
 def _begin_turn(connection: sqlite3.Connection, event: NewEvent, seq: int) -> int | None:
@@ -192,7 +193,7 @@ def _find(connection: sqlite3.Connection, session_id: str) -> Log:
         event = decode(payload)
         state = folding.state(event)
         if state is not None:
-            state = usage_of(turn_id) if isinstance(event, Usage) else state
+            state = of_turn(state, turn_id) if state in folding.OF_TURN else state
             log.passing.pop(state, None)
             if folding.passing(event):
                 log.passing[state] = seq

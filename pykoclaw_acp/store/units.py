@@ -41,6 +41,8 @@ class NewEvent(msgspec.Struct, frozen=True, gc=False):
     state: str | None = None
     """The state that it reports; an earlier passing report of it loses its row."""
     passing: bool = False
+    spares: bool = False
+    """That earlier report keeps its row, and no later one replaces it."""
     frame: tuple[int, int] | None = None
     """Epoch and number of the worker's frame that it acknowledges."""
 

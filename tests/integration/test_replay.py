@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.channel.frames import EventFrame
 from pykoclaw_acp.model.cutting import MOST
 from pykoclaw_acp.model.events import (
     Event,
@@ -29,6 +30,7 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.linked import front
 from tests.integration.rig import Rig, rig
 from tests.integration.wires import Wire, client, hanging, prompt
+from tests.waiting import eventually
 
 IDS = [f"00000000-0000-4000-8000-00000000000{n}" for n in range(3)]
 
@@ -309,3 +311,27 @@ async def test_a_call_of_a_turn_that_runs_stays_open(tmp_path: Path) -> None:
         await load(other, session)
         assert "tool_call t" in shown(other)
         assert "failed" not in str(other.updates())
+
+
+async def test_list_of_tasks_is_replayed_as_each_turn_has_left_it(tmp_path: Path) -> None:
+    """Live each state is sent, also while the newest events are in memory."""
+    one, two, three = (Plan(tuple(PlanEntry(name) for name in names)) for names in ("a", "ab", "c"))
+    async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
+        session, running, worker, turn_id = await hanging(r, wire)
+        for event in (one, Text("m", "x"), two, one, two, Plan(()), three, two):
+            worker._n += 1
+            epoch = worker.spec.epoch
+            worker.say(EventFrame(epoch=epoch, n=worker._n, turn_id=turn_id, event=event))
+        worker.say(worker.ended(turn_id))
+        await wire.answer(running)
+
+        def plans(client: Wire) -> list[list[str]]:
+            told = [one for one in client.updates() if one["sessionUpdate"] == "plan"]
+            return [[entry["content"] for entry in one["entries"]] for one in told]
+
+        await eventually(lambda: len(plans(wire)) == 7)
+        for _ in range(2):
+            await load(other, session)
+            assert plans(other) == [["a", "b"], [], ["a", "b"]]
+            other.lines.clear()
+            r.sessions.live[session].log.forget()

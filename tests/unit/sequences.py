@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from pykoclaw_acp.model.events import (
     Event,
     Failure,
+    Plan,
+    PlanEntry,
     Text,
     TextPart,
     Thinking,
@@ -38,5 +40,6 @@ anything: st.SearchStrategy[Event] = st.one_of(
     st.builds(ToolProgressed, tools, content=shown),
     st.builds(ToolEnded, tools, st.just("completed"), content=shown),
     st.builds(Usage, st.integers(0, 9), st.just(9)),
+    st.builds(Plan, st.one_of(st.just(()), words.map(lambda text: (PlanEntry(text),)))),
     st.builds(Failure, ids, words, st.just("internal")),
 )

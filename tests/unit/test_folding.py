@@ -14,6 +14,8 @@ from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import (
     MAX_TEXT,
     Event,
+    Plan,
+    PlanEntry,
     Text,
     TextPart,
     Thinking,
@@ -71,6 +73,7 @@ def test_replay_from_any_place_matches_live_events(told: list[tuple[int | None, 
             read(folded, after),
             folding.merged(read(folded, after)),
             folding.merged(read(live, after)),
+            folding.replayed(folding.merged(read(live, after))),
         ):
             assert seen([*before, *(one.event for one in replayed)]) == seen(
                 [one.event for one in read(live, 0)]
@@ -142,6 +145,17 @@ def test_a_state_that_was_replaced_has_no_row() -> None:
         *((1, 3, "text"), (4, 4, "tool_ended"), (5, 5, "usage"), (6, 6, "usage")),
         *((7, 7, "tool_progressed"), (8, 8, "tool_ended")),
     ]
+
+
+def test_each_turn_keeps_its_last_list_of_tasks_and_what_an_emptied_one_was() -> None:
+    one, two, three = (Plan(tuple(PlanEntry(name) for name in names)) for names in ("a", "ab", "c"))
+    told: list[tuple[int | None, Event]] = [
+        *((1, one), (1, Text("m", "a")), (1, two), (2, one), (2, two)),
+        *((2, Plan(())), (2, three), (2, one)),
+    ]
+    kept = [(2, Text("m", "a")), (3, two), (5, two), (6, Plan(())), (8, one)]
+    assert [(row.seq, decode(row.payload)) for row in fold(rows(told))] == kept
+    assert [(one.seq, one.event) for one in folding.replayed(read(rows(told), 0))] == kept
 
 
 def test_imported_and_unreadable_rows_stay_unfolded() -> None:

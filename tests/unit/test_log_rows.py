@@ -17,6 +17,7 @@ from pykoclaw_acp.model.events import (
     Event,
     ModeChanged,
     Plan,
+    PlanEntry,
     Text,
     TextPart,
     Thinking,
@@ -190,6 +191,20 @@ def test_replaced_state_loses_row_also_after_daemon_restart() -> None:
                     (8, 8, "tool_ended"),
                 ),
             ]
+
+
+def test_list_of_tasks_has_one_row_a_turn_also_after_daemon_restart() -> None:
+    one, two = (Plan(tuple(PlanEntry(name) for name in names)) for names in ("a", "ab"))
+    for restart in (False, True):
+        with memory() as connection:
+            batches = BatchWriter(NO_FILE, relaxed=False)
+            say(batches, connection, told("a", one, Text("m", "a"), two, Text("m", "b")))
+            if restart:
+                batches = BatchWriter(NO_FILE, relaxed=False)
+            say(batches, connection, told("a", one, Plan(()), one, Text("m", "c"), two, ends=True))
+            say(batches, connection, told("b", one))
+            kept = [event.event for event in read(connection, 0) if isinstance(event.event, Plan)]
+            assert kept == [one, Plan(()), two, one]
 
 
 def test_pruned_log_never_reuses_seq() -> None:

@@ -32,6 +32,8 @@ def seen(updates: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
             for name, value in (update.get("_meta") or {}).items()
             if name != "pykoclaw.dev/seq"
         }
+        if kind == "plan":
+            shown.pop(key, None)
         known = shown.setdefault(key, {})
         if kind.endswith("_chunk") and known:
             known["content"] = {
