@@ -28,15 +28,18 @@ if TYPE_CHECKING:
 Shown = NewType("Shown", str)
 PIPE_WIDTH: Final = 1000  # columns of a table in a pipe: hardly anything is cut
 SHORTEST: Final = 8  # columns of a shortened cell
+READABLE: Final = 24  # columns of a directory or a title by which people know it
 # In this order; the first column is never left out, as it says what the line is about.
 _SHORTENED: Final = (
-    "directory",
-    "prompt",
-    "title",
-    "question",
-    "result",
-    "conversation",
-    "schedule",
+    ("directory", READABLE),
+    ("title", READABLE),
+    ("directory", SHORTEST),
+    ("prompt", SHORTEST),
+    ("title", SHORTEST),
+    ("question", SHORTEST),
+    ("result", SHORTEST),
+    ("conversation", SHORTEST),
+    ("schedule", SHORTEST),
 )
 _LEFT_OUT: Final = (
     "directory",
@@ -174,6 +177,7 @@ def paged(text: Shown) -> None:
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> None:
     """Write a table, as wide as the terminal; `right`: right-aligned columns. If it is too narrow, the
     directory is shortened or left out first, then texts are shortened; ids and states stay whole.
+    Of a directory the end stays.
     """
     from rich.box import SIMPLE_HEAD
     from rich.cells import cell_len
@@ -185,7 +189,15 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence
         where.width = PIPE_WIDTH
     room = where.width
     # Cut before the layout, which would be slow: a cell may be a megabyte.
-    cells = [[neutral(cell[: room + 1])[: room + 1] for cell in row] for row in rows]
+    cells = [
+        [
+            neutral(cell[-room - 1 :])[-room - 1 :]
+            if column == "directory"
+            else neutral(cell[: room + 1])[: room + 1]
+            for column, cell in zip(columns, row, strict=True)
+        ]
+        for row in rows
+    ]
     widths = {
         column: max(cell_len(cell) for cell in (column, *(row[at] for row in cells)))
         for at, column in enumerate(columns)
@@ -202,18 +214,34 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence
         )
     kept = [at for at, column in enumerate(columns) if column in widths]
     for row in cells:
-        made.add_row(*(Text(row[at]) for at in kept))
+        shortened = [
+            _end_of(row[at], widths[columns[at]]) if columns[at] == "directory" else row[at]
+            for at in kept
+        ]
+        made.add_row(*(Text(cell) for cell in shortened))
     with output():
         where.print(made)
+
+
+def _end_of(cell: str, width: int) -> str:
+    """The end of a cell that is wider, with a mark."""
+    from rich.cells import cell_len
+
+    if cell_len(cell) <= width:
+        return cell
+    end = cell[1 - width :]
+    while cell_len(end) >= width:
+        end = end[1:]
+    return f"…{end}"
 
 
 def _fitting(widths: dict[str, int], room: int) -> dict[str, int]:
     """Widths of columns that fit into the terminal, without those that do not."""
     fitting = dict(widths)
-    for column in _SHORTENED:
+    for column, least in _SHORTENED:
         over = _width(fitting) - room
         if over > 0 and column in fitting:
-            fitting[column] = max(fitting[column] - over, min(fitting[column], SHORTEST))
+            fitting[column] = max(fitting[column] - over, min(fitting[column], least))
     if _width(fitting) <= room:
         return fitting
     for column in _LEFT_OUT:

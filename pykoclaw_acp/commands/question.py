@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -12,6 +13,8 @@ from pykoclaw_acp.terminal import Shown, joined, shown
 GUTTER = "  │ "
 """Before each line that the question shows, so that none of them passes for one of ours."""
 
+_PLANS: Final = "ExitPlanMode"  # its text is Claude's own Markdown
+_FENCE: Final = re.compile("(`{3,})(?:sh|json)?")
 _COLOURS: Final = {"-": "red", "+": "green"}
 _USUAL: Final = {"allow_once": "allow", "deny": "deny"}
 
@@ -44,7 +47,8 @@ def _lines(question: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:
         if part["type"] == "diff":
             yield from _change(part)
         elif part["content"].get("type") == "text":
-            yield from quoted(part["content"]["text"])
+            text = part["content"]["text"]
+            yield from quoted(text if question.get("tool") == _PLANS else _unfenced(text))
     asked = question.get("questions") or []
     if asked:
         several = ", several with commas" if any(one.get("multiple") for one in asked) else ""
@@ -53,6 +57,26 @@ def _lines(question: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:
         return
     if arguments is not None and (not content or not question.get("tool")):  # an older worker
         yield from quoted(json.dumps(arguments, indent=2, ensure_ascii=False))
+
+
+def _unfenced(text: str) -> str:
+    """Blocks of arguments indented instead of between fences, with each of their lines: none of them
+    can pass for the name of another argument.
+    """
+    lines = text.split("\n")
+    last = {line: at for at, line in enumerate(lines) if line.startswith("```")}
+    shown: list[str] = []
+    at = 0
+    while at < len(lines):
+        begun = _FENCE.fullmatch(lines[at]) if at and lines[at - 1].endswith(":") else None
+        if begun is None or last.get(begun[1], 0) <= at:
+            shown.append(lines[at])
+        else:
+            end = lines.index(begun[1], at + 1)
+            shown += [f"  {line}" for line in lines[at + 1 : end]]
+            at = end
+        at += 1
+    return "\n".join(shown)
 
 
 def choices(question: dict[str, Any], names: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from pykoclaw_acp import terminal
@@ -11,6 +12,7 @@ from pykoclaw_acp.errors import CommandFailed
 
 REWIND_WAIT: Final = 120.0  # s; a worker may have to start
 MOST_SHOWN: Final = 50  # files
+STAYS: Final = "What commands have changed stays, and so do mode, model, environment and what was always allowed."
 
 
 def rewind(session: str, message: str | None, *, files: bool, dry: bool, sure: bool) -> None:
@@ -40,8 +42,20 @@ def rewind(session: str, message: str | None, *, files: bool, dry: bool, sure: b
     if not sure:
         terminal.confirm("Rewind?")
     # To the turn that was shown, whatever was prompted since.
-    ask("rewind", timeout=REWIND_WAIT, **chosen | {"message": plan["turnId"]})
-    terminal.line("Rewound.")
+    done = ask("rewind", timeout=REWIND_WAIT, **chosen | {"message": plan["turnId"]})
+    terminal.line(f"Rewound. {_files(done['files'], files)} {STAYS}")
+
+
+def _files(changed: Sequence[str], wanted: bool) -> str:
+    """What became of the files."""
+    if changed:
+        return (
+            f"{show.count(len(changed), 'file')} that Claude had changed with its tools for files:"
+            " as before that."
+        )
+    if wanted:
+        return "No file was changed: Claude had changed none with its tools for files."
+    return "Files were left as they are."
 
 
 def stop_task(session: str, tool_call: str) -> None:

@@ -137,7 +137,11 @@ def _copied(daemon: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _scheduler(scheduler: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Who runs tasks; nothing if nobody does, and there are none."""
     if scheduler is None:  # an older daemon
+        return []
+    idle = scheduler["state"] == "off" and scheduler["other"] is None
+    if idle and not ask("tasks/list", start=False, limit=1)["tasks"]:
         return []
     return [("tasks", f"{who_runs(scheduler)} {scheduler['running']} running.")]
 

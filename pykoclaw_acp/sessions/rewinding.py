@@ -114,6 +114,10 @@ class Rewinding:
 _NOTHING: Final[dict[str, Any]] = {"canRewind": True}
 
 
+_NO_FILE: Final = "No file was changed."
+_STAYS: Final = "Mode, model and what was always allowed stay."
+
+
 def _note(point: RewindPoint, rewound: Rewound) -> list[Event]:
     """What the log says of it."""
     if point.turns == 1:
@@ -123,6 +127,6 @@ def _note(point: RewindPoint, rewound: Rewound) -> list[Event]:
             f"the last {point.turns} turns above stay here, and Claude no longer remembers them."
         )
     count = "1 file is" if len(rewound.files) == 1 else f"{len(rewound.files)} files are"
-    files = f" {count} as before that; new files are deleted." if rewound.files else ""
-    text = f"(Rewound: {turns}{files})"
+    files = f"{count} as before that; new files are deleted." if rewound.files else _NO_FILE
+    text = f"(Rewound: {turns} {files} {_STAYS})"
     return [Text(f"rewound-{point.turn_id}", text, note=True)]

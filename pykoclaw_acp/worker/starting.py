@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections import deque
 from typing import Any, Final
 from uuid import NAMESPACE_OID, UUID, uuid4, uuid5
 
 import structlog
-from claude_agent_sdk import ClaudeSDKClient, CLINotFoundError
+from claude_agent_sdk import CanUseToolShadowedWarning, ClaudeSDKClient, CLINotFoundError
 
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.errors import ClaudeNotStarted
@@ -105,6 +106,8 @@ class Start:
                 can_use_tool=self._permissions.can_use_tool,
                 on_stderr=self._stderr.append,
             )
+            # It tells at each start of what is allowed unasked, which it is on purpose.
+            warnings.filterwarnings("ignore", category=CanUseToolShadowedWarning)
             client = ClaudeSDKClient(chosen)
             await connect(client)
         sdk_private.take_elicitations(client, self._permissions.elicit)

@@ -291,7 +291,7 @@ async def test_a_question_is_answered_by_a_command(shared: Stack) -> None:
     assert (question["session"], question["title"]) == (session, "mkdir made")
     assert question["id"][:8] in (await done(shared, "approve")).out
     assert question["input"]["command"] == "mkdir made"
-    assert "│ mkdir made\n" in (await done(shared, "approve", question["id"])).out
+    assert "│   mkdir made\n" in (await done(shared, "approve", question["id"])).out
     unknown = await run(shared, "approve", "nothing", "--allow")
     assert (unknown.status, "No permission request" in unknown.error) == (1, True)
     assert (await done(shared, "approve", question["id"][:8], "--deny")).out == "Denied.\n"

@@ -17,7 +17,7 @@ from docs import manual
 from pykoclaw_acp import terminal
 from pykoclaw_acp.__main__ import COMPLETION
 from pykoclaw_acp.cli import cli
-from pykoclaw_acp.commands import completion, daemon, logs, prompt, show
+from pykoclaw_acp.commands import completion, daemon, logs, prompt, show, status
 from pykoclaw_acp.commands.markdown import markdown
 from pykoclaw_acp.commands.transcript import Terminal
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
@@ -667,3 +667,55 @@ def test_under_systemd_the_log_is_the_journals(
 def test_absent_session_message_does_not_hide_other_errors() -> None:
     with pytest.raises(CommandFailed, match="is longer than"), daemon._said_plainly():
         raise front.CallFailed(-32603, "The answer is longer than a line may be.", None)
+
+
+# --- sessions, status, rewind
+
+
+def test_end_of_a_directory_is_left_in_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, asked: list[Any]
+) -> None:
+    one = summary(title="A title " * 20, cwd="/home/somebody/very/deep/below/projects/the-one")
+    ANSWERS["sessions/list"] = {"sessions": [one], "more": False}
+    screen = narrow(monkeypatch, 80)
+    assert run("sessions", "list").exit_code == 0
+    line = plain(screen).splitlines()[-1]
+    assert re.search(r"A title A title A [^/]*…   …\S+/projects/the-one$", line.rstrip())
+
+
+@pytest.mark.parametrize(
+    ("state", "other", "tasks", "told"),
+    [
+        ("off", None, [], False),
+        ("off", None, [{}], True),
+        ("off", 12, [], True),
+        ("on", None, [], True),
+        ("stands_by", 12, [], True),
+    ],
+)
+def test_status_tells_of_tasks_if_there_are_some_or_somebody_runs_them(
+    asked: list[Any], state: str, other: int | None, tasks: list[Any], told: bool
+) -> None:
+    ANSWERS["tasks/list"] = {"tasks": tasks, "more": False, "scheduler": None}
+    facts = status._scheduler({"state": state, "other": other, "running": 0})
+    assert bool(facts) is told
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "told"),
+    [
+        (["/w/a", "/w/b"], [], "Rewound. 2 files that Claude had changed with its tools"),
+        ([], [], "Rewound. No file was changed"),
+        ([], ["--no-files"], "Rewound. Files were left as they are."),
+    ],
+)
+def test_rewind_says_what_it_did_and_what_stays(
+    asked: list[Any], files: list[str], options: list[str], told: str
+) -> None:
+    ANSWERS["sessions/show"] = {"summary": summary(title="A title")}
+    ANSWERS["rewind"] = {
+        "turnId": "t", "turns": 1, "files": files, "insertions": 1, "deletions": 2, "filesError": None,
+    }  # fmt: skip
+    out = run("rewind", "5e55", "--yes", *options).stdout
+    assert told in out
+    assert "What commands have changed stays, and so do mode, model" in out
