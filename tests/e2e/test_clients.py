@@ -167,6 +167,7 @@ class Player:
                 for update in updates
                 if update["sessionUpdate"] == "tool_call_update"
                 and update["toolCallId"] == call["toolCallId"]
+                and update["status"] in {"completed", "failed"}
             ]
             assert ends == wanted["ends"]
 
