@@ -10,8 +10,11 @@ TASK = click.argument("task")
 
 
 @click.command(short_help="Send a prompt to a conversation and show the answer.")
-@click.argument("session")
+@click.argument("session", required=False)
 @click.argument("text", required=False)
+@click.option(
+    "--new", is_flag=True, help="Begin a session in the working directory; SESSION is left out."
+)
 @click.option("--detach", is_flag=True, help="Return as soon as the prompt is stored.")
 @click.option(
     "--key",
@@ -22,14 +25,15 @@ TASK = click.argument("task")
 @click.pass_context
 def prompt(
     ctx: click.Context,
-    session: str,
+    session: str | None,
     text: str | None,
     *,
+    new: bool,
     detach: bool,
     key: str | None,
     as_json: bool,
 ) -> None:
-    """Send TEXT to SESSION, show the answer as it comes, and wait for its end.
+    """Send TEXT to SESSION, or with --new to a new one, show the answer as it comes, and wait for its end.
 
     SESSION is an id, a unique prefix of an id, or a conversation name. Without TEXT, or if it is -, the
     prompt is read from standard input. In a terminal, permission requests can be answered as in `attach`;
@@ -40,6 +44,12 @@ def prompt(
     """
     from pykoclaw_acp.commands import prompt as command
 
+    if new and text is not None:
+        raise click.UsageError("With --new there is no SESSION: give one TEXT, in quotes.")
+    if new:
+        session, text = None, session
+    elif session is None:
+        raise click.UsageError("Give a SESSION, or --new.")
     ctx.exit(command.main(session, text, detach=detach, key=key, as_json=as_json))
 
 

@@ -142,4 +142,4 @@ def _block(content: dict[str, Any], *, is_prose: bool) -> str:
     if isinstance(text := resource.get("text"), str):
         return f"<details><summary>{safe(str(resource.get('uri')))}</summary><pre>{safe(text)}</pre></details>"
     text = block_text(content)
-    return prose.html(text) if is_prose else safe(text)
+    return prose.html(text) if is_prose else prose.blocks_only(text)

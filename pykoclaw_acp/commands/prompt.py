@@ -23,8 +23,12 @@ INTERRUPTED: Final = 130
 _Result = dict[str, Any]
 
 
-def main(session: str, text: str | None, *, detach: bool, key: str | None, as_json: bool) -> int:
-    """Send a prompt and show the answer; returns the exit status."""
+def main(
+    session: str | None, text: str | None, *, detach: bool, key: str | None, as_json: bool
+) -> int:
+    """Send a prompt to a session, or to a new one in the working directory, and show the answer;
+    returns the exit status.
+    """
     reads = text in (None, "-")
     if reads and terminal.is_terminal() and sys.stdin.isatty():
         terminal.line("Type the prompt, then Ctrl-D.", err=True)
@@ -35,7 +39,7 @@ def main(session: str, text: str | None, *, detach: bool, key: str | None, as_js
     view = _Page(present) if terminal.is_terminal() and not as_json else _Plain(as_json)
     sending = _sent(
         {
-            "session": session,
+            **({"new": os.getcwd()} if session is None else {"session": session}),
             "text": prompt,
             "detach": detach,
             "present": present,
@@ -50,7 +54,10 @@ def main(session: str, text: str | None, *, detach: bool, key: str | None, as_js
         return INTERRUPTED
     if as_json:
         terminal.as_json(result)
-    elif detach and result["state"] not in STATUS:
+        return STATUS.get(result["state"], 0)
+    if session is None and not detach:
+        terminal.complain(f"Go on with: pykoclaw-acp prompt {result['session'][:8]} TEXT")
+    if detach and result["state"] not in STATUS:
         terminal.line(f"Queued in session {result['session']}, turn {result['turnId']}.")
     elif result["error"] is not None:
         terminal.complain(f"pykoclaw-acp: {result['error']['message']}")

@@ -41,6 +41,14 @@ def html(text: str, depth: int = 0) -> str:
     return "".join(pieces)
 
 
+def blocks_only(text: str) -> str:
+    """Text of a person as HTML: as it was typed, with its code blocks as such."""
+    return "".join(
+        f"<pre>{safe(chr(10).join(lines))}</pre>" if fence else safe("\n".join(lines).strip("\n"))
+        for fence, lines in segments(text)
+    )
+
+
 def _blocks(lines: list[str], depth: int) -> Iterator[str]:
     shown: list[str] = []
     for kind, group in groupby(lines, _kind):

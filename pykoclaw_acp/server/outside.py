@@ -20,6 +20,7 @@ from pykoclaw_acp.protocol.jsonrpc import encode_notification
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.follower import Follower, whole
+from pykoclaw_acp.server.lifecycle import absolute
 from pykoclaw_acp.server.peer import Peer
 from pykoclaw_acp.sessions import folders
 from pykoclaw_acp.sessions.registry import Sessions
@@ -55,7 +56,9 @@ class OutsidePrompts:
         """Accept the prompt; show the turn's events, and answer when it has ended."""
         if not params.text.strip():
             raise InvalidParams("`text`: must not be empty.")
-        session = await self._find(params.session)
+        if bool(params.session) == bool(params.new):
+            raise InvalidParams("Give `session` or `new`.")
+        session = await (self._new(params) if params.new else self._find(params.session))
         await folders.ensure(session, self._data)
         turn = await self._turn(session, params)
         known = await session.intake.accept_unattended(turn)
@@ -86,6 +89,13 @@ class OutsidePrompts:
         text = await turns.words(self._database, known.turn_id)
         return _prompted(session, known, outcome, seq, text, joined=joined)
 
+    async def _new(self, params: PromptParams) -> Session:
+        """A new session; the one that was made for the prompt before, if it comes again."""
+        cwd, key = absolute("new", params.new), params.idempotency_key
+        begun = await self._sessions.beginnings.begin(_given(params))
+        made = None if key is None else f"prompt/{key}"
+        return await self._sessions.create(cwd, (), (), made, CLIENT, begun=begun)
+
     async def _turn(self, session: Session, params: PromptParams) -> Turn:
         content: list[dict[str, Any]] = [{"type": "text", "text": params.text}]
         fingerprint = await in_pieces(prompt_text.fingerprint(content))
@@ -97,7 +107,7 @@ class OutsidePrompts:
             client=CLIENT,
             sent=self._sessions.clock.now(),
             unattended=True,
-            given=None if params.environment is None else Given.of(of_sessions(params.environment)),
+            given=_given(params),
         )
 
     async def _tell_questions(self, call: Call, session: Session) -> None:
@@ -119,6 +129,10 @@ class OutsidePrompts:
                     **whole(one.request),
                 )
                 await call.client.peer.notify(encode_notification(QUESTION, shown))
+
+
+def _given(params: PromptParams) -> Given | None:
+    return None if params.environment is None else Given.of(of_sessions(params.environment))
 
 
 class _TurnFollower(Follower):

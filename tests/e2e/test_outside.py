@@ -71,6 +71,16 @@ async def test_prompt_from_a_script_prints_the_answer_alone(shared: Stack) -> No
     reported = (await done(shared, "prompt", session, text("Again."), "--json")).json
     assert (reported["state"], reported["text"], reported["error"]) == ("done", "Again.", None)
     assert reported["session"] == session
+    anew = ("prompt", "--new", text("Anew."), "--key", "k", "--json")
+    begun, again = [(await done(shared, *anew)).json for _ in range(2)]
+    assert (begun["session"] != session, begun["text"]) == (True, "Anew.")
+    assert (again["session"], again["joined"]) == (begun["session"], True)
+    (listed,) = [
+        one
+        for one in (await done(shared, "sessions", "list", "--json")).json
+        if one["id"] == begun["session"]
+    ]
+    assert (listed["cwd"], listed["client"]) == (str(shared.root), "cli")
 
 
 @pytest.mark.long

@@ -719,3 +719,9 @@ def test_rewind_says_what_it_did_and_what_stays(
     out = run("rewind", "5e55", "--yes", *options).stdout
     assert told in out
     assert "What commands have changed stays, and so do mode, model" in out
+
+
+@pytest.mark.parametrize("arguments", [[], ["--new", "5e55", "text"]])
+def test_prompt_is_for_a_session_or_for_a_new_one(asked: list[Any], arguments: list[str]) -> None:
+    assert run("prompt", *arguments).exit_code == 2
+    assert asked == []

@@ -474,3 +474,10 @@ def test_markdown_is_html_and_html_is_text(text: str, shown: str) -> None:
 def test_hostile_markdown_is_as_long_as_it_was() -> None:
     deep = "\n".join(f"{' ' * (2 * n)}- {'> ' * n}x" for n in range(200)) + "\n" + "> " * 5000
     assert len(html(deep)) < 10 * len(deep)
+
+
+def test_persons_code_blocks_and_lines_are_kept_in_html() -> None:
+    typed = "Fix **this**:\n```py\nif a < b:\n    c()\n```\nplease,\nnow"
+    shown = '<div class="text you">Fix **this**:<pre>if a &lt; b:\n    c()</pre>please,\nnow</div>'
+    update = {**said("user_message_chunk", "u", typed)}
+    assert shown in rendered(page, [update])

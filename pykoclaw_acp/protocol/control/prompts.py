@@ -6,18 +6,20 @@ from typing import Any
 
 from pykoclaw_acp.protocol.control.answers import FullAnswer
 from pykoclaw_acp.protocol.control.sessions import SessionParams
-from pykoclaw_acp.protocol.limits import Count, Name
+from pykoclaw_acp.protocol.limits import Count, Name, Path
 
 
 class PromptParams(SessionParams, frozen=True, kw_only=True):
-    """A prompt of a command; `session` may also be a conversation's name. `idempotency_key`: the
-    prompt runs once, however often it comes.
+    """A prompt of a command; `session` may also be a conversation's name. `new`: in its place the
+    directory of a new session. `idempotency_key`: the prompt runs once, however often it comes.
 
     `detach`: answer as soon as it is in the journal. `present`: somebody is there who may answer
     questions. `after`: the last `seq` that the caller has seen, when it comes again. `environment`:
     variables of the caller, for a worker that is started for the prompt; they are not kept.
     """
 
+    session: Name = ""
+    new: Path = ""
     text: str
     idempotency_key: Name | None = None
     detach: bool = False
