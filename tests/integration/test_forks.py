@@ -36,6 +36,21 @@ async def words(r: Rig, session: Session) -> list[Any]:
     return [one.event for one in await r.journal.read(session.id, 0, 1000)]
 
 
+async def test_fork_is_asked_what_its_source_was_always_allowed(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        source = await r.session()
+        await r.run(source, "say 1")
+        allowed = Statement(
+            "INSERT INTO acp_session_rules VALUES (?, ?, ?, ?)", (source.id, "Bash(make)", "cli", 1)
+        )
+        await r.database.commit(Unit(statements=(allowed,)))
+        made, _ = await fork(r, source)
+        await r.run(made, "say 1")
+        assert not r.launcher.launched[-1].spec.options.rules
+        await r.sessions.delete(source)
+        assert await r.database.read("SELECT * FROM acp_session_rules") == []
+
+
 async def test_fork_has_the_log_of_its_source_up_to_the_turn_that_runs(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         source, turn, worker = await hanging(r)
