@@ -139,7 +139,10 @@ def test_each_key_and_notification_of_ours_has_a_conformance_rule() -> None:
     rules = "".join(
         text(f"tests/conformance/rules/{one}.py") for one in ("own_meta", "own_updates")
     )
-    rows = (*table("docs/protocol.md", "`_meta` key"), *table("docs/protocol.md", "key of `claudeCode.options`"))
+    rows = (
+        *table("docs/protocol.md", "`_meta` key"),
+        *table("docs/protocol.md", "key of `claudeCode.options`"),
+    )
     keys = {code for row in rows for cell in row[:2] for code in codes(cell)}
     named = {one.removeprefix("pykoclaw.dev/") for one in keys if one.startswith("pykoclaw.dev/")}
     told = {one.rpartition("/")[2] for one in (EVENT, QUESTION, SETTLED)}
