@@ -22,7 +22,7 @@ from claude_agent_sdk.types import (
 
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.system.lineage import WORKER
-from pykoclaw_acp.worker import profile
+from pykoclaw_acp.worker import profile, rules
 from pykoclaw_acp.worker.servers import Servers
 
 MAX_BUFFER: Final = (
@@ -156,7 +156,7 @@ def _settings(spec: LaunchSpec) -> dict[str, Any]:
     # Claude deletes transcripts after 30 days by default.
     kept: dict[str, Any] = {"cleanupPeriodDays": 36500}
     if spec.options.rules and not spec.options.restricted:
-        kept["permissions"] = {"allow": list(spec.options.rules)}
+        kept["permissions"] = {"allow": rules.given(spec.options.rules)}
     return {**kept, "fastMode": True} if spec.options.config.fast else kept
 
 

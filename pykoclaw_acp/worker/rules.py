@@ -4,9 +4,11 @@ last.
 
 from __future__ import annotations
 
+import json
 import os.path
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Final
 
 from claude_agent_sdk import PermissionUpdate
@@ -16,6 +18,9 @@ from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.system.secrets import may_hold_secret
 
 MAX_LASTING: Final = 300  # characters of a rule that may last
+MAX_GIVEN: Final = (
+    64 * 1024
+)  # characters of rules for a CLI: an argument of its has 128 KiB at most
 _RESERVED: Final = frozenset("()\\")  # have a meaning of their own in a rule
 _PATTERNS: Final = frozenset("*?[]{}!\\")  # may stand for more than themselves
 _ACCEPTED: Final = (
@@ -68,6 +73,12 @@ def lasting(updates: Sequence[PermissionUpdate]) -> tuple[str, ...]:
     rules = [rule for update in updates for rule in update.rules or ()]
     kept = tuple(_rule(rule) for rule in rules if _may_last(rule))
     return kept if len(kept) == len(rules) else ()
+
+
+def given(kept: Sequence[str]) -> list[str]:
+    """The rules that fit into the CLI's command line, as JSON; what others allow is asked about."""
+    sizes = accumulate(len(json.dumps(rule)) + 2 for rule in kept)
+    return [rule for rule, size in zip(kept, sizes, strict=True) if size <= MAX_GIVEN]
 
 
 def only_mode(updates: Sequence[PermissionUpdate]) -> bool:

@@ -5,20 +5,24 @@ secret.
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from claude_agent_sdk import PermissionResultAllow, PermissionUpdate, ToolPermissionContext
 from claude_agent_sdk.types import PermissionRuleValue
+from msgspec.structs import replace
 
 from pykoclaw_acp.channel.frames import Answer
 from pykoclaw_acp.protocol import permissions
 from pykoclaw_acp.sessions.permissions import words
 from pykoclaw_acp.system.secrets import may_hold_secret
-from pykoclaw_acp.worker import rules
+from pykoclaw_acp.worker import options, rules
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.translate import Translator
 from tests.waiting import eventually
+from tests.workers import spec
 
 
 def rule(tool: str, content: str | None = None) -> PermissionUpdate:
@@ -213,3 +217,20 @@ async def test_label_says_until_when_always_holds(
     assert told.startswith(
         "Allowed for the rest of the session" if "session" in until else "Allowed until Claude's"
     )
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "😀", '"'])
+def test_rules_of_a_long_session_fit_into_the_command_line(letter: str) -> None:
+    """An argument that is longer than 128 KiB keeps the CLI from starting."""
+    kept = [f"Bash({letter * 100} {number})" for number in range(2000)]
+    given = json.loads(_settings(kept))["permissions"]["allow"]
+    assert 50 < len(given) < 2000
+    assert given == kept[: len(given)]
+    assert len(_settings(kept).encode()) < 128 * 1024 - 1000
+    assert json.loads(_settings(kept[:3]))["permissions"]["allow"] == kept[:3]
+
+
+def _settings(kept: list[str]) -> str:
+    launch = spec(Path("/i"))
+    given = replace(launch, options=replace(launch.options, rules=tuple(kept)))
+    return json.dumps(options._settings(given))
