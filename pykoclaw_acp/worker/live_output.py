@@ -131,7 +131,10 @@ class LiveOutput:
                 self._put(progress(task))
         commands = [(task, watched) for task, watched in due if task.tool in COMMANDS]
         if any(watched.lacks_file(task) for task, watched in commands):
-            self._assign(await asyncio.to_thread(output_files.find, self._temporary))
+            places = await asyncio.to_thread(output_files.find, self._temporary)
+            if several := self._assign(places):
+                lines = await asyncio.to_thread(output_files.shells, several)
+                self._tell_apart(several, lines)
         for task, watched in commands:
             watched.later(now)
             if watched.place is None:
@@ -145,9 +148,10 @@ class LiveOutput:
                 task.output = found.output
                 self._put(progress(task))
 
-    def _assign(self, places: list[Place]) -> None:
+    def _assign(self, places: list[Place]) -> list[Place]:
         """Find out whose files these are: the CLI names the call of a task after 3 s only; before,
-        the one new file is that of the one command that runs.
+        the one new file is that of the one command that runs. Returns the new files where several
+        run.
         """
         running = self._running()
         by_name = {place.name: place for place in places}
@@ -157,11 +161,31 @@ class LiveOutput:
                 watched.place = by_name.get(task.id)
         mine = {one.place.name for one in self._watched.values() if one.place is not None}
         named = {task.id for task in self._translation.long.known.calls.values() if task.id}
-        left = [
-            one for call, one in self._watched.items()
-            if one.place is None and (task := running.get(call)) is not None
-            and task.tool == "Bash" and not task.id
-        ]  # fmt: skip
-        new = by_name.keys() - mine - named - self._taken
+        left = self._unnamed()
+        new = [by_name[name] for name in by_name.keys() - mine - named - self._taken]
         if len(left) == 1 and len(new) == 1:
-            left[0].place = by_name[new.pop()]
+            left[0][1].place = new[0]
+        return new if len(left) > 1 else []
+
+    def _unnamed(self) -> list[tuple[Task, _Watched]]:
+        """Commands whose file nobody has named."""
+        running = self._running()
+        return [
+            (task, one)
+            for call, one in self._watched.items()
+            if one.place is None
+            and (task := running.get(call)) is not None
+            and task.tool == "Bash"
+            and not task.id
+        ]
+
+    def _tell_apart(self, places: list[Place], lines: dict[str, str]) -> None:
+        """Give commands their files by what the shells run that write them; what two of them may be
+        is nobody's.
+        """
+        left = self._unnamed()
+        for place in places:
+            line = lines.get(place.name, "")
+            alike = [one for task, one in left if output_files.runs(line, task.what)]
+            if len(alike) == 1:
+                alike[0].place = place

@@ -9,13 +9,17 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from pykoclaw_acp.model.events import Output
 
 SUFFIX: Final = ".output"
 MOST_FILES: Final = 1000  # that are looked at
+MOST_LINE: Final = 256 * 1024  # bytes of a command line
+_EVAL: Final = "eval "  # before the user's command, which the CLI quotes
+_AFTER: Final = ("</dev/null", "&&pwd-P")
+_QUOTING: Final = re.compile(r"[\s'\"\\]+")
 _END: Final = re.compile(r"\n?\[exited with code (-?\d{1,5})\]\n?\Z")
 
 
@@ -47,6 +51,37 @@ def find(temporary: str) -> list[Place]:
                         if len(places) == MOST_FILES:
                             return places
     return places
+
+
+def shells(places: Collection[Place]) -> dict[str, str]:
+    """By the names of files: the command line of the shell whose output goes there."""
+    names = {os.path.realpath(one.path): one.name for one in places}
+    found: dict[str, str] = {}
+    for process in _entries("/proc"):
+        if not process.name.isdigit():
+            continue
+        try:
+            name = names.get(os.readlink(f"{process.path}/fd/1"))
+            if name is not None:
+                with open(f"{process.path}/cmdline", "rb") as file:
+                    line = file.read(MOST_LINE).decode(errors="replace")
+                if _EVAL in line:
+                    found.setdefault(name, line)
+        except OSError:
+            continue  # another user's, or it has ended
+    return found
+
+
+def runs(line: str, command: str) -> bool:
+    """Whether a shell of the CLI with this command line runs the command, and nothing else."""
+    rest = _bare(line.partition(_EVAL)[2])
+    wanted = _bare(command)
+    return rest.startswith(wanted) and rest[len(wanted) :].startswith(_AFTER)
+
+
+def _bare(text: str) -> str:
+    """Without white space and what quotes."""
+    return _QUOTING.sub("", text)
 
 
 def look(path: str, most: int, known: tuple[int, int] | None = None) -> Look | None:

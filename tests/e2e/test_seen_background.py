@@ -8,9 +8,14 @@ import signal
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
+from pykoclaw_acp.worker import output_files
+from pykoclaw_acp.worker.output_files import Place
 from tests.e2e.harness.client import Client
 from tests.e2e.harness.seen import seen, seen_again
 from tests.e2e.harness.stack import Stack, script
+from tests.waiting import eventually
 
 NAMED: Final[dict[str, Any]] = {"clientInfo": {"name": "editor", "version": "1"}}
 
@@ -74,6 +79,29 @@ async def test_output_comes_while_a_command_runs_and_is_there_once_in_the_end(
     assert (ended["status"], words(ended).count("begun")) == ("completed", 1)
     assert "over" in words(ended)
     await seen_again(stack, client, session, **NAMED)
+
+
+@pytest.mark.long
+async def test_the_shell_of_a_command_says_which_one_it_runs(stack: Stack) -> None:
+    """By which the output of commands is told apart that run at the same time."""
+    client = await begin(stack)
+    session = await client.new(stack.work)
+    commands = ['echo "it\'s one"; sleep 60', "echo 'two' | cat; sleep 60"]
+    agents = [
+        tool("Agent", description="d", subagent_type="claude", run_in_background=False,
+             prompt=f"[[script\nbash {command}\ntext ok\n]]")
+        for command in commands
+    ]  # fmt: skip
+    prompted = client.prompting(session, script(agents[0], f"& {agents[1]}", "text Done."))
+
+    def told_apart() -> bool:
+        places = [Place(one.stem, str(one)) for one in stack.home.rglob("tasks/*.output")]
+        lines = output_files.shells(places).values()
+        return all(any(output_files.runs(line, one) for line in lines) for one in commands)
+
+    await eventually(told_apart)
+    client.cancel(session)
+    await client.answer(prompted)
 
 
 async def test_what_dies_with_its_worker_says_so(stack: Stack) -> None:

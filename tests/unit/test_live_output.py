@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -113,6 +116,62 @@ async def test_two_commands_at_once_show_their_own_output(w: Watching, folder: P
     w.background("two", "b2")
     await eventually(lambda: w.texts("one") and w.texts("two"))
     assert (set(w.texts("one")), set(w.texts("two"))) == ({"first\n"}, {"second\n"})
+
+
+SHELL = (
+    "source /nowhere/snapshot.sh 2>/dev/null || true && shopt -u extglob 2>/dev/null || true"
+    " && eval {} < /dev/null && pwd -P >| /dev/null"
+)
+
+
+@contextmanager
+def shell(folder: Path, name: str, command: str) -> Iterator[None]:
+    """A command as the CLI runs it in the foreground."""
+    quoted = "'" + command.replace("'", "'\"'\"'") + "'"
+    with (folder / f"{name}.output").open("wb") as out:
+        line = ["/bin/bash", "-c", SHELL.format(quoted)]
+        process = subprocess.Popen(line, stdout=out, start_new_session=True)
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+async def test_two_commands_in_the_foreground_show_their_own_output_before_they_are_named(
+    w: Watching, folder: Path
+) -> None:
+    """Of two calls in one answer, the CLI may run one after the other."""
+    commands = {"one": 'echo "it\'s $((1 + 1))"; sleep 60', "two": "echo 'x  y' | cat; sleep 60"}
+    for call, command in commands.items():
+        w.calls.start_tool(call, "Bash", {"command": command})
+    w.live.look()
+    with shell(folder, "b1", commands["one"]):
+        await eventually(lambda: w.texts("one") == ["it's 2\n"])
+        assert w.texts("two") == []
+        with shell(folder, "b2", commands["two"]):
+            await eventually(lambda: w.texts("two") == ["x  y\n"])
+    assert w.texts("one") == ["it's 2\n"]
+
+
+async def test_the_same_command_twice_is_not_told_apart(w: Watching, folder: Path) -> None:
+    command = "echo twice; sleep 60"
+    for call in ("one", "two"):
+        w.calls.start_tool(call, "Bash", {"command": command})
+    w.calls.start_tool("three", "Bash", {"command": "echo three; sleep 60"})
+    w.live.look()
+    with shell(folder, "b1", command), shell(folder, "b3", "echo three; sleep 60"):
+        await eventually(lambda: w.texts("three") == ["three\n"])
+    assert w.texts("one") + w.texts("two") == []
+
+
+@pytest.mark.parametrize(
+    ("command", "other"), [("ls", "ls /"), ("echo a", "echo a && pwd"), ("make", "make test")]
+)
+def test_a_command_is_not_taken_for_one_that_begins_alike(command: str, other: str) -> None:
+    assert output_files.runs(SHELL.format(f"'{command}'"), command)
+    assert not output_files.runs(SHELL.format(f"'{other}'"), command)
+    assert not output_files.runs(SHELL.format(f"'{command}'"), other)
 
 
 async def test_nothing_is_guessed_as_long_as_a_file_may_be_anothers(
