@@ -113,7 +113,9 @@ async def test_conversation_survives_every_kill(stack: Stack, death: Death) -> N
     assert client.text(session, "user_message_chunk") == FIRST
     assert replay[0]["sessionUpdate"] == "user_message_chunk"
     places = [one["_meta"]["pykoclaw.dev/seq"] for one in replay]
-    assert {row["seq"] for row in stack.log(session)} <= set(places), "rows may fold meanwhile"
+    # That a call is allowed is not told to clients that show nothing but its first title.
+    rows = {row["seq"] for row in stack.log(session) if row["kind"] != "tool_progressed"}
+    assert rows <= set(places), "rows may fold meanwhile"
     usage = [one for one in (live[-1], replay[-1]) if one["sessionUpdate"] == "usage_update"]
     assert len(usage) == 2
     assert usage[0] == usage[1]
