@@ -48,12 +48,12 @@ from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.reported import Reported
 from pykoclaw_acp.worker.requests import TaskRequests
+from pykoclaw_acp.worker.server_report import instead_of
 from pykoclaw_acp.worker.server_states import ServerStates
 from pykoclaw_acp.worker.servers import STATES, Servers
 from pykoclaw_acp.worker.starting import Start
 from pykoclaw_acp.worker.steering import Steered
 from pykoclaw_acp.worker.translate import is_turn_start
-from pykoclaw_acp.worker.usage_report import instead_of
 
 INTERRUPT_AGAIN: Final = 0.5  # s; an interrupt before the CLI took the prompt up does nothing
 DISCONNECT_WAIT: Final = 10.0  # s; the SDK itself kills a CLI that does not end, after 5 s
@@ -147,7 +147,8 @@ class ClaudeSession:
         await self.choices.settled()
         if self._client is not None:
             await self._states.retry(self._client)
-            self._translator.instead = await instead_of(self._client, prompt.content)
+            clean = self._states.without_secrets
+            self._translator.instead = await instead_of(self._client, prompt.content, clean)
         self._prompted = self.last_prompt = prompt.turn_id
         self._failure = None
         if isinstance(prompt, Steer):

@@ -107,7 +107,7 @@ class ServerStates:
             return ""  # connectors of the account, which the user may never have wanted here
         shown = f"**MCP server `{neutral(name, 'command')}`"
         if state == FAILED:
-            why = neutral(self._without_secrets(name, str(detail.get("error") or "")), "command")
+            why = neutral(self.without_secrets(name, str(detail.get("error") or "")), "command")
             return (
                 f"{shown} does not work{f': {why}' if why else '.'}** Claude goes on without it. Check that it runs "
                 "and how it is configured; it is tried again with each prompt."
@@ -136,10 +136,12 @@ class ServerStates:
                 form = Form(server=name, message=SIGN_IN, schema={}, url=url)
                 await self._permissions.ask(form, turn_id)
 
-    def _without_secrets(self, name: str, words: str) -> str:
+    def without_secrets(self, name: str, words: str) -> str:
         """An error in one line, without what the client has configured."""
         given = self._given.get(name)
         if given is not None:
+            if given.command and words.startswith("ENOENT"):
+                words = "its program, or the interpreter of that, does not exist"
             for one in (given.url, *given.headers.values(), *given.env.values(), *given.args):
                 if len(one) >= SHORTEST_SECRET:
                     words = words.replace(one, "…")

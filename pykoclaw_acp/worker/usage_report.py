@@ -55,7 +55,7 @@ def markdown(usage: dict[str, Any]) -> str:
     """The CLI's answer as Markdown; raises what a value of another type raises."""
     lines = ["## Usage"]
     if plan := usage.get("subscription_type"):
-        lines += ["", f"Subscription: {_plain(plan)}"]
+        lines += ["", f"Subscription: {plain(plan)}"]
     if limits := list(_limits(usage.get("rate_limits") or {})):
         lines += ["", "### Limits", "", "| limit | used | | resets |", "|---|---|---|---|", *limits]
     lines += ["", "### This session", "", *_session(usage["session"])]
@@ -78,7 +78,7 @@ def _limits(limits: dict[str, Any]) -> Iterator[str]:
 
 
 def _limit(said: str, percent: float, when: str) -> str:
-    return f"| {_plain(said)} | {percent:.3g} % | `{_bar(percent)}` | {when} |"
+    return f"| {plain(said)} | {percent:.3g} % | `{_bar(percent)}` | {when} |"
 
 
 def _session(session: dict[str, Any]) -> Iterator[str]:
@@ -91,7 +91,7 @@ def _session(session: dict[str, Any]) -> Iterator[str]:
         yield from ("", f"| model | {' | '.join(_TOKENS.values())} |", f"|---|{'--:|' * 4}")
     for name, used in models.items():
         tokens = " | ".join(_count(used[key]) for key in _TOKENS)
-        yield f"| {_plain(name)} | {tokens} |"
+        yield f"| {plain(name)} | {tokens} |"
 
 
 def _period(said: str, period: dict[str, Any] | None) -> list[str]:
@@ -107,7 +107,7 @@ def _period(said: str, period: dict[str, Any] | None) -> list[str]:
         ),
     ]
     if shares:
-        lines += ["", *(f"- {share:.3g} %: {_plain(what)}" for share, what in shares)]
+        lines += ["", *(f"- {share:.3g} %: {plain(what)}" for share, what in shares)]
     return lines
 
 
@@ -122,7 +122,7 @@ def _count(tokens: int) -> str:
     return f"{tokens / 1000:.1f}k" if tokens < 1_000_000 else f"{tokens / 1_000_000:.1f}M"
 
 
-def _plain(text: object) -> str:
+def plain(text: object) -> str:
     """Text of others in a line of Markdown, which it must not change."""
     line = neutral(str(text))
     return "".join(f"\\{one}" if one in "\\`*_[]<>|#" else one for one in line)

@@ -125,6 +125,11 @@ async def test_what_does_not_work_is_told_once_and_tried_again(shared: Stack) ->
         assert "**MCP server `web` wants you to sign in.** Run `pykoclaw-acp mcp login web`" in said
         assert SECRET not in said
         await client.prompt(session, text("Two."))
+        await client.prompt(session, "/mcp")
+        (table,) = [one for one in client.text(session).split("## ") if "MCP servers\n" in one]
+        assert "| dead | does not work |" in table
+        assert "| web | wants a sign-in |" in table
+        assert SECRET not in table
         await done(shared, "workers", "stop")
         await client.prompt(session, text("Three."))
         assert notes(client, session) == said, "told again, by this worker or the next"

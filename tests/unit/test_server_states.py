@@ -105,6 +105,14 @@ async def test_words_hold_nothing_that_a_client_configured() -> None:
     assert "GET … with …" in words
 
 
+async def test_a_program_that_there_is_not_is_said_in_words() -> None:
+    given = McpServer(name="a", command="/nowhere/server", args=("--key", SECRET))
+    error = "ENOENT: no such file or directory, posix_spawn 'stdio'"
+    words = await said(states(None, "", given), Cli({"a": "failed"}, a={"error": error}))
+    assert "does not work: its program, or the interpreter of that, does not exist**" in words
+    assert "/nowhere" not in words, "programs of clients are not in the database"
+
+
 async def test_user_is_asked_to_sign_in_where_a_page_can_be_opened() -> None:
     user, cli = User(links=True), Cli({"my web": "needs-auth"})
     words = await said(states(user), cli)

@@ -1,0 +1,105 @@
+"""What `/mcp` shows and does: the states of MCP servers as Markdown, and another try of one, or an
+end to it. The CLI's own answer only counts them, and sends the user to a terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import structlog
+from claude_agent_sdk import ClaudeSDKClient
+
+from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.worker import usage_report
+from pykoclaw_acp.worker.usage_report import plain
+
+LIMIT: Final = 10.0  # s; for the states
+TRY_LIMIT: Final = 30.0  # s; for a server to connect
+ALL: Final = "all"
+_COMMAND: Final = re.compile(r"\s*/mcp(?:\s+(reconnect|enable|disable)(?:\s+(\S.*?))?)?\s*")
+_STATES: Final = {
+    "connected": "connected",
+    "failed": "does not work",
+    "needs-auth": "wants a sign-in",
+    "pending": "connects",
+    "disabled": "disabled",
+}
+_DONE: Final = {"reconnect": "connected anew", "enable": "enabled", "disable": "disabled"}
+HINT: Final = (
+    "`/mcp reconnect NAME` tries one again. `/mcp disable NAME` ends the use of one in this directory, as in"
+    " a terminal, and `/mcp enable NAME` begins it again."
+)
+
+log: Final = structlog.get_logger()
+Clean = Callable[[str, str], str]
+"""An error of a server, by its name, without what may be secret."""
+
+
+async def instead_of(
+    client: ClaudeSDKClient, content: Sequence[dict[str, Any]], clean: Clean
+) -> str | None:
+    """What is shown in place of the CLI's own answer to a prompt that is a command; None: nothing."""
+    words = str(content[0].get("text", "")) if len(content) == 1 else ""
+    asked = _COMMAND.fullmatch(words)
+    if asked is None:
+        return await usage_report.instead_of(client, content)
+    try:
+        lines = await _do(client, asked[1], asked[2] or ALL, clean) if asked[1] else []
+        return "\n\n".join([*lines, markdown(await _known(client), clean)])
+    except Exception as error:  # noqa: BLE001  the SDK raises bare ones, and an answer may be another
+        log.info("The MCP servers are not known", action="mcp_unknown", why=str(error)[:200])
+        return None
+
+
+def markdown(servers: Mapping[str, Mapping[str, Any]], clean: Clean) -> str:
+    """The states of servers; raises what a value of another type raises."""
+    if not servers:
+        return "There are no MCP servers in this session."
+    rows = "\n".join(_rows(servers, clean))
+    return f"## MCP servers\n\n| server | state | tools | |\n|---|---|--:|---|\n{rows}\n\n{HINT}"
+
+
+def _rows(servers: Mapping[str, Mapping[str, Any]], clean: Clean) -> Iterator[str]:
+    for name, one in servers.items():
+        state = str(one.get("status"))
+        tools = len(one.get("tools") or ()) if state == "connected" else ""
+        why = plain(clean(name, str(one.get("error") or "")))
+        if state == "needs-auth":
+            why = f"`pykoclaw-acp mcp login {neutral(shlex.quote(name), 'command')}`"
+        yield f"| {plain(name)} | {_STATES.get(state, plain(state))} | {tools} | {why} |"
+
+
+async def _known(client: ClaudeSDKClient) -> dict[str, dict[str, Any]]:
+    async with asyncio.timeout(LIMIT):
+        known: Any = await client.get_mcp_status()
+    return {str(one["name"]): one for one in known["mcpServers"]}
+
+
+async def _do(client: ClaudeSDKClient, action: str, wanted: str, clean: Clean) -> list[str]:
+    """Do it, and say what became of it."""
+    known = await _known(client)
+    names = [name for name in known if wanted in (ALL, name)]
+    if action == "reconnect" and wanted == ALL:
+        names = [name for name in names if known[name].get("status") in ("failed", "needs-auth")]
+    if not names:
+        return [f"There is no MCP server {plain(wanted)}." if wanted != ALL else "Nothing to do."]
+    return list(await asyncio.gather(*(_do_one(client, action, name, clean) for name in names)))
+
+
+async def _do_one(client: ClaudeSDKClient, action: str, name: str, clean: Clean) -> str:
+    try:
+        async with asyncio.timeout(TRY_LIMIT):
+            if action == "reconnect":
+                await client.reconnect_mcp_server(name)
+            else:
+                await client.toggle_mcp_server(name, enabled=action == "enable")
+    except TimeoutError:
+        return f"MCP server {plain(name)}: no answer within {TRY_LIMIT:g} s."
+    except Exception as error:  # noqa: BLE001  the SDK raises bare ones
+        why = plain(clean(name, str(error)))
+        return f"MCP server {plain(name)} could not be {_DONE[action]}{f': {why}' if why else '.'}"
+    return f"MCP server {plain(name)} was {_DONE[action]}."

@@ -1,0 +1,111 @@
+"""What `/mcp` shows and does, on a stand-in for the SDK's client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.worker import server_report
+from pykoclaw_acp.worker.server_report import instead_of
+
+
+class Cli:
+    """Servers by name; those in `broken` cannot be reconnected or switched."""
+
+    def __init__(self, **servers: dict[str, Any]) -> None:
+        self.servers = servers
+        self.broken: set[str] = set()
+        self.asked: list[tuple[str, str]] = []
+
+    async def get_mcp_status(self) -> dict[str, Any]:
+        return {"mcpServers": [{"name": name, **one} for name, one in self.servers.items()]}
+
+    async def reconnect_mcp_server(self, name: str) -> None:
+        self._do("reconnect", name, "connected")
+
+    async def toggle_mcp_server(self, name: str, enabled: bool) -> None:
+        what = "enable" if enabled else "disable"
+        self._do(what, name, "connected" if enabled else "disabled")
+
+    def _do(self, what: str, name: str, state: str) -> None:
+        self.asked.append((what, name))
+        if name in self.broken:
+            raise RuntimeError("s3cret is wrong\nhere")
+        self.servers[name] = {"status": state, "tools": [{}, {}]}
+
+
+def some() -> Cli:
+    return Cli(
+        fine={"status": "connected", "tools": [{}, {}, {}]},
+        bad={"status": "failed", "error": "GET s3cret | refused"},
+        web={"status": "needs-auth"},
+        off={"status": "disabled"},
+    )
+
+
+def clean(_: str, words: str) -> str:
+    return words.replace("s3cret", "…").replace("\n", " ")
+
+
+async def shown(cli: Cli, words: str) -> str | None:
+    client: Any = cli
+    return await instead_of(client, [{"type": "text", "text": words}], clean)
+
+
+async def test_states_are_a_table() -> None:
+    lines = str(await shown(some(), " /mcp\n")).splitlines()
+    assert lines[:2] == ["## MCP servers", ""]
+    assert [line for line in lines if line.startswith("| ")] == [
+        "| server | state | tools | |",
+        "| fine | connected | 3 |  |",
+        "| bad | does not work |  | GET … \\| refused |",
+        "| web | wants a sign-in |  | `pykoclaw-acp mcp login web` |",
+        "| off | disabled |  |  |",
+    ]
+    assert await shown(Cli(), "/mcp") == "There are no MCP servers in this session."
+
+
+@pytest.mark.parametrize(
+    ("words", "asked", "said"),
+    [
+        ("/mcp reconnect bad", [("reconnect", "bad")], "MCP server bad was connected anew."),
+        ("/mcp disable fine", [("disable", "fine")], "MCP server fine was disabled."),
+        ("/mcp  enable off ", [("enable", "off")], "MCP server off was enabled."),
+        ("/mcp reconnect", [("reconnect", "bad"), ("reconnect", "web")], "bad was connected anew."),
+        ("/mcp enable none", [], "There is no MCP server none."),
+    ],
+)
+async def test_servers_are_tried_again_and_switched(
+    words: str, asked: list[tuple[str, str]], said: str
+) -> None:
+    cli = some()
+    told = str(await shown(cli, words))
+    assert cli.asked == asked
+    assert said in told
+    assert told.index(said) < told.index("## MCP servers")
+    if asked:
+        state = "disabled" if "disable" in words else "connected"
+        assert f"| {asked[0][1]} | {state} |" in told
+
+
+async def test_what_fails_says_why_without_secrets() -> None:
+    cli = some()
+    cli.broken = {"bad"}
+    told = str(await shown(cli, "/mcp reconnect all"))
+    assert "MCP server bad could not be connected anew: … is wrong here" in told
+    assert "MCP server web was connected anew." in told
+
+
+@pytest.mark.parametrize("words", ["Say /mcp", "/mcp please", "/mcpx", "/mcp disable-all", ""])
+async def test_other_words_are_left_to_the_cli(words: str) -> None:
+    cli = some()
+    assert await shown(cli, words) is None
+    assert cli.asked == []
+
+
+async def test_without_an_answer_the_clis_words_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    cli = Cli(odd={"status": "failed", "error": "x"})
+    monkeypatch.setattr(cli, "get_mcp_status", None)
+    assert await shown(cli, "/mcp") is None
+    assert server_report.HINT in str(await shown(some(), "/mcp"))
