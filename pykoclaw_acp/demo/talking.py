@@ -75,7 +75,9 @@ async def talk(stage: Stage) -> None:
     file = stage.project / script.FILE
     written = file.read_text() if file.exists() else None
     ended = [one.update.status for one in arrivals if isinstance(one.update, ToolCallProgress)]
-    right = written == script.ENTRY and ended[-1:] == ["completed"] and answer.stop_reason == "end_turn"
+    right = (
+        written == script.ENTRY and ended[-1:] == ["completed"] and answer.stop_reason == "end_turn"
+    )
     seen = (
         f"{script.FILE} holds {written!r}, {answer.stop_reason}"
         if written
