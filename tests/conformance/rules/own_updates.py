@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from tests.conformance import scripts
 from tests.conformance.agents import WORD, Agent, Chat
-from tests.conformance.peer import Frame, Peer, choosing, selected
-from tests.conformance.registry import check, must
+from tests.conformance.peer import Frame, Peer, choosing, result_of, selected
+from tests.conformance.registry import check, must, unsupported
 from tests.conformance.rules.own_meta import KEY, needs_keys, own
 from tests.waiting import eventually
 
@@ -216,7 +216,10 @@ async def a_follower_is_told_what_is_said_and_asked(agent: Agent) -> None:
         needs_keys(peer)
         session, _ = await agent.session(peer)
         await peer.prompt(session, agent.text("Before."))
-        done = await peer.call(f"_{KEY.format('follow')}", session=session)
+        answer = await peer.ask(f"_{KEY.format('follow')}", session=session)
+        if (answer.get("error") or {}).get("code") == -32601:
+            unsupported("the agent has no methods for commands, as with `serve --stdio`")
+        done = result_of(answer, "follow")
         seqs = [one["seq"] for one in _told(peer, EVENT, session)]
         check(seqs and seqs[0] == 1 and seqs == sorted(set(seqs)), f"positions: {seqs}")
         check(done.get("seq") == seqs[-1], f"it ends at {done}, the last was {seqs[-1]}")
