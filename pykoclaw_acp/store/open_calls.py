@@ -13,8 +13,8 @@ Row = tuple[int, int, str]
 """`seq`, whether it was imported, and the payload."""
 
 PAGE: Final = 1000  # rows
-HEAD: Final = 400  # characters of a payload: its kind and the id of the call, which come first
-_ID: Final = re.compile(r'"tool_call_id":"((?:[^"\\]|\\.)*)"')
+HEAD: Final = 280  # characters of a payload: its kind and the id of the call, which come first
+_ID: Final = re.compile(r'"tool_call_id":"([^"\\]*(?:\\.[^"\\]*)*)"')
 _HEADS: Final = (
     f"SELECT seq, kind, SUBSTR(payload, 1, {HEAD}) FROM acp_log WHERE log_key = {LOG_KEY} AND seq < ?"  # noqa: S608
     " AND kind IN ('tool_started', 'tool_progressed', 'tool_ended') ORDER BY seq DESC LIMIT ?"
