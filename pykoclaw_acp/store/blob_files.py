@@ -26,6 +26,7 @@ from pykoclaw_acp.errors import StoreUnavailable
 DIRECTORY: Final = "blobs"
 UNFINISHED: Final = ".part"  # suffix of a file that is being written
 NAME_LENGTH: Final = 64  # of a file: SHA-256 in hex
+OURS: Final = f".{secrets.token_hex(4)}-"  # in the names of files that this process writes
 ORPHAN_AGE: Final = 86_400.0  # s; an unused file may belong to a database that was put back
 
 log: Final = structlog.get_logger()
@@ -85,7 +86,9 @@ class BlobFiles:
             yield partial(_remove, self._directory, kept)
 
     async def old(self) -> list[str]:
-        """Names of blobs that were written long ago; files that were left unfinished are removed."""
+        """Names of blobs that were written long ago; files that an earlier process has left unfinished
+        are removed.
+        """
         return await asyncio.to_thread(_old, self._directory, time.time() - ORPHAN_AGE)
 
 
@@ -105,7 +108,7 @@ def _write_all(directory: Path, blobs: Mapping[str, bytes]) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
+    unfinished = path.with_name(f"{path.name}{OURS}{secrets.token_hex(4)}{UNFINISHED}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         with open(os.open(unfinished, flags, 0o600), "wb", buffering=0) as file:
@@ -150,6 +153,8 @@ def _old(directory: Path, before: float) -> list[str]:
     with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
         for entry in entries:
             if entry.name.endswith(UNFINISHED):
+                if OURS in entry.name:
+                    continue
                 with contextlib.suppress(OSError):
                     Path(entry).unlink(missing_ok=True)
             elif (

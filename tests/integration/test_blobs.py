@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import os
 import stat
+import threading
 import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -106,6 +107,28 @@ async def test_files_that_nobody_refers_to_go_when_they_are_old(tmp_path: Path) 
         (tmp_path / "blobs" / f"{NAME}.1234.part").write_bytes(b"half")
         await blobs.remove_orphans(r.database)
         assert files(tmp_path) == sorted([young, NAME])
+
+
+async def test_file_that_is_being_written_is_no_orphan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writing, looked = threading.Event(), threading.Event()
+    fsync = os.fsync
+
+    def slowly(descriptor: int) -> None:
+        if os.readlink(f"/proc/self/fd/{descriptor}").endswith(".part"):
+            writing.set()
+            assert looked.wait(60)
+        fsync(descriptor)
+
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        monkeypatch.setattr(os, "fsync", slowly)
+        prompt = asyncio.ensure_future(wire.call("session/prompt", **pictures(session)))
+        await eventually(writing.is_set)
+        await blobs.remove_orphans(r.database)
+        looked.set()
+        assert (await prompt)["stopReason"] == "end_turn"
 
 
 async def test_damaged_bytes_are_words_until_they_come_again(tmp_path: Path) -> None:

@@ -40,6 +40,30 @@ def put_module(monkeypatch: pytest.MonkeyPatch, name: str, **attributes: Any) ->
     monkeypatch.setattr(importlib.import_module(package), last, module, raising=False)
 
 
+class ForkServer:
+    """Stands for one that was started early."""
+
+    def __init__(self, *, resident: bool) -> None:
+        self.resident = resident
+        self.ended = False
+
+    def end(self) -> None:
+        self.ended = True
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[ForkServer]:
+    """The fork servers that the commands start, without a process."""
+    started: list[ForkServer] = []
+
+    def begin_early(*, resident: bool) -> ForkServer:
+        started.append(ForkServer(resident=resident))
+        return started[-1]
+
+    monkeypatch.setattr("pykoclaw_acp.pool.forkserver_process.begin_early", begin_early)
+    return started
+
+
 def test_without_a_command_it_is_the_front(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pykoclaw_acp.front.process.run", lambda: 7)
     assert CliRunner().invoke(cli).exit_code == 7
@@ -58,11 +82,15 @@ def test_each_command_has_help(command: str) -> None:
 
 @pytest.mark.parametrize(("arguments", "module"), [((), "daemon"), (("--stdio",), "stdio")])
 def test_serve_uses_settings_and_exits_with_server_code(
-    arguments: tuple[str, ...], module: str, monkeypatch: pytest.MonkeyPatch
+    arguments: tuple[str, ...],
+    module: str,
+    monkeypatch: pytest.MonkeyPatch,
+    begun: list[ForkServer],
 ) -> None:
     seen = []
 
-    def server(settings: Any) -> int:
+    def server(settings: Any, early: ForkServer) -> int:
+        assert (begun, early.resident) == ([early], module == "daemon")
         # The daemon reads them itself, so that it can tell the client that has started it what is
         # wrong.
         seen.append((settings() if module == "daemon" else settings).idle_timeout)
@@ -72,16 +100,20 @@ def test_serve_uses_settings_and_exits_with_server_code(
     monkeypatch.setenv("PYKOCLAW_IDLE_TIMEOUT", "42")
     assert run("serve", *arguments).exit_code == 7
     assert seen == [42.0]
+    assert not begun[0].ended
 
 
-def test_start_error_gives_message_and_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    def server(settings: Any) -> int:
+def test_start_error_gives_message_and_exit_code(
+    monkeypatch: pytest.MonkeyPatch, begun: list[ForkServer]
+) -> None:
+    def server(settings: Any, early: ForkServer) -> int:
         raise DataDirectoryLocked("Process 12 serves this directory.")
 
     put_module(monkeypatch, "pykoclaw_acp.server.stdio", main=server)
     result = run("serve", "--stdio")
     assert (result.exit_code, result.stdout) == (75, "")
     assert result.stderr == "pykoclaw-acp: Process 12 serves this directory.\n"
+    assert begun[0].ended
 
 
 def test_a_bad_setting_stops_the_program_with_78(monkeypatch: pytest.MonkeyPatch) -> None:
