@@ -128,7 +128,7 @@ async def test_file_that_is_being_written_is_no_orphan(
         await eventually(writing.is_set)
         await blobs.remove_orphans(r.database)
         looked.set()
-        assert (await prompt)["stopReason"] == "end_turn"
+        assert (await prompt)["result"]["stopReason"] == "end_turn"
 
 
 async def test_damaged_bytes_are_words_until_they_come_again(tmp_path: Path) -> None:
