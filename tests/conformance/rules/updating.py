@@ -165,7 +165,8 @@ def tool_calls_end_with_their_turn(recording: Recording) -> None:
         if not line.by_agent:
             continue
         params = frame.get("params") or {}
-        update = params.get("update") or {} if isinstance(params, dict) else {}
+        is_update = frame.get("method") == "session/update" and isinstance(params, dict)
+        update = params.get("update") or {} if is_update else {}
         if update.get("sessionUpdate") in {"tool_call", "tool_call_update"}:
             calls = states.setdefault(params["sessionId"], {})
             before = calls.get(update["toolCallId"], ("pending", False))[0]
