@@ -4,6 +4,7 @@ their own: no plugin can hold the daemon's.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -80,6 +81,7 @@ class PluginStatements:
         self._reader: _Guarded | None = None
         self._writer: _Guarded | None = None
         self._scripts: set[bytes] = set()  # that need not run again
+        self._opening = asyncio.Lock()
         self._stopped = False
 
     async def take(self, call: DatabaseCall) -> DatabaseAnswer:
@@ -136,14 +138,17 @@ class PluginStatements:
             self._database.note_write()
 
     async def _connection(self, *, reads_only: bool) -> _Guarded:
-        found = self._reader if reads_only else self._writer
-        if found is None:
-            found = await _Guarded.open(self._database, reads_only=reads_only)
-            if reads_only:
-                self._reader = self._reader or found
-            else:
-                self._writer = self._writer or found
-        return found
+        async with self._opening:
+            found = self._reader if reads_only else self._writer
+            if found is None:
+                found = await _Guarded.open(self._database, reads_only=reads_only)
+                if reads_only:
+                    self._reader = found
+                else:
+                    self._writer = found
+                if self._stopped:  # meanwhile
+                    found.guard.stop()
+            return found
 
 
 def split(script: str) -> Iterator[list[str]]:

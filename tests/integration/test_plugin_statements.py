@@ -308,6 +308,27 @@ async def test_a_statement_that_runs_blocks_neither_daemon_nor_others(
         await reading
 
 
+async def test_a_statement_that_begins_while_the_daemon_ends_is_ended_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plugin_statements, "READ_TIME", 3600.0)
+    connect, opening, stopped = world.database.connect, asyncio.Event(), asyncio.Event()
+
+    async def slowly() -> Any:
+        opening.set()
+        await stopped.wait()
+        return await connect()
+
+    monkeypatch.setattr(world.database, "connect", slowly)
+    reading = [asyncio.ensure_future(world.run(FOREVER)) for _ in range(2)]
+    await asyncio.wait_for(opening.wait(), 60)
+    world.statements.stop()
+    stopped.set()
+    for one in reading:
+        with pytest.raises(sqlite3.OperationalError):
+            await asyncio.wait_for(one, 60)
+
+
 async def test_answers_are_bounded_in_size(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(sqlite3.OperationalError, match="LIMIT"):
         await world.run(" UNION ALL ".join([f"SELECT zeroblob({ANSWER_BYTES // 2 - 1000})"] * 3))
