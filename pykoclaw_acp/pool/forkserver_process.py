@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from pykoclaw_acp.link import readiness
@@ -54,11 +53,6 @@ def begin(*, resident: bool) -> Begun:
         raise
     finally:
         theirs.close()
-
-
-def open_log(path: Path) -> int:
-    """A descriptor of the file for what a fork server and its workers print; raises OSError."""
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
 
 
 def hand_over(log: int, begun: Begun) -> None:

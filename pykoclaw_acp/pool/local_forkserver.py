@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import stat
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -61,8 +62,9 @@ class ForkServer:
     async def fork(self, request: Fork) -> Forked:
         """Fork a worker; starts the fork server anew once if it is gone. Raises LaunchFailed."""
         async with self._lock:
-            with contextlib.suppress(FileNotFoundError):
-                if self.log.stat().st_size > MAX_LOG:
+            with contextlib.suppress(OSError):
+                file = self.log.lstat()
+                if stat.S_ISREG(file.st_mode) and file.st_size > MAX_LOG:
                     os.truncate(self.log, 0)
             for _ in range(2):
                 try:
@@ -105,7 +107,7 @@ class ForkServer:
         if self._process is not None and self._process.poll() is not None:
             self._discard()
         if self._reader is None or self._writer is None:
-            log_file = forkserver_process.open_log(self.log)
+            log_file = _open_log(self.log)
             try:
                 begun = self._begun or forkserver_process.begin(resident=self._resident)
                 self._begun = None
@@ -124,3 +126,27 @@ class ForkServer:
             self._process.kill()
             self._process.wait()
         self._process = self._reader = self._writer = None
+
+
+def _open_log(path: Path) -> int:
+    """A descriptor of the file for what the fork server and its workers print, or of /dev/null if
+    something else is there or it cannot be written; raises OSError if a resource is exhausted.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(path, flags, 0o600)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+        reason = "it is no file"
+    except OSError as error:
+        if shortage.of(error) is not None:
+            raise
+        reason = error.strerror or str(error)
+    log.warning(
+        "The log of the workers cannot be written; what they print is dropped",
+        action="workers_log_unwritable",
+        path=str(path),
+        reason=reason,
+    )
+    return os.open(os.devnull, os.O_WRONLY)

@@ -1,4 +1,3 @@
-# ruff: noqa: ASYNC240 - a test may look at a file while it does nothing else
 """Whose credential a session runs with: its client's own, that of its account, or none, in words."""
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import pytest
 
 from tests.e2e.commands import done, run
 from tests.e2e.harness import Client, RpcError, Stack, script, text
+from tests.e2e.harness.processes import environment
 from tests.waiting import eventually
 
 FIRST, SECOND = "sk-ant-of-the-first-client", "sk-ant-of-the-second-client"
@@ -66,10 +66,7 @@ async def test_clients_have_their_own_keys_alone(stack: Stack) -> None:
 
     processes = {one.pid for one in stack.processes()} - {one.process.pid for one in stack.clients}
     holders = {
-        pid
-        for pid in processes
-        for key in (FIRST, SECOND)
-        if key.encode() in Path(f"/proc/{pid}/environ").read_bytes()
+        pid for pid in processes for key in (FIRST, SECOND) if key.encode() in environment(pid)
     }
     claude = {one.pid for one in stack.processes() if one.is_claude}
     assert len(processes) >= 4

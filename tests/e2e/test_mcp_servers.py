@@ -1,4 +1,3 @@
-# ruff: noqa: ASYNC240 - a test may look at a file while it does nothing else
 """MCP servers that clients give, with the real CLI: on stdio, over http and over sse."""
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Any
 from tests.e2e.commands import done, run
 from tests.e2e.harness import Client, Stack, script, text
 from tests.e2e.harness.client import selected
+from tests.e2e.harness.processes import environment
 from tests.e2e.harness.stack import PROGRAM
 from tests.e2e.mcp_web import approve, ending, serving
 from tests.waiting import eventually
@@ -92,10 +92,7 @@ async def no_secret_seen(stack: Stack) -> None:
     """Neither on a command line, nor in a file: transcripts, logs, spools, and the database."""
     own = {process.pid for process in stack.processes() if "mcp_server.py" in process.command}
     assert all(SECRET not in process.command for process in stack.processes())
-    environments = {
-        process.pid: Path(f"/proc/{process.pid}/environ").read_bytes()
-        for process in stack.processes()
-    }
+    environments = {process.pid: environment(process.pid) for process in stack.processes()}
     assert {pid for pid, one in environments.items() if SECRET.encode() in one} <= own
     await eventually(lambda: found_in_files(stack, SECRET) == [])
     assert SECRET not in json.dumps([dict(row) for row in stack.rows("SELECT * FROM acp_sessions")])

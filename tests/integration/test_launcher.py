@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from pathlib import Path
@@ -46,3 +47,23 @@ async def test_launch_truncates_oversized_workers_log(
         with pytest.raises(LaunchFailed):
             await launcher.launch(spec(tmp_path))
         assert (tmp_path / "workers.log").stat().st_size == kept
+
+
+@pytest.mark.parametrize("there", ["directory", "link", "pipe"])
+async def test_what_cannot_be_the_workers_log_costs_only_the_log(
+    tmp_path: Path, there: str
+) -> None:
+    path, target = tmp_path / "workers.log", tmp_path / "target"
+    target.write_text("kept")
+    os.truncate(target, MAX_LOG + 1)
+    if there == "directory":
+        path.mkdir()
+    elif there == "link":
+        path.symlink_to(target)
+    else:
+        os.mkfifo(path)
+    launcher = LocalLauncher(tmp_path, tmp_path, resident=False)
+    await asyncio.wait_for(launcher.warm(), 60)
+    assert launcher._fork_server.pid is not None
+    await launcher.close()
+    assert target.stat().st_size == MAX_LOG + 1

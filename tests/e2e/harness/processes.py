@@ -66,6 +66,14 @@ def of_home(home: Path) -> list[Process]:
     return [process for pid in pids if (process := _look(pid, variable)) is not None]
 
 
+def environment(pid: int) -> bytes:
+    """The variables with which a process was started; none of one that has ended."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
 def _look(pid: int, home: bytes) -> Process | None:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
