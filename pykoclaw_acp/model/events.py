@@ -26,6 +26,9 @@ ToolKind = Literal[
     "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"
 ]
 
+COMMANDS: Final = ("Bash", "Monitor")
+"""Tools that run commands, whose output the CLI writes to files."""
+
 
 class TextPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="text"):
     """Text output of a tool as Markdown; `command`: what a call runs, above what it puts out."""

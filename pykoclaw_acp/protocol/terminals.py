@@ -14,6 +14,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from pykoclaw_acp.model.events import (
+    COMMANDS,
     Event,
     Output,
     TextPart,
@@ -28,7 +29,6 @@ from pykoclaw_acp.protocol.projection import parts
 from pykoclaw_acp.protocol.tool_results import unfenced
 from pykoclaw_acp.protocol.updates import ToolCall, ToolCallUpdate, Update
 
-COMMANDS: Final = ("Bash", "Monitor")
 CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
 LEFT_OUT: Final = "\r\n… {} bytes left out …\r\n"
 MOST: Final = 1000  # commands of which a client may be shown more

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from pykoclaw_acp.model.events import Output, TextPart, ToolPart
+from pykoclaw_acp.model.events import COMMANDS, Output, TextPart, ToolPart
 from pykoclaw_acp.translation.stories import Story
 from pykoclaw_acp.translation.texts import fenced, one_line, output_text
 
@@ -21,7 +21,6 @@ MOST_WORDS: Final = 60  # of a command in a sentence
 MOST_LINE: Final = 4096
 MOST: Final = 1000  # calls that are remembered
 MOST_SHOWN: Final = 8 * 1024  # bytes of a command's output that are shown as long as it runs
-COMMANDS: Final = ("Bash", "Monitor")  # tools whose output the CLI writes to files
 AGENTS: Final = ("Agent", "Task")  # tools that begin subagents
 _FAILED: Final = ("failed", "killed", "stopped", "error")
 _EXIT: Final = re.compile(r"\bexit code (-?\d{1,5})\b")

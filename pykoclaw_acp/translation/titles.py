@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from pykoclaw_acp.model.events import COMMANDS
 from pykoclaw_acp.translation import deciding
 from pykoclaw_acp.translation.texts import MAX_ASKED, one_line
 
@@ -39,7 +40,7 @@ def asked(name: str, arguments: Arguments, cwd: str) -> str:
     """Title of a permission request: the command itself and the whole address, as descriptions and
     names for people are claims of the model and of servers.
     """
-    if name in ("Bash", "Monitor") and (command := text(arguments, "command")):
+    if name in COMMANDS and (command := text(arguments, "command")):
         return one_line(command, MAX_ASKED)
     if name == "WebFetch" and (url := text(arguments, "url")):
         return one_line(f"Fetch {url}", MAX_ASKED)

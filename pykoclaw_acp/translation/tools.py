@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pykoclaw_acp.model.events import Location, TextPart, ToolKind, ToolPart
+from pykoclaw_acp.model.events import COMMANDS, Location, TextPart, ToolKind, ToolPart
 from pykoclaw_acp.neutral import fenced
 from pykoclaw_acp.translation import deciding, diffs, titles
 from pykoclaw_acp.translation.texts import MAX_SHOWN, one_line, output_text, shorten
@@ -68,7 +68,7 @@ def command(parts: tuple[ToolPart, ...]) -> tuple[TextPart, ...]:
 
 def _command(name: str, arguments: dict[str, Any], cwd: str) -> tuple[TextPart, ...]:
     """The command of a call, if its title does not hold all of it as it is."""
-    if name not in ("Bash", "Monitor") or (given := titles.text(arguments, "command")) is None:
+    if name not in COMMANDS or (given := titles.text(arguments, "command")) is None:
         return ()
     if titles.title(name, arguments, cwd).endswith(one_line(given, MAX_SHOWN)) and (
         "\n" not in given.strip()

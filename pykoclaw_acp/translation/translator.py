@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from pykoclaw_acp.model.events import (
+    COMMANDS,
     Event,
     Output,
     Text,
@@ -29,7 +30,7 @@ from pykoclaw_acp.translation import deciding, exit_codes, titles, tools
 from pykoclaw_acp.translation.long_calls import LongCalls
 from pykoclaw_acp.translation.plan import TaskList
 from pykoclaw_acp.translation.results import result
-from pykoclaw_acp.translation.tasks import COMMANDS, TaskEnd
+from pykoclaw_acp.translation.tasks import TaskEnd
 
 UNANSWERED: Final = "It was not answered before its turn ended."
 CANCELLED: Final = "Stopped, as its turn was cancelled."

@@ -11,9 +11,9 @@ from typing import Final
 
 import structlog
 
-from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.events import COMMANDS, Event
 from pykoclaw_acp.translation.long_calls import progress
-from pykoclaw_acp.translation.tasks import COMMANDS, MOST_SHOWN, Task
+from pykoclaw_acp.translation.tasks import MOST_SHOWN, Task
 from pykoclaw_acp.translation.translator import Translation
 from pykoclaw_acp.worker import output_files
 from pykoclaw_acp.worker.output_files import Place
