@@ -197,7 +197,10 @@ class Calls:
             async with self._turnstile.heavy:
                 return await method.handler(call, params)
         if method.slow:
+            crowded = self._slow.locked()
             async with self._slow:
+                if crowded:
+                    await self._turnstile.pause()
                 return await method.handler(call, params)
         session_id = getattr(params, "session_id", None)
         if session_id is None:

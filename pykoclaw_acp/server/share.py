@@ -10,6 +10,8 @@ SLICE: Final = 0.0005  # s of the thread's CPU time that one piece of work may t
 CALLS: Final = 16  # that may be begun in it
 # s after a slice that belong to the others, and to the threads that read for them
 REST: Final = 0.001
+# s between two slow calls that clients have sent at once; one takes some 4 ms of CPU time
+PAUSE: Final = 0.01
 
 
 class Turnstile:
@@ -23,12 +25,18 @@ class Turnstile:
         self._lock = asyncio.Lock()
         self.slices = 0  # for tests and for people who look
         self.heavy = asyncio.Lock()  # of calls that cost much one runs at a time
+        self._pausing = asyncio.Lock()
 
     async def next(self) -> None:
         """Wait for another slice."""
         async with self._lock:
             self.slices += 1
             await asyncio.sleep(REST)
+
+    async def pause(self) -> None:
+        """Wait before a slow call of a client that sends them faster than they are answered."""
+        async with self._pausing:
+            await asyncio.sleep(PAUSE)
 
     async def pass_on(self) -> None:
         """Yield to waiting clients, after less than a slice."""

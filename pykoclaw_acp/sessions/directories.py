@@ -66,6 +66,8 @@ async def require(paths: Collection[str], known: Collection[str] = ()) -> None:
     before.
     """
     new = [path for path in paths if path not in known]
+    if not new:
+        return
     for path, (one, why) in (await asyncio.to_thread(_look, new)).items():
         if one is None:
             at = list(paths).index(path)

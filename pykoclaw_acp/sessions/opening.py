@@ -240,7 +240,8 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
     sessions = subscriber.sessions
     session = await sessions.find(session_id)
     known = None if session is None else session.record.cwd
-    if known is not None and not await asyncio.to_thread(same_place, known, options.cwd):
+    other = known not in (None, options.cwd)
+    if other and not await asyncio.to_thread(same_place, known, options.cwd):
         raise InvalidParams(OTHER_DIRECTORY, {"sessionCwd": known})
     if session is not None:
         new_session.require_same(session.surroundings.account, options.account)

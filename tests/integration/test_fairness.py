@@ -15,7 +15,7 @@ import pytest
 from pykoclaw_acp import tasks
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.protocol.control.sessions import SessionSummary
-from pykoclaw_acp.server import calls
+from pykoclaw_acp.server import calls, share
 from pykoclaw_acp.server.share import CALLS
 from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.sessions.turns import queue
@@ -190,6 +190,7 @@ async def test_flood_of_new_sessions_alternates_with_other_client(
     """The order in which the journal gets them: neither a lock nor its queue is full of one
     client's.
     """
+    monkeypatch.setattr(share, "PAUSE", 0)
     gate, made, create = asyncio.Event(), list[str](), SessionJournal.create
 
     async def creating(journal: SessionJournal, record: SessionRecord) -> None:
@@ -208,6 +209,25 @@ async def test_flood_of_new_sessions_alternates_with_other_client(
         assert made.index("/proc") <= 4
         for one in asked:
             assert "result" in await flood.answer(one)
+
+
+async def test_pause_between_sessions_is_for_clients_that_send_many_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pause is an hour here: whoever has to make one is not answered."""
+    monkeypatch.setattr(share, "PAUSE", 3600)
+    async with rig(tmp_path) as r, client(r) as greedy, client(r) as other:
+        for _ in range(3):  # each after the answer to the one before
+            assert "result" in await greedy.call("session/new", cwd=str(tmp_path), mcpServers=[])
+        first, second = [
+            greedy.begin("session/new", cwd=str(tmp_path), mcpServers=[]) for _ in range(2)
+        ]
+        assert "result" in await greedy.answer(first)
+        assert "result" in await other.call("session/new", cwd=str(tmp_path), mcpServers=[])
+        assert "result" in await greedy.call("initialize", protocolVersion=1)
+        assert not any(line.get("id") == second for line in greedy.lines)
+        greedy.send({"method": "$/cancel_request", "params": {"requestId": second}})
+        assert (await greedy.answer(second))["error"]["code"] == -32800
 
 
 async def test_many_simultaneous_requests_start_in_portions(tmp_path: Path) -> None:
