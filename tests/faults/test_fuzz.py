@@ -26,7 +26,7 @@ REPOSITORY: Final = Path(__file__).parents[2]
 IN_MEMORY: Final = (sys.executable, "-m", "tests.e2e.memory_daemon")
 SEED: Final = os.environ.get("PYKOCLAW_TEST_SEED", "20")
 FEW: Final = 5_000
-MANY: Final = 2_000_000
+MANY: Final = 500_000  # to each of four daemons, which two cores can serve at a time
 WARM: Final = 2_000  # frames after which everything was used once
 GROWTH: Final = 48  # MiB that the allocator may keep
 LINE: Final = 64 * 1024 * 1024  # bytes; above what is ever answered
@@ -36,7 +36,10 @@ FAULTS: Final = re.compile(  # whole lines; a traceback is in its line, or in th
 )
 OWN: Final = tuple(f"_pykoclaw.dev/{name}" for name in CONTROL)
 
-LONG: Final = [FEW, pytest.param(MANY, marks=pytest.mark.long)]
+LONG: Final = [
+    (SEED, FEW),
+    *(pytest.param(f"{SEED}-{part}", MANY, marks=pytest.mark.long) for part in range(4)),
+]
 
 
 def rss(pid: int) -> int:
@@ -76,9 +79,9 @@ async def healthy(stack: Stack) -> AsyncIterator[dict[str, Any]]:
             figures.update(json.loads(out))
 
 
-@pytest.mark.parametrize("frames", LONG)
+@pytest.mark.parametrize(("seed", "frames"), LONG)
 async def test_hostile_frames_at_all_doors_of_the_daemon(
-    stack: Stack, frames: int, request: pytest.FixtureRequest
+    stack: Stack, seed: str, frames: int, request: pytest.FixtureRequest
 ) -> None:
     process = await stack.daemon(
         program=IN_MEMORY, PYTHONPATH=str(REPOSITORY), PYKOCLAW_LOG_LEVEL="info"
@@ -101,7 +104,7 @@ async def test_hostile_frames_at_all_doors_of_the_daemon(
     async def attack(name: str, count: int) -> Attacker:
         methods, is_front = doors[name]
         usual = tuple(method for method in methods if method != "session/new") or methods
-        generator = Generator(f"{SEED}{name}{count}", usual, sessions, str(stack.work))
+        generator = Generator(f"{seed}{name}{count}", usual, sessions, str(stack.work))
         attacker = Attacker(generator, connect, front=is_front)
         await attacker.send(count)
         return attacker
