@@ -90,6 +90,10 @@ class UserMessage(_Event, frozen=True, tag="user_message"):
     origin: str | None = None
 
 
+WHY: Final = "-why"
+"""How the id of the note ends that says why Claude has begun a turn by itself."""
+
+
 class Text(_Event, frozen=True, tag="text"):
     """A part of the agent's message; `note`: of a message of ours, not of Claude."""
 

@@ -13,6 +13,7 @@ import msgspec
 
 from pykoclaw_acp.model import own_calls
 from pykoclaw_acp.model.events import (
+    WHY,
     Event,
     Plan,
     Text,
@@ -20,6 +21,7 @@ from pykoclaw_acp.model.events import (
     ToolEnded,
     ToolProgressed,
     Usage,
+    UserMessage,
 )
 from pykoclaw_acp.model.log import Logged
 
@@ -86,8 +88,30 @@ def merged(logged: Sequence[Logged]) -> list[Logged]:
     return found
 
 
+def begins(one: Logged) -> bool:
+    """Whether an imported turn begins here: its events have no other mark of their turn."""
+    if one.turn_id is not None:
+        return False
+    return isinstance(one.event, UserMessage) or (
+        isinstance(one.event, Text) and one.event.note and one.event.message_id.endswith(WHY)
+    )
+
+
+def open_plan(logged: Sequence[Logged]) -> int | None:
+    """Which of the events is the list of tasks of an imported turn that may go on after them."""
+    for at in range(len(logged) - 1, -1, -1):
+        one = logged[at]
+        if begins(one):
+            return None
+        if isinstance(one.event, Plan) and one.turn_id is None:
+            return at if one.event.entries else None
+    return None
+
+
 def replayed(logged: Sequence[Logged]) -> Sequence[Logged]:
-    """Without lists of tasks that a later one of their turn replaces, as the log's rows are."""
+    """Without lists of tasks that a later one of their turn replaces: rows of imported turns stay in
+    the log, as their sources are known by them.
+    """
     kept: list[Logged] = []
     newest: set[str | None] = set()  # turns with a later list
     for one in reversed(logged):
@@ -97,6 +121,8 @@ def replayed(logged: Sequence[Logged]) -> Sequence[Logged]:
                 kept[-1] = replace(after, count=after.count + one.count)
                 continue
             (newest.add if one.event.entries else newest.discard)(one.turn_id)
+        elif begins(one):
+            newest.discard(None)
         kept.append(one)
     return merged(kept[::-1]) if len(kept) < len(logged) else logged
 

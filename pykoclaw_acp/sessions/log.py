@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from pykoclaw_acp.model import folding
@@ -57,6 +58,18 @@ class SessionLog:
                 return grown[:1]
             merged = grown
         return merged or [Logged(end, None, None)]
+
+    async def replay_after(self, cursor: int, limit: int) -> Sequence[Logged]:
+        """As `read_after`, with the list of tasks as each turn has left it."""
+        page = folding.replayed(await self.read_after(cursor, limit))
+        at = folding.open_plan(page)
+        if at is None or not await self._store.plan_goes_on(self._record.session_id, page[at].seq):
+            return page
+        if at == len(page) - 1:  # the next page begins with it, and with what covers its place
+            return page[:at] or page
+        after = page[at + 1]
+        covering = replace(after, count=after.count + page[at].count)
+        return [*page[:at], covering, *page[at + 2 :]]
 
     async def last_turns(self, turns: int) -> TurnsPlace:
         """Where the newest turns begin."""

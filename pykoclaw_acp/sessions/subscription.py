@@ -157,9 +157,9 @@ class Subscription:
 
     async def _next_page(self) -> Sequence[Logged]:
         caught_up = self.cursor >= self._log.last_seq
-        page = await self._log.read_after(self.cursor, PAGE)
         if self.cursor < self.replays_upto:
-            return folding.replayed(page)
+            return await self._log.replay_after(self.cursor, PAGE)
+        page = await self._log.read_after(self.cursor, PAGE)
         goes_on = folding.message(page[0].event)
         if caught_up and len(page) == 1 and goes_on is not None and goes_on == self._shown:
             await self.pace.turn()

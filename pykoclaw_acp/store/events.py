@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.long_texts import finished
 from pykoclaw_acp.model import folding
-from pykoclaw_acp.model.events import Event, OpenTools, Plan, PlanEntry, decode, encode
+from pykoclaw_acp.model.events import WHY, Event, OpenTools, Plan, PlanEntry, decode, encode
 from pykoclaw_acp.model.folding import Piece
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.store import open_calls
@@ -51,6 +51,11 @@ _PLAN: Final = (
     " WHERE s.acp_session_id = ? AND e.kind = 'plan'"
     " AND e.seq > (SELECT MAX(n.seq) - ? FROM acp_log n WHERE n.log_key = s.log_key)"
     " ORDER BY e.seq DESC LIMIT 1"
+)
+_NEXT_PLAN: Final = (  # and what may begin a turn
+    f"SELECT seq, payload FROM acp_log WHERE log_key = {LOG_KEY} AND seq > ? AND turn IS NULL"  # noqa: S608
+    " AND (kind IN ('plan', 'user_message')"
+    f" OR (kind = 'text' AND INSTR(payload, '{WHY}\"') > 0)) ORDER BY seq LIMIT 4"
 )
 _KINDS = {kind: str(kind.__struct_config__.tag) for kind in Event.__args__}
 
@@ -140,6 +145,17 @@ async def last_plan(database: Database, session_id: str) -> tuple[PlanEntry, ...
     found = await database.read(_PLAN, (session_id, PLAN_WITHIN), PAGE_SIZE)
     plan = decode(found[0][0]) if found else None
     return plan.entries if isinstance(plan, Plan) else ()
+
+
+async def plan_goes_on(database: Database, session_id: str, seq: int) -> bool:
+    """Whether the same imported turn has a later list of tasks than the one at this place."""
+    while rows := await database.read(_NEXT_PLAN, (session_id, seq)):
+        for place, payload in rows:
+            one = Logged(place, None, decode(payload))
+            if isinstance(one.event, Plan) or folding.begins(one):
+                return isinstance(one.event, Plan) and bool(one.event.entries)
+        seq = rows[-1][0]
+    return False
 
 
 async def open_tools_upto(database: Database, session_id: str, upto: int) -> OpenTools:

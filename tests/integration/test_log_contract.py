@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from pykoclaw_acp.channel.frames import EventFrame
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.choices import MODELS, MODES, Selection
 from pykoclaw_acp.model.events import (
+    WHY,
     ConfigChanged,
     Event,
     Failure,
     ModeChanged,
+    Plan,
+    PlanEntry,
     Text,
     TextPart,
     TitleChanged,
@@ -24,7 +29,9 @@ from pykoclaw_acp.model.events import (
     Usage,
     UserMessage,
 )
+from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow
 from pykoclaw_acp.model.turns import Outcome, TurnState
+from pykoclaw_acp.transcripts.ports import ImportStore
 from tests.integration.journals import (
     BOTH,
     DONE,
@@ -169,6 +176,24 @@ async def test_a_prompt_that_was_never_sent_begins_no_turn(s: Subject) -> None:
         await s.journal.finish(session, refused.turn_id, Outcome(TurnState.FAILED), ends)
     found = [await s.journal.last_turns(session, turns) for turns in (1, 2, 3)]
     assert [(one.after, one.left_out) for one in found] == [(2, 2), (1, 1), (0, 0)]
+
+
+async def test_the_next_list_of_tasks_of_an_imported_turn_is_found(s: Subject) -> None:
+    session = await s.session()
+    plan = Plan((PlanEntry("a"),))
+    asked = UserMessage("u", {"type": "text", "text": "x"})
+    said: list[Event] = [
+        *(plan, Text("m", 'says "-why"'), Text("m-why", "so"), plan, asked, plan, Plan(())),
+        *(plan, Text(f"u{WHY}", "why", note=True), plan),
+    ]
+    turn, epoch = await s.running(session)
+    row = TranscriptRow("claude", "/t/claude.jsonl", 100, 1, 1, 80, "{}", "t1", related=True)
+    piece = ImportedPiece(row, [(f"e:{n}", event) for n, event in enumerate(said)])
+    await cast("ImportStore", s.journal).commit_piece(session, piece)
+    frame = EventFrame(epoch=epoch, n=2, turn_id=turn.turn_id, event=plan)
+    await s.journal.record(session, epoch, [frame], {})
+    goes_on = [await s.journal.plan_goes_on(session, seq) for seq in (1, 4, 6, 7, 8, 10)]
+    assert goes_on == [True, False, False, True, False, False]
 
 
 async def test_a_call_that_runs_is_found_however_long_ago_it_began(s: Subject) -> None:

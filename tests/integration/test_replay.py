@@ -21,6 +21,7 @@ from pykoclaw_acp.model.events import (
     Usage,
     UserMessage,
 )
+from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow
 from pykoclaw_acp.protocol.projection import UNREADABLE
 from pykoclaw_acp.protocol.replay import REPLAY
 from pykoclaw_acp.sessions.log import END_LOST
@@ -32,6 +33,7 @@ from tests.integration.rig import Rig, rig
 from tests.integration.wires import Wire, client, hanging, prompt
 from tests.waiting import eventually
 
+ROW = TranscriptRow("claude", "/t/claude.jsonl", 100, 1, 1, 80, "{}", "t1", related=True)
 IDS = [f"00000000-0000-4000-8000-00000000000{n}" for n in range(3)]
 
 
@@ -313,6 +315,12 @@ async def test_a_call_of_a_turn_that_runs_stays_open(tmp_path: Path) -> None:
         assert "failed" not in str(other.updates())
 
 
+def plans(wire: Wire) -> list[list[str]]:
+    """The lists of tasks that were sent."""
+    told = [one for one in wire.updates() if one["sessionUpdate"] == "plan"]
+    return [[entry["content"] for entry in one["entries"]] for one in told]
+
+
 async def test_list_of_tasks_is_replayed_as_each_turn_has_left_it(tmp_path: Path) -> None:
     """Live each state is sent, also while the newest events are in memory."""
     one, two, three = (Plan(tuple(PlanEntry(name) for name in names)) for names in ("a", "ab", "c"))
@@ -325,13 +333,29 @@ async def test_list_of_tasks_is_replayed_as_each_turn_has_left_it(tmp_path: Path
         worker.say(worker.ended(turn_id))
         await wire.answer(running)
 
-        def plans(client: Wire) -> list[list[str]]:
-            told = [one for one in client.updates() if one["sessionUpdate"] == "plan"]
-            return [[entry["content"] for entry in one["entries"]] for one in told]
-
         await eventually(lambda: len(plans(wire)) == 7)
         for _ in range(2):
             await load(other, session)
             assert plans(other) == [["a", "b"], [], ["a", "b"]]
             other.lines.clear()
             r.sessions.live[session].log.forget()
+
+
+async def test_list_of_tasks_of_an_imported_turn_is_replayed_as_the_turn_has_left_it(
+    tmp_path: Path,
+) -> None:
+    """However many pages the turn has, and wherever they end."""
+    one, two, three = (Plan(tuple(PlanEntry(name) for name in names)) for names in ("a", "ab", "c"))
+    many = [Text(f"p{n}", ".") for n in range(PAGE - 3)]
+    async with rig(tmp_path) as r, client(r) as wire:
+        first = turn(0, one, *many, two, *many, *many, three, one)
+        said = [*first, *turn(1, two, three), *turn(2, *many, two)]
+        piece = ImportedPiece(ROW, [(f"e{n}", event) for n, event in enumerate(said)])
+        session = await session_with(r)
+        r.sessions.live[session].log.publish(await r.journal.commit_piece(session, piece))
+        r.sessions.live[session].log.forget()
+        await load(wire, session)
+        assert plans(wire) == [["a"], ["c"], ["a", "b"]]
+        places = [one["_meta"]["pykoclaw.dev/seq"] for one in wire.updates()]
+        assert places == sorted(set(places))
+        assert len([one for one in shown(wire) if "." in one]) == 4 * len(many)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import (
     ConfigChanged,
     Event,
@@ -45,6 +46,15 @@ class MemoryLogStore(MemoryStore):
         return [one for one in self.database.read().logs.get(session_id, []) if one.seq > after][
             :limit
         ]
+
+    async def plan_goes_on(self, session_id: str, seq: int) -> bool:
+        for one in self.database.read().logs.get(session_id, []):
+            if one.seq > seq and one.turn_id is None:
+                if folding.begins(one):
+                    return False
+                if isinstance(one.event, Plan):
+                    return bool(one.event.entries)
+        return False
 
     async def last_turns(self, session_id: str, turns: int) -> TurnsPlace:
         begins: dict[str, int] = {}

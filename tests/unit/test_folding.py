@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import (
     MAX_TEXT,
+    WHY,
     Event,
     Plan,
     PlanEntry,
@@ -156,6 +157,21 @@ def test_each_turn_keeps_its_last_list_of_tasks_and_what_an_emptied_one_was() ->
     kept = [(2, Text("m", "a")), (3, two), (5, two), (6, Plan(())), (8, one)]
     assert [(row.seq, decode(row.payload)) for row in fold(rows(told))] == kept
     assert [(one.seq, one.event) for one in folding.replayed(read(rows(told), 0))] == kept
+
+
+def test_imported_turns_are_told_apart_by_how_they_begin() -> None:
+    one, two, three = (Plan(tuple(PlanEntry(name) for name in names)) for names in ("a", "ab", "c"))
+    asked = UserMessage("u", {"type": "text", "text": "Go on."})
+    why = Text(f"u{WHY}", "\n\n> A command has ended.\n\n", note=True)
+    said: list[Event] = [one, two, asked, one, Text("m", "a"), three, why, two, Plan(()), one, two]
+    logged = [Logged(at, None, event) for at, event in enumerate(said, 1)]
+    assert [one.event for one in folding.replayed(logged)] == [
+        *(two, asked, Text("m", "a"), three, why, two, Plan(()), two)
+    ]
+    assert [folding.open_plan(logged[:upto]) for upto in range(9)] == [
+        *(None, 0, 1, None, 3, 3, 5, None, 7)
+    ]
+    assert folding.open_plan(logged[:9]) is None
 
 
 def test_imported_and_unreadable_rows_stay_unfolded() -> None:

@@ -29,6 +29,9 @@ class LogStore(Store, Protocol):
         as one event.
         """
 
+    async def plan_goes_on(self, session_id: str, seq: int) -> bool:
+        """Whether the same imported turn has a later list of tasks than the one at this place."""
+
     async def last_turns(self, session_id: str, turns: int) -> TurnsPlace:
         """Where the newest `turns` turns begin; at 0 if there are no more."""
 

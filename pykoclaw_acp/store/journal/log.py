@@ -34,6 +34,10 @@ class SqlLogStore(SqlStore):
         """The events after a cursor, in order."""
         return await events.read(self._database, session_id, after, limit)
 
+    async def plan_goes_on(self, session_id: str, seq: int) -> bool:
+        """Whether the same imported turn has a later list of tasks than the one at this place."""
+        return await events.plan_goes_on(self._database, session_id, seq)
+
     async def last_turns(self, session_id: str, turns: int) -> TurnsPlace:
         """Where the newest `turns` turns begin; at 0 if there are no more."""
         return await last_turns.find(self._database, session_id, turns)
