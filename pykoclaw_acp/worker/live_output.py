@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -131,10 +132,10 @@ class LiveOutput:
                 self._put(progress(task))
         commands = [(task, watched) for task, watched in due if task.tool in COMMANDS]
         if any(watched.lacks_file(task) for task, watched in commands):
+            unnamed = self._unnamed()
             places = await asyncio.to_thread(output_files.find, self._temporary)
-            if several := self._assign(places):
-                lines = await asyncio.to_thread(output_files.shells, several)
-                self._tell_apart(several, lines)
+            if (new := self._assign(places)) and unnamed:
+                self._tell_apart(unnamed, new, await asyncio.to_thread(output_files.shells, new))
         for task, watched in commands:
             watched.later(now)
             if watched.place is None:
@@ -149,9 +150,9 @@ class LiveOutput:
                 self._put(progress(task))
 
     def _assign(self, places: list[Place]) -> list[Place]:
-        """Find out whose files these are: the CLI names the call of a task after 3 s only; before,
-        the one new file is that of the one command that runs. Returns the new files where several
-        run.
+        """Give calls the files that the CLI has named; returns the new ones, of which it has not.
+
+        It names the call of a command in the foreground after 3 s only.
         """
         running = self._running()
         by_name = {place.name: place for place in places}
@@ -161,31 +162,31 @@ class LiveOutput:
                 watched.place = by_name.get(task.id)
         mine = {one.place.name for one in self._watched.values() if one.place is not None}
         named = {task.id for task in self._translation.long.known.calls.values() if task.id}
-        left = self._unnamed()
-        new = [by_name[name] for name in by_name.keys() - mine - named - self._taken]
-        if len(left) == 1 and len(new) == 1:
-            left[0][1].place = new[0]
-        return new if len(left) > 1 else []
+        return [by_name[name] for name in by_name.keys() - mine - named - self._taken]
 
-    def _unnamed(self) -> list[tuple[Task, _Watched]]:
-        """Commands whose file nobody has named."""
+    def _unnamed(self) -> dict[str, str]:
+        """What the calls run whose file nobody has named."""
         running = self._running()
-        return [
-            (task, one)
+        return {
+            call: task.what
             for call, one in self._watched.items()
             if one.place is None
             and (task := running.get(call)) is not None
             and task.tool == "Bash"
             and not task.id
-        ]
+        }
 
-    def _tell_apart(self, places: list[Place], lines: dict[str, str]) -> None:
-        """Give commands their files by what the shells run that write them; what two of them may be
-        is nobody's.
+    def _tell_apart(
+        self, before: dict[str, str], new: list[Place], commands: dict[str, str]
+    ) -> None:
+        """Give calls their files by what the shells run that write them. Nothing says which of two
+        calls of one command a shell is of: also if one of them has ended since the look began.
         """
-        left = self._unnamed()
-        for place in places:
-            line = lines.get(place.name, "")
-            alike = [one for task, one in left if output_files.runs(line, task.what)]
-            if len(alike) == 1:
-                alike[0].place = place
+        calls, shells = Counter(before.values()), Counter(commands.values())
+        unnamed = self._unnamed()
+        for place in new:
+            what = commands.get(place.name, "")
+            if calls[what] == shells[what] == 1:
+                [call] = (one for one, command in before.items() if command == what)
+                if call in unnamed:
+                    self._watched[call].place = place

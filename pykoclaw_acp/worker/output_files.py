@@ -18,8 +18,7 @@ SUFFIX: Final = ".output"
 MOST_FILES: Final = 1000  # that are looked at
 MOST_LINE: Final = 256 * 1024  # bytes of a command line
 _EVAL: Final = "eval "  # before the user's command, which the CLI quotes
-_AFTER: Final = ("</dev/null", "&&pwd-P")
-_QUOTING: Final = re.compile(r"[\s'\"\\]+")
+_QUOTED: Final = re.compile(r"""'([^']*)'|"([^"]*)"|\\(.)|([^\s'"\\]+)""", re.DOTALL)
 _END: Final = re.compile(r"\n?\[exited with code (-?\d{1,5})\]\n?\Z")
 
 
@@ -54,7 +53,7 @@ def find(temporary: str) -> list[Place]:
 
 
 def shells(places: Collection[Place]) -> dict[str, str]:
-    """By the names of files: the command line of the shell whose output goes there."""
+    """By the names of files: the command of the shell whose output goes there."""
     names = {os.path.realpath(one.path): one.name for one in places}
     found: dict[str, str] = {}
     for process in _entries("/proc"):
@@ -66,22 +65,19 @@ def shells(places: Collection[Place]) -> dict[str, str]:
                 with open(f"{process.path}/cmdline", "rb") as file:
                     line = file.read(MOST_LINE).decode(errors="replace")
                 if _EVAL in line:
-                    found.setdefault(name, line)
+                    found.setdefault(name, command(line))
         except OSError:
             continue  # another user's, or it has ended
     return found
 
 
-def runs(line: str, command: str) -> bool:
-    """Whether a shell of the CLI with this command line runs the command, and nothing else."""
-    rest = _bare(line.partition(_EVAL)[2])
-    wanted = _bare(command)
-    return rest.startswith(wanted) and rest[len(wanted) :].startswith(_AFTER)
-
-
-def _bare(text: str) -> str:
-    """Without white space and what quotes."""
-    return _QUOTING.sub("", text)
+def command(line: str) -> str:
+    """What a shell of the CLI with this command line runs: a quoted word, character by character."""
+    at, parts = line.find(_EVAL) + len(_EVAL), []
+    while (found := _QUOTED.match(line, at)) is not None:
+        parts.append(found[found.lastindex or 0])
+        at = found.end()
+    return "".join(parts)
 
 
 def look(path: str, most: int, known: tuple[int, int] | None = None) -> Look | None:

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from pykoclaw_acp.translation.tasks import TaskEnd, settled, shown
 from pykoclaw_acp.translation.translator import ToolResult, Translation
 from pykoclaw_acp.worker import live_output, output_files
 from pykoclaw_acp.worker.live_output import LiveOutput
-from pykoclaw_acp.worker.output_files import Look
+from pykoclaw_acp.worker.output_files import Look, Place
 from tests.waiting import eventually
 
 
@@ -39,7 +39,7 @@ class Watching:
 
     def bash(self, *calls: str) -> None:
         for call in calls:
-            self.calls.start_tool(call, "Bash", {"command": "make"})
+            self.calls.start_tool(call, "Bash", {"command": HANG})
         self.live.look()
 
     def background(self, call: str, task: str) -> None:
@@ -68,16 +68,54 @@ def w(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watching]:
     watching.live.close()
 
 
+HANG = "sleep 60"
+SHELL = (
+    "source /nowhere/snapshot.sh 2>/dev/null || true && shopt -u extglob 2>/dev/null || true"
+    " && eval {} < /dev/null && pwd -P >| /dev/null"
+)
+
+
+def quoted(command: str) -> str:
+    return "'" + command.replace("'", "'\"'\"'") + "'"
+
+
+def looks(w: Watching) -> Callable[[], int]:
+    """How often it was looked from now on for the files of calls."""
+    found: list[int] = []
+    assign = w.live._assign
+
+    def counting(places: list[Place]) -> list[Place]:
+        found.append(1)
+        return assign(places)
+
+    w.live._assign = counting  # type: ignore[method-assign]
+    return lambda: len(found)
+
+
+@contextmanager
+def shell(folder: Path, name: str, command: str) -> Iterator[None]:
+    """A command as the CLI runs it in the foreground."""
+    with (folder / f"{name}.output").open("wb") as out:
+        line = ["/bin/bash", "-c", SHELL.format(quoted(command))]
+        process = subprocess.Popen(line, stdout=out, start_new_session=True)
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
 async def test_output_grows_with_the_file_and_stops_with_the_call(
     w: Watching, folder: Path
 ) -> None:
     w.bash("call")
     file = folder / "b1.output"
-    file.write_text("one\n")
-    await eventually(lambda: w.texts("call") == ["one\n"])
-    with file.open("a") as more:
-        more.write("two\n")
-    await eventually(lambda: w.texts("call")[-1:] == ["one\ntwo\n"])
+    with shell(folder, "b1", HANG):
+        file.write_text("one\n")
+        await eventually(lambda: w.texts("call") == ["one\n"])
+        with file.open("a") as more:
+            more.write("two\n")
+        await eventually(lambda: w.texts("call")[-1:] == ["one\ntwo\n"])
     assert w.shown[-1] == ToolProgressed(
         "call", (TextPart("```\none\ntwo\n```"),), Output("one\ntwo\n")
     )
@@ -102,6 +140,7 @@ async def test_a_call_that_ends_while_its_file_is_read_shows_nothing_after_its_e
     monkeypatch.setattr(output_files, "look", slow)
     (folder / "b1.output").write_text("late\n")
     w.bash("call")
+    w.calls.long.known.named("call", "b1", background=False)
     await eventually(begun.is_set)
     w.end("call")
     go_on.set()
@@ -116,26 +155,6 @@ async def test_two_commands_at_once_show_their_own_output(w: Watching, folder: P
     w.background("two", "b2")
     await eventually(lambda: w.texts("one") and w.texts("two"))
     assert (set(w.texts("one")), set(w.texts("two"))) == ({"first\n"}, {"second\n"})
-
-
-SHELL = (
-    "source /nowhere/snapshot.sh 2>/dev/null || true && shopt -u extglob 2>/dev/null || true"
-    " && eval {} < /dev/null && pwd -P >| /dev/null"
-)
-
-
-@contextmanager
-def shell(folder: Path, name: str, command: str) -> Iterator[None]:
-    """A command as the CLI runs it in the foreground."""
-    quoted = "'" + command.replace("'", "'\"'\"'") + "'"
-    with (folder / f"{name}.output").open("wb") as out:
-        line = ["/bin/bash", "-c", SHELL.format(quoted)]
-        process = subprocess.Popen(line, stdout=out, start_new_session=True)
-    try:
-        yield
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 async def test_two_commands_in_the_foreground_show_their_own_output_before_they_are_named(
@@ -154,24 +173,87 @@ async def test_two_commands_in_the_foreground_show_their_own_output_before_they_
     assert w.texts("one") == ["it's 2\n"]
 
 
-async def test_the_same_command_twice_is_not_told_apart(w: Watching, folder: Path) -> None:
-    command = "echo twice; sleep 60"
-    for call in ("one", "two"):
-        w.calls.start_tool(call, "Bash", {"command": command})
+async def test_the_same_command_twice_is_told_apart_once_the_cli_names_one(
+    w: Watching, folder: Path
+) -> None:
+    w.bash("one", "two")
     w.calls.start_tool("three", "Bash", {"command": "echo three; sleep 60"})
     w.live.look()
-    with shell(folder, "b1", command), shell(folder, "b3", "echo three; sleep 60"):
+    with shell(folder, "b1", HANG), shell(folder, "b3", "echo three; sleep 60"):
+        (folder / "b1.output").write_text("the first\n")
         await eventually(lambda: w.texts("three") == ["three\n"])
-    assert w.texts("one") + w.texts("two") == []
+        assert w.texts("one") + w.texts("two") == []
+        with shell(folder, "b2", HANG):
+            (folder / "b2.output").write_text("the second\n")
+            looked = looks(w)
+            await eventually(lambda: looked() > 2)
+            assert w.texts("one") + w.texts("two") == []
+            w.calls.long.known.named("one", "b1", background=False)
+            await eventually(lambda: w.texts("one") and w.texts("two"))
+    assert (w.texts("one"), w.texts("two")) == (["the first\n"], ["the second\n"])
+
+
+async def test_a_command_that_waits_does_not_show_anothers_output(
+    w: Watching, folder: Path
+) -> None:
+    """As one that waits for its permission, while the CLI runs something of its own."""
+    w.bash("call")
+    with shell(folder, "b1", "echo hook; sleep 60"):
+        looked = looks(w)
+        await eventually(lambda: looked() > 1 and (folder / "b1.output").stat().st_size)
+        assert w.texts("call") == []
+        with shell(folder, "b2", HANG):
+            (folder / "b2.output").write_text("its own\n")
+            await eventually(lambda: w.texts("call") == ["its own\n"])
+
+
+async def test_of_two_shells_with_the_command_of_a_call_none_is_taken(
+    w: Watching, folder: Path
+) -> None:
+    """As while the other call is yet to be told."""
+    with shell(folder, "b1", HANG), shell(folder, "b2", HANG):
+        for name in ("b1", "b2"):
+            (folder / f"{name}.output").write_text(f"{name}\n")
+        w.bash("one")
+        looked = looks(w)
+        await eventually(lambda: looked() > 2)
+        assert w.shown == []
+
+
+async def test_a_command_that_begins_again_while_it_is_looked_for_shows_its_own_output(
+    w: Watching, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The shell that was found is that of the call before."""
+    found, go_on = threading.Event(), threading.Event()
+    shells = output_files.shells
+
+    def slow(places: list[Place]) -> dict[str, str]:
+        commands = shells(places)
+        if commands and not found.is_set():
+            found.set()
+            go_on.wait(60)
+        return commands
+
+    monkeypatch.setattr(output_files, "shells", slow)
+    w.bash("one")
+    with shell(folder, "b1", HANG):
+        (folder / "b1.output").write_text("first\n")
+        await eventually(found.is_set)
+    w.end("one")
+    w.bash("two")
+    go_on.set()
+    with shell(folder, "b2", HANG):
+        (folder / "b2.output").write_text("second\n")
+        await eventually(lambda: w.texts("two") == ["second\n"])
+    assert w.texts("one") == []
 
 
 @pytest.mark.parametrize(
-    ("command", "other"), [("ls", "ls /"), ("echo a", "echo a && pwd"), ("make", "make test")]
+    "command",
+    ["ls", "echo \"it's\" 'a b' \\ \\n", " sleep 1 # é\n", "a && pwd -P", "a < /dev/null"],
 )
-def test_a_command_is_not_taken_for_one_that_begins_alike(command: str, other: str) -> None:
-    assert output_files.runs(SHELL.format(f"'{command}'"), command)
-    assert not output_files.runs(SHELL.format(f"'{other}'"), command)
-    assert not output_files.runs(SHELL.format(f"'{command}'"), other)
+def test_what_a_shell_runs_is_known_to_the_character(command: str) -> None:
+    assert output_files.command(SHELL.format(quoted(command))) == command
 
 
 async def test_nothing_is_guessed_as_long_as_a_file_may_be_anothers(
@@ -193,8 +275,9 @@ async def test_a_wrong_guess_ends_when_the_cli_says_whose_the_file_is(
     w: Watching, folder: Path
 ) -> None:
     w.bash("call")
-    (folder / "b1.output").write_text("anothers\n")
-    await eventually(lambda: w.texts("call"))
+    with shell(folder, "b1", HANG):
+        (folder / "b1.output").write_text("anothers\n")
+        await eventually(lambda: w.texts("call"))
     w.calls.long.known.named("call", "b2", background=False)
     (folder / "b2.output").write_text("its own\n")
     await eventually(lambda: w.texts("call")[-1] == "its own\n")
