@@ -13,7 +13,7 @@ from pykoclaw_acp.protocol.control.rules import RemoveRuleParams, RuleInfo, Rule
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.sessions.registry import Sessions
-from pykoclaw_acp.store import rules
+from pykoclaw_acp.store import conversations, rules
 from pykoclaw_acp.store.database import Database, Unit
 
 
@@ -46,8 +46,9 @@ class RuleControl:
         if bool(params.path) == bool(params.session):
             raise InvalidParams("Give `path` or `session`.")
         known = await rules.listing(self._database)
+        owners = await conversations.aliases(self._database)
         found = (
-            _of_session(known, params.session)
+            _of_session(known, owners.get(params.session, params.session))
             if params.session
             else await self._of_directory(known, params.path)
         )

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.store import merging, moving, notes
+from pykoclaw_acp.store import merging, moving, notes, rules
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.logs import LAST_SEQ
@@ -109,6 +109,7 @@ def _union(plan: Plan, key: int | None, others: Sequence[Ended]) -> Unit:
         statements.append(Statement(alias, (owner, other), rows=1))
         statements.append(Statement(question, (owner, other)))
         statements.append(notes.move(other, owner))
+        statements.extend(rules.move(other, owner))
     statements.extend(_settled(owner))
     return Unit(statements=tuple(statements), durable=True, renumbers=True)
 

@@ -45,6 +45,19 @@ def remove(rule: LastingRule) -> Statement:
     )
 
 
+def move(session_id: str, owner: str) -> tuple[Statement, ...]:
+    """The rules of a session that became an alias are those of its owner."""
+    return (
+        Statement(
+            "INSERT INTO acp_session_rules (acp_session_id, rule, granted_by, created_at)"
+            " SELECT ?, rule, granted_by, created_at FROM acp_session_rules"
+            " WHERE acp_session_id = ? ON CONFLICT (acp_session_id, rule) DO NOTHING",
+            (owner, session_id),
+        ),
+        Statement("DELETE FROM acp_session_rules WHERE acp_session_id = ?", (session_id,)),
+    )
+
+
 async def of(database: Database, path: str, session_id: str) -> tuple[str, ...]:
     """The rules of a directory, and of a session there."""
     rows = await database.read(

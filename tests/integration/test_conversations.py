@@ -27,6 +27,8 @@ from pykoclaw_acp.model.cursors import Cursor, CursorChange
 from pykoclaw_acp.model.events import Event, Text, TitleChanged
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
+from pykoclaw_acp.protocol.control.rules import RemoveRuleParams
+from pykoclaw_acp.server.rule_control import RuleControl
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import (
     batch,
@@ -37,6 +39,7 @@ from pykoclaw_acp.store import (
     merging,
     overview,
     pieces,
+    rules,
 )
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database, Statement, Unit
@@ -385,6 +388,24 @@ async def test_questions_and_keys_are_the_conversations(database: Database) -> N
     assert await database.read("SELECT DISTINCT acp_session_id FROM acp_permissions") == [(ONE,)]
 
 
+async def test_rules_of_each_id_hold_in_the_conversation(database: Database) -> None:
+    granted = [
+        (ONE, "Bash(make)", "one", 1),
+        (TWO, "Bash(make)", "two", 2),
+        (TWO, "Bash(ls)", "", 3),
+    ]
+    for session_id in (ONE, TWO, THREE):
+        await make(database, session_id, name="other" if session_id == THREE else "acp-11111111")
+        await say(database, session_id, 1, session_id[:1], "said ")
+    for row in (*granted, (THREE, "Bash(id)", "", 4)):
+        insert = Statement("INSERT INTO acp_session_rules VALUES (?, ?, ?, ?)", row)
+        await database.commit(Unit(statements=(insert,)))
+    await conversations.unite(database, kept=[ONE])
+    rows = await database.read("SELECT * FROM acp_session_rules ORDER BY 1, 4")
+    assert rows == [granted[0], (ONE, "Bash(ls)", "", 3), (THREE, "Bash(id)", "", 4)]
+    assert await rules.of(database, "/", ONE) == ("Bash(ls)", "Bash(make)")
+
+
 async def test_acked_frames_of_other_worker_are_not_inherited(
     database: Database,
 ) -> None:
@@ -617,6 +638,17 @@ async def test_all_ids_lead_to_one_session_and_worker(tmp_path: Path) -> None:
         await r.sessions.close(second)
         for session_id, client in clients.items():
             assert f"detached {session_id}" in client.ids
+
+
+async def test_rules_are_removed_under_each_id(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        await shared(r)
+        insert = Statement("INSERT INTO acp_session_rules VALUES (?, 'Bash(ls)', '', 1)", (ONE,))
+        await r.database.commit(Unit(statements=(insert,)))
+        control: Any = RuleControl(r.sessions, r.database)
+        (gone,) = await control.remove(None, RemoveRuleParams(session=TWO))
+        assert (gone.session, gone.rule) == (ONE, "Bash(ls)")
+        assert await rules.listing(r.database) == []
 
 
 async def test_two_simultaneously_requested_ids_give_one_session(tmp_path: Path) -> None:
