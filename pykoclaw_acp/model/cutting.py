@@ -15,6 +15,7 @@ _CUT: Final = (
     "\n… [cut: {size:,} characters in all; `pykoclaw-acp sessions show {session} --seq {seq}` shows"
     " them]"
 )
+_COLOURED: Final = "coloured"  # a cut sequence would take what follows it with it
 _WHOLE: Final = ("data",)  # bytes of an image, which no part of can be shown
 
 
@@ -33,7 +34,11 @@ def _cut(value: Any, mark: dict[str, Any]) -> Any:
         case str() if len(value) > MOST:
             return value[:MOST] + _CUT.format(size=len(value), **mark)
         case dict():
-            return {key: one if key in _WHOLE else _cut(one, mark) for key, one in value.items()}
+            return {
+                key: one if key in _WHOLE else _cut(one, mark)
+                for key, one in value.items()
+                if key != _COLOURED or len(one) <= MOST
+            }
         case list() | tuple():
             return [_cut(one, mark) for one in value]
         case _:

@@ -31,10 +31,14 @@ COMMANDS: Final = ("Bash", "Monitor")
 
 
 class TextPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="text"):
-    """Text output of a tool as Markdown; `command`: what a call runs, above what it puts out."""
+    """Text output of a tool as Markdown; `command`: what a call runs, above what it puts out.
+
+    `coloured`: what the code block of a command's output holds, with its colours, if it has any.
+    """
 
     text: str
     command: bool = False
+    coloured: str = ""
 
 
 class ImagePart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="image"):

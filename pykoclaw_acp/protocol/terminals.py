@@ -2,14 +2,14 @@
 `terminal_exit` in `_meta`, as Zed has introduced them.
 
 A client appends what it gets. What of a command it was shown is known for as long as it is
-connected; where that is not known, its terminal is cleared and written anew. The whole output of
-an ended command is plain: what was shown with colours stays, and only the rest is appended.
+connected; where that is not known, its terminal is cleared and written anew. Of the whole output of
+an ended command, which has its colours but no other sequences, only the rest is appended.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -23,7 +23,7 @@ from pykoclaw_acp.model.events import (
     ToolProgressed,
     ToolStarted,
 )
-from pykoclaw_acp.model.plain import plain
+from pykoclaw_acp.model.plain import COLOUR, plain
 from pykoclaw_acp.protocol.content import Terminal
 from pykoclaw_acp.protocol.projection import parts
 from pykoclaw_acp.protocol.tool_results import unfenced
@@ -32,6 +32,13 @@ from pykoclaw_acp.protocol.updates import ToolCall, ToolCallUpdate, Update
 CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
 LEFT_OUT: Final = "\r\n… {} bytes left out …\r\n"
 MOST: Final = 1000  # commands of which a client may be shown more
+
+
+class _Whole(NamedTuple):
+    """The output of a command that has ended, plain and with its colours."""
+
+    text: str
+    coloured: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +102,17 @@ class Terminals:
         known = self._shown.pop((session_id, call), None)
         if known is None and event.exit_code is None:
             return update  # no command, as far as is known
-        before, text, after = _split(event.content)
+        before, whole, after = _split(event.content)
         reason = () if event.reason is None else (TextPart(event.reason),)
         content = [
             *(parts(before) or ()),
             Terminal(terminal_id=call),
             *(parts((*after, *reason)) or ()),
         ]
-        added = "" if text is None else _rest(known, text)
-        meta = self._meta(update, call, added, text or "") if added != "" else update.meta or {}
+        added = None if whole is None else _rest(known, whole)
+        meta = update.meta or {}
+        if whole is not None and added != "":
+            meta = self._meta(update, call, added, whole.coloured)
         exit_code = {"terminal_id": call, "exit_code": event.exit_code, "signal": None}
         return replace(update, content=content, meta={**meta, "terminal_exit": exit_code})
 
@@ -138,25 +147,39 @@ def _added(known: Output | None, output: Output) -> str | None:
     return data[end - output.start :].decode(errors="replace")
 
 
-def _rest(known: Output | None, text: str) -> str | None:
+def _rest(known: Output | None, whole: _Whole) -> str | None:
     """What of the whole output a client was not shown; None if that cannot be told.
 
-    The whole is plain and without white space at its end; what was shown has its colours.
+    The whole is without white space at its end.
     """
     if known is None:
         return None
     if not known.text:
-        return text
+        return whole.coloured
+    text = whole.text
     for was in _as_in_the_end(known):
         if known.start == 0 and text.startswith(was):
-            return text[len(was) :]
+            return _from(whole, len(was))
         if known.start == 0 and text == was.rstrip():
             return ""
         if known.start > 0 and was and (at := text.rfind(was)) >= 0:
-            return text[at + len(was) :]
+            return _from(whole, at + len(was))
         if known.start > 0 and was.rstrip() and text.endswith(was.rstrip()):
             return ""
     return None
+
+
+def _from(whole: _Whole, at: int) -> str:
+    """The output from this character on, with the colours that begin there."""
+    if at >= len(whole.text):
+        return ""
+    passed = end = 0  # characters before a colour; where the colour before it ends
+    for found in COLOUR.finditer(whole.coloured):
+        if passed + found.start() - end >= at:
+            break
+        passed += found.start() - end
+        end = found.end()
+    return whole.coloured[end + at - passed :]
 
 
 def _as_in_the_end(known: Output) -> tuple[str, ...]:
@@ -173,12 +196,13 @@ def _as_in_the_end(known: Output) -> tuple[str, ...]:
 
 def _split(
     content: tuple[ToolPart, ...],
-) -> tuple[tuple[ToolPart, ...], str | None, tuple[ToolPart, ...]]:
+) -> tuple[tuple[ToolPart, ...], _Whole | None, tuple[ToolPart, ...]]:
     """What stands before the output of a command, the output, and what stands after it."""
     for at, part in enumerate(content):
         if isinstance(part, TextPart) and not part.command:
             text = unfenced(part.text)
             if text != part.text:
-                return content[:at], text, content[at + 1 :]
+                whole = _Whole(text, part.coloured or text)
+                return content[:at], whole, content[at + 1 :]
             return content[:at], None, content[at:]
     return content, None, ()

@@ -105,13 +105,14 @@ class Follower:
 
 
 def _raw(event: Event) -> dict[str, Any] | None:
-    """The event, unless its update says all of it, without the images that this has."""
+    """The event, unless its update says all of it; without the images that this has, and colours."""
     if isinstance(event, UserMessage | Text | Thinking):
         return None
     found: dict[str, Any] = msgspec.to_builtins(event)
     for part in found.get("content") or ():
         if part.get("type") == "image":
             part["data"] = ""
+        part.pop("coloured", None)
     return found
 
 

@@ -121,7 +121,7 @@ class LongCalls:
             task.stopped = self.stopping
         reason = task.reason(end)
         if task.agent is None:
-            told = (*tasks.shown(task.output), *task.noted())
+            told = (*tasks.shown(task.output, ended=True), *task.noted())
             parts = (*task.command, *told) if told or end.failed else ()
         else:
             report = [end.summary] if reason is None else []
@@ -146,7 +146,7 @@ class LongCalls:
         task = self.known.calls.get(tool_id)
         if task is None:
             return ()
-        parts = task.content()
+        parts = task.content(ended=True)
         task.forget()
         return parts
 

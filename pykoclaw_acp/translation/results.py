@@ -16,9 +16,9 @@ import msgspec
 
 from pykoclaw_acp.model import refused
 from pykoclaw_acp.model.blobs import amount
-from pykoclaw_acp.model.events import DiffPart, ImagePart, Location, TextPart, ToolPart
+from pykoclaw_acp.model.events import COMMANDS, DiffPart, ImagePart, Location, TextPart, ToolPart
 from pykoclaw_acp.translation import cleaning, diffs
-from pykoclaw_acp.translation.texts import MAX_SHOWN, fenced, output_text, shorten
+from pykoclaw_acp.translation.texts import MAX_SHOWN, coloured, fenced, output_text, shorten
 
 STOPPED: Final = "Stopped; what it did until then stays."
 MAX_IMAGE: Final = 5 * 1024 * 1024  # characters of one result, images as base64
@@ -145,7 +145,7 @@ def _text(name: str, text: str) -> Iterable[TextPart]:
     if name in ("Read", "NotebookRead"):
         text = cleaning.without_numbers(text)
     if shown := _as_markdown(name, text):
-        yield TextPart(shown)
+        yield TextPart(shown, coloured=coloured(text) if name in COMMANDS else "")
     if note:
         yield TextPart(note)
 
@@ -189,7 +189,9 @@ def _bash(details: Details) -> Result | None:
     if interrupted:
         notes.append("(interrupted)")
     code = None if interrupted or told else 0
-    return Result(_parts(fenced(out), *notes), code)
+    shown = fenced(out)
+    put_out = (TextPart(shown, coloured=coloured(out)),) if shown else ()
+    return Result((*put_out, *_parts(*notes)), code)
 
 
 def _file_read(details: Details) -> Result | None:

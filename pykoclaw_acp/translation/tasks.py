@@ -13,7 +13,7 @@ import msgspec
 
 from pykoclaw_acp.model.events import COMMANDS, Output, TextPart, ToolPart
 from pykoclaw_acp.translation.stories import Story
-from pykoclaw_acp.translation.texts import fenced, one_line, output_text
+from pykoclaw_acp.translation.texts import coloured, fenced, one_line, output_text
 
 MOST_ID: Final = 200  # characters
 MOST_WHAT: Final = 200
@@ -78,9 +78,9 @@ class Task:
             return f"background command `{what}`"
         return f"monitor “{what}”" if self.tool == "Monitor" else f"{self.tool} “{what}”"
 
-    def content(self) -> tuple[ToolPart, ...]:
-        """What the call shows as long as it runs."""
-        told = shown(self.output) if self.agent is None else self.story.content()
+    def content(self, *, ended: bool = False) -> tuple[ToolPart, ...]:
+        """What the call shows as long as it runs, and when it has `ended` without a result."""
+        told = shown(self.output, ended=ended) if self.agent is None else self.story.content()
         return (*self.command, *told, *self.noted())
 
     def noted(self) -> tuple[ToolPart, ...]:
@@ -225,13 +225,14 @@ def newest(text: str) -> Output:
     return Output(shown, len(data) - len(shown.encode()))
 
 
-def shown(output: Output | None) -> tuple[ToolPart, ...]:
-    """Output of a command, as its call shows it."""
+def shown(output: Output | None, *, ended: bool = False) -> tuple[ToolPart, ...]:
+    """Output of a command, as its call shows it; with its colours when the command has ended."""
     if output is None:
         return ()
     before = f"… {output.start} bytes before this\n" if output.start else ""
-    text = fenced(before + settled(output.text))
-    return (TextPart(text),) if text else ()
+    whole = before + settled(output.text)
+    text = fenced(whole)
+    return (TextPart(text, coloured=coloured(whole) if ended else ""),) if text else ()
 
 
 def settled(text: str) -> str:

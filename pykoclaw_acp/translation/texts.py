@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from pykoclaw_acp.model.plain import COLOUR
 from pykoclaw_acp.model.plain import plain as without_controls
 from pykoclaw_acp.neutral import neutral
 
@@ -49,6 +50,19 @@ def shorten(text: str, limit: int = MAX_SHOWN) -> str:
 def output_text(text: str) -> str:
     """Output of a program as text; a carriage return ends a line, as progress bars draw anew."""
     return without_controls(text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def coloured(text: str) -> str:
+    """Output of a program as it is in a code block, but with its colours; empty if it has none."""
+    pieces = COLOUR.split(text)  # every second one is a colour
+    for at in range(0, len(pieces), 2):
+        pieces[at] = output_text(pieces[at])
+    for at in range(len(pieces) - 1, -1, -2):
+        pieces[at] = pieces[at].rstrip()
+        if pieces[at]:
+            break
+    whole = "".join(pieces)
+    return whole if any(pieces[::2]) and len(pieces) > 1 and len(whole) <= MAX_SHOWN else ""
 
 
 def fenced(text: str, language: str = "") -> str:

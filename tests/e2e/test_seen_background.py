@@ -53,8 +53,14 @@ def waiting(gate: Path, *, say: str = "begun", code: int = 0) -> str:
 
 def screen(client: Client, session: str) -> str:
     """What a terminal shows to which all output was appended."""
-    metas = (one.get("_meta") or {} for one in client.of(session, "tool_call_update"))
-    return "".join(meta.get("terminal_output", {}).get("data", "") for meta in metas)
+    shown = metas(client, session, "terminal_output")
+    return "".join(meta["terminal_output"]["data"] for meta in shown)
+
+
+def metas(client: Client, session: str, key: str) -> list[dict[str, Any]]:
+    """`_meta` of the session's updates of calls that have this key."""
+    found = (one.get("_meta") or {} for one in client.of(session, "tool_call_update"))
+    return [meta for meta in found if key in meta]
 
 
 async def until_shown(client: Client, session: str, call: str, said: str) -> None:
@@ -142,6 +148,29 @@ async def test_a_client_with_terminals_sees_commands_in_them(shared: Stack) -> N
     }  # fmt: skip
     await client.load(session, shared.work)
     assert screen(client, session).split() == ["begun", "over"]
+
+
+async def test_terminals_have_the_colours_of_commands_that_end_at_once_and_again(
+    stack: Stack,
+) -> None:
+    terminals = {"clientCapabilities": {"_meta": {"terminal_output": True}}}
+    client = await begin(stack, **terminals)
+    session = await client.new(stack.work)
+    red = "printf '\\033[31mred\\033[0m\\033[2J\\n'"
+    commands = (red, f"{red} >&2; exit 3", f"{red}; seq 20000")
+    await client.prompt(session, script(*(tool("Bash", command=one) for one in commands)))
+    begins = "\x1b[31mred\x1b[0m"
+    outputs = [one["terminal_output"]["data"] for one in metas(client, session, "terminal_output")]
+    assert outputs[:2] == [begins, begins]
+    assert outputs[2].startswith(f"{begins}\n1\n")
+    ended = [one for one in client.of(session, "tool_call_update") if "rawOutput" in one]
+    assert [one["rawOutput"]["output"] for one in ended][:2] == ["red", "red"]
+    again = await seen_again(stack, client, session, **NAMED, **terminals)
+    assert screen(again, session) == "".join(outputs)
+    await again.close()
+    other = await begin(stack)
+    await other.load(session, stack.work)
+    assert "\\u001b" not in json.dumps(other.of(session, "tool_call_update"))
 
 
 async def test_commands_in_the_background(stack: Stack) -> None:

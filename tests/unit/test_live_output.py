@@ -287,10 +287,11 @@ async def test_the_end_has_the_output_without_the_mark_of_the_cli(
     w: Watching, folder: Path
 ) -> None:
     w.background("call", "b1")
-    (folder / "b1.output").write_text("all\n\n[exited with code 3]\n")
+    (folder / "b1.output").write_text("\x1b[1mall\x1b[0m\n\n[exited with code 3]\n")
     await w.live.finish("b1")
+    part = TextPart("```\nall\n```", coloured="\x1b[1mall\x1b[0m")
     assert w.calls.end_task("call", TaskEnd("failed", "failed with exit code 3")) == [
-        ToolEnded("call", "failed", (TextPart("```\nall\n```"),), exit_code=3)
+        ToolEnded("call", "failed", (part,), exit_code=3)
     ]
 
 

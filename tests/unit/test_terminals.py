@@ -7,7 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pykoclaw_acp.model.cutting import cut
 from pykoclaw_acp.model.events import (
     Event,
     Output,
@@ -15,11 +18,16 @@ from pykoclaw_acp.model.events import (
     ToolEnded,
     ToolProgressed,
     ToolStarted,
+    encode,
 )
+from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.plain import COLOUR, plain
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.terminals import CLEAR, Capability, Terminals
+from pykoclaw_acp.protocol.tool_results import unfenced
+from pykoclaw_acp.server import follower
 from pykoclaw_acp.translation.tasks import newest, shown
-from pykoclaw_acp.translation.texts import fenced
+from pykoclaw_acp.translation.texts import coloured, fenced
 from pykoclaw_acp.translation.translator import Translation
 
 BEGUN = ToolStarted("call", "Bash", "make", "execute")
@@ -57,7 +65,7 @@ def progressed(text: str) -> ToolProgressed:
 
 
 def ended(text: str, code: int = 0) -> ToolEnded:
-    return ToolEnded("call", "completed", shown(Output(text)), exit_code=code)
+    return ToolEnded("call", "completed", shown(Output(text), ended=True), exit_code=code)
 
 
 def test_an_allowed_command_has_its_terminal_back_instead_of_the_question() -> None:
@@ -112,9 +120,10 @@ def test_a_command_begins_writes_and_ends_in_its_terminal() -> None:
     ("live", "more", "appended"),
     [
         ("\x1b[31mred\x1b[0m\r\n", "", None),
-        ("\x1b[31mred\x1b[0m\n", "\x1b[32mgreen\x1b[0m\n", "green"),
-        ("\x1b[1mone", " line\x1b[0m", " line"),
-        (" 10%\r\x1b[1m 20%\x1b[0m\r", "done", "done"),
+        ("\x1b[31mred\x1b[0m\n", "\x1b[32mgreen\x1b[0m\n", "\x1b[32mgreen\x1b[0m"),
+        ("\x1b[1mone", " line\x1b[0m", " line\x1b[0m"),
+        ("\x1b[1mone\x1b[0m", "\x1b[2J\x07two", "\x1b[0mtwo"),
+        (" 10%\r\x1b[1m 20%\x1b[0m\r", "\x1b[1mdone\x1b[0m", "\x1b[1mdone\x1b[0m"),
     ],
 )
 def test_what_was_shown_in_colours_keeps_them(
@@ -123,7 +132,8 @@ def test_what_was_shown_in_colours_keeps_them(
     screen = Screen(deltas=deltas)
     screen.take(BEGUN)
     screen.take(progressed(live))
-    whole = TextPart(fenced(live + more))  # as the CLI tells it at the end
+    put_out = live + more
+    whole = TextPart(fenced(put_out), coloured=coloured(put_out))  # as the CLI tells it at the end
     screen.take(ToolEnded("call", "completed", (whole,), exit_code=0))
     assert screen.text == live + (appended or "")
 
@@ -135,7 +145,7 @@ def test_colours_stay_in_a_long_output_too() -> None:
     screen.take(progressed(live))
     before = screen.text
     screen.take(ended(live + "\x1b[31mthe end\x1b[0m"))
-    assert screen.text == before + "the end"
+    assert screen.text == before + "\x1b[31mthe end\x1b[0m"
 
 
 def test_a_terminal_is_written_anew_where_something_else_was_shown() -> None:
@@ -143,15 +153,41 @@ def test_a_terminal_is_written_anew_where_something_else_was_shown() -> None:
     screen = Screen()
     screen.take(BEGUN)
     screen.take(progressed("\x1b[31merror\x1b[0m\nout\n"))
-    screen.take(ended("out\nerror"))
-    assert screen.text == "out\nerror"
+    screen.take(ended("out\n\x1b[31merror\x1b[0m"))
+    assert screen.text == "out\n\x1b[31merror\x1b[0m"
 
 
-def test_a_replay_shows_all_of_it_once() -> None:
+@pytest.mark.parametrize("out", ["one\ntwo", "\x1b[1;31mone\x1b[0m\n\x1b[38;5;9mtwo\x1b[0m"])
+def test_a_replay_shows_all_of_it_once(out: str) -> None:
     screen = Screen()
     screen.take(BEGUN)
-    assert screen.take(ended("one\ntwo"))["_meta"]["terminal_output"]["data"] == "one\ntwo"
-    assert screen.text == "one\ntwo"
+    end = screen.take(ended(out))
+    assert end["_meta"]["terminal_output"]["data"] == screen.text == out
+    assert end["rawOutput"]["output"] == "one\ntwo"
+
+
+def test_events_for_programs_have_no_sequences() -> None:
+    told = follower._raw(ended("\x1b[31mred\x1b[0m"))
+    assert told is not None
+    assert [*told["content"]] == [{"type": "text", "text": "```\nred\n```"}]
+
+
+def test_a_long_output_is_cut_without_a_sequence_that_does_not_end() -> None:
+    out = "".join(f"\x1b[3{n % 8}m{n}\x1b[0m\n" for n in range(8000))
+    whole = ended(out)
+    logged = cut("s", Logged(1, None, whole, len(encode(whole))))
+    screen = Screen()
+    screen.take(BEGUN)
+    assert isinstance(logged.event, ToolEnded)
+    screen.take(logged.event)
+    assert screen.text == plain(out).rstrip()
+
+
+@given(st.text(alphabet=st.sampled_from("ab \n\r\t\x1b[0;1m]2J\x07\x9b"), max_size=40))
+def test_colours_are_all_that_a_coloured_output_has_more(text: str) -> None:
+    found = coloured(text)
+    assert not found or plain(found) == unfenced(fenced(text))
+    assert plain(COLOUR.sub("", found)) == COLOUR.sub("", found)
 
 
 def test_notes_and_reasons_stand_below_the_terminal() -> None:

@@ -216,9 +216,12 @@ def test_api_error_is_not_told_as_answer() -> None:
 
 
 @pytest.mark.parametrize(("failed", "status"), [(False, "completed"), (True, "failed")])
-def test_tool_ends_with_result_without_terminal_colours(failed: bool, status: str) -> None:
-    events = run(bash("t1"), answered("t1", "\x1b[31mred\x1b[0m ``` fence\n", failed=failed))
-    assert events[1] == ToolEnded("t1", status, content=(TextPart("````\nred ``` fence\n````"),))  # type: ignore[arg-type]
+def test_tool_ends_with_result_and_its_colours_beside_it(failed: bool, status: str) -> None:
+    put_out = "\x1b[2K\x1b[31mred\x1b[0m ``` fence\n\x1b[0m"
+    events = run(bash("t1"), answered("t1", put_out, failed=failed))
+    coloured = "\x1b[31mred\x1b[0m ``` fence\x1b[0m"
+    part = TextPart("````\nred ``` fence\n````", coloured=coloured)
+    assert events[1] == ToolEnded("t1", status, content=(part,))  # type: ignore[arg-type]
 
 
 def test_result_of_unknown_or_ended_call_is_ignored() -> None:
