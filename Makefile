@@ -37,6 +37,7 @@ demo: $(READY) ## play the whole story on the scripted model
 pictures: $(READY) ## record the pictures of the documents
 	@$(BIN)/python -m docs.pictures.record
 	@$(BIN)/python -m docs.pictures.session
+	@$(BIN)/python -m docs.pictures.page
 
 PEER ?= claude-agent-acp
 comparison: $(READY) ## write docs/comparison.md: what this agent shows, beside another; PEER="command"

@@ -131,7 +131,7 @@ def record() -> str:
             export = [*PROGRAM, "sessions", "export", session, "--format", "html"]
             page = subprocess.run(export, env=environ, capture_output=True, text=True, check=True)
             hidden = page.stdout.replace(str(home), "/home/ada")
-            PAGE.write_text(hidden)
+            PAGE.write_text(without_script_in_page(hidden))
             return shown.seen.replace(str(home), "/home/ada")
         finally:
             subprocess.run([*PROGRAM, "stop"], env=environ, capture_output=True, check=False)
@@ -177,6 +177,12 @@ def plan_path(home: Path) -> str:
 def without_script(output: str) -> str:
     """The output without the scripts that the prompts contain."""
     return re.sub(r"^\[\[script\n.*?^\]\]\n", "", output, flags=re.DOTALL | re.MULTILINE)
+
+
+def without_script_in_page(page: str) -> str:
+    """As `without_script`, for the export, whose title is made of the first prompt."""
+    page = re.sub(r"\n\[\[script\n.*?^\]\]", "", page, flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r" \[\[script [^\n]*? \]\](?=</(?:title|h1)>)", "", page)
 
 
 def main() -> None:

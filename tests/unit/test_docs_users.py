@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import re
+import struct
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -19,6 +20,7 @@ from click.testing import CliRunner, Result
 
 import hatch_build
 import pykoclaw_acp.front.call  # noqa: F401  it has an exit status of its own
+from docs.pictures.page import PICTURE, WIDTH
 from pykoclaw_acp import errors
 from pykoclaw_acp.cli import cli
 from pykoclaw_acp.commands import prompt
@@ -113,7 +115,7 @@ def test_no_link_of_the_package_page_is_relative(source: str | None) -> None:
 def test_pictures_show_what_they_are_of_without_external_resources(
     title: str, words: list[str]
 ) -> None:
-    pictures = [text(path) for path in re.findall(r"!\[.*\]\((.*)\)", text("README.md"))]
+    pictures = [text(path) for path in re.findall(r"!\[.*\]\((.*\.svg)\)", text("README.md"))]
     (picture,) = [one for one in pictures if title in one.replace("&#160;", " ")]
     assert len(picture) < 100_000
     lines = [
@@ -128,6 +130,18 @@ def test_pictures_show_what_they_are_of_without_external_resources(
         )
         == []
     )
+
+
+def test_the_picture_of_the_export_is_one_of_its_page() -> None:
+    assert "](docs/pictures/session.png)" in text("README.md")
+    picture = PICTURE.read_bytes()
+    width, height = struct.unpack(">II", picture[16:24])
+    assert (picture[:8], width, height > 1000) == (b"\x89PNG\r\n\x1a\n", WIDTH, True)
+    assert len(picture) < 200_000
+    page = text("docs/pictures/session.html")
+    for words in ("Plan: Greet politely", "Ask: ", "Edit app.py", "Agent: ", "Exit code 3"):
+        assert words in page
+    assert "[[script" not in page
 
 
 # --- docs/settings.md
