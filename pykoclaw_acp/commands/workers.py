@@ -10,6 +10,7 @@ from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask, require_operator
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.link import places
+from pykoclaw_acp.pool.unattended import unattended
 
 GRACE: Final = 5.0  # s until workers without a daemon are killed
 STOP_WAIT: Final = 120.0  # s
@@ -68,17 +69,7 @@ def stop(session: str | None, now: bool) -> None:
         if session is not None:
             raise
         require_operator()
-        stopped = _end(where, 0 if now else GRACE)
+        stopped = unattended(where).end(0 if now else GRACE)
     terminal.line(
         f"Ended {show.count(stopped, 'worker')}." if stopped else "No worker was running."
     )
-
-
-def _end(where: places.Places, grace: float) -> int:
-    """Stop all processes of this data directory's workers, by their cookie; returns the number of
-    workers.
-    """
-    from pykoclaw_acp.link import records
-    from pykoclaw_acp.pool import local
-
-    return local.end_all(records.names(where), grace)

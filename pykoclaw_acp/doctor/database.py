@@ -43,10 +43,10 @@ def database(context: Context) -> Finding:
     path = _path(context)
     if not path.exists() and context.status is None:
         from pykoclaw_acp.link import records
-        from pykoclaw_acp.pool import local_whereabouts
+        from pykoclaw_acp.pool.unattended import unattended
 
         try:
-            records.require_database(context.places, local_whereabouts.is_held)
+            records.require_database(context.places, unattended(context.places).holds)
         except DatabaseMissing as error:
             return Finding(
                 "database", "problem", "it is missing, and no daemon starts without it", str(error)

@@ -12,8 +12,8 @@ from typing import Final
 from pykoclaw_acp import __version__
 from pykoclaw_acp.doctor.report import TOOL_WAIT, Context, Finding
 from pykoclaw_acp.link import places, records
-from pykoclaw_acp.pool import leftovers
-from pykoclaw_acp.system import reaper, trusted_path
+from pykoclaw_acp.pool.unattended import unattended
+from pykoclaw_acp.system import trusted_path
 
 # bytes of a unix socket's path (unix(7)), for programs that connect to it directly
 LONGEST_SOCKET: Final = 107
@@ -149,7 +149,9 @@ def copy(context: Context) -> Finding:
 
 def spools(context: Context) -> Finding:
     """No damaged spool of a worker is kept."""
-    damaged = leftovers.kept_for(context.places)
+    damaged = (context.status or {}).get("damaged")
+    if damaged is None:
+        damaged = unattended(context.places).damaged_spools()
     if not damaged:
         return Finding("spools", "ok", "none was damaged")
     found = f"damaged and kept: {len(damaged)}, the newest is {damaged[-1]}"
@@ -187,17 +189,8 @@ def processes(context: Context) -> Finding:
         if context.status
         else set()
     )
-    seen: dict[str, int] = {}
-    names = records.names(context.places)
-
-    def ours(cookie: str) -> bool:
-        name, _, worker = cookie.partition(":")
-        if name in names:
-            seen[worker] = seen.get(worker, 0) + 1
-        return False
-
-    reaper.find(ours)
-    strays = {cookie: number for cookie, number in seen.items() if cookie not in known}
+    seen = unattended(context.places).processes()
+    strays = {worker: number for worker, number in seen.items() if worker not in known}
     if not strays:
         return Finding("processes", "ok", "nothing was left behind")
     number = sum(strays.values())

@@ -109,6 +109,11 @@ class Launcher(Protocol):
     async def discard(self, worker: WorkerIdentity, *, keep_spool: bool = False) -> None:
         """Remove what a dead worker has left; `keep_spool`: that could not be taken yet."""
 
+    async def damaged_spools(self, instances: Collection[str]) -> list[str]:
+        """Where spools of workers of these instances are kept that could not be read whole, the
+        oldest first.
+        """
+
     async def prepare(
         self, instance: str, kept: Collection[WorkerRecord], *, spare: bool = False
     ) -> None:

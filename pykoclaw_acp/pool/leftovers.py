@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -23,8 +23,6 @@ import structlog
 from pykoclaw_acp.channel import salvage
 from pykoclaw_acp.channel.frames import FromWorker, Gap, Numbered, encode
 from pykoclaw_acp.errors import Conflict, RowRefused
-from pykoclaw_acp.link import records
-from pykoclaw_acp.link.places import Places
 
 BATCH: Final = 500  # frames that are handed on at once, at most
 BATCH_SIZE: Final = 4 * 1024 * 1024  # bytes of them, after which no further one is added
@@ -211,9 +209,7 @@ def kept(directory: Path) -> list[Path]:
     return []
 
 
-def kept_for(places: Places) -> list[Path]:
-    """Those of a data directory, whatever its instance is called, the oldest first."""
-    directories = (Path(places.state, name) for name in sorted(records.names(places)))
-    return sorted(
-        (one for directory in directories for one in kept(directory)), key=lambda one: one.name
-    )
+def kept_of(state: str | Path, instances: Collection[str]) -> list[str]:
+    """Those of these instances, the oldest first."""
+    found = (path for name in sorted(instances) for path in kept(Path(state, name)))
+    return [str(path) for path in sorted(found, key=lambda path: path.name)]

@@ -152,6 +152,10 @@ class LocalLauncher:
         if not keep_spool:
             self._inherited.pop(worker.cookie, None)
 
+    async def damaged_spools(self, instances: Collection[str]) -> list[str]:
+        """The files that are kept beside the spools."""
+        return await asyncio.to_thread(leftovers.kept_of, self._state, instances)
+
     async def prepare(
         self, instance: str, kept: Collection[WorkerRecord], *, spare: bool = False
     ) -> None:
@@ -177,22 +181,6 @@ class LocalLauncher:
         return self._inherited.get(worker.cookie) or WorkerFiles.of(
             self._state / worker.instance, worker
         )
-
-
-def end_all(instances: Collection[str], grace: float) -> int:
-    """End all processes of the workers of these instances, which have no daemon; returns the number
-    of workers.
-    """
-    cookies: set[str] = set()
-
-    def ours(cookie: str) -> bool:
-        if cookie.partition(":")[0] not in instances:
-            return False
-        cookies.add(cookie)
-        return True
-
-    reaper.end_now(ours, grace)
-    return len(cookies)
 
 
 def _failed(error: OSError | LaunchFailed, what: str) -> LaunchFailed:

@@ -92,7 +92,7 @@ class App:
         self._finder = _find_transcripts(settings, journal, transcripts)
         sessions.catalogue.transcripts = self._finder
         self._identity = identity
-        self._launcher = launcher
+        self.launcher = launcher
         self.conversion = Conversion(
             database, lambda: not any(session.busy for session in sessions.live.values())
         )
@@ -183,7 +183,7 @@ class App:
 
     async def worker_sessions(self) -> dict[tuple[int, int], str]:
         """Sessions of the workers that may be alive, by pid and start time."""
-        return self._launcher.whereabouts.sessions(await SqlWorkerStore(self.database).rows())
+        return self.launcher.whereabouts.sessions(await SqlWorkerStore(self.database).rows())
 
     async def run_tasks(self) -> None:
         """Go on with the scheduled tasks that an earlier daemon ran, and run those that are due."""

@@ -63,6 +63,7 @@ class Clients:
             places,
             lag,
             app.conversion,
+            launcher=app.launcher,
             scheduler=app.scheduler_info,
             hidden=app.settings.hide_channels,
             others=self._other_settings,

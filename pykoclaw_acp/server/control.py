@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.protocol.control.tasks import SchedulerInfo
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
@@ -40,6 +41,7 @@ class Control:
         lag: LoopLag,
         conversion: Conversion | None = None,
         *,
+        launcher: Launcher,
         scheduler: Callable[[], Awaitable[SchedulerInfo]] | None = None,
         hidden: Collection[str] = (),
         others: Callable[[], list[tuple[str, list[str]]]] = list,
@@ -56,6 +58,7 @@ class Control:
             places,
             lag,
             conversion,
+            launcher=launcher,
             workers=workers,
             questions=questions,
             scheduler=scheduler,

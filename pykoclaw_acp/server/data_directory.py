@@ -13,7 +13,7 @@ from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import DATABASE, Places, secure_directory
-from pykoclaw_acp.pool import local_whereabouts
+from pykoclaw_acp.pool.unattended import unattended
 from pykoclaw_acp.store import history_copy, privacy
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.lock import DataLock
@@ -30,7 +30,7 @@ def take(
 
     `undo` releases the lock. Raises StartupError.
     """
-    records.require_database(places, local_whereabouts.is_held)
+    records.require_database(places, unattended(places).holds)
     group = privacy.group_id(settings.group)
     lock = DataLock.acquire(settings.data, places.socket if resident else None, group)
     undo.callback(lock.release)

@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import Places
-from pykoclaw_acp.pool import leftovers
+from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.protocol.control.daemon import (
     ConversionInfo,
     DaemonInfo,
@@ -47,6 +48,7 @@ class DaemonStatus:
         lag: LoopLag,
         conversion: Conversion | None,
         *,
+        launcher: Launcher,
         workers: WorkerControl,
         questions: QuestionControl,
         scheduler: Callable[[], Awaitable[SchedulerInfo]] | None,
@@ -57,6 +59,7 @@ class DaemonStatus:
         self._places = places
         self._lag = lag
         self._conversion = conversion
+        self._launcher = launcher
         self._workers = workers
         self._questions = questions
         self._scheduler = scheduler
@@ -122,9 +125,7 @@ class DaemonStatus:
                 LimitWaitInfo(session=one.session_id, due=one.due * 1000)
                 for one in await limit_waits.every(self._database)
             ),
-            damaged=[
-                str(path) for path in await asyncio.to_thread(leftovers.kept_for, self._places)
-            ],
+            damaged=await self._launcher.damaged_spools(records.names(self._places)),
             unaccepted=tuple(
                 UnacceptedNotices(target=target, notices=count, reason=reason)
                 for target, count, reason in await notices.unaccepted(self._database)

@@ -28,7 +28,11 @@ class Caller:
         self._in: asyncio.Queue[bytes] = asyncio.Queue()
         self._next = 0
         methods = Control(
-            r.sessions, r.database, Places(path, path, path / "socket"), LoopLag()
+            r.sessions,
+            r.database,
+            Places(path, path, path / "socket"),
+            LoopLag(),
+            launcher=r.launcher,
         ).methods
         self.connection = Connection(r.sessions, methods, DirectPeer(self))
         self.serving = asyncio.ensure_future(self.connection.serve())

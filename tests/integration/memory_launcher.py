@@ -261,6 +261,7 @@ class MemoryLauncher:
         self.ended: list[WorkerHandle] = []
         self.unreachable = False
         self.spools: dict[str, list[list[FromWorker]]] = {}
+        self.damaged: dict[str, list[str]] = {}
         self.refuse = False
         self.break_clean_up = False
         self.slow = False
@@ -331,6 +332,9 @@ class MemoryLauncher:
             self.kept.append(worker.cookie)
         else:
             self.spools.pop(worker.cookie, None)
+
+    async def damaged_spools(self, instances: Collection[str]) -> list[str]:
+        return [path for name in sorted(instances) for path in self.damaged.get(name, [])]
 
     async def prepare(
         self, instance: str, kept: Collection[WorkerRecord], *, spare: bool = False

@@ -304,6 +304,9 @@ class OneDaemonsLauncher:
         if not keep_spool and not self._life.over:
             self._spool(worker).unlink(missing_ok=True)
 
+    async def damaged_spools(self, instances: Collection[str]) -> list[str]:
+        return leftovers.kept_of(self._world.state, instances)
+
     async def prepare(
         self, instance: str, kept: Collection[WorkerRecord], *, spare: bool = False
     ) -> None:

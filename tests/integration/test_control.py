@@ -51,6 +51,13 @@ def question(channel: MemoryChannel, turn: str, ask_id: str = "question-1") -> P
     )
 
 
+async def test_status_names_damaged_spools_that_the_launcher_keeps(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        ours = Places(tmp_path, tmp_path, tmp_path / "socket").hash
+        r.launcher.damaged = {ours: ["elsewhere:/damaged/1"], "other": ["elsewhere:/damaged/2"]}
+        assert (await cli.call("status"))["damaged"] == ["elsewhere:/damaged/1"]
+
+
 async def test_the_status_counts_what_there_is(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         await prompted(r)

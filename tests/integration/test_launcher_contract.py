@@ -38,6 +38,7 @@ class Stage:
     launcher: Launcher
     next: Callable[[], Launcher]
     write_spool: Callable[[LaunchSpec, list[FromWorker]], None]
+    damage_spool: Callable[[LaunchSpec], None]
     break_launches: Callable[[], None]
     cli: str | None = None
     launched: list[WorkerRecord] = field(default_factory=list)
@@ -80,12 +81,18 @@ async def stage(
         def keep(spec: LaunchSpec, frames: list[FromWorker]) -> None:
             memory.spools[spec.cookie] = [frames]
 
-        yield Stage(memory, lambda: memory, keep, lambda: setattr(memory, "refuse", True))
+        def lose(spec: LaunchSpec) -> None:
+            memory.damaged.setdefault(spec.instance, []).append(spec.cookie)
+
+        yield Stage(memory, lambda: memory, keep, lose, lambda: setattr(memory, "refuse", True))
         return
 
     def write(spec: LaunchSpec, frames: list[FromWorker]) -> None:
         spool = Path(WorkerFiles.of(tmp_path / INSTANCE, spec).spool)
         spool.write_bytes(b"".join(encode(frame) for frame in frames))
+
+    def damage(spec: LaunchSpec) -> None:
+        Path(WorkerFiles.of(tmp_path / INSTANCE, spec).spool).write_bytes(b"?" * 100 + b"\n")
 
     silent = tmp_path / "claude"  # a CLI that never answers: its worker lives, and waits for it
     silent.write_text("#!/bin/sh\nexec sleep 1000\n")
@@ -99,7 +106,7 @@ async def stage(
     def take_python_away() -> None:
         monkeypatch.setattr(sys, "executable", "/nonexistent/python")
 
-    one = Stage(another(), another, write, take_python_away, str(silent))
+    one = Stage(another(), another, write, damage, take_python_away, str(silent))
     await one.launcher.prepare(INSTANCE, [])
     yield one
     for worker in one.launched:
@@ -204,6 +211,17 @@ async def test_spool_is_delivered_from_frame_until_discarded(stage: Stage) -> No
     assert await delivered(stage.launcher, spec, 1) == [started(2), started(3)]
     await stage.launcher.discard(spec.identity)
     assert await delivered(stage.launcher, spec, 0) == []
+
+
+async def test_damaged_spools_of_an_instance_are_listed_after_delivery(stage: Stage) -> None:
+    spec = stage.spec("s")
+    assert await stage.launcher.damaged_spools([INSTANCE]) == []
+    stage.damage_spool(spec)
+    await delivered(stage.launcher, spec, 0)
+    await stage.launcher.discard(spec.identity)
+    (kept,) = await stage.next().damaged_spools([INSTANCE, "none"])
+    assert kept
+    assert await stage.launcher.damaged_spools(["none"]) == []
 
 
 async def test_unwanted_leftovers_are_removed_before_workers_launch(stage: Stage) -> None:

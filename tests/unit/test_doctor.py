@@ -619,6 +619,8 @@ def test_damaged_spools_are_named_until_they_are_deleted(context: Context) -> No
     finding = machine.spools(context)
     assert (finding.level, kept in finding.found) == ("warning", True)
     assert "delete it" in finding.advice
+    told = replace(context, status={**status(), "damaged": ["elsewhere:/damaged/1"]})
+    assert "the newest is elsewhere:/damaged/1" in machine.spools(told).found
     Path(kept).unlink()
     assert machine.spools(context).level == "ok"
 
