@@ -36,6 +36,8 @@ What a frame, a row or an outcome says of a failed turn is plain data: `model.fa
 
 from __future__ import annotations
 
+from pykoclaw_acp.error_kinds import ErrorKind
+
 TYPE_CHECKING = False  # the front imports this: `typing` would cost it half of its start-up time
 if TYPE_CHECKING:
     from typing import Any, ClassVar
@@ -127,7 +129,7 @@ class StoreUnavailable(AcpError):
         super().__init__(
             f"Nothing can be stored now. {reason} The request was not carried out, and nothing of it was kept; "
             "everything from before is safe. Send it again when this has ended.",
-            {"errorKind": f"store_{state}", "retryable": True, "reason": reason},
+            {"errorKind": ErrorKind(f"store_{state}"), "retryable": True, "reason": reason},
         )
         self.state = state
         self.reason = reason
@@ -137,13 +139,13 @@ class Overloaded(AcpError):
     """A client asks for more at a time than it may have; nothing of the request was kept, and it
     may be sent again.
 
-    `what` there is too much of: `calls`, `answers`, `prompts`, `lines`, `clients`.
+    `kind` says what there is too much of.
     """
 
     code = -32012
 
-    def __init__(self, message: str, what: str) -> None:
-        super().__init__(message, {"errorKind": f"too_many_{what}", "retryable": True})
+    def __init__(self, message: str, kind: ErrorKind) -> None:
+        super().__init__(message, {"errorKind": kind, "retryable": True})
 
 
 class NestedCaller(AcpError):
@@ -155,7 +157,7 @@ class NestedCaller(AcpError):
 
     def __init__(self, may_not: str, session_id: str | None) -> None:
         where = "a session" if session_id is None else f"session {session_id}"
-        data = {"errorKind": "nested_caller", "setting": "PYKOCLAW_NESTED_ACCESS"}
+        data = {"errorKind": ErrorKind.NESTED_CALLER, "setting": "PYKOCLAW_NESTED_ACCESS"}
         super().__init__(
             f"This program runs inside of {where}: Claude, or one of its tools, has started it. {may_not}",
             data if session_id is None else data | {"sessionId": session_id},
@@ -176,14 +178,14 @@ class StartupError(Exception):
     """
 
     exit_code: ClassVar[int] = 1
-    kind: str = "daemon_not_started"
+    kind: ErrorKind = ErrorKind.DAEMON_NOT_STARTED
 
 
 class DataDirectoryLocked(StartupError):
     """Another server owns the data directory (EX_TEMPFAIL of sysexits.h)."""
 
     exit_code = 75
-    kind = "data_in_use"
+    kind = ErrorKind.DATA_IN_USE
 
 
 class RestartWanted(StartupError):
@@ -200,7 +202,7 @@ class DatabaseBusy(StartupError):
     """
 
     exit_code = 75
-    kind = "database_busy"
+    kind = ErrorKind.DATABASE_BUSY
 
 
 class DatabaseUnusable(StartupError):
@@ -209,7 +211,7 @@ class DatabaseUnusable(StartupError):
     """
 
     exit_code = 78
-    kind = "database_unusable"
+    kind = ErrorKind.DATABASE_UNUSABLE
 
 
 class DatabaseMissing(StartupError):
@@ -218,14 +220,14 @@ class DatabaseMissing(StartupError):
     """
 
     exit_code = 78
-    kind = "database_missing"
+    kind = ErrorKind.DATABASE_MISSING
 
 
 class ConfigurationError(StartupError):
     """A setting has a value that cannot be used (EX_CONFIG of sysexits.h)."""
 
     exit_code = 78
-    kind = "configuration"
+    kind = ErrorKind.CONFIGURATION
 
 
 class DirectoryUnusable(ConfigurationError):
@@ -233,7 +235,7 @@ class DirectoryUnusable(ConfigurationError):
     sysexits.h).
     """
 
-    kind = "directory_unusable"
+    kind = ErrorKind.DIRECTORY_UNUSABLE
 
     def __init__(
         self, path: object, error: OSError, setting: str | None = None, what: str = "The directory"
@@ -249,7 +251,7 @@ class DirectoryUnusable(ConfigurationError):
 class Exhausted(StartupError):
     """The machine, or a limit, leaves no descriptors, memory or processes; nothing was begun."""
 
-    def __init__(self, kind: str, sentence: str) -> None:
+    def __init__(self, kind: ErrorKind, sentence: str) -> None:
         super().__init__(f"The program cannot go on: {sentence} Nothing was lost.")
         self.kind = kind
 
@@ -279,7 +281,7 @@ class WorkerFailed(Exception):
     try again.
     """
 
-    def __init__(self, kind: str, message: str, retry_after: int | None = None) -> None:
+    def __init__(self, kind: ErrorKind, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
         self.kind = kind
         self.message = message

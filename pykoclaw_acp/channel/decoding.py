@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from pykoclaw_acp.channel.frames import FromWorker, Ready, Skipped, TurnEnded, from_worker
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.failures import TurnFailure
 
 ENDED_UNREADABLY: Final = (
@@ -42,7 +43,7 @@ def decode_from_worker(line: bytes) -> FromWorker:
     except msgspec.ValidationError:
         head = _head.decode(line)
     if head.frame == "turn_ended" and head.turn_id and head.claude_session_id:
-        error = TurnFailure("worker_foreign", ENDED_UNREADABLY)
+        error = TurnFailure(ErrorKind.WORKER_FOREIGN, ENDED_UNREADABLY)
         return TurnEnded(
             epoch=head.epoch,
             n=head.n,

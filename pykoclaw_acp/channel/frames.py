@@ -23,6 +23,7 @@ from pykoclaw_acp.channel.frame import Frame
 from pykoclaw_acp.channel.requests import MakeTitle, Reply, RewindFiles, StopTask
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.channel.usage import TurnUsage
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.choices import Config, Offer
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.failures import TurnFailure
@@ -229,7 +230,7 @@ class Place(Frame, frozen=True, kw_only=True, tag="place"):
 class Lost(Frame, frozen=True, kw_only=True, tag="lost"):
     """The worker cannot go on and exits; `kind` and `message` as in TurnFailure."""
 
-    kind: str
+    kind: ErrorKind
     message: str
 
     @property

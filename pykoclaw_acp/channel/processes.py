@@ -9,6 +9,7 @@ import msgspec
 
 from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.error_kinds import ErrorKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,4 +74,4 @@ class Forked(msgspec.Struct):
     pid: int = 0
     start_time: int = 0
     error: str | None = None
-    kind: str = "start_failed"
+    kind: ErrorKind = ErrorKind.START_FAILED

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import time
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.link import places as at
 from pykoclaw_acp.link import readiness
 from pykoclaw_acp.link.places import Places, secure_directory
@@ -37,7 +38,7 @@ class NotStarted(Exception):
     programs.
     """
 
-    def __init__(self, message: str, status: int, kind: str = readiness.UNKNOWN) -> None:
+    def __init__(self, message: str, status: int, kind: ErrorKind = readiness.UNKNOWN) -> None:
         super().__init__(message)
         self.status = status
         self.kind = kind
@@ -140,7 +141,10 @@ class Dialer:
         )
         # One that names a socket will serve it when it has recovered.
         self._wait_until(
-            message, TEMPORARY, "data_in_use", self._timeout if socket is None else self._recovery
+            message,
+            TEMPORARY,
+            ErrorKind.DATA_IN_USE,
+            self._timeout if socket is None else self._recovery,
         )
         return None
 
@@ -151,7 +155,7 @@ class Dialer:
         from pykoclaw_acp.front import inside  # as below: only who starts a daemon needs it
 
         if (words := inside.refusal(self.places)) is not None:
-            raise NotStarted(words, 1, "nested_caller")
+            raise NotStarted(words, 1, ErrorKind.NESTED_CALLER)
         secure_directory(self.places.directory)
         self._lock = at.try_lock(os.path.join(self.places.directory, at.SPAWN_LOCK))
         if self._lock is None:
@@ -203,7 +207,7 @@ class Dialer:
         if not self._missing or self._has_database():
             self._missing = ""
             return False
-        self._wait_until(self._missing, UNUSABLE, "database_missing")
+        self._wait_until(self._missing, UNUSABLE, ErrorKind.DATABASE_MISSING)
         return True
 
     def _start_failed(self) -> None:
@@ -215,7 +219,9 @@ class Dialer:
             )
         self._wait()
 
-    def _wait_until(self, message: str, status: int, kind: str, limit: float | None = None) -> None:
+    def _wait_until(
+        self, message: str, status: int, kind: ErrorKind, limit: float | None = None
+    ) -> None:
         if self._since is None:
             self._since = time.monotonic()
         if time.monotonic() - self._since >= (self._timeout if limit is None else limit):

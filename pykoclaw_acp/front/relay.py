@@ -8,6 +8,7 @@ import os
 import select
 import time
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front import words
 from pykoclaw_acp.front.dial import NotStarted
@@ -73,7 +74,7 @@ class Relay:
         self._told = False  # by a signal to end
         self._linger_until = _NEVER
         self._end_at = _NEVER
-        self._failure: tuple[str, int, str] | None = None
+        self._failure: tuple[str, int, ErrorKind] | None = None
         self._refused = False
         self._said = False
 
@@ -91,7 +92,7 @@ class Relay:
             self._say_goodbye()
         return 0 if self._failure is None else self._failure[1]
 
-    def fail(self, message: str, status: int, kind: str) -> None:
+    def fail(self, message: str, status: int, kind: ErrorKind) -> None:
         """Refuse all requests from now on, with this reason: there is no daemon."""
         self._failure = (" ".join(message.split()), status, kind)
         self._end_at = min(self._end_at, time.monotonic() + FAILURE_LINGER)

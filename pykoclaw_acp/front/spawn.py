@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import sys
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.link import readiness
 from pykoclaw_acp.link.places import Places, secure_directory
 from pykoclaw_acp.system import environment
@@ -73,7 +74,7 @@ class Starting:
         return line.decode(errors="replace") if newline else ""
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> ErrorKind:
         """The kind of failure that it reported."""
         return readiness.kind(self._said)
 

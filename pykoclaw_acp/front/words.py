@@ -8,6 +8,7 @@ import json
 import os
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StartupError, TurnFailed
 from pykoclaw_acp.front.dial import NotStarted
 from pykoclaw_acp.link.lines import MAX_NUMBER
@@ -52,7 +53,7 @@ def greeting(request: dict[str, Any]) -> bytes | None:
     return _encode({"jsonrpc": "2.0", "id": request_id, "result": answer})
 
 
-def refusal(request_id: Any, message: str, kind: str) -> bytes:
+def refusal(request_id: Any, message: str, kind: ErrorKind) -> bytes:
     """The error answer of a request while there is no daemon."""
     return _error(request_id, TurnFailed.code, message, {"errorKind": kind})
 
@@ -67,18 +68,18 @@ def too_long(line: Oversized) -> bytes:
 
 def reason(
     error: NotStarted | StartupError | OSError | ImportError, log: object
-) -> tuple[str, int, str]:
+) -> tuple[str, int, ErrorKind]:
     """Why there is no daemon: message, exit status and kind. `log`: the daemon's."""
     if isinstance(error, NotStarted):
         return f"{error} The daemon's log is {log}.", error.status, error.kind
     if isinstance(error, StartupError):
         return str(error), error.exit_code, error.kind
     if isinstance(error, ImportError):
-        return REPLACED, 1, "daemon_not_started"
+        return REPLACED, 1, ErrorKind.DAEMON_NOT_STARTED
     from pykoclaw_acp.system.shortage import of
 
     kind, sentence = of(error, forks=True) or (
-        "daemon_not_started",
+        ErrorKind.DAEMON_NOT_STARTED,
         f"{error.strerror or error}.",
     )
     return f"The daemon cannot be started: {sentence}", 1, kind

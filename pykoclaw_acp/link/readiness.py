@@ -6,13 +6,15 @@ daemons do not write the kind, and older fronts do not read it. Standard library
 
 from __future__ import annotations
 
+from pykoclaw_acp.error_kinds import ErrorKind
+
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
     from typing import Final
 
 VARIABLE: Final = "PYKOCLAW_READY_FD"  # of the environment: the descriptor of the pipe
 READY: Final = "ready"
-UNKNOWN: Final = "daemon_not_started"  # the kind of a failure that names none
+UNKNOWN: Final = ErrorKind.DAEMON_NOT_STARTED  # the kind of a failure that names none
 
 _FAILED: Final = "failed "
 _KIND: Final = b"kind "
@@ -23,7 +25,7 @@ def ready() -> bytes:
     return READY.encode() + b"\n"
 
 
-def failed(status: int, message: str, kind: str) -> bytes:
+def failed(status: int, message: str, kind: ErrorKind) -> bytes:
     """The report of a daemon that cannot start."""
     words = " ".join(message.split())
     return f"{_FAILED}{status} {words}\n".encode(errors="replace") + _KIND + kind.encode() + b"\n"
@@ -35,8 +37,8 @@ def failure(line: str) -> tuple[int, str]:
     return int(status) if status.isdigit() else 1, message
 
 
-def kind(written: bytes) -> str:
+def kind(written: bytes) -> ErrorKind:
     """The kind of a failure, from all that was written."""
     line = written.partition(b"\n")[2].partition(b"\n")[0]
     name = line.removeprefix(_KIND) if line.startswith(_KIND) else b""
-    return name.decode("ascii", "replace") or UNKNOWN
+    return ErrorKind(name.decode("ascii", "replace") or UNKNOWN)

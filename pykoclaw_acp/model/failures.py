@@ -9,23 +9,34 @@ from typing import Final
 
 import msgspec
 
+from pykoclaw_acp.error_kinds import ErrorKind
+
 # Kinds for want of a credential; clients then offer a login.
-MISSING: Final = "authentication_missing"
-REFUSED: Final = "authentication_failed"
-EXPIRED: Final = "authentication_expired"
-GATEWAY: Final = "authentication_gateway"
-WITHHELD: Final = "authentication_withheld"
-AUTHENTICATION: Final = (MISSING, REFUSED, EXPIRED, GATEWAY, WITHHELD)
+AUTHENTICATION: Final = (
+    ErrorKind.AUTHENTICATION_MISSING,
+    ErrorKind.AUTHENTICATION_FAILED,
+    ErrorKind.AUTHENTICATION_EXPIRED,
+    ErrorKind.AUTHENTICATION_GATEWAY,
+    ErrorKind.AUTHENTICATION_WITHHELD,
+)
 MISREAD: Final = "413"  # Mitto takes any error with these digits, a port or an id, for a context that is too large
-USAGE_LIMIT: Final = "usage_limit"  # of the account, unlike `rate_limit` one that lasts hours
-UNREACHABLE: Final = "service_unreachable"
 # Kinds with which the same prompt may succeed when it is sent again, without a change by anybody.
 RETRYABLE: Final = frozenset(
     {
-        *(USAGE_LIMIT, "rate_limit", "overloaded", "server_error", UNREACHABLE),
-        *("start_limit", "start_timeout"),
-        *("spool_pending", "conversation_busy", "shutting_down", "not_started"),
-        *("out_of_descriptors", "out_of_memory", "out_of_processes"),
+        ErrorKind.USAGE_LIMIT,
+        ErrorKind.RATE_LIMIT,
+        ErrorKind.OVERLOADED,
+        ErrorKind.SERVER_ERROR,
+        ErrorKind.SERVICE_UNREACHABLE,
+        ErrorKind.START_LIMIT,
+        ErrorKind.START_TIMEOUT,
+        ErrorKind.SPOOL_PENDING,
+        ErrorKind.CONVERSATION_BUSY,
+        ErrorKind.SHUTTING_DOWN,
+        ErrorKind.NOT_STARTED,
+        ErrorKind.OUT_OF_DESCRIPTORS,
+        ErrorKind.OUT_OF_MEMORY,
+        ErrorKind.OUT_OF_PROCESSES,
     }
 )
 
@@ -38,7 +49,7 @@ class TurnFailure(msgspec.Struct, frozen=True, omit_defaults=True):
     `resets_at`: when the usage limit ends (seconds since 1970).
     """
 
-    kind: str
+    kind: ErrorKind
     message: str
     status: int | None = None
     retry_after: int | None = None

@@ -6,6 +6,7 @@ import os
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.notices import EndedTurn, Notice, NoticeKind, PendingQuestion, Place
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.turns import TurnState
@@ -13,26 +14,28 @@ from pykoclaw_acp.neutral import neutral
 
 LONGEST: Final = 500  # characters of others' words in a notice
 SHORT_ID: Final = 12  # characters of a request's id, as `pykoclaw-acp approve` shows it
-USAGE_LIMITS: Final = frozenset({"usage_limit", "rate_limit", "billing_error"})
+USAGE_LIMITS: Final = frozenset(
+    {ErrorKind.USAGE_LIMIT, ErrorKind.RATE_LIMIT, ErrorKind.BILLING_ERROR}
+)
 WORKER_FAILURES: Final = frozenset(
     {
-        "worker_lost",
-        "start_failed",
-        "start_timeout",
-        "start_limit",
-        "spool_pending",
-        "spool_full",
-        "cli_not_found",
-        "cli_ended",
-        "out_of_descriptors",
-        "out_of_memory",
-        "out_of_processes",
-        "server_lost",
-        "server_died",
-        "worker_foreign",
-        "orphaned",
-        "worker_stopped",
-        "internal",
+        ErrorKind.WORKER_LOST,
+        ErrorKind.START_FAILED,
+        ErrorKind.START_TIMEOUT,
+        ErrorKind.START_LIMIT,
+        ErrorKind.SPOOL_PENDING,
+        ErrorKind.SPOOL_FULL,
+        ErrorKind.CLI_NOT_FOUND,
+        ErrorKind.CLI_ENDED,
+        ErrorKind.OUT_OF_DESCRIPTORS,
+        ErrorKind.OUT_OF_MEMORY,
+        ErrorKind.OUT_OF_PROCESSES,
+        ErrorKind.SERVER_LOST,
+        ErrorKind.SERVER_DIED,
+        ErrorKind.WORKER_FOREIGN,
+        ErrorKind.ORPHANED,
+        ErrorKind.WORKER_STOPPED,
+        ErrorKind.INTERNAL,
     }
 )
 _WAITING: Final = (RequestPolicy.WAIT, RequestPolicy.PARK, RequestPolicy.PARKED)

@@ -30,6 +30,7 @@ from pykoclaw_acp.channel.frames import (
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.channel.requests import Reply
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed, StaleEpoch, StoreClosed, WorkerFailed
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool import ending
@@ -46,8 +47,8 @@ SPOOL_WAIT: Final = 10.0  # s; for a worker that writes to its spool what nobody
 # s; for what a dead worker left; the CLI ends its tools on SIGTERM, usually in 35 ms
 CLEAN_UP_GRACE: Final = 1.5
 HURRIED_GRACE: Final = 0.3  # s; as long as that while the server stops
-DIED: Final = TurnFailure("worker_lost", "Claude's worker process died.")
-REPLACED: Final = TurnFailure("worker_lost", "Claude's worker was replaced by a newer one.")
+DIED: Final = TurnFailure(ErrorKind.WORKER_LOST, "Claude's worker process died.")
+REPLACED: Final = TurnFailure(ErrorKind.WORKER_LOST, "Claude's worker was replaced by a newer one.")
 NOT_RECORDED: Final = "The answer could not be recorded; the log of pykoclaw-acp says why."
 
 log: Final = structlog.get_logger()
@@ -165,8 +166,9 @@ class WorkerLife:
                 await asyncio.shield(self._leave())
             else:
                 if failure.kind == DIED.kind and memory.kills() > kills:
-                    failure = TurnFailure("out_of_memory", memory.KILLED)
-                self._failure = replace(failure, kind="stopped") if self.stopping else failure
+                    failure = TurnFailure(ErrorKind.OUT_OF_MEMORY, memory.KILLED)
+                stopped = replace(failure, kind=ErrorKind.STOPPED)
+                self._failure = stopped if self.stopping else failure
                 await asyncio.shield(self._end())
             self._liveness.ended()
 
@@ -191,9 +193,8 @@ class WorkerLife:
                 with self._liveness.processing():
                     await self._take(batch)
         except LaunchFailed as error:
-            return TurnFailure(
-                error.kind, f"Claude's worker could not be launched: {error.message}"
-            )
+            said = f"Claude's worker could not be launched: {error.message}"
+            return TurnFailure(error.kind, said)
         except ConnectionError:
             pass
         except StoreClosed:
@@ -203,13 +204,12 @@ class WorkerLife:
             self.kill()
             return REPLACED
         except Exception as error:
-            # A frame that cannot be kept must not be acknowledged: its worker ends, and the turn
-            # says so.
+            # A frame that cannot be kept must not be acknowledged: end the worker, fail the turn.
             log.exception("The worker's frames could not be taken", action="frames_failed")
             self.kill()
             if (found := shortage.of(error)) is not None:
                 return TurnFailure(found[0], f"Claude's worker could not go on: {found[1]}")
-            return TurnFailure("internal", NOT_RECORDED)
+            return TurnFailure(ErrorKind.INTERNAL, NOT_RECORDED)
         finally:
             if watching is not None:
                 watching.cancel()

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from pykoclaw_acp.channel.frames import Numbered, Ready
 from pykoclaw_acp.channel.requests import Reply
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.choices import Offer
 
 
@@ -27,7 +28,7 @@ class WorkerListener(Protocol):
     def replied(self, session_id: str, reply: Reply) -> None:
         """The worker has answered a request."""
 
-    async def lost(self, session_id: str, epoch: int, kind: str, message: str) -> None:
+    async def lost(self, session_id: str, epoch: int, kind: ErrorKind, message: str) -> None:
         """The worker is gone; `kind` and `message` as in TurnFailure."""
 
     def make_room(self, session_id: str) -> None:

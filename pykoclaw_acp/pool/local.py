@@ -16,6 +16,7 @@ import structlog
 from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.channel.processes import Fork, WorkerHandle, WorkerProcess, WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import ConfigurationError, LaunchFailed, RestartWanted
 from pykoclaw_acp.link.places import secure_directory
 from pykoclaw_acp.pool import leftovers
@@ -116,7 +117,9 @@ class LocalLauncher:
         try:
             return await LocalChannel.open(worker.handle)
         except OSError as error:
-            raise LaunchFailed("start_failed", f"the worker cannot be reached: {error}") from error
+            raise LaunchFailed(
+                ErrorKind.START_FAILED, f"the worker cannot be reached: {error}"
+            ) from error
 
     async def end(self, worker: WorkerRecord, grace: float) -> None:
         """SIGTERM, after `grace` (s) SIGKILL."""
@@ -186,7 +189,7 @@ class LocalLauncher:
 def _failed(error: OSError | LaunchFailed, what: str) -> LaunchFailed:
     if (found := shortage.of(error, forks=True)) is not None:
         return LaunchFailed(*found)
-    return LaunchFailed("start_failed", f"{what}: {error}")
+    return LaunchFailed(ErrorKind.START_FAILED, f"{what}: {error}")
 
 
 def _stray(process: WorkerProcess) -> reaper.Stray:

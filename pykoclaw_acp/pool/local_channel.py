@@ -13,6 +13,7 @@ from pykoclaw_acp.channel.frames import FromWorker, ToWorker, encode
 from pykoclaw_acp.channel.long_prompt import LongPrompt
 from pykoclaw_acp.channel.processes import WorkerHandle, WorkerProcess
 from pykoclaw_acp.channel.socket import SocketLine, connect, read_batches
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed
 from pykoclaw_acp.system import processes
 
@@ -92,5 +93,5 @@ def _open_pidfd(process: WorkerProcess) -> int:
     pidfd = os.pidfd_open(process.pid)
     if processes.start_time(process.pid) != process.start_time:
         os.close(pidfd)
-        raise LaunchFailed("start_failed", "it died at once")
+        raise LaunchFailed(ErrorKind.START_FAILED, "it died at once")
     return pidfd

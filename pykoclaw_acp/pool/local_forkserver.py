@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from pykoclaw_acp.channel.processes import Fork, Forked
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed
 from pykoclaw_acp.pool import forkserver_process
 from pykoclaw_acp.pool.forkserver_process import Begun
@@ -85,7 +86,7 @@ class ForkServer:
                     )
                 self._discard()
         self._deaths += 1
-        raise LaunchFailed("start_failed", f"the fork server died; its log is {self.log}")
+        raise LaunchFailed(ErrorKind.START_FAILED, f"the fork server died; its log is {self.log}")
 
     async def close(self) -> None:
         """End it; it waits for workers that end with this process."""

@@ -18,9 +18,9 @@ from pykoclaw_acp.channel.frames import Ready, ToWorker
 from pykoclaw_acp.channel.options import WorkerOptions, is_restricted
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed, SpoolPending, WorkerFailed
 from pykoclaw_acp.model.branches import Branch
-from pykoclaw_acp.model.failures import WITHHELD
 from pykoclaw_acp.pool.capacity import Capacity
 from pykoclaw_acp.pool.continuity import Continuity
 from pykoclaw_acp.pool.launcher import Launcher
@@ -135,7 +135,7 @@ class WorkerPool:
             worker.kill()
             seconds = self._limits.worker_start_timeout
             raise WorkerFailed(
-                "start_timeout", f"Claude was not ready within {seconds:g} s."
+                ErrorKind.START_TIMEOUT, f"Claude was not ready within {seconds:g} s."
             ) from None
         self._start_limit.record_success(session_id)
         self._continuity.note_ready(session_id, ready)
@@ -255,12 +255,12 @@ class WorkerPool:
 
     async def _launch(self, session_id: str, options: WorkerOptions) -> WorkerLife:
         if options.withheld:
-            raise WorkerFailed(WITHHELD, options.withheld)
+            raise WorkerFailed(ErrorKind.AUTHENTICATION_WITHHELD, options.withheld)
         self._start_limit.require(session_id)
         await self._capacity.reserve(session_id)
         try:
             if self._closing:
-                raise WorkerFailed("shutting_down", "The server is stopping.")
+                raise WorkerFailed(ErrorKind.SHUTTING_DOWN, "The server is stopping.")
             epoch = await self._next_epoch(session_id)
             crash_points.reached("worker_epoch")
             spec = self._spec(session_id, epoch, options)
@@ -283,7 +283,7 @@ class WorkerPool:
                 action="spool_pending",
                 session=session_id,
             )
-            raise WorkerFailed("spool_pending", SPOOL_PENDING) from error
+            raise WorkerFailed(ErrorKind.SPOOL_PENDING, SPOOL_PENDING) from error
 
     async def _take_leftovers(self, session_id: str) -> None:
         """Clean up after dead workers whose spools could not be read before."""

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from typing import Final
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import WorkerFailed
 
 MAX_START_ATTEMPTS: Final = 3  # failed starts of one conversation's worker…
@@ -50,4 +51,4 @@ class StartLimit:
             f"so none is started for {seconds} s. "
             f"Send the prompt again after that. The last reason was: {failures[-1][1]}"
         )
-        raise WorkerFailed("start_limit", message, retry_after=seconds)
+        raise WorkerFailed(ErrorKind.START_LIMIT, message, retry_after=seconds)

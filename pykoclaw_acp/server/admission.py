@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import AcpError, Overloaded
 from pykoclaw_acp.protocol import jsonrpc
 
@@ -76,7 +77,7 @@ class Admission:
         return Overloaded(
             f"The daemon has no place for another client: there are {len(self._there)}. Close some and try again; "
             "PYKOCLAW_MAX_CLIENTS and the limit of open files (ulimit -n) say how many there may be.",
-            "clients",
+            ErrorKind.TOO_MANY_CLIENTS,
         )
 
     def _has_room(self, visitor: Visitor) -> bool:

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import structlog
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import AuthRequired, InternalError, InvalidParams
 from pykoclaw_acp.link import logins
 from pykoclaw_acp.model import surroundings as rules
-from pykoclaw_acp.model.failures import MISSING
 from pykoclaw_acp.model.surroundings import House, Surroundings
 from pykoclaw_acp.protocol.messages import AuthenticateParams, Empty
 from pykoclaw_acp.protocol.wire import Params
@@ -40,7 +40,7 @@ async def authenticate(call: Call, params: AuthenticateParams) -> Empty:
         raise InvalidParams("`methodId`: must be one of `authMethods`.")
     client = call.client
     if await asyncio.to_thread(credential_of, call.sessions.house, client) is None:
-        raise AuthRequired(_missing(client), {"errorKind": MISSING})
+        raise AuthRequired(_missing(client), {"errorKind": ErrorKind.AUTHENTICATION_MISSING})
     client.log_in()
     return Empty()
 
@@ -63,7 +63,7 @@ async def logout(call: Call, params: Params) -> Empty:  # noqa: ARG001
 def require_login(client: AcpClient) -> None:
     """Raises AuthRequired for a client that has logged out."""
     if client.logged_out:
-        raise AuthRequired(LOGGED_OUT, {"errorKind": MISSING})
+        raise AuthRequired(LOGGED_OUT, {"errorKind": ErrorKind.AUTHENTICATION_MISSING})
 
 
 def account(meta: Mapping[str, Any]) -> str | None:

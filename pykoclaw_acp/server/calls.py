@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from pykoclaw_acp import crash_points
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import (
     AcpError,
     InternalError,
@@ -187,7 +188,8 @@ class Calls:
             raise InvalidRequest("The first request must be `initialize`.")
         if len(self._requests) > MAX_CALLS and call.request_id is not None:
             raise Overloaded(
-                f"More than {MAX_CALLS} calls are open; wait for answers first.", "calls"
+                f"More than {MAX_CALLS} calls are open; wait for answers first.",
+                ErrorKind.TOO_MANY_CALLS,
             )
         params = read.params(raw, method.params)
         own_meta.check(params, method.meta)

@@ -11,6 +11,7 @@ from typing import Any, Final
 import structlog
 
 from pykoclaw_acp import crash_points
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import AcpError, TurnFailed
 from pykoclaw_acp.link.lines import MAX_DEATHS
 from pykoclaw_acp.model.failures import TurnFailure
@@ -168,8 +169,8 @@ class Connection:
         ):
             return None
         if line.taken:
-            return TurnFailure("restored", outcomes.PROMPT_LOST)
-        return TurnFailure("server_died", outcomes.DEADLY_LINE)
+            return TurnFailure(ErrorKind.RESTORED, outcomes.PROMPT_LOST)
+        return TurnFailure(ErrorKind.SERVER_DIED, outcomes.DEADLY_LINE)
 
     def _widen(self, raw: bytes) -> None:
         """`initialize` was asked for: what comes after it may be long, also before it

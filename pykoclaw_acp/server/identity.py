@@ -20,6 +20,7 @@ from typing import Final, Self
 import structlog
 
 from pykoclaw_acp.channel.processes import WorkerRecord
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import DataDirectoryLocked
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import Places
@@ -81,9 +82,9 @@ class Standing:
     def last_words(self, row: WorkerRecord) -> TurnFailure | None:
         """Why this worker does not continue here, if its turn's log is to say so."""
         if self.copied_from is not None:
-            return TurnFailure("copied", outcomes.COPIED.format(path=self.copied_from))
+            return TurnFailure(ErrorKind.COPIED, outcomes.COPIED.format(path=self.copied_from))
         if row.identity.cookie in self.outdated:
-            return TurnFailure("restored", outcomes.RESTORED)
+            return TurnFailure(ErrorKind.RESTORED, outcomes.RESTORED)
         return None
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 from uuid import uuid4
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import InvalidParams, Overloaded
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.neutral import neutral
@@ -127,7 +128,10 @@ class ImportControl:
             if now - upload.at > ABANDONED:
                 self._uploads.pop(name).file.close()
         if len(self._uploads) >= MOST_UPLOADS:
-            raise Overloaded("Other sessions are being imported; try again in a moment.", "calls")
+            raise Overloaded(
+                "Other sessions are being imported; try again in a moment.",
+                ErrorKind.TOO_MANY_CALLS,
+            )
         import tempfile
 
         name = str(uuid4())

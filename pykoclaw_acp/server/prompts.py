@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Final, Never
 
 from pykoclaw_acp import crash_points
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import AcpError, AuthRequired, InvalidParams, TurnFailed
 from pykoclaw_acp.model.failures import AUTHENTICATION, MISREAD, TurnFailure
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
@@ -145,7 +146,9 @@ def _usage(outcome: Outcome) -> Usage | None:
 
 
 def _error(outcome: Outcome) -> AcpError:
-    failure = outcome.failure or TurnFailure("turn_failed", "The turn ended without an answer.")
+    failure = outcome.failure or TurnFailure(
+        ErrorKind.TURN_FAILED, "The turn ended without an answer."
+    )
     retryable = failure.retryable and outcome.state != TurnState.UNKNOWN
     data: dict[str, object] = {
         "errorKind": failure.kind,

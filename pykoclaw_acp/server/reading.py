@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest, Overloaded, ParseError
 from pykoclaw_acp.link import line_id
 from pykoclaw_acp.link.framing import MAX_LINE_EARLY, Oversized
@@ -113,7 +114,7 @@ def _thrown_away(line: Oversized) -> AcpError:
     if line.crowded:
         return Overloaded(
             "Too many long messages are on their way; this one was not read. Send it again in a moment.",
-            "lines",
+            ErrorKind.TOO_MANY_LINES,
         )
     before = " before `initialize`" if line.limit <= MAX_LINE_EARLY else ""
     limit = f"{line.limit >> 20} MiB{before}"

@@ -17,6 +17,7 @@ import structlog
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import FromWorker, Lost, Numbered, TurnEnded
 from pykoclaw_acp.channel.processes import WorkerRecord
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.events import Event, Failure, OpenTools
@@ -120,7 +121,9 @@ async def recover(
             await journal.append(session_id, closed)
     for session_id in standing.put_back - told:
         if await journal.find(session_id) is not None:
-            await journal.append(session_id, [Failure(str(uuid4()), endings.RESTORED, "restored")])
+            await journal.append(
+                session_id, [Failure(str(uuid4()), endings.RESTORED, ErrorKind.RESTORED)]
+            )
     await database.commit(
         Unit(statements=(permissions.interrupt_all(epochs.keys()),)), patient=True
     )
@@ -268,7 +271,7 @@ async def _end_turn(
         said.extend(await in_pieces(endings.user_messages(turn)))
         outcome = endings.not_begun()
     else:
-        why = last_words or TurnFailure("server_lost", endings.STOPPED)
+        why = last_words or TurnFailure(ErrorKind.SERVER_LOST, endings.STOPPED)
         spoke = turn.spoke or turn.taken_by is not None
         outcome = endings.interrupted(spoke=spoke, kind=why.kind, message=why.message)
         if turn.unsaid:

@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.system.turn_lock import Holder, TurnLock
 
@@ -86,7 +87,7 @@ def _release(taken: asyncio.Future[TurnLock | Holder]) -> None:
 
 def _busy(holder: Holder, timeout: float) -> WorkerFailed:
     return WorkerFailed(
-        "conversation_busy",
+        ErrorKind.CONVERSATION_BUSY,
         f"Another program runs a turn of this conversation: {holder}. It has not ended within {timeout:g} s, so the"
         " prompt was not sent to Claude. Send it again later.",
     )

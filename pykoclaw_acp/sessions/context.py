@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.model import contexts, digest
 from pykoclaw_acp.model.branches import Branch
@@ -24,7 +25,6 @@ from pykoclaw_acp.sessions.ports import Transcripts, Workers
 from pykoclaw_acp.sessions.ports.journal import LogAndContext
 from pykoclaw_acp.sessions.state import SessionState
 
-KIND: Final = "context_lost"
 LOOKED_AT: Final = 20  # newest turns that are searched for
 PAGE: Final = 500  # rows
 LOOKS: Final = 9  # at a transcript that lacks the end of a turn
@@ -81,14 +81,14 @@ class Context:
         """Claude could not be started with its memory. Afterwards it can be without; raises
         WorkerFailed if it must not.
         """
-        if failure.kind != KIND:
+        if failure.kind != ErrorKind.CONTEXT_LOST:
             raise failure
         claude = self._state.record.claude_session_id
         await self._lose(Loss(None, f"{self._state.id} {claude}"))
 
     async def _lose(self, loss: Loss) -> None:
         if self._policy is LostContext.REQUIRED:
-            raise WorkerFailed(KIND, contexts.refusal(loss))
+            raise WorkerFailed(ErrorKind.CONTEXT_LOST, contexts.refusal(loss))
         if self._told == loss.name or await self._journal.has_note(loss.note_id):
             return
         text = await self._digest(loss) if self._policy is LostContext.AUTO else ""

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import structlog
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import InvalidParams, WorkerFailed
 from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.neutral import neutral
@@ -45,7 +46,9 @@ class Directories:
         seen = await asyncio.to_thread(_look, [one for one in (options.cwd, *added) if one])
         before, self._seen = self._seen, {path: one for path, (one, _) in seen.items()}
         if options.cwd and self._seen[options.cwd] is None:
-            raise WorkerFailed("cwd_missing", cwd_missing(options.cwd, seen[options.cwd][1]))
+            raise WorkerFailed(
+                ErrorKind.CWD_MISSING, cwd_missing(options.cwd, seen[options.cwd][1])
+            )
         replaced = [
             path
             for path, one in self._seen.items()

@@ -11,6 +11,7 @@ from uuid import uuid4
 import structlog
 
 from pykoclaw_acp import crash_points
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import (
     AcpError,
     Conflict,
@@ -32,7 +33,6 @@ from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.tasks import Tasks
 
 MOST_RUNS: Final = 4  # at once, so that tasks that come due together leave workers for people
-NOT_STARTED: Final = "not_started"  # the kind of failure of a prompt that a daemon gave up
 CANCELLED: Final = "The run was cancelled."
 
 log: Final = structlog.get_logger()
@@ -150,7 +150,7 @@ class TaskRuns:
             given = await self._given(run.task)
             turn = await session.intake.accept_unattended(self._turn(run, given))
             outcome, _ = await asyncio.shield(turn.ended)
-            if outcome.failure is None or outcome.failure.kind != NOT_STARTED:
+            if outcome.failure is None or outcome.failure.kind != ErrorKind.NOT_STARTED:
                 return session, outcome
             noted, run.turn_id = run.turn_id, str(uuid4())
             await self._store.place(run, noted)

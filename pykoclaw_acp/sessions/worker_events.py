@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pykoclaw_acp.channel.frames import Numbered, Ready
 from pykoclaw_acp.channel.requests import Reply
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.sessions.session import Session
 
@@ -42,7 +43,7 @@ class WorkerEvents:
         if (live := self._live.get(session_id)) is not None:
             live.requests.take(reply)
 
-    async def lost(self, session_id: str, epoch: int, kind: str, message: str) -> None:
+    async def lost(self, session_id: str, epoch: int, kind: ErrorKind, message: str) -> None:
         """End what the worker was doing: it is gone."""
         if (live := self._live.get(session_id)) is not None:
             live.requests.lost(message)

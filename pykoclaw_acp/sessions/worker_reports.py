@@ -15,6 +15,7 @@ from pykoclaw_acp.channel.frames import (
     TurnEnded,
     TurnStarted,
 )
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.events import UserMessage
@@ -130,7 +131,7 @@ class WorkerReports:
             self._background.end(turn_id)
             self._others.changed()
 
-    async def lost(self, epoch: int, kind: str, message: str) -> None:
+    async def lost(self, epoch: int, kind: ErrorKind, message: str) -> None:
         """The worker is gone: what it was doing ends now, in words. After an error it may be called
         again.
         """

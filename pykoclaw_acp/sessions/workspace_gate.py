@@ -14,6 +14,7 @@ import structlog
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.options import TRUSTED, WITHOUT, WorkerOptions
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.model import prompt_text, trust
 from pykoclaw_acp.model.events import Event
@@ -67,7 +68,7 @@ class WorkspaceGate:
             said, workspace = await self._decide(turn, content, pause)
             if not said or await self.unchanged():  # the answer may have taken long
                 return replace(options, workspace=workspace), said
-        raise WorkerFailed("workspace_changing", CHANGING)
+        raise WorkerFailed(ErrorKind.WORKSPACE_CHANGING, CHANGING)
 
     async def unchanged(self) -> bool:
         """Whether the directories are as they were when they were looked at."""
@@ -126,7 +127,7 @@ class WorkspaceGate:
             choice=chosen,
         )
         if chosen == decisions.REJECT_ONCE:
-            raise WorkerFailed("workspace_refused", workspace_words.refusal(doubtful))
+            raise WorkerFailed(ErrorKind.WORKSPACE_REFUSED, workspace_words.refusal(doubtful))
         said = workspace_words.log_events(request, chosen)
         if chosen == decisions.ALLOW_ALWAYS:
             return said, TRUSTED + content.key

@@ -8,6 +8,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import DatabaseUnusable
 from pykoclaw_acp.store import migrate
 from pykoclaw_acp.store.sqlite import sqlite3
@@ -35,7 +36,7 @@ _UPSERT: Final = (
 class DatabaseForeign(DatabaseUnusable):
     """The database is another program's; it was not touched."""
 
-    kind = "database_foreign"
+    kind = ErrorKind.DATABASE_FOREIGN
 
     def __init__(self, path: object, tables: list[str], count: int) -> None:
         named = ", ".join(tables) + (", …" if count > len(tables) else "")
@@ -48,7 +49,7 @@ class DatabaseForeign(DatabaseUnusable):
 class DatabaseIncompatible(DatabaseUnusable):
     """The database has tables that look like pykoclaw's or ours and are not; it was not touched."""
 
-    kind = "database_incompatible"
+    kind = ErrorKind.DATABASE_INCOMPATIBLE
 
     def __init__(self, path: object, reason: str) -> None:
         super().__init__(

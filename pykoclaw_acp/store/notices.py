@@ -7,7 +7,6 @@ A delivery's id follows from the notice and the conversation, so that it is writ
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -141,7 +140,7 @@ async def ended_turn(database: Database, turn_id: str) -> EndedTurn | None:
     if not rows:
         return None
     *place, state, stop_reason, error, ended_at, watched = rows[0]
-    failure = None if error is None else TurnFailure(**json.loads(error))
+    failure = None if error is None else msgspec.json.decode(error, type=TurnFailure)
     outcome = Outcome(TurnState(state), stop_reason=stop_reason, failure=failure)
     return EndedTurn(turn_id, Place(*place), outcome, ended_at or now_ms(), bool(watched))
 

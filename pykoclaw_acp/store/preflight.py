@@ -7,6 +7,7 @@ import shlex
 from contextlib import closing
 from pathlib import Path
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import DatabaseUnusable, Exhausted, StartupError
 from pykoclaw_acp.store import inspection, migrate
 from pykoclaw_acp.store.connection import BUSY_TIMEOUT
@@ -64,7 +65,7 @@ def unusable(path: Path, error: sqlite3.Error) -> StartupError:
     )
 
 
-def _shortage(path: Path, error: sqlite3.Error) -> tuple[str, str] | None:
+def _shortage(path: Path, error: sqlite3.Error) -> tuple[ErrorKind, str] | None:
     """Why a file cannot be opened, which SQLite does not say."""
     if result_code(error) == sqlite3.SQLITE_NOMEM:
         return shortage.MEMORY

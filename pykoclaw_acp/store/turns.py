@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+import msgspec
+
 from pykoclaw_acp.model.events import Event, Text, decode
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.scheduled import answer
@@ -134,7 +136,7 @@ async def _ended(
             answered=answered_at is not None,
         )
         stop_reason, error, usage = end
-        failure = None if error is None else TurnFailure(**json.loads(error))
+        failure = None if error is None else msgspec.json.decode(error, type=TurnFailure)
         used = None if usage is None else json.loads(usage)
         found.append(
             (turn, Outcome(turn.state, stop_reason=stop_reason, failure=failure, usage=used))

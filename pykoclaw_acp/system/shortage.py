@@ -6,26 +6,28 @@ from __future__ import annotations
 
 import errno
 
+from pykoclaw_acp.error_kinds import ErrorKind
+
 TYPE_CHECKING = False  # the front imports this: `typing` would cost it half of its start-up time
 if TYPE_CHECKING:
     from typing import Final
 
 DESCRIPTORS: Final = (
-    "out_of_descriptors",
+    ErrorKind.OUT_OF_DESCRIPTORS,
     (
         "no file descriptor is left. Close programs that have many files open, or raise the limit (`ulimit -n`, "
         "`LimitNOFILE=` of the unit)."
     ),
 )
 MEMORY: Final = (
-    "out_of_memory",
+    ErrorKind.OUT_OF_MEMORY,
     (
         "there is not enough memory. End other programs or workers, or raise the limit (`ulimit -v`, `MemoryMax=` of "
         "the unit)."
     ),
 )
 PROCESSES: Final = (
-    "out_of_processes",
+    ErrorKind.OUT_OF_PROCESSES,
     (
         "no other process may be started. End other programs or workers, or raise the limit (`ulimit -u`, `TasksMax=` "
         "of the unit)."
@@ -61,7 +63,7 @@ LEAST_MEMORY: Final = 128 * 1024 * 1024
 """Bytes of address space for the threads of a server, besides its code: each has a stack of 8 MiB."""
 
 
-def lacking() -> tuple[str, str] | None:
+def lacking() -> tuple[ErrorKind, str] | None:
     """Kind and sentence of what a server lacks to start, as in `of`; None if it has enough. May
     raise soft limits.
     """
@@ -102,7 +104,7 @@ def lacks_memory() -> bool:
     return False
 
 
-def of_words(words: str) -> tuple[str, str] | None:
+def of_words(words: str) -> tuple[ErrorKind, str] | None:
     """Kind and sentence for another program's last words on standard error; None if they are of
     another kind.
     """
@@ -117,7 +119,7 @@ def memory_is_limited() -> bool:
     return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
 
 
-def of(error: BaseException | None, *, forks: bool = False) -> tuple[str, str] | None:
+def of(error: BaseException | None, *, forks: bool = False) -> tuple[ErrorKind, str] | None:
     """Kind and sentence for an error or its causes; None if they are of another kind.
 
     `forks`: the error is that of a fork, where EAGAIN means too many processes.

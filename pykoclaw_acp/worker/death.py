@@ -6,6 +6,7 @@ from typing import Final
 
 from claude_agent_sdk import ClaudeSDKError, ProcessError
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import memory
 from pykoclaw_acp.worker.claude import ClaudeSession
@@ -25,8 +26,8 @@ async def wait(claude: ClaudeSession) -> TurnFailure:
     except (ClaudeSDKError, OSError, ValueError) as error:
         reason = claude.last_words() or str(error).splitlines()[0]
     if memory.kills() > kills:
-        return TurnFailure("out_of_memory", memory.KILLED)
+        return TurnFailure(ErrorKind.OUT_OF_MEMORY, memory.KILLED)
     words = f"Claude's process died: {reason[:LONGEST]}."
     if lacking is not None:
         return TurnFailure(lacking[0], f"{words} That is, {lacking[1]}")
-    return TurnFailure("worker_lost", words)
+    return TurnFailure(ErrorKind.WORKER_LOST, words)

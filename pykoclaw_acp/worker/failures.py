@@ -9,13 +9,13 @@ from typing import Final
 from claude_agent_sdk import ResultMessage
 from msgspec.structs import replace
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.model.failures import MISREAD, TurnFailure
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.system import shortage
 from pykoclaw_acp.worker import refusals
 
-_NO_MODEL: Final = "model_not_found"
 _UNUSABLE: Final = (
     "is not known, or this account may not use it. Choose another one in your client, or send `/model` with its name."
     " PYKOCLAW_MODEL is that of new sessions only."
@@ -24,24 +24,24 @@ _OWN_ADVICE: Final = (
     " (There's an issue with the selected model"  # whose remedy is an option of the CLI
 )
 _BY_STATUS: Final = {
-    400: "invalid_request",
-    401: "authentication_failed",
-    402: "billing_error",
-    403: "authentication_failed",
-    404: _NO_MODEL,
-    413: "context_too_large",
-    429: "rate_limit",
-    529: "overloaded",
+    400: ErrorKind.INVALID_REQUEST,
+    401: ErrorKind.AUTHENTICATION_FAILED,
+    402: ErrorKind.BILLING_ERROR,
+    403: ErrorKind.AUTHENTICATION_FAILED,
+    404: ErrorKind.MODEL_NOT_FOUND,
+    413: ErrorKind.CONTEXT_TOO_LARGE,
+    429: ErrorKind.RATE_LIMIT,
+    529: ErrorKind.OVERLOADED,
 }
 _ADVICE: Final = {
-    "authentication_failed": "Claude refused the credential: log in with `claude`, or set ANTHROPIC_API_KEY.",
-    "billing_error": "The account cannot be billed.",
-    "rate_limit": "Claude's rate limit is reached. Wait, then send the prompt again.",
-    "overloaded": "Claude is overloaded. Wait a moment, then send the prompt again.",
-    "server_error": "Claude's service had an error. Send the prompt again.",
-    "context_too_large": "The prompt is too long for the model. Shorten it, or use /compact first.",
-    _NO_MODEL: f"The model {_UNUSABLE}",
-    "invalid_request": "Claude refused the request.",
+    ErrorKind.AUTHENTICATION_FAILED: "Claude refused the credential: log in with `claude`, or set ANTHROPIC_API_KEY.",
+    ErrorKind.BILLING_ERROR: "The account cannot be billed.",
+    ErrorKind.RATE_LIMIT: "Claude's rate limit is reached. Wait, then send the prompt again.",
+    ErrorKind.OVERLOADED: "Claude is overloaded. Wait a moment, then send the prompt again.",
+    ErrorKind.SERVER_ERROR: "Claude's service had an error. Send the prompt again.",
+    ErrorKind.CONTEXT_TOO_LARGE: "The prompt is too long for the model. Shorten it, or use /compact first.",
+    ErrorKind.MODEL_NOT_FOUND: f"The model {_UNUSABLE}",
+    ErrorKind.INVALID_REQUEST: "Claude refused the request.",
 }
 
 
@@ -67,7 +67,7 @@ _LONGEST: Final = 300  # characters of other programs' words
 _LOOKED_AT: Final = 16 * 1024  # characters of them in which the first ones are looked for
 
 
-def lacks(error: BaseException, words: str) -> tuple[str, str] | None:
+def lacks(error: BaseException, words: str) -> tuple[ErrorKind, str] | None:
     """What had run out when the CLI died with this error and this output: the kind, and a sentence
     with the remedy.
 
@@ -82,11 +82,11 @@ def lacks(error: BaseException, words: str) -> tuple[str, str] | None:
     )
 
 
-def fault(error: BaseException) -> tuple[str, str]:
+def fault(error: BaseException) -> tuple[ErrorKind, str]:
     """Kind and message for an error of the worker itself."""
     if (found := shortage.of(error)) is not None:
         return found[0], f"Claude's worker had to end: {found[1]}"
-    return "internal", "Claude's worker had a fault; its log says more."
+    return ErrorKind.INTERNAL, "Claude's worker had a fault; its log says more."
 
 
 def foreign(words: str) -> str:
@@ -142,17 +142,21 @@ def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> Tu
     status = result.api_error_status
     named, said = api_error or ("", "")
     words = _without_places(said or (result.errors or [""])[0] or result.result or result.subtype)
-    kind = _BY_STATUS.get(status or 0) or (named if named not in ("", "unknown") else "")
-    if not kind:
-        kind = "server_error" if status is not None and status >= 500 else "turn_failed"
+    if (known := _BY_STATUS.get(status or 0)) is not None:
+        kind = known
+    elif named not in ("", "unknown"):
+        kind = ErrorKind(named)
+    else:
+        broken = status is not None and status >= 500
+        kind = ErrorKind.SERVER_ERROR if broken else ErrorKind.TURN_FAILED
     refused = refusals.of(words[:_LOOKED_AT]) or (refusals.TOO_LARGE if status == 413 else None)
     if refused is not None:
         kind = refused.kind
     elif result.terminal_reason == "prompt_too_long":
-        kind = refusals.CONTEXT
+        kind = ErrorKind.CONTEXT_TOO_LARGE
     sentence = _ADVICE.get(kind) if refused is None else refused.advice
     detail = in_one_line(words)
-    if kind == refusals.CONTEXT:
+    if kind == ErrorKind.CONTEXT_TOO_LARGE:
         detail = " ".join(words[:_LOOKED_AT].split())[:_LONGEST]
     if refused is not None and refused.guessed and status is not None:
         detail = f"HTTP status {status}"
@@ -163,8 +167,8 @@ def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> Tu
 
 def naming(failure: TurnFailure, model: str) -> TurnFailure:
     """The failure, with the model that Claude's service refuses."""
-    if failure.kind != _NO_MODEL:
+    if failure.kind != ErrorKind.MODEL_NOT_FOUND:
         return failure
     said = failure.message.partition(_OWN_ADVICE)[0]
     named = f"The model `{neutral(in_one_line(model))}` {_UNUSABLE}"
-    return replace(failure, message=said.replace(_ADVICE[_NO_MODEL], named))
+    return replace(failure, message=said.replace(_ADVICE[ErrorKind.MODEL_NOT_FOUND], named))

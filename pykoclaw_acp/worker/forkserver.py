@@ -22,6 +22,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from pykoclaw_acp.channel.processes import Fork, Forked
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.logging.without_rich import import_structlog
 from pykoclaw_acp.system import shortage, unix_socket
 from pykoclaw_acp.system.lineage import WORKER, WORKER_NAME
@@ -113,7 +114,7 @@ def _receive(control: socket.socket) -> bytes:
     return data
 
 
-def _refuse(control: socket.socket, received: bytes, kind: str, sentence: str) -> None:
+def _refuse(control: socket.socket, received: bytes, kind: ErrorKind, sentence: str) -> None:
     """Answer the pending launch: no worker can be forked."""
     with contextlib.suppress(ConnectionError):
         if received.strip() or control.recv(1):
@@ -139,7 +140,7 @@ def _launch(line: bytes, translate: Callable[[bytes], bytes] = bytes) -> Forked:
 
 
 def _failed(error: Exception) -> Forked:
-    kind, sentence = shortage.of(error, forks=True) or ("start_failed", str(error))
+    kind, sentence = shortage.of(error, forks=True) or (ErrorKind.START_FAILED, str(error))
     return Forked(error=sentence, kind=kind)
 
 

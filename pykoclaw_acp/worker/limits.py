@@ -10,8 +10,9 @@ from claude_agent_sdk import RateLimitEvent
 from claude_agent_sdk.types import RateLimitInfo
 from msgspec.structs import replace
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.events import Event
-from pykoclaw_acp.model.failures import USAGE_LIMIT, TurnFailure
+from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.worker.lines import line
 
 _NAMES: Final = {
@@ -22,7 +23,6 @@ _NAMES: Final = {
     "overage": "limit of extra usage",
 }
 _OTHER: Final = "usage limit"
-_REFUSED: Final = "rate_limit"  # the kind of failure that a limit which was reached causes
 
 
 class _Window(NamedTuple):
@@ -60,15 +60,19 @@ class Limits:
     def explained(self, failure: TurnFailure) -> TurnFailure:
         """The failure, with the limit that has caused it and its end."""
         info = self._reached
-        if failure.kind != _REFUSED or info is None:
+        if failure.kind != ErrorKind.RATE_LIMIT or info is None:
             return failure
         if info.resets_at is None:
             said = f"Claude's {_name(info.rate_limit_type)} is reached. Wait, then send the prompt again."
-            return replace(failure, kind=USAGE_LIMIT, message=said)
+            return replace(failure, kind=ErrorKind.USAGE_LIMIT, message=said)
         left = max(round(info.resets_at - time.time()), 0)
         said = f"Claude's {_name(info.rate_limit_type)} is reached. It resets at {local_time(info.resets_at)}."
         return replace(
-            failure, kind=USAGE_LIMIT, message=said, retry_after=left, resets_at=info.resets_at
+            failure,
+            kind=ErrorKind.USAGE_LIMIT,
+            message=said,
+            retry_after=left,
+            resets_at=info.resets_at,
         )
 
 

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.options import WorkerOptions
-from pykoclaw_acp.model.failures import EXPIRED, GATEWAY, MISSING, REFUSED, TurnFailure
+from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import credentials
 from pykoclaw_acp.worker import unreachable
 
@@ -29,7 +30,7 @@ def explained(
     failure: TurnFailure, words: str, options: WorkerOptions, environment: Mapping[str, str]
 ) -> TurnFailure:
     """The failure in words that fit; `words` are the CLI's, `environment` is that of the CLI."""
-    if failure.kind != REFUSED:
+    if failure.kind != ErrorKind.AUTHENTICATION_FAILED:
         return unreachable.explained(failure, words, environment)
     kind, said = _reason(failure.status, words, options, environment)
     return replace(failure, kind=kind, message=said)
@@ -37,32 +38,32 @@ def explained(
 
 def _reason(
     status: int | None, words: str, options: WorkerOptions, environment: Mapping[str, str]
-) -> tuple[str, str]:
+) -> tuple[ErrorKind, str]:
     account = f" --account {options.account}" if options.account else ""
     login = f"`pykoclaw-acp login{account}`"
     if status is None and _SAID in words:
-        return MISSING, (
+        return ErrorKind.AUTHENTICATION_MISSING, (
             f"There is no credential for Claude{_of(options)}. Run {login} in a terminal, or {_KEY}."
             " Then send the prompt again."
         )
     code = "" if status is None else f" (HTTP status {status})"
     variable = credentials.in_environment(environment)
     if _has_gateway(environment):
-        return GATEWAY, (
+        return ErrorKind.AUTHENTICATION_GATEWAY, (
             f"The gateway in ANTHROPIC_BASE_URL refused the credential{code}: "
             f"{variable or 'that of the login'}. Check both in the environment of your client,"
             " and start the client again."
         )
     if variable is not None:
-        return REFUSED, (
+        return ErrorKind.AUTHENTICATION_FAILED, (
             f"Claude refused the credential in {variable}{code}. Correct it in the environment of your client, and"
             f" start the client again; or remove it there, and run {login}."
         )
     if _has_expired(words, environment):
-        return EXPIRED, (
+        return ErrorKind.AUTHENTICATION_EXPIRED, (
             f"The login{_of(options)} has expired. Run {login} in a terminal, then send the prompt again."
         )
-    return REFUSED, (
+    return ErrorKind.AUTHENTICATION_FAILED, (
         f"Claude refused the login{_of(options)}{code}. Run {login} in a terminal to log in anew, or {_KEY}."
     )
 

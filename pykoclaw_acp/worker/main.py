@@ -44,6 +44,7 @@ from pykoclaw_acp.channel.socket import SocketLine
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.channel.spool import Spool
 from pykoclaw_acp.channel.steering import Steer
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import ClaudeNotStarted
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import reaper, threads
@@ -87,7 +88,7 @@ class Worker:
         self._ended = asyncio.Event()
         self._last_words: Lost | None = None
         self._why_stopped = TurnFailure(
-            "worker_stopped", "Claude's worker was stopped in the middle of this turn."
+            ErrorKind.WORKER_STOPPED, "Claude's worker was stopped in the middle of this turn."
         )
         self._broken = False
         self._orphaned: asyncio.Task[None] | None = None
@@ -176,7 +177,7 @@ class Worker:
         if not self._ended.is_set():
             await self._lose(died.kind, died.message)
 
-    async def _lose(self, kind: str, message: str) -> None:
+    async def _lose(self, kind: ErrorKind, message: str) -> None:
         log.warning("Claude is lost", action="claude_lost", kind=kind, reason=message)
         self._last_words = Lost(epoch=self._spec.epoch, kind=kind, message=message)
         if self._daemon.attached:
@@ -213,7 +214,7 @@ class Worker:
             "The answer filled the disk space that it may take while no server is there, so the turn was stopped. "
             "Free some space, or raise PYKOCLAW_SPOOL_LIMIT."
         )
-        self._start(self._claude.give_up(TurnFailure("spool_full", message)))
+        self._start(self._claude.give_up(TurnFailure(ErrorKind.SPOOL_FULL, message)))
 
     # --- the daemon
 
@@ -275,13 +276,11 @@ class Worker:
             self._orphaned = self._start(self._wait_for_daemon())
 
     async def _wait_for_daemon(self) -> None:
-        """End the worker if no daemon comes within the grace time, or a shorter time while it is
-        idle.
-        """
+        """End the worker if no daemon comes within the grace time; while it is idle, sooner."""
         grace = self._spec.orphan_grace
         await orphan.wait(grace, lambda: self._claude.busy)
         self._why_stopped = TurnFailure(
-            "orphaned", f"No server came back within {grace:g} s, so the turn was stopped."
+            ErrorKind.ORPHANED, f"No server came back within {grace:g} s, so the turn was stopped."
         )
         self._ended.set()
 

@@ -16,6 +16,7 @@ from claude_agent_sdk import (
 )
 from msgspec.structs import replace
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.events import Event, Text, TitleChanged
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.tasks import Tasks
@@ -61,7 +62,7 @@ class Meanwhile:
         """The failure of a turn, with what the CLI has said before of limits and waits."""
         found = self.limits.explained(failure)
         pause, self.retries.pause = self.retries.pause, None
-        if found.kind == "rate_limit" and found.retry_after is None and pause is not None:
+        if found.kind == ErrorKind.RATE_LIMIT and found.retry_after is None and pause is not None:
             return replace(found, retry_after=pause)
         return found
 

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-CONTEXT: Final = "context_too_large"
-IMAGE: Final = "image_refused"
-DOCUMENT: Final = "document_refused"
-BILLING: Final = "billing_error"
+from pykoclaw_acp.error_kinds import ErrorKind
 
 
 class Refusal(NamedTuple):
@@ -19,7 +16,7 @@ class Refusal(NamedTuple):
     words say more than is known.
     """
 
-    kind: str
+    kind: ErrorKind
     advice: str
     guessed: bool = False
 
@@ -39,26 +36,26 @@ _IMAGE_BROKEN: Final = "An image could not be read by the model. Send it again i
 _DOCUMENT: Final = (
     "The model does not take the PDF. Send fewer pages, without a password, or as text."
 )
-TOO_LARGE: Final = Refusal(CONTEXT, _HEAVY, guessed=True)
+TOO_LARGE: Final = Refusal(ErrorKind.CONTEXT_TOO_LARGE, _HEAVY, guessed=True)
 # In this order, the first that the words hold; all words of a line must be in them.
 _KNOWN: Final[tuple[tuple[tuple[str, ...], Refusal], ...]] = (
-    (("prompt is too long",), Refusal(CONTEXT, _TOO_LONG)),
+    (("prompt is too long",), Refusal(ErrorKind.CONTEXT_TOO_LARGE, _TOO_LONG)),
     # It blames images and attachments for every status 413, also where there are none (2.1.327).
     (("request too large", "attachments"), TOO_LARGE),
-    (("exceed context limit",), Refusal(CONTEXT, _FULL)),
-    (("credit balance is too low",), Refusal(BILLING, _CREDIT)),
-    (("context limit reached",), Refusal(CONTEXT, _FULL)),
-    (("pdf is password protected",), Refusal(DOCUMENT, _DOCUMENT)),
-    (("pdf too large",), Refusal(DOCUMENT, _DOCUMENT)),
-    (("pdf specified",), Refusal(DOCUMENT, _DOCUMENT)),
-    (("pdf file was not valid",), Refusal(DOCUMENT, _DOCUMENT)),
-    (("image was too large",), Refusal(IMAGE, _IMAGE_LARGE)),
-    (("image exceeds",), Refusal(IMAGE, _IMAGE_LARGE)),
-    (("image dimensions exceed",), Refusal(IMAGE, _IMAGE_LARGE)),
-    (("not support image",), Refusal(IMAGE, _IMAGE_FOREIGN)),
-    (("image", "could not be processed"), Refusal(IMAGE, _IMAGE_BROKEN)),
-    (("could not process image",), Refusal(IMAGE, _IMAGE_BROKEN)),
-    (("unable to", "image"), Refusal(IMAGE, _IMAGE_BROKEN)),
+    (("exceed context limit",), Refusal(ErrorKind.CONTEXT_TOO_LARGE, _FULL)),
+    (("credit balance is too low",), Refusal(ErrorKind.BILLING_ERROR, _CREDIT)),
+    (("context limit reached",), Refusal(ErrorKind.CONTEXT_TOO_LARGE, _FULL)),
+    (("pdf is password protected",), Refusal(ErrorKind.DOCUMENT_REFUSED, _DOCUMENT)),
+    (("pdf too large",), Refusal(ErrorKind.DOCUMENT_REFUSED, _DOCUMENT)),
+    (("pdf specified",), Refusal(ErrorKind.DOCUMENT_REFUSED, _DOCUMENT)),
+    (("pdf file was not valid",), Refusal(ErrorKind.DOCUMENT_REFUSED, _DOCUMENT)),
+    (("image was too large",), Refusal(ErrorKind.IMAGE_REFUSED, _IMAGE_LARGE)),
+    (("image exceeds",), Refusal(ErrorKind.IMAGE_REFUSED, _IMAGE_LARGE)),
+    (("image dimensions exceed",), Refusal(ErrorKind.IMAGE_REFUSED, _IMAGE_LARGE)),
+    (("not support image",), Refusal(ErrorKind.IMAGE_REFUSED, _IMAGE_FOREIGN)),
+    (("image", "could not be processed"), Refusal(ErrorKind.IMAGE_REFUSED, _IMAGE_BROKEN)),
+    (("could not process image",), Refusal(ErrorKind.IMAGE_REFUSED, _IMAGE_BROKEN)),
+    (("unable to", "image"), Refusal(ErrorKind.IMAGE_REFUSED, _IMAGE_BROKEN)),
 )
 
 

@@ -12,6 +12,7 @@ import structlog
 from claude_agent_sdk import CanUseToolShadowedWarning, ClaudeSDKClient, CLINotFoundError
 
 from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import ClaudeNotStarted
 from pykoclaw_acp.worker import options, sdk_private
 from pykoclaw_acp.worker.connecting import Ended, connect
@@ -49,7 +50,7 @@ class Start:
         """
         if not os.path.isdir(self._spec.options.cwd):  # noqa: ASYNC240  nothing else runs yet
             raise ClaudeNotStarted(
-                "cwd_missing",
+                ErrorKind.CWD_MISSING,
                 f"The session's directory {self._spec.options.cwd} went away while Claude started. Put it back, and "
                 "send the prompt again.",
             )
@@ -72,7 +73,7 @@ class Start:
                 fresh = "session_id" in begin
                 return client, begin["session_id" if fresh else "resume"], fresh
         raise ClaudeNotStarted(
-            "context_lost",
+            ErrorKind.CONTEXT_LOST,
             "Claude no longer has this conversation's transcript, so it cannot go on with its memory. "
             "The history can still be read; start a new session to go on.",
         )
@@ -116,13 +117,13 @@ class Start:
     def _not_started(self, error: Exception) -> ClaudeNotStarted:
         if isinstance(error, CLINotFoundError):
             return ClaudeNotStarted(
-                "cli_not_found",
+                ErrorKind.CLI_NOT_FOUND,
                 f"{error}. Set PYKOCLAW_CLI_PATH, or install claude-agent-sdk again.",
             )
         said = self._stderr[-1] if self._stderr else (str(error) or repr(error)).splitlines()[0]
         remedy = refused_to_root(" ".join(self._stderr))
         if remedy is not None:
-            return ClaudeNotStarted("start_failed", remedy)
+            return ClaudeNotStarted(ErrorKind.START_FAILED, remedy)
         found = lacks(error, " ".join(self._stderr))
         if found is not None:
             return ClaudeNotStarted(
@@ -131,11 +132,13 @@ class Start:
         if isinstance(error, Ended):
             words = f" It said: {in_one_line(self._stderr[-1])}." if self._stderr else ""
             return ClaudeNotStarted(
-                "cli_ended",
+                ErrorKind.CLI_ENDED,
                 f"Claude ended at once, with status {error.status}, instead of taking a prompt.{words} Check that "
                 f"PYKOCLAW_CLI_PATH is the `claude` program; `pykoclaw-acp doctor` runs it.",
             )
-        return ClaudeNotStarted("start_failed", f"Claude could not be started: {said[:300]}")
+        return ClaudeNotStarted(
+            ErrorKind.START_FAILED, f"Claude could not be started: {said[:300]}"
+        )
 
 
 def _claude_id(session_id: str) -> str:

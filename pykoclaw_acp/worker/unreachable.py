@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from pykoclaw_acp.model.failures import MISREAD, UNREACHABLE, TurnFailure
+from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.model.failures import MISREAD, TurnFailure
 from pykoclaw_acp.neutral import neutral
 
 # The codes that the CLI names in brackets; `{}` is the host.
@@ -35,7 +36,7 @@ def explained(failure: TurnFailure, words: str, environment: Mapping[str, str]) 
         return failure
     why = _WHY[code].format(_host(environment))
     said = f"Claude's service cannot be reached: {why} ({code}). {_advice(environment)}"
-    return replace(failure, kind=UNREACHABLE, message=said)
+    return replace(failure, kind=ErrorKind.SERVICE_UNREACHABLE, message=said)
 
 
 def _host(environment: Mapping[str, str]) -> str:

@@ -33,6 +33,7 @@ from pykoclaw_acp.channel.frames import (
 )
 from pykoclaw_acp.channel.processes import WorkerHandle, WorkerProcess, WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed
 from pykoclaw_acp.link.records import Site
 from pykoclaw_acp.model.choices import Config
@@ -277,7 +278,7 @@ class MemoryLauncher:
 
     async def launch(self, spec: LaunchSpec) -> MemoryChannel:
         if self.refuse:
-            raise LaunchFailed("start_failed", "no memory")
+            raise LaunchFailed(ErrorKind.START_FAILED, "no memory")
         channel = MemoryChannel(spec, self.state, self.process)
         self.launched.append(channel)
         self.most = max(self.most, len(self.live))
@@ -305,7 +306,7 @@ class MemoryLauncher:
     async def attach(self, worker: WorkerRecord) -> MemoryChannel:
         channel = self.channel(worker.identity)
         if channel is None or self.unreachable:
-            raise LaunchFailed("start_failed", "it is gone")
+            raise LaunchFailed(ErrorKind.START_FAILED, "it is gone")
         channel.adopt()
         return channel
 

@@ -36,6 +36,7 @@ from pykoclaw_acp.channel.frames import Prompt as PromptFrame
 from pykoclaw_acp.channel.processes import WorkerProcess, WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.config.settings import Settings
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed, StartupError
 from pykoclaw_acp.link.places import DATABASE, Places
 from pykoclaw_acp.model.events import Text
@@ -269,7 +270,7 @@ class OneDaemonsLauncher:
 
     async def launch(self, spec: LaunchSpec) -> OneDaemonsChannel:
         if self._life.over:
-            raise LaunchFailed("start_failed", "this daemon is dead")
+            raise LaunchFailed(ErrorKind.START_FAILED, "this daemon is dead")
         return OneDaemonsChannel(self._world.made(spec), self._life)
 
     async def recover(self, inherited: Inheritance) -> list[WorkerRecord]:
@@ -283,7 +284,7 @@ class OneDaemonsLauncher:
     async def attach(self, worker: WorkerRecord) -> OneDaemonsChannel:
         found = self._world.worker(worker.identity)
         if self._life.over or found is None:
-            raise LaunchFailed("start_failed", "it is gone")
+            raise LaunchFailed(ErrorKind.START_FAILED, "it is gone")
         found.adopt()
         return OneDaemonsChannel(found, self._life)
 

@@ -21,6 +21,7 @@ from pykoclaw_acp.channel.frames import (
     encode,
 )
 from pykoclaw_acp.channel.processes import WorkerProcess
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.choices import Config
 from pykoclaw_acp.model.events import Failure, ModeChanged, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.permissions import PermissionRequest
@@ -279,7 +280,8 @@ async def test_dead_workers_last_words_are_shown_to_user(
     )
     _write_spool(
         channel,
-        encode(started) + encode(Lost(epoch=1, kind="orphaned", message="No server came back.")),
+        encode(started)
+        + encode(Lost(epoch=1, kind=ErrorKind.ORPHANED, message="No server came back.")),
     )
     await _die(alive)
     async with daemon(tmp_path) as after:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.limit_waits import LimitWait, given_up
@@ -18,7 +19,7 @@ from tests.integration.journals import BOTH, Subject, end, prompt, subject
 
 FAILED = Outcome(
     TurnState.FAILED,
-    failure=TurnFailure("usage_limit", "Reached.", 429, resets_at=1000),
+    failure=TurnFailure(ErrorKind.USAGE_LIMIT, "Reached.", 429, resets_at=1000),
     goes_on_at=1000,
 )
 

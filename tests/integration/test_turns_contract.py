@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.channel.frames import Gap, TurnStarted
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import Conflict, NoPlaceForEnd, RowRefused, StaleEpoch
 from pykoclaw_acp.model.events import Failure, Text, TitleChanged, UserMessage
 from pykoclaw_acp.model.failures import TurnFailure
@@ -29,7 +30,7 @@ from tests.integration.journals import (
 )
 
 FAILED = Outcome(
-    TurnState.FAILED, failure=TurnFailure("overloaded", "Too much.", 529, retry_after=3)
+    TurnState.FAILED, failure=TurnFailure(ErrorKind.OVERLOADED, "Too much.", 529, retry_after=3)
 )
 
 

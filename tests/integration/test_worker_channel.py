@@ -36,6 +36,7 @@ from pykoclaw_acp.channel.frames import (
 )
 from pykoclaw_acp.channel.home import HeldDirectory
 from pykoclaw_acp.channel.socket import SocketLine, read_frames
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool.leftovers import read_spool
@@ -364,7 +365,7 @@ async def test_giving_up_without_turn_spoils_no_later_turn(tmp_path: Path) -> No
         daemon = await rig.connect()
         await daemon.ready()
         claude = rig.worker._claude
-        await claude.give_up(TurnFailure("spool_full", "No room."))
+        await claude.give_up(TurnFailure(ErrorKind.SPOOL_FULL, "No room."))
         claude._report_end("t", result())
         ended = await daemon.receive()
         assert isinstance(ended, TurnEnded)

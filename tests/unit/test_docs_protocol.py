@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, get_args
 
 from claude_agent_sdk.types import AssistantMessageError
 
 from pykoclaw_acp import errors
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.link import framing, lines, meta_keys
 from pykoclaw_acp.link.greeting import greeting
 from pykoclaw_acp.model import choices, events, folding
-from pykoclaw_acp.model.failures import AUTHENTICATION, UNREACHABLE, USAGE_LIMIT
 from pykoclaw_acp.model.session_options import ENVIRONMENT
 from pykoclaw_acp.protocol import (
     attachments,
@@ -47,10 +45,10 @@ from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.sessions import new_session, opening
 from pykoclaw_acp.sessions.turns import deduplication, queue
 from pykoclaw_acp.store import inspection  # noqa: F401  its exceptions are counted
-from pykoclaw_acp.system import shortage
+from pykoclaw_acp.store.condition import State
 from pykoclaw_acp.translation import results, texts
-from pykoclaw_acp.worker import failures, refusals, whole
-from tests.unit.documents import codes, said_in_code, section, table, text, trees
+from pykoclaw_acp.worker import whole
+from tests.unit.documents import codes, said_in_code, section, table, text
 
 
 def test_the_methods_are_those_of_the_dispatch_table() -> None:
@@ -198,20 +196,18 @@ def test_the_error_codes_are_those_of_the_exceptions() -> None:
 
 def test_the_error_kinds_are_those_of_the_code() -> None:
     documented = [codes(row[0])[0] for row in table("docs/protocol.md", "`errorKind`")]
+    refusals = text("docs/protocol.md").split("While the database cannot be written,")[1]
+    refusals = refusals.split("A client that was started by Claude")[0]
+    documented += sorted({kind for kind in codes(refusals) if kind in set(ErrorKind)})
+    assert sorted(documented) == sorted(ErrorKind)
+
+
+def test_kinds_that_are_made_from_parts_are_members() -> None:
     named = set(get_args(AssistantMessageError)) - {"unknown"}
+    conditions = {f"store_{state}" for state in get_args(State)} - {"store_writable"}
+    assert named | conditions <= set(ErrorKind)
     starts = {error.kind for error in every(errors.StartupError)}
-    starts |= {kind for kind, _ in (shortage.DESCRIPTORS, shortage.MEMORY, shortage.PROCESSES)}
-    assert (
-        set(documented)
-        == starts
-        | set(error_kinds())
-        | set(failures._BY_STATUS.values())
-        | set(failures._ADVICE)
-        | {refusal.kind for _, refusal in refusals._KNOWN}
-        | {*AUTHENTICATION, USAGE_LIMIT, UNREACHABLE}
-        | named
-    )
-    assert len(documented) == len(set(documented))
+    assert starts <= set(ErrorKind)
 
 
 def test_the_stop_reasons_are_those_of_the_protocol() -> None:
@@ -287,62 +283,6 @@ def every(base: type[errors.StartupError]) -> Iterator[type[errors.StartupError]
     yield base
     for one in base.__subclasses__():
         yield from every(one)
-
-
-def error_kinds() -> Iterator[str]:
-    """Every kind with which the program itself makes an error: where it stands among the arguments,
-    or by its name.
-    """
-    positions = {
-        "ClaudeNotStarted": 0,
-        "WorkerFailed": 0,
-        "LaunchFailed": 0,
-        "TurnFailure": 0,
-        "_lose": 0,
-    }
-    positions |= {"lost": 1, "not_started": 1}
-    by_name = {"Lost", "TurnFailure", "interrupted"}
-    for node in (node for tree in trees() for node in ast.walk(tree)):
-        if isinstance(node, ast.Call):
-            name = (
-                node.func.attr
-                if isinstance(node.func, ast.Attribute)
-                else getattr(node.func, "id", "")
-            )
-            at = positions.get(name)
-            if at is not None and len(node.args) > at:
-                yield from constants([node.args[at]])
-            if name in by_name:
-                yield from constants(
-                    keyword.value for keyword in node.keywords if keyword.arg == "kind"
-                )
-        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "(kind, message)":
-            assert isinstance(node.value, ast.Tuple)
-            yield from constants(node.value.elts[:1])
-        elif isinstance(node, ast.Dict):
-            pairs = zip(constants_or_none(node.keys), node.values, strict=True)
-            yield from constants(value for name, value in pairs if name == "errorKind")
-    source = ast.parse(inspect.getsource(failures.turn_failure))
-    for node in ast.walk(source):
-        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "kind":
-            values = (
-                [node.value.body, node.value.orelse]
-                if isinstance(node.value, ast.IfExp)
-                else [node.value]
-            )
-            yield from constants(values)
-
-
-def constants(nodes: Iterable[ast.expr]) -> Iterator[str]:
-    return (
-        node.value
-        for node in nodes
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    )
-
-
-def constants_or_none(nodes: Iterable[ast.expr | None]) -> Iterator[object]:
-    return (node.value if isinstance(node, ast.Constant) else None for node in nodes)
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:

@@ -37,4 +37,4 @@ def test_front_imports_little_and_no_installed_package() -> None:
         for name in imported
         if name.startswith("pykoclaw_acp")
     }
-    assert ours == {"", "errors", "front", "link", "system"}
+    assert ours == {"", "error_kinds", "errors", "front", "link", "system"}

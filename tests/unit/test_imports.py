@@ -48,6 +48,7 @@ def test_the_command_line_imports_nothing_that_is_slow() -> None:
         "pykoclaw_acp.cli.showing",
         "pykoclaw_acp.cli.trust",
         "pykoclaw_acp.cli.workers",
+        "pykoclaw_acp.error_kinds",
         "pykoclaw_acp.errors",
         "pykoclaw_acp.system",
         "pykoclaw_acp.system.machine",

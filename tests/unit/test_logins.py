@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.front.ledger import Ledger
 from pykoclaw_acp.link import logins
 from pykoclaw_acp.link.lines import GREETING
@@ -96,7 +97,7 @@ def test_words_fit_what_happened(
     told: str,
     tmp_path: Path,
 ) -> None:
-    failure = TurnFailure("authentication_failed", words, status)
+    failure = TurnFailure(ErrorKind.AUTHENTICATION_FAILED, words, status)
     around = {"CLAUDE_CONFIG_DIR": str(tmp_path), **environment}
     found = explained(failure, words, OPTIONS, around)
     assert (found.kind, found.status) == (kind, status)
@@ -107,17 +108,17 @@ def test_words_fit_what_happened(
 
 def test_words_name_the_account_and_other_failures_stay(tmp_path: Path) -> None:
     options = replace(OPTIONS, account="work")
-    failure = TurnFailure("authentication_failed", SAID)
+    failure = TurnFailure(ErrorKind.AUTHENTICATION_FAILED, SAID)
     found = explained(failure, SAID, options, {"CLAUDE_CONFIG_DIR": str(tmp_path)})
     assert "`pykoclaw-acp login --account work`" in found.message
-    other = TurnFailure("rate_limit", "Wait.", 429)
+    other = TurnFailure(ErrorKind.RATE_LIMIT, "Wait.", 429)
     assert explained(other, "Wait.", OPTIONS, {}) == other
 
 
 def test_a_login_that_is_over_has_expired(tmp_path: Path) -> None:
     login = {"claudeAiOauth": {"expiresAt": 1}}
     (tmp_path / ".credentials.json").write_text(json.dumps(login))
-    failure = TurnFailure("authentication_failed", "API Error: 401", 401)
+    failure = TurnFailure(ErrorKind.AUTHENTICATION_FAILED, "API Error: 401", 401)
     found = explained(failure, failure.message, OPTIONS, {"CLAUDE_CONFIG_DIR": str(tmp_path)})
     assert found.kind == "authentication_expired"
 
@@ -159,7 +160,7 @@ LOCAL = {"ANTHROPIC_BASE_URL": "http://user:pw@gateway.local:4130/v1"}
 def test_service_that_cannot_be_reached_is_named_by_its_host(
     words: str, environment: dict[str, str], said: str
 ) -> None:
-    found = explained(TurnFailure("server_error", "x"), words, OPTIONS, environment)
+    found = explained(TurnFailure(ErrorKind.SERVER_ERROR, "x"), words, OPTIONS, environment)
     assert found.kind == "service_unreachable"
     assert found.retryable
     assert said in found.message
@@ -168,6 +169,6 @@ def test_service_that_cannot_be_reached_is_named_by_its_host(
 
 
 def test_lost_connection_is_not_one_that_cannot_be_reached() -> None:
-    lost = TurnFailure("server_error", "x")
+    lost = TurnFailure(ErrorKind.SERVER_ERROR, "x")
     said = "API Error: Connection to the API was lost (ECONNRESET)."
     assert explained(lost, said, OPTIONS, {}) == lost

@@ -20,6 +20,7 @@ from claude_agent_sdk import (
 )
 from claude_agent_sdk.types import RateLimitInfo
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.events import (
     Event,
     Plan,
@@ -109,7 +110,7 @@ class TestRetries:
         assert titles(events)[0] == "Claude's rate limit is reached; asking again in 4 s (1 of 3)"
         assert isinstance(events[1], ToolEnded)
         assert events[1].status == "failed"
-        failure = TurnFailure("rate_limit", "Wait.", 429)
+        failure = TurnFailure(ErrorKind.RATE_LIMIT, "Wait.", 429)
         assert translator.meanwhile.explained(failure).retry_after == 4
         assert translator.meanwhile.explained(failure).retry_after is None
         assert not ids(events) & ids(translator.events(retry(1, None)))
@@ -328,13 +329,13 @@ class TestLimits:
     def test_the_end_of_a_limit_is_in_the_users_time(self, berlin: None) -> None:
         limits = Limits()
         limits.follow(limit("rejected"))
-        found = limits.explained(TurnFailure("rate_limit", "Wait.", 429))
+        found = limits.explained(TurnFailure(ErrorKind.RATE_LIMIT, "Wait.", 429))
         assert (found.kind, found.resets_at, found.retryable) == ("usage_limit", NOON, True)
         assert "5-hour limit is reached" in found.message
         assert "13:00 CET" in found.message
 
     def test_a_rate_limit_of_a_key_is_none(self) -> None:
-        failure = TurnFailure("rate_limit", "Wait.", 429)
+        failure = TurnFailure(ErrorKind.RATE_LIMIT, "Wait.", 429)
         assert Limits().explained(failure) == failure
 
     def test_it_warns_once_until_it_is_over(self, berlin: None) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.config import listing, loading
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.notices import (
@@ -145,7 +146,7 @@ def turn(outcome: Outcome, *, watched: bool = False) -> EndedTurn:
 
 
 def failed(kind: str) -> Outcome:
-    return Outcome(TurnState.FAILED, failure=TurnFailure(kind, "It \x07broke."))
+    return Outcome(TurnState.FAILED, failure=TurnFailure(ErrorKind(kind), "It \x07broke."))
 
 
 DONE = Outcome(TurnState.DONE, stop_reason="end_turn")
@@ -208,7 +209,7 @@ def test_form_cannot_be_allowed_by_the_command() -> None:
 
 
 def test_words_of_others_are_neutral_and_bounded() -> None:
-    long = Outcome(TurnState.FAILED, failure=TurnFailure("turn_failed", "x" * 100_000))
+    long = Outcome(TurnState.FAILED, failure=TurnFailure(ErrorKind.TURN_FAILED, "x" * 100_000))
     texts = [
         words.of_question(question(RequestPolicy.WAIT)),
         words.of_turn(turn(failed("overloaded"))),

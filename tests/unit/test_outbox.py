@@ -24,6 +24,7 @@ from pykoclaw_acp.channel.frames import (
     encode,
 )
 from pykoclaw_acp.channel.spool import Spool
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.events import Text, Thinking
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.pool.leftovers import read_spool
@@ -219,7 +220,7 @@ def test_a_link_is_no_spool(tmp_path: Path) -> None:
 async def test_last_words_are_the_end_of_the_spool(tmp_path: Path) -> None:
     box = Box(tmp_path)
     box.outbox.put(frame("a"))
-    box.outbox.bequeath(Lost(epoch=1, kind="worker_lost", message="It died."))
+    box.outbox.bequeath(Lost(epoch=1, kind=ErrorKind.WORKER_LOST, message="It died."))
     batch = [one for batch in read_spool(box.path, 1, 0) for one in batch]
     assert [type(one) for one in batch] == [EventFrame, Lost]
 

@@ -9,6 +9,7 @@ import pytest
 
 from pykoclaw_acp.channel.frames import Numbered
 from pykoclaw_acp.config.settings import Settings
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StaleEpoch, StoreUnavailable
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState, TurnTimes
 from pykoclaw_acp.sessions.registry import Sessions
@@ -103,7 +104,7 @@ async def test_turn_of_lost_worker_is_not_sent_again(
         await w.frames(session, *said(1, 1, "first", *texts))
     w.workers.retire(session.id)
     await w.sessions.worker_events.lost(
-        session.id, 1, "worker_lost", "Claude's worker process died."
+        session.id, 1, ErrorKind.WORKER_LOST, "Claude's worker process died."
     )
     assert (await outcome(turn)).state == state == w.state(turn)
     await asyncio.wait([turn.ended], timeout=PATIENCE)
@@ -130,7 +131,7 @@ async def test_a_worker_that_does_not_stop_is_killed() -> None:
     await eventually(lambda: w.workers.killed)
     assert w.workers.interrupted == ["first"]
     await w.sessions.worker_events.lost(
-        session.id, 1, "worker_lost", "Claude's worker process died."
+        session.id, 1, ErrorKind.WORKER_LOST, "Claude's worker process died."
     )
     assert (await outcome(turn)).state == TurnState.CANCELLED
 

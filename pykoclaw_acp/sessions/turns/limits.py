@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace as replaced
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model import prompt_text
-from pykoclaw_acp.model.failures import USAGE_LIMIT
 from pykoclaw_acp.model.limit_waits import WAIT, goes_on_from
 from pykoclaw_acp.model.turns import Outcome, Turn
 
@@ -26,7 +26,7 @@ GOES_ON: Final = (
 def told(outcome: Outcome, turn: Turn | None, setting: str) -> Outcome:
     """The outcome of a turn, with what follows if a usage limit has ended it."""
     failure = outcome.failure
-    if failure is None or failure.kind != USAGE_LIMIT or failure.resets_at is None:
+    if failure is None or failure.kind != ErrorKind.USAGE_LIMIT or failure.resets_at is None:
         return outcome
     if turn is None or setting != WAIT or not _may_go_on(turn):
         return replace(outcome, failure=replaced(failure, message=f"{failure.message} {SEND}"))

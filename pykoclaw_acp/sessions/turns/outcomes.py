@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.channel.frames import TurnEnded
 from pykoclaw_acp.channel.steering import Steer
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event, UserMessage, split_text
 from pykoclaw_acp.model.failures import TurnFailure
@@ -123,22 +124,26 @@ def of_frame(frame: TurnEnded, cancelled: bool) -> Outcome:
     return Outcome(TurnState.DONE, stop_reason=stop, usage=usage, **where)
 
 
-def not_started(turn: Turn, kind: str, message: str, retry_after: int | None = None) -> Outcome:
+def not_started(
+    turn: Turn, kind: ErrorKind, message: str, retry_after: int | None = None
+) -> Outcome:
     """The prompt never left for Claude, or the turn broke on our side."""
-    if turn.cancelled.is_set() or kind == "shutting_down":
+    if turn.cancelled.is_set() or kind == ErrorKind.SHUTTING_DOWN:
         return CANCELLED
     return Outcome(TurnState.FAILED, failure=TurnFailure(kind, message, retry_after=retry_after))
 
 
 def deadly() -> Outcome:
     """One server after the other died while it prepared the prompt."""
-    return Outcome(TurnState.FAILED, failure=TurnFailure("server_died", DEADLY))
+    return Outcome(TurnState.FAILED, failure=TurnFailure(ErrorKind.SERVER_DIED, DEADLY))
 
 
 def not_begun() -> Outcome:
     """The prompt never left for Claude, and will not."""
     return Outcome(
-        TurnState.CANCELLED, stop_reason="cancelled", failure=TurnFailure("not_started", NOT_BEGUN)
+        TurnState.CANCELLED,
+        stop_reason="cancelled",
+        failure=TurnFailure(ErrorKind.NOT_STARTED, NOT_BEGUN),
     )
 
 
@@ -147,13 +152,15 @@ def waits_elsewhere(original: str) -> Outcome:
     return Outcome(
         TurnState.CANCELLED,
         stop_reason="cancelled",
-        failure=TurnFailure("copied", WAITS_ELSEWHERE.format(path=original)),
+        failure=TurnFailure(ErrorKind.COPIED, WAITS_ELSEWHERE.format(path=original)),
     )
 
 
 def background_lost(message: str) -> Outcome:
     """Claude's own turn, after background work ended, was cut off."""
-    failure = TurnFailure("worker_lost", f"{message} It was telling of background work that ended.")
+    failure = TurnFailure(
+        ErrorKind.WORKER_LOST, f"{message} It was telling of background work that ended."
+    )
     return Outcome(TurnState.FAILED, failure=failure)
 
 
@@ -162,7 +169,7 @@ def cut_off(why: str) -> str:
     return f"Cut off before its end. {why}"
 
 
-def lost(turn: Turn, kind: str, message: str) -> Outcome:
+def lost(turn: Turn, kind: ErrorKind, message: str) -> Outcome:
     """The worker of a dispatched turn is gone: `failed` with partial output in the log, else
     `unknown`.
     """
@@ -171,7 +178,7 @@ def lost(turn: Turn, kind: str, message: str) -> Outcome:
     return interrupted(spoke=turn.spoke, kind=kind, message=message)
 
 
-def interrupted(*, spoke: bool, kind: str, message: str) -> Outcome:
+def interrupted(*, spoke: bool, kind: ErrorKind, message: str) -> Outcome:
     """The outcome of a dispatched turn that nobody can finish."""
     advice = KEPT if spoke else UNSURE
     return Outcome(

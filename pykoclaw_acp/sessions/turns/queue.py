@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import Overloaded
 from pykoclaw_acp.logging import share
 from pykoclaw_acp.model.turns import STARTED, Turn
@@ -33,7 +34,7 @@ class AllWaiting:
             raise Overloaded(
                 f"{len(self._lengths):,} prompts of all sessions wait already, with {self._length:,} characters. Wait "
                 "until some of them have ended, or stop them with session/cancel; then send it again.",
-                "prompts",
+                ErrorKind.TOO_MANY_PROMPTS,
             )
 
     def add(self, turn: Turn) -> None:
@@ -101,13 +102,13 @@ class TurnQueue:
             raise Overloaded(
                 f"{MOST_WAITING} prompts of this session wait already. Wait until one of them has ended, or stop them "
                 "with session/cancel; then send it again.",
-                "prompts",
+                ErrorKind.TOO_MANY_PROMPTS,
             )
         if sum(one.length for one in self._waiting) + turn.length > MOST_TEXT:
             raise Overloaded(
                 f"The prompts of this session that wait have {MOST_TEXT:,} characters. Wait until one of them has "
                 "ended, or stop them with session/cancel; then send it again.",
-                "prompts",
+                ErrorKind.TOO_MANY_PROMPTS,
             )
         self._all_waiting.require_room(turn)
 

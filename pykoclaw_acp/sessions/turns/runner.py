@@ -16,6 +16,7 @@ from pykoclaw_acp.channel import long_prompt
 from pykoclaw_acp.channel.frames import Interrupt, Prompt
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.steering import Steer
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StoreClosed, WorkerFailed
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event
@@ -99,7 +100,7 @@ class TurnRunner:
         except Exception:
             log.exception("The turn could not be run", action="turn_broken")
             await self.endings.finish(
-                turn, outcomes.not_started(turn, "internal", outcomes.INTERNAL)
+                turn, outcomes.not_started(turn, ErrorKind.INTERNAL, outcomes.INTERNAL)
             )
         try:
             await turn.over()
@@ -202,7 +203,7 @@ class TurnRunner:
         await self.send_prompt(turn, prompt)
         if not self._workers.is_live(self._state.id) and not turn.ended.done():
             await self.endings.finish(
-                turn, outcomes.lost(turn, "worker_lost", "Claude's worker process died.")
+                turn, outcomes.lost(turn, ErrorKind.WORKER_LOST, "Claude's worker process died.")
             )
 
     async def _prepare(self, turn: Turn) -> tuple[WorkerOptions, int, list[Event]] | None:
@@ -254,7 +255,7 @@ class TurnRunner:
                 continue
             if not launched or await self._gate.unchanged():
                 return options, epoch, notes
-        raise WorkerFailed("workspace_changing", CHANGING)
+        raise WorkerFailed(ErrorKind.WORKSPACE_CHANGING, CHANGING)
 
     async def _completed(self, options: WorkerOptions) -> WorkerOptions:
         """The options with what the database has for a worker that is launched."""

@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp import crash_points
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StoreClosed
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.turns import STARTED, Outcome, Turn, TurnState
@@ -91,7 +92,7 @@ class Steering:
             return True
         await self._send(turn)
         if not self._workers.is_live(self._state.id) and not turn.ended.done():
-            died = outcomes.lost(turn, "worker_lost", "Claude's worker process died.")
+            died = outcomes.lost(turn, ErrorKind.WORKER_LOST, "Claude's worker process died.")
             await self._finish(turn, died)
         return True
 
