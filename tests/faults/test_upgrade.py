@@ -17,6 +17,7 @@ from typing import Final
 import pytest
 
 from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.harness.processes import environment
 from tests.waiting import eventually
 
 # Commits: the release before, and the last one before modules moved.
@@ -75,7 +76,7 @@ def words(client: Client, session: str) -> list[str]:
 
 def comes_from(pid: int, place: Path) -> bool:
     """Whether a process imports the program from this place."""
-    return f"PYTHONPATH={place}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return f"PYTHONPATH={place}".encode() in environment(pid).split(b"\0")
 
 
 def prompts(stack: Stack) -> list[str]:

@@ -67,19 +67,20 @@ def of_home(home: Path) -> list[Process]:
 
 
 def environment(pid: int) -> bytes:
-    """The variables with which a process was started; none of one that has ended."""
+    """The variables with which a process was started; none of one that has ended, or is another
+    user's.
+    """
     try:
         return Path(f"/proc/{pid}/environ").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:
         return b""
 
 
 def _look(pid: int, home: bytes) -> Process | None:
+    variables = environment(pid).split(b"\0")
+    if home not in variables:
+        return None
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            environment = file.read().split(b"\0")
-        if home not in environment:
-            return None
         command = (
             Path(f"/proc/{pid}/cmdline")
             .read_bytes()
@@ -93,7 +94,7 @@ def _look(pid: int, home: bytes) -> Process | None:
     if fields is None:
         return None
     mark = f"{COOKIE}=".encode()
-    cookies = [one.removeprefix(mark).decode() for one in environment if one.startswith(mark)]
+    cookies = [one.removeprefix(mark).decode() for one in variables if one.startswith(mark)]
     session, epoch = cookies[-1].split(":")[1:] if cookies else (None, None)
     return Process(pid, int(fields[1]), command, session, None if epoch is None else int(epoch))
 
