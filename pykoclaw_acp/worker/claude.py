@@ -40,6 +40,7 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import processes
 from pykoclaw_acp.worker import content, deciding, raw_frames, results, sdk_private
 from pykoclaw_acp.worker.choices import Choices
+from pykoclaw_acp.worker.command_reports import instead_of
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.failures import early_end, in_one_line, naming
 from pykoclaw_acp.worker.login_failures import explained
@@ -48,7 +49,6 @@ from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.reported import Reported
 from pykoclaw_acp.worker.requests import TaskRequests
-from pykoclaw_acp.worker.server_report import instead_of
 from pykoclaw_acp.worker.server_states import ServerStates
 from pykoclaw_acp.worker.servers import STATES, Servers
 from pykoclaw_acp.worker.starting import Start

@@ -7,20 +7,19 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import structlog
 from claude_agent_sdk import ClaudeSDKClient
 
 from pykoclaw_acp.neutral import neutral
-from pykoclaw_acp.worker import usage_report
 from pykoclaw_acp.worker.usage_report import plain
 
 LIMIT: Final = 10.0  # s; for the states
 TRY_LIMIT: Final = 30.0  # s; for a server to connect
 ALL: Final = "all"
-_COMMAND: Final = re.compile(r"\s*/mcp(?:\s+(reconnect|enable|disable)(?:\s+(\S.*?))?)?\s*")
+COMMAND: Final = re.compile(r"\s*/mcp(?:\s+(reconnect|enable|disable)(?:\s+(\S.*?))?)?\s*")
 _STATES: Final = {
     "connected": "connected",
     "failed": "does not work",
@@ -39,16 +38,12 @@ Clean = Callable[[str, str], str]
 """An error of a server, by its name, without what may be secret."""
 
 
-async def instead_of(
-    client: ClaudeSDKClient, content: Sequence[dict[str, Any]], clean: Clean
+async def report(
+    client: ClaudeSDKClient, action: str | None, wanted: str, clean: Clean
 ) -> str | None:
-    """What is shown in place of the CLI's own answer to a prompt that is a command; None: nothing."""
-    words = str(content[0].get("text", "")) if len(content) == 1 else ""
-    asked = _COMMAND.fullmatch(words)
-    if asked is None:
-        return await usage_report.instead_of(client, content)
+    """Do `action` with the `wanted` server, then report all; None if the CLI does not know them."""
     try:
-        lines = await _do(client, asked[1], asked[2] or ALL, clean) if asked[1] else []
+        lines = await _do(client, action, wanted, clean) if action else []
         return "\n\n".join([*lines, markdown(await _known(client), clean)])
     except Exception as error:  # noqa: BLE001  the SDK raises bare ones, and an answer may be another
         log.info("The MCP servers are not known", action="mcp_unknown", why=str(error)[:200])

@@ -5,7 +5,7 @@ the CLI answers to a request of its own. Its text for terminals has less.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
@@ -39,10 +39,8 @@ _TOKENS: Final = {
 log: Final = structlog.get_logger()
 
 
-async def instead_of(client: ClaudeSDKClient, content: Sequence[dict[str, Any]]) -> str | None:
-    """What is shown in place of the CLI's own answer to this prompt; None: nothing."""
-    if len(content) != 1 or str(content[0].get("text", "")).strip() != COMMAND:
-        return None
+async def report(client: ClaudeSDKClient) -> str | None:
+    """The usage as Markdown; None if the CLI does not say it."""
     try:
         async with asyncio.timeout(LIMIT):
             return markdown(await sdk_private.control(client, {"subtype": "get_usage"}))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.worker import server_report
-from pykoclaw_acp.worker.server_report import instead_of
+from pykoclaw_acp.worker.command_reports import instead_of
 
 
 class Cli:

@@ -44,10 +44,6 @@ class Client:
         return self.answer
 
 
-def words(text: str) -> list[dict[str, Any]]:
-    return [{"type": "text", "text": text}]
-
-
 def test_a_session_has_its_cost_and_tokens() -> None:
     assert usage_report.markdown(BARE).splitlines() == [
         "## Usage",
@@ -100,13 +96,5 @@ def test_limits_and_what_used_them_are_shown() -> None:
 @pytest.mark.parametrize("answer", [{}, {"session": 3}, RuntimeError("unknown subtype"), None])
 async def test_an_answer_of_another_kind_leaves_the_clis_words(answer: Any) -> None:
     client: Any = Client(answer)
-    assert await usage_report.instead_of(client, words("/usage")) is None
+    assert await usage_report.report(client) is None
     assert client.asked == [{"subtype": "get_usage"}]
-
-
-@pytest.mark.parametrize("text", ["Say /usage", "/usage now", "/cost", ""])
-async def test_only_the_command_alone_is_asked_about(text: str) -> None:
-    client: Any = Client(BARE)
-    assert await usage_report.instead_of(client, words(text)) is None
-    assert client.asked == []
-    assert "## Usage" in str(await usage_report.instead_of(client, words(" /usage\n")))
