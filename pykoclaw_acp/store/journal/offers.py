@@ -22,5 +22,21 @@ class SqlOfferStore(SqlStore):
         return None if other is None else elsewhere(alike, other.models)
 
     async def keep_offer(self, cwd: str, offer: Offer, configuration: str = "") -> None:
-        """Replace the directory's offer, which is the newest one now."""
-        await self._run(offers.keep(cwd, offer, configuration))
+        """Replace the directory's offer, which is the newest one now. What changes no answer of
+        `offer` is not written: each worker that starts reports its offer.
+        """
+        if not await self._says_nothing_new(cwd, offer, configuration):
+            await self._run(offers.keep(cwd, offer, configuration))
+
+    async def _says_nothing_new(self, cwd: str, offer: Offer, configuration: str) -> bool:
+        """Whether the directory has this offer, and other directories learn the same from newer
+        ones.
+        """
+        if await offers.of(self._database, cwd) != (offer, configuration):
+            return False
+        newest = await offers.newest(self._database)
+        alike = await offers.newest(self._database, configuration)
+        if newest is None or alike is None:  # an unreadable row
+            return False
+        everywhere = elsewhere(offer, offer.models)
+        return newest.models == offer.models and elsewhere(alike, alike.models) == everywhere
