@@ -126,5 +126,5 @@ bench: $(READY) ## measure, each figure as a ratio to its baseline
 	@$(BIN)/python -m bench
 
 clean: ## remove what make made
-	rm -rf .venv .venv-lowest $(NODE)/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf .venv .venv-lowest $(NODE)/node_modules docs/pictures/browser/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -229,3 +229,9 @@ async def test_questions_are_answered_one_by_one(stack: Stack) -> None:
     )
     (entry,) = again.of(session, "plan")[-1]["entries"]
     assert (entry["content"], entry["status"]) == ("Look", "completed")
+    await again.close()
+    stack.use(stack.home / "elsewhere")
+    imported = await stack.start()
+    await imported.load(session, stack.work)
+    states = [[one["status"] for one in plan["entries"]] for plan in imported.of(session, "plan")]
+    assert states == [["in_progress"], ["completed"]], "as each turn has left it"
