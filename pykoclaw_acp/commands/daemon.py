@@ -78,8 +78,10 @@ def follow_live(
 def _said_plainly() -> Iterator[None]:
     try:
         yield
-    except front.DaemonAbsent as error:
+    except front.NoDaemon as error:
         raise DaemonNotRunning(f"{error} A client starts it, or `pykoclaw-acp serve`.") from error
+    except front.DaemonAbsent as error:
+        raise DaemonNotRunning(str(error)) from error
     except front.CallFailed as error:
         if error.code == _NOT_FOUND:
             word = (error.data or {}).get("sessionId", "")

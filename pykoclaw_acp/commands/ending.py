@@ -11,7 +11,7 @@ from typing import Final
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show, workers
 from pykoclaw_acp.commands.daemon import ask, require_operator
-from pykoclaw_acp.errors import CommandFailed
+from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.link import places
 
 END_WAIT: Final = 60.0  # s; the daemon commits what it has received
@@ -26,7 +26,14 @@ def stop() -> None:
     stored.
     """
     pid = _daemon()
-    database = ask("status", start=False)["database"]
+    try:
+        database = ask("status", start=False)["database"]
+    except DaemonNotRunning as error:
+        if places.lock_holder(places.Places.find().data) is None:
+            raise
+        raise DaemonNotRunning(
+            f"{error} `kill {pid}` ends it; its workers go on, and the next daemon takes them over."
+        ) from error
     if (
         database.get("condition", "writable") == "writable"
     ):  # missing in the answer of an older daemon

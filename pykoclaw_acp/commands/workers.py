@@ -63,8 +63,8 @@ def stop(session: str | None, now: bool) -> None:
     except DaemonNotRunning:
         if places.lock_holder(where.data) is not None:
             raise CommandFailed(
-                "A server that cannot be asked uses the data directory; its workers end with it. "
-                "`pykoclaw-acp doctor` says which process it is."
+                "A server that cannot be asked uses the data directory: end it first. `pykoclaw-acp doctor` says which"
+                " process it is."
             ) from None
         if session is not None:
             raise

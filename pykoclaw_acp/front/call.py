@@ -28,6 +28,10 @@ class DaemonAbsent(StartupError):
     """No daemon serves the data directory, or it went away before it had answered."""
 
 
+class NoDaemon(DaemonAbsent):
+    """No process has the data directory: a daemon can be started."""
+
+
 class CallFailed(Exception):
     """The daemon answered with a JSON-RPC error."""
 
@@ -130,14 +134,12 @@ def _reach(places: Places) -> _socket.socket:
         if busy and waited > _BUSY_TIMEOUT:
             raise DaemonAbsent("The daemon takes no connections: it may hang.")
         if not busy and (not expected or waited > _START_TIMEOUT):
-            raise DaemonAbsent(_absent(places, holder))
+            if holder is None:
+                raise NoDaemon(f"No daemon runs for the data directory {places.data}.")
+            raise DaemonAbsent(
+                f"The server of the data directory {places.data} (pid {holder[0]}) has no socket that can be reached."
+            )
         time.sleep(_BUSY_PAUSE)
-
-
-def _absent(places: Places, holder: tuple[int, str | None] | None) -> str:
-    if holder is None:
-        return f"No daemon runs for the data directory {places.data}."
-    return f"The server of the data directory {places.data} (pid {holder[0]}) has no socket that can be reached."
 
 
 def _start(places: Places) -> _socket.socket:

@@ -4,6 +4,7 @@ daemon is gone.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import time
@@ -187,7 +188,10 @@ class Relay:
     def _flush(self) -> None:
         try:
             self._client.flush()
-        except OSError:
+        except OSError as error:
+            if not isinstance(error, ConnectionError) and error.errno != errno.EIO:
+                said = f"Standard output cannot be written: {error.strerror}."
+                self.fail(f"{said} {GOES_ON}", 1, ErrorKind.INTERNAL)
             raise _ClientGone from None
         self._receipts.advance(self._client.written)
         if self._link is None:

@@ -74,10 +74,18 @@ def _runtime_directory(places: Places) -> Path:
 
 def warn_of_weak_places(data: Path, places: Places, group: int | None) -> list[Path]:
     """Warn of weak directories; returns the temporary directory if it can be trusted."""
-    temporary = Path(tempfile.gettempdir())
     used = (data, Path(places.directory), Path(places.socket).parent)
-    copies = trusted_path.examine(str(temporary / history_copy.NAME))
+    temporary = _temporary_directory()
+    copies = [] if temporary is None else trusted_path.examine(str(temporary / history_copy.NAME))
     others = [one for path in used for one in trusted_path.examine(str(path), group)]
     for one in {one.words: one for one in (*others, *copies)}.values():
         log.warning(one.words, action="directory_weak", directory=one.directory, advice=one.remedy)
-    return [] if any(one.certain for one in copies) else [temporary]
+    return [] if temporary is None or any(one.certain for one in copies) else [temporary]
+
+
+def _temporary_directory() -> Path | None:
+    """The temporary directory; None if no file can be made in any."""
+    try:
+        return Path(tempfile.gettempdir())
+    except FileNotFoundError:
+        return None

@@ -167,7 +167,11 @@ def run(main: Callable[[LoopLag], Coroutine[Any, Any, T]]) -> T:
     """As `asyncio.run`, for a coroutine that is given the measure of its loop."""
     sys.setswitchinterval(SWITCH)
     lag = LoopLag()
-    return lag.run(main(lag))
+    coroutine = main(lag)
+    try:
+        return lag.run(coroutine)
+    finally:
+        coroutine.close()  # of a loop that could not start: it would be said never to be awaited
 
 
 def _place(frame: FrameType | None) -> str:

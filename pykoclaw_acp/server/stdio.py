@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.config.settings import Settings
-from pykoclaw_acp.errors import Exhausted, StartupError
+from pykoclaw_acp.errors import Exhausted, OutputLost, StartupError
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.logging import setup as logging
 from pykoclaw_acp.pool.forkserver_process import Begun
@@ -53,6 +53,7 @@ class StdioTransport:
         self._sink = sink
         self._reader = reader
         self._writer = writer
+        self.lost: asyncio.Future[OSError] = asyncio.get_running_loop().create_future()
 
     @classmethod
     async def open(cls, source: int, sink: int) -> StdioTransport:
@@ -87,14 +88,25 @@ class StdioTransport:
             return b""
 
     async def write(self, line: bytes) -> None:
-        """Write a line; raises ConnectionError when the client is gone."""
+        """Write a line; raises ConnectionError when the client is gone, or nothing can be written any
+        more: `lost` says why.
+        """
         if self._writer is None:
-            os.write(self._sink, line)
+            self._write_directly(line)
             return
         if self._writer.is_closing():
             raise ConnectionError("the client closed its end")
         self._writer.write(line)
         await self._writer.drain()
+
+    def _write_directly(self, line: bytes) -> None:
+        try:
+            while line and not self.lost.done():
+                line = line[os.write(self._sink, line) :]
+        except OSError as error:
+            self.lost.set_result(error)
+        if self.lost.done():
+            raise ConnectionError(str(self.lost.result()))
 
     def abort(self) -> None:
         """Discard what the client has not read."""
@@ -147,7 +159,8 @@ async def _converse(connection: Connection) -> None:
             await connection.begun()
 
 
-async def _serve(settings: Settings, source: int, sink: int, begun: Begun | None) -> None:
+async def _serve(settings: Settings, source: int, sink: int, begun: Begun | None) -> OSError | None:
+    """Serve the client; returns why nothing could be written to it, if that is so."""
     client = instances.of(os.getppid())
     places = Places(settings.data, settings.state, settings.socket)
     app = await App.start(settings, places, resident=False, begun=begun)
@@ -155,6 +168,7 @@ async def _serve(settings: Settings, source: int, sink: int, begun: Begun | None
     connection = Connection(app.sessions, METHODS, DirectPeer(transport, instance=client))
     loop = asyncio.get_running_loop()
     serving = loop.create_task(_converse(connection), name="client")
+    transport.lost.add_done_callback(lambda _: serving.cancel())
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, serving.cancel)
     try:
@@ -169,6 +183,7 @@ async def _serve(settings: Settings, source: int, sink: int, begun: Begun | None
             async with asyncio.timeout(ANSWERS_GRACE):
                 await connection.settle()
         transport.abort()
+    return transport.lost.result() if transport.lost.done() else None
 
 
 def main(settings: Settings, begun: Begun | None = None) -> int:
@@ -182,9 +197,11 @@ def main(settings: Settings, begun: Begun | None = None) -> int:
     with _same_modes_after():
         source, sink = _take_streams()
         try:
-            run(lambda _: _serve(settings, source, sink, begun))
+            lost = run(lambda _: _serve(settings, source, sink, begun))
         except StartupError as error:
             log.error("The server cannot start", action="server_not_started", reason=str(error))
             raise
+    if lost is not None:
+        raise OutputLost(lost.strerror or str(lost))
     threads.leave(0)
     return 0

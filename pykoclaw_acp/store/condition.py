@@ -10,6 +10,7 @@ import structlog
 
 from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.store.sqlite import result_code, sqlite3
+from pykoclaw_acp.system import shortage
 
 State = Literal["writable", "locked", "blocked", "gone"]
 
@@ -46,8 +47,15 @@ def trouble(error: BaseException) -> tuple[State, str] | None:
     if code in _LOCKED:
         return "locked", "Another program keeps the database locked."
     if code in _BLOCKED:
-        return "blocked", f"{_BLOCKED[code]} (SQLite: {error})"
+        return "blocked", " ".join([f"{_BLOCKED[code]} (SQLite: {error})", *limits(error)])
     return None
+
+
+def limits(error: sqlite3.Error) -> list[str]:
+    """What this process may not do that may be behind the error, as sentences."""
+    if result_code(error) != sqlite3.SQLITE_IOERR:
+        return []
+    return [said] if (said := shortage.of_file_size()) is not None else []
 
 
 class StoreCondition:

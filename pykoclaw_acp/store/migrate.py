@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pykoclaw_acp.errors import DatabaseUnusable
 from pykoclaw_acp.store import shared_columns
+from pykoclaw_acp.store.condition import limits
 from pykoclaw_acp.store.sqlite import sqlite3
 
 _FILE_NAME = re.compile(r"(\d{4})_\w+\.sql")
@@ -98,10 +99,11 @@ def apply(connection: sqlite3.Connection, migrations: list[Migration], path: Pat
                 _apply_one(connection, migration)
             connection.execute("COMMIT")
         except sqlite3.Error as error:
-            raise DatabaseUnusable(
+            said = (
                 f"The migration {migration.name} failed on the database {path}: {error}. Nothing of it was kept, and "
                 "the version that used the database before can go on with it."
-            ) from error
+            )
+            raise DatabaseUnusable(" ".join([said, *limits(error)])) from error
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")

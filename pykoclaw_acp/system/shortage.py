@@ -87,6 +87,21 @@ def lacks_descriptors() -> bool:
     return False
 
 
+def of_file_size() -> str | None:
+    """What may be behind an I/O error where the size of files is limited, as a sentence; None
+    without a limit.
+    """
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if soft == resource.RLIM_INFINITY:
+        return None
+    return (
+        f"Files may have {soft:,} bytes here at most: if that is why, raise the limit (`ulimit -f`, `LimitFSIZE=` of"
+        " the unit)."
+    )
+
+
 def lacks_memory() -> bool:
     """Whether a limit leaves less address space than a server's threads need.
 

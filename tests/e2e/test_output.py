@@ -51,6 +51,26 @@ async def test_a_full_disk_is_one_line(unbuffered: bool, shared: Stack) -> None:
         assert f"Standard output cannot be written: {os.strerror(28)}." in said
 
 
+@pytest.mark.parametrize(("arguments", "lines"), [("", 2), ("serve --stdio", 1)])
+async def test_an_agent_without_output_ends_with_a_reason(
+    arguments: str, lines: int, stack: Stack
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        "/bin/sh", "-c", 'exec "$@" >/dev/full', "sh", *PROGRAM, *arguments.split(),
+        stdin=PIPE, stderr=PIPE, cwd=stack.root,
+        env={**stack.environment, "PYKOCLAW_ACP_LOG_LEVEL": "ERROR"},
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stderr is not None
+    process.stdin.write(
+        b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n'
+    )
+    said = (await asyncio.wait_for(process.stderr.read(), 240)).decode()  # its input stays open
+    assert (await process.wait(), len(said.splitlines())) == (1, lines), said
+    assert f"Standard output cannot be written: {os.strerror(28)}." in said.splitlines()[-1]
+    assert "Traceback" not in said
+
+
 async def test_a_closed_output_is_one_line(shared: Stack) -> None:
     client = await shared.front()
     session = await client.new(shared.work)

@@ -245,6 +245,14 @@ async def test_no_room_for_new_database_is_reported(stack: Stack) -> None:
         full.off()
 
 
+@pytest.mark.parametrize("size", [0, 1])
+async def test_limit_of_file_size_is_named(stack: Stack, size: int) -> None:
+    """With 0 there is no temporary directory either."""
+    said = await _serve_in_vain(stack, "prlimit", f"--fsize={size}:")
+    assert f"Files may have {size} bytes here at most" in said
+    assert "`ulimit -f`" in said
+
+
 @pytest.mark.long
 async def test_start_unable_to_write_files_is_reported(stack: Stack) -> None:
     """RLIMIT_FSIZE leaves room neither for SQLite's own files nor for a copy, nor for the daemon's

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.front.call import CallFailed, DaemonAbsent, call, follow
+from pykoclaw_acp.front.call import CallFailed, DaemonAbsent, NoDaemon, call, follow
 from pykoclaw_acp.link.places import Places
 from tests.integration.front_harness import WAIT, Connection, Daemon, encode
 
@@ -107,9 +107,10 @@ def test_a_daemon_that_goes_away_is_absent(places: Places) -> None:
 def test_without_a_socket_the_server_is_named(places: Places) -> None:
     with (
         Daemon(places, listens=False),
-        pytest.raises(DaemonAbsent, match=r"\(pid \d+\) has no socket"),
+        pytest.raises(DaemonAbsent, match=r"\(pid \d+\) has no socket") as absent,
     ):
         call(places, "_m", {})
+    assert not isinstance(absent.value, NoDaemon), "a process has the data directory"
 
 
 def test_a_socket_elsewhere_is_found_by_the_lock(places: Places, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from pykoclaw_acp import __version__
 from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front import spawn
-from pykoclaw_acp.front.call import DaemonAbsent, call
+from pykoclaw_acp.front.call import NoDaemon, call
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import LOCK_NAME, Places, lock_holder
 from tests.integration.front_harness import FAKE_START, WAIT, Client
@@ -238,7 +238,7 @@ def test_database_that_stays_missing_is_finally_named(places: Places, database: 
 def test_call_starts_daemon_only_if_allowed(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(DaemonAbsent, match="No daemon runs"):
+    with pytest.raises(NoDaemon, match="No daemon runs"):
         call(places, "m", {})
     assert not Path(places.state).exists()
     command = [sys.executable, str(FAKE_START), "daemon", "serve"]

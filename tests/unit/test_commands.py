@@ -463,6 +463,29 @@ def test_without_daemon_its_workers_in_proc_are_stopped(
     assert run("workers", "stop", "s1").exit_code == 3
 
 
+def test_stop_names_a_live_daemon_that_cannot_be_reached(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ANSWERS["status"] = front.DaemonAbsent("It has no socket that can be reached.")
+    monkeypatch.setattr("pykoclaw_acp.link.places.lock_holder", lambda data: (4, "/s"))
+    stopped = run("stop")
+    assert stopped.exit_code == 3
+    assert "It has no socket that can be reached. `kill 4` ends it;" in stopped.stderr
+    assert "starts it" not in stopped.stderr
+    listed = run("status")
+    assert (listed.exit_code, "starts it" in listed.stderr) == (3, False)
+
+
+def test_commands_say_how_a_daemon_starts_where_none_runs(asked: list[Any]) -> None:
+    ANSWERS["status"] = front.NoDaemon("No daemon runs.")
+    for command in ("stop", "status"):
+        said = run(command)
+        assert (said.exit_code, said.stderr) == (
+            3,
+            "pykoclaw-acp: No daemon runs. A client starts it, or `pykoclaw-acp serve`.\n",
+        )
+
+
 def test_following_goes_on_after_the_daemon_came_back(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[dict[str, Any]] = []
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
+import warnings
 
 import pytest
 import structlog
@@ -11,7 +13,9 @@ import structlog
 from pykoclaw_acp.commands.status import _lag
 from pykoclaw_acp.long_texts import finished
 from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.server import lag
 from pykoclaw_acp.server.lag import WINDOW, LoopLag
+from pykoclaw_acp.system import threads
 from tests.waiting import eventually
 
 
@@ -104,3 +108,19 @@ def test_the_worst_of_the_last_minute_is_kept(monkeypatch: pytest.MonkeyPatch) -
 def test_status_shows_lag_or_that_it_is_unmeasured() -> None:
     assert _lag({"loopLag": 12.4}) == "at most 12 ms in the last minute"
     assert _lag({}) == "not measured"
+
+
+def test_loop_that_cannot_start_leaves_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main(_: LoopLag) -> None:
+        raise AssertionError("there is no loop to run it")
+
+    monkeypatch.setattr(threads, "started", refuse)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        with pytest.raises(RuntimeError, match="new thread"):
+            lag.run(main)
+        gc.collect()
+    assert [str(one.message) for one in said] == []
