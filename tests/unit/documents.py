@@ -8,7 +8,9 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
+from types import CodeType
 from typing import Final
 
 import click
@@ -80,15 +82,32 @@ def commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command
 
 
 @cache
-def trees() -> list[ast.Module]:
-    return [ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")]
+def constants() -> frozenset[str]:
+    """Every text of the program that is whole in its code, from the compiled modules."""
+    found: set[str] = set()
+    for path in PACKAGE.rglob("*.py"):
+        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        found.update(_texts(SourceFileLoader(name, str(path)).get_code(name)))
+    return frozenset(found)
 
 
-@cache
-def said_in_code() -> frozenset[str]:
+def _texts(constant: object) -> Iterator[str]:
+    match constant:
+        case str():
+            yield constant
+        case CodeType(co_consts=parts):
+            for part in parts:
+                yield from _texts(part)
+        case tuple() | frozenset():
+            for part in constant:
+                yield from _texts(part)
+
+
+def sentences() -> frozenset[str]:
     """Every text of the program; what is put in at run time is a blank space."""
     said = set()
-    for node in (node for tree in trees() for node in ast.walk(tree)):
+    trees = (ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py"))
+    for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             said.add(node.value)
         elif isinstance(node, ast.JoinedStr):

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_args
 
 from claude_agent_sdk.types import AssistantMessageError
@@ -48,7 +53,7 @@ from pykoclaw_acp.store import inspection  # noqa: F401  its exceptions are coun
 from pykoclaw_acp.store.condition import State
 from pykoclaw_acp.translation import results, texts
 from pykoclaw_acp.worker import whole
-from tests.unit.documents import codes, said_in_code, section, table, text
+from tests.unit.documents import codes, constants, section, table, text
 
 
 def test_the_methods_are_those_of_the_dispatch_table() -> None:
@@ -58,24 +63,31 @@ def test_the_methods_are_those_of_the_dispatch_table() -> None:
     assert {row[1] for row in rows} <= {"yes", "no"}
 
 
-def test_every_method_of_the_protocol_is_listed() -> None:
-    from acp.meta import AGENT_METHODS
+@cache
+def acp_methods() -> Any:
+    """The official SDK's list, without its package, which takes seconds to import."""
+    package = find_spec("acp")
+    assert package is not None
+    assert package.origin is not None
+    return SimpleNamespace(**runpy.run_path(str(Path(package.origin).with_name("meta.py"))))
 
+
+def test_every_method_of_the_protocol_is_listed() -> None:
     stable = {name for row in table("docs/protocol.md", "method") for name in codes(row[0])}
     unstable = set(codes(text("docs/protocol.md").split("unstable in ACP")[1].split("\n\n")[0]))
     experimental = {
-        name for name in AGENT_METHODS.values() if name.startswith(("nes/", "document/", "mcp/"))
+        name
+        for name in acp_methods().AGENT_METHODS.values()
+        if name.startswith(("nes/", "document/", "mcp/"))
     }
-    assert set(AGENT_METHODS.values()) - experimental <= stable | unstable
+    assert set(acp_methods().AGENT_METHODS.values()) - experimental <= stable | unstable
 
 
 def test_client_methods_are_listed_and_only_marked_called() -> None:
-    from acp.meta import CLIENT_METHODS
-
     rows = table("docs/protocol.md", "method | used")
-    said = said_in_code()
+    said = constants()
     assert {name for row in rows for name in codes(row[0])} >= {
-        name for name in CLIENT_METHODS.values() if not name.startswith("mcp/")
+        name for name in acp_methods().CLIENT_METHODS.values() if not name.startswith("mcp/")
     }
     for row in rows:
         assert {name in said for name in codes(row[0])} == {row[1] == "yes"}
@@ -130,7 +142,7 @@ def test_the_meta_keys_are_those_of_the_code() -> None:
         permission_requests.OWN_REASON,
         replay.REPLAY,
     }
-    assert keys == {one for one in said_in_code() if re.fullmatch(r"pykoclaw\.dev/\w+", one)}
+    assert keys == {one for one in constants() if re.fullmatch(r"pykoclaw\.dev/\w+", one)}
 
 
 def test_each_key_and_notification_of_ours_has_a_conformance_rule() -> None:
@@ -180,7 +192,7 @@ def test_the_modes_are_those_that_can_be_chosen() -> None:
 
 def test_our_own_methods_are_those_of_the_daemon() -> None:
     rows = table("docs/protocol.md", "own method")
-    own = {one for one in said_in_code() if re.fullmatch(r"_pykoclaw\.dev/[a-z/]+[a-z]", one)}
+    own = {one for one in constants() if re.fullmatch(r"_pykoclaw\.dev/[a-z/]+[a-z]", one)}
     told = (
         set(codes(section("docs/protocol.md", "Our own methods").split("sends notifications")[1]))
         & own

@@ -37,7 +37,7 @@ from pykoclaw_acp.protocol.control.sessions import SessionDetails, SessionSummar
 from pykoclaw_acp.protocol.control.trust import Looked, TrustedDirectory
 from pykoclaw_acp.protocol.control.workers import WorkerInfo
 from pykoclaw_acp.scripted_model import __main__ as scripted_model
-from tests.unit.documents import blocks, codes, commands, said_in_code, section, table, text
+from tests.unit.documents import blocks, codes, commands, section, sentences, table, text
 
 PROGRAM = "pykoclaw-acp"
 REFERENCES = (WorkerInfo, QuestionInfo, SessionSummary, ConversionInfo)
@@ -306,7 +306,7 @@ def below(kind: type[errors.StartupError]) -> Iterator[type[errors.StartupError]
 
 
 def test_the_messages_are_the_programs_own() -> None:
-    said = said_in_code()
+    said = sentences()
     rows = [line for line in text("docs/troubleshooting.md").splitlines() if line.startswith("| `")]
     fragments = [code for row in rows for code in codes(row.split(" | ")[0])]
     assert len(fragments) > 40

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,6 +102,8 @@ _WRITERS = {
     "edit",
     "pause",
 }  # click's
+# without one of these nothing is found
+_WORDS = re.compile(r"print|input|sys\.|click|Console|os\.write|Shown")
 ALLOWED = {
     "terminal.py": "the printer",
     "logging/setup.py": "log lines, each made neutral in its processors",
@@ -161,7 +164,7 @@ def test_only_the_printer_writes_to_a_terminal() -> None:
     writers = {
         str(path.relative_to(PACKAGE)): found
         for path in PACKAGE.rglob("*.py")
-        if (found := _writes(path.read_text(encoding="utf-8")))
+        if _WORDS.search(source := path.read_text(encoding="utf-8")) and (found := _writes(source))
     }
     assert {name: found for name, found in writers.items() if name not in ALLOWED} == {}
     assert writers.keys() == ALLOWED.keys()
