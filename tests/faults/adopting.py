@@ -17,7 +17,7 @@ from tests.waiting import eventually
 COUNT: Final = 400
 
 
-TURN: Final = script(f"repeat {COUNT}x10ms w{{n}}.")  # a busy machine kills it in time, too
+TURN: Final = script(f"repeat {COUNT}x20ms w{{n}}.")  # a busy machine kills it in time, too
 
 
 WHOLE: Final = [f"w{n}" for n in range(1, COUNT + 1)]
