@@ -6,6 +6,8 @@ READY := .venv/.ready
 PYTEST := $(BIN)/pytest -q
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 PARALLEL := -n logical --dist worksteal
+# These wait for locks, limits and other processes more than they compute.
+WAITING := -n $$((2 * $$(nproc))) --dist worksteal
 
 # Without it each process that a test starts would compile the program, and pytest all of its plugins, anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -64,7 +66,7 @@ test-unit: $(READY) ## tests without processes and sockets
 
 test-integration: $(READY) ## tests of one part against the real database, CLI or operating system
 	@echo "== integration"
-	@$(PYTEST) $(PARALLEL) tests/integration
+	@$(PYTEST) $(WAITING) tests/integration
 
 # What tests need that run on Node; where it cannot be had they are skipped, unless PYKOCLAW_TEST_NODE=1 demands them.
 NODE := tests/e2e/typescript
