@@ -81,7 +81,7 @@ class SessionOptions(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class RequestedOptions:
     """What a client asks for when it opens a session; None: not asked for.
 
     `session_id`: of a new session. `effort` is a level or `default`. `given`: by field, where in
@@ -97,4 +97,4 @@ class Wishes:
     given: dict[str, str] = field(default_factory=dict)
 
 
-NO_WISHES: Final = Wishes()
+NOTHING_REQUESTED: Final = RequestedOptions()

@@ -14,9 +14,9 @@ from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.choices import OFF, ON
 from pykoclaw_acp.model.session_options import (
     ENVIRONMENT,
+    RequestedOptions,
     SessionOptions,
     SystemPrompt,
-    Wishes,
 )
 from pykoclaw_acp.protocol.own_meta import OWN
 
@@ -32,7 +32,7 @@ _SOURCES: Final = ("user", "project", "local")
 
 def parse(
     meta: Mapping[str, Any] | None, *, new: bool, system_prompt: Mapping[str, Any] | None = None
-) -> Wishes:
+) -> RequestedOptions:
     """What `_meta` asks for, and ACP's parameter `systemPrompt`. `new`: the session is made by it.
 
     Raises InvalidParams, which names what is not known, not honoured, or given twice.
@@ -52,7 +52,7 @@ def parse(
     if system_prompt is not None:
         take("system_prompt", _parameter(system_prompt), "systemPrompt")
     own = {name: found.pop(name) for name in SessionOptions.__struct_fields__ if name in found}
-    return Wishes(**found, options=SessionOptions(**own), given=given)
+    return RequestedOptions(**found, options=SessionOptions(**own), given=given)
 
 
 def _values(meta: Mapping[str, Any]) -> list[tuple[str, str, Any]]:

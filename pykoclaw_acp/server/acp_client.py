@@ -20,7 +20,7 @@ from pykoclaw_acp.protocol.messages import ClientCapabilities, Implementation, I
 from pykoclaw_acp.protocol.presentation import Presentation
 from pykoclaw_acp.protocol.terminals import Capability, Terminals
 from pykoclaw_acp.protocol.updates import SessionNotification, Update
-from pykoclaw_acp.server.asking import Asking
+from pykoclaw_acp.server.client_requests import ClientRequests
 from pykoclaw_acp.server.peer import Peer
 from pykoclaw_acp.server.permission_requests import PermissionRequests
 from pykoclaw_acp.sessions import contents
@@ -45,8 +45,8 @@ class AcpClient:
         self._terminals: Terminals | None = None
         self.introduced = False  # `initialize` was answered
         self._shown = Presentation()
-        self.asking = Asking(peer, sessions)
-        self._requests = PermissionRequests(self.asking, self._say)
+        self.requests = ClientRequests(peer, sessions)
+        self._requests = PermissionRequests(self.requests, self._say)
         self.subscriber = Subscriber(sessions, self, peer.instance, peer.front)
         self.given = None if peer.environment is None else Given.of(of_sessions(peer.environment))
         self.subscriber.given = self.given
@@ -130,7 +130,7 @@ class AcpClient:
     def stop_updates(self, session_id: str) -> None:
         """The session was closed."""
         self.subscriber.drop(session_id)
-        self.asking.send_soon(self.peer.drop_session(session_id))
+        self.requests.send_soon(self.peer.drop_session(session_id))
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event as an update; what no client could read is replaced by a note."""
@@ -190,7 +190,7 @@ class AcpClient:
 
     def close_request(self, ask_id: str) -> None:
         """The question's outcome is in the database."""
-        self.asking.acknowledge_answer(ask_id)
+        self.requests.acknowledge_answer(ask_id)
 
     async def _say(self, session_id: str, message_id: str, text: str) -> None:
         """Show a text that is in the log already, in another form."""

@@ -20,9 +20,9 @@ from pykoclaw_acp.protocol.jsonrpc import Invalid, Notification, Request, Respon
 from pykoclaw_acp.protocol.messages import InitializeParams
 from pykoclaw_acp.server import reading
 from pykoclaw_acp.server.acp_client import AcpClient
-from pykoclaw_acp.server.asking import CANCEL
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.calls import Calls
+from pykoclaw_acp.server.client_requests import CANCEL
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.peer import ClientLine, Peer
 from pykoclaw_acp.server.share import Share, Turnstile
@@ -71,7 +71,7 @@ class Connection:
                     await self.calls.wait_for_room()
         finally:
             self._peer.stop_reading()
-            self.client.asking.give_up()
+            self.client.requests.give_up()
 
     @property
     def introduced(self) -> bool:
@@ -143,7 +143,7 @@ class Connection:
                 )
             case Response() as response:
                 crash_points.reached("answer_received")
-                await self.client.asking.take_answer(line, response)
+                await self.client.requests.take_answer(line, response)
             case Notification(method=method, params=params) if method == CANCEL:
                 self.calls.withdraw(params)
                 if not self._sessions.awaits_recovery:

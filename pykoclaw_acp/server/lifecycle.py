@@ -84,7 +84,7 @@ def options_of(
     """The parameters that new, load and resume have in common; raises InvalidParams."""
     cwd = absolute("cwd", params.cwd)
     policy = _away_policy(params)
-    wishes = session_meta.parse(
+    requested = session_meta.parse(
         params.meta,
         new=type(params) is NewSessionParams,
         system_prompt=params.system_prompt,
@@ -95,7 +95,7 @@ def options_of(
         servers(raw_servers),
         policy,
         steering.wanted(params),
-        wishes,
+        requested,
         authenticating.account(params.meta or {}),
     )
 

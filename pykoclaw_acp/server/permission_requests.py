@@ -18,7 +18,7 @@ from pykoclaw_acp.protocol.client_requests import (
     PermissionResult,
     RequestPermission,
 )
-from pykoclaw_acp.server.asking import Asking
+from pykoclaw_acp.server.client_requests import ClientRequests
 
 OWN_REASON: Final = "pykoclaw.dev/reason"
 """Key of a refusal's reason in the `_meta` of a client's outcome."""
@@ -32,10 +32,12 @@ _SELECTED: Final = "selected"
 class PermissionRequests:
     """Asks one client; `say` shows it a text that is no part of the log, under a message id."""
 
-    def __init__(self, asking: Asking, say: Callable[[str, str, str], Awaitable[None]]) -> None:
+    def __init__(
+        self, requests: ClientRequests, say: Callable[[str, str, str], Awaitable[None]]
+    ) -> None:
         self.forms = False
         """Whether the client shows forms."""
-        self._asking = asking
+        self._requests = requests
         self._say = say
         self._told: set[str] = set()
 
@@ -123,11 +125,11 @@ class PermissionRequests:
             await self._say(session_id, f"{request.ask_id}-shown", f"\n\n{text}\n\n")
 
     async def _select(self, message_id: str, params: RequestPermission) -> PermissionOutcome:
-        raw = await self._asking.request(message_id, PERMISSION, params)
+        raw = await self._requests.request(message_id, PERMISSION, params)
         return jsonrpc.decode_params(raw, PermissionResult).outcome
 
     async def _fill_in(self, message_id: str, form: Any) -> ElicitationResult:
-        raw = await self._asking.request(message_id, ELICITATION, form)
+        raw = await self._requests.request(message_id, ELICITATION, form)
         return jsonrpc.decode_params(raw, ElicitationResult)
 
 

@@ -43,7 +43,7 @@ async def prompt(call: Call, params: PromptParams) -> Later:
     if accepted is None:
         return Later(_next_daemon())
     session, turn = accepted
-    call.client.asking.send_soon(call.client.peer.taken(call.line.number))
+    call.client.requests.send_soon(call.client.peer.taken(call.line.number))
     call.on_cancel(lambda: session.cancel(turn))
     return Later(_answer(call, turn, params.session_id))
 

@@ -39,7 +39,7 @@ async def welcome(client: AcpClient, hello: FrontHello) -> None:
     await come_back(client.subscriber, hello.front, places)
     for ask_id in hello.asked:
         if not await client.subscriber.sessions.is_open(ask_id):
-            await client.asking.withdraw(ask_id)
+            await client.requests.withdraw(ask_id)
 
 
 def _place(session_id: str, followed: Followed) -> LastPlace:

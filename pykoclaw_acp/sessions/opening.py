@@ -17,7 +17,7 @@ from pykoclaw_acp.model.branches import ForkPoint
 from pykoclaw_acp.model.choices import Selection
 from pykoclaw_acp.model.log import TurnsPlace
 from pykoclaw_acp.model.seams import Left
-from pykoclaw_acp.model.session_options import NO_WISHES, Wishes
+from pykoclaw_acp.model.session_options import NOTHING_REQUESTED, RequestedOptions
 from pykoclaw_acp.sessions import directories, new_session
 from pykoclaw_acp.sessions.adopting import OTHER_DIRECTORY, require_directory, same_place
 from pykoclaw_acp.sessions.joints import Joint
@@ -44,7 +44,7 @@ class OpenOptions:
     servers: tuple[McpServer, ...]
     away_policy: AwayPolicy | None = None
     steers: bool | None = None
-    wishes: Wishes = NO_WISHES
+    requested: RequestedOptions = NOTHING_REQUESTED
     account: str | None = None
 
 
@@ -77,7 +77,7 @@ async def create(subscriber: Subscriber, options: OpenOptions, request_key: str 
         options.servers,
         request_key=request_key,
         client=subscriber.name,
-        wishes=options.wishes,
+        requested=options.requested,
         begun=begun,
     )
     await _set(sessions, session, options)
@@ -257,7 +257,7 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
         options.cwd,
         options.directories,
         options.servers,
-        options.wishes,
+        options.requested,
         given=subscriber.given,
     )
     session.unclaimed.claim_for(subscriber.name)

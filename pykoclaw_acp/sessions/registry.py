@@ -17,10 +17,10 @@ from pykoclaw_acp.channel.options import McpServer, WorkerOptions
 from pykoclaw_acp.errors import InvalidRequest, SessionNotFound
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.permissions import RequestPolicy
-from pykoclaw_acp.model.session_options import NO_WISHES, Wishes
+from pykoclaw_acp.model.session_options import NOTHING_REQUESTED, RequestedOptions
 from pykoclaw_acp.model.surroundings import Given, House
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
-from pykoclaw_acp.sessions import adopting, wishing, worker_options
+from pykoclaw_acp.sessions import adopting, requested_options, worker_options
 from pykoclaw_acp.sessions.catalogue import Catalogue
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.forking import Forks
@@ -100,19 +100,18 @@ class Sessions:
         request_key: str | None = None,
         client: str | None = None,
         *,
-        wishes: Wishes = NO_WISHES,
+        requested: RequestedOptions = NOTHING_REQUESTED,
         begun: Begun | None = None,
     ) -> Session:
-        """A new session, in the database before this returns; the same one for a request that comes
-        again.
+        """Create a session in the database; a re-sent request gets the same one.
 
-        Raises InvalidParams for wishes that cannot be granted.
+        Raises InvalidParams for options that cannot be granted.
         """
         wanted = (begun or Begun(self._template.model)).record(
             cwd, directories, request_key, client
         )
         if request_key is None:
-            return await self._create(wanted, servers, wishes)
+            return await self._create(wanted, servers, requested)
         lock = self._creating.setdefault(request_key, asyncio.Lock())
         async with lock:
             if (made := await self._journal.find_created(request_key)) is not None:
@@ -120,18 +119,20 @@ class Sessions:
                 if found is not None:
                     self.take_options(found, directories, servers)
                     return found
-            return await self._create(wanted, servers, wishes)
+            return await self._create(wanted, servers, requested)
 
     async def _create(
-        self, wanted: SessionRecord, servers: tuple[McpServer, ...], wishes: Wishes
+        self, wanted: SessionRecord, servers: tuple[McpServer, ...], requested: RequestedOptions
     ) -> Session:
         """A session like `wanted`, under an id and a name of its own."""
         session_id = str(uuid4())
-        if wishes.session_id is not None:
-            session_id = await wishing.require_free(self._journal, self._transcripts, wishes)
+        if requested.session_id is not None:
+            session_id = await requested_options.require_free(
+                self._journal, self._transcripts, requested
+            )
         async with self.names.reserve(session_id) as name:
             record = replace(wanted, session_id=session_id, conversation_name=name)
-            await wishing.settle(self._journal, self._template, record, wishes)
+            await requested_options.settle(self._journal, self._template, record, requested)
             await self._journal.create(record)
         log.info("Session created", action="session_created", session=session_id, cwd=record.cwd)
         session = self._make(record, servers)
@@ -223,16 +224,16 @@ class Sessions:
         cwd: str,
         directories: tuple[str, ...],
         servers: tuple[McpServer, ...],
-        wishes: Wishes = NO_WISHES,
+        requested: RequestedOptions = NOTHING_REQUESTED,
         *,
         given: Given | None = None,
     ) -> None:
-        """Reopen the session; directories, servers, wishes and what is `given` apply to its next
+        """Reopen the session; directories, servers, options and what is `given` apply to its next
         worker.
 
-        Raises InvalidParams for wishes that cannot be granted.
+        Raises InvalidParams for options that cannot be granted.
         """
-        await wishing.grant(session, self._journal, self._template, wishes)
+        await requested_options.grant(session, self._journal, self._template, requested)
         session.record.cwd = session.record.cwd or cwd
         session.record.additional_directories = directories
         session.record.closed = False

@@ -67,24 +67,22 @@ def lacking() -> tuple[ErrorKind, str] | None:
     """Kind and sentence of what a server lacks to start, as in `of`; None if it has enough. May
     raise soft limits.
     """
-    if lacks_descriptors():
+    if not allow_descriptors():
         return DESCRIPTORS
     return MEMORY if lacks_memory() else None
 
 
-def lacks_descriptors() -> bool:
-    """Whether the limit of open files is too low to serve; the soft limit is raised first if it may
-    be.
-    """
+def allow_descriptors() -> bool:
+    """Raise the soft limit of open files to what a server needs; returns whether that is allowed."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= LEAST_DESCRIPTORS:
-        return False
-    if hard != resource.RLIM_INFINITY and hard < LEAST_DESCRIPTORS:
         return True
+    if hard != resource.RLIM_INFINITY and hard < LEAST_DESCRIPTORS:
+        return False
     resource.setrlimit(resource.RLIMIT_NOFILE, (LEAST_DESCRIPTORS, hard))
-    return False
+    return True
 
 
 def of_file_size() -> str | None:

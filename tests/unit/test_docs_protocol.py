@@ -44,8 +44,8 @@ from pykoclaw_acp.server import (
     sockets,
     steering,
 )
-from pykoclaw_acp.server.asking import CANCEL
 from pykoclaw_acp.server.calls import MAX_CALLS, MOST_OPEN
+from pykoclaw_acp.server.client_requests import CANCEL
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.sessions import new_session, opening
 from pykoclaw_acp.sessions.turns import deduplication, queue

@@ -32,14 +32,14 @@ def test_what_acpx_sends_is_honoured() -> None:
         **sdk(model="opus", allowedTools=["Read", "Bash(git log *)"], maxTurns=3),
         "systemPrompt": {"append": "Be brief."},
     }
-    wishes = session_meta.parse(meta, new=True)
-    assert wishes.model == "opus"
-    assert wishes.options == SessionOptions(
+    requested = session_meta.parse(meta, new=True)
+    assert requested.model == "opus"
+    assert requested.options == SessionOptions(
         system_prompt=SystemPrompt("Be brief."),
         allowed_tools=("Read", "Bash(git log *)"),
         max_turns=3,
     )
-    assert wishes.given["model"] == "_meta.claudeCode.options.model"
+    assert requested.given["model"] == "_meta.claudeCode.options.model"
 
 
 @pytest.mark.parametrize("prefix", ["own", "sdk"])
@@ -61,10 +61,10 @@ def test_every_option_is_read_from_both_namespaces(prefix: str) -> None:
     own = {f"pykoclaw.dev/{key.replace('permissionMode', 'mode')}": values[key] for key in values}
     assert own.keys() | {"pykoclaw.dev/fast"} == OWN_KEYS.keys()
     given = {**own, "pykoclaw.dev/fast": True} if prefix == "own" else sdk(**values)
-    wishes = session_meta.parse(given, new=True)
-    said = (wishes.session_id, wishes.mode, wishes.model, wishes.effort, wishes.fast)
+    requested = session_meta.parse(given, new=True)
+    said = (requested.session_id, requested.mode, requested.model, requested.effort, requested.fast)
     assert said == (ID, "plan", "opus", "high", "on" if prefix == "own" else None)
-    assert wishes.options == SessionOptions(
+    assert requested.options == SessionOptions(
         SystemPrompt("Only this.", True),
         ("Read",),
         ("Read",),
@@ -92,8 +92,10 @@ def test_system_prompts_replace_or_append(given: Any, wanted: SystemPrompt | Non
 def test_acps_own_parameter_is_read() -> None:
     blocks = [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be kind."}]
     for mode, replaces in (("append", False), ("override", True)):
-        wishes = session_meta.parse(None, new=True, system_prompt={"mode": mode, "content": blocks})
-        assert wishes.options.system_prompt == SystemPrompt("Be brief.\n\nBe kind.", replaces)
+        requested = session_meta.parse(
+            None, new=True, system_prompt={"mode": mode, "content": blocks}
+        )
+        assert requested.options.system_prompt == SystemPrompt("Be brief.\n\nBe kind.", replaces)
     for wrong in (
         {"mode": "_later", "content": blocks},
         {"content": blocks},
@@ -159,8 +161,8 @@ def test_what_cannot_be_honoured_is_refused_by_name(meta: dict[str, Any], named:
 def test_what_is_so_anyway_and_what_others_use_is_left_alone() -> None:
     anyway = sdk(includePartialMessages=True, promptSuggestions=False, resume=None, tools=PRESET)
     foreign = {"example.com/x": {"a": 1}, "traceparent": "00-1", "terminal-auth": True}
-    wishes = session_meta.parse({**anyway, **foreign}, new=True)
-    assert wishes.options == SessionOptions()
+    requested = session_meta.parse({**anyway, **foreign}, new=True)
+    assert requested.options == SessionOptions()
 
 
 def test_an_id_is_for_new_sessions_only() -> None:

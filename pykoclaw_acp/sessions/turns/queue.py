@@ -175,7 +175,7 @@ class TurnQueue:
             if running is not None:
                 await running.over()
                 await self._go_on()
-            while await self._may_begin():
+            while await self._wait_to_begin():
                 turn = self.current = self._waiting.popleft()
                 self._all_waiting.remove(turn)
                 with structlog.contextvars.bound_contextvars(
@@ -200,7 +200,7 @@ class TurnQueue:
             self.steered.remove(turn)
         self.current = None
 
-    async def _may_begin(self) -> bool:
-        """Whether a turn waits, as soon as it may begin."""
+    async def _wait_to_begin(self) -> bool:
+        """Wait until a turn may begin; returns whether one waits."""
         await self._unheld.wait()
         return bool(self._waiting)

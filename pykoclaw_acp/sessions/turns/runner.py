@@ -85,7 +85,7 @@ class TurnRunner:
     async def run(self, turn: Turn) -> None:
         """Run a queued turn to its end, whatever happens."""
         try:
-            if not await self._unclaimed.may_run(turn):
+            if not await self._unclaimed.wait_for_claim(turn):
                 await self.endings.finish(turn, outcomes.not_begun())
             elif not turn.cancelled.is_set():
                 await self._begin(turn)

@@ -62,9 +62,9 @@ class Unclaimed:
             if turn.keys.front is not None and turn.keys.front == newer.keys.front:
                 self._settle(turn, claimed=False)
 
-    async def may_run(self, turn: Turn) -> bool:
-        """Whether somebody stands behind it, as soon as that is known; true for one that is
-        cancelled meanwhile.
+    async def wait_for_claim(self, turn: Turn) -> bool:
+        """Wait until the turn is claimed, or nobody can claim it any more; returns whether it may
+        run. One that is cancelled meanwhile may.
         """
         claim = self._claims.get(turn)
         if claim is None:

@@ -24,7 +24,7 @@ CANCEL: Final = "$/cancel_request"
 log: Final = structlog.get_logger()
 
 
-class Asking:
+class ClientRequests:
     """Unanswered requests of one client, and its responses whose outcome is not in the database
     yet.
     """

@@ -8,7 +8,7 @@ from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model import choices as offers
 from pykoclaw_acp.model.choices import Chosen, Config, Offer
-from pykoclaw_acp.model.session_options import Wishes
+from pykoclaw_acp.model.session_options import RequestedOptions
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.choosing import require
 from pykoclaw_acp.sessions.ports import Journal, OfferStore, SessionStore, Transcripts
@@ -16,30 +16,30 @@ from pykoclaw_acp.sessions.session import Session
 
 
 async def settle(
-    store: OfferStore, template: WorkerOptions, record: SessionRecord, wishes: Wishes
+    store: OfferStore, template: WorkerOptions, record: SessionRecord, requested: RequestedOptions
 ) -> None:
     """Make what is asked for a new session its record's; raises InvalidParams for what Claude does
     not offer there. `template`: options of a session without its own.
     """
-    _check_sources(template, wishes)
-    record.options = wishes.options
-    named = wishes.given
+    _check_sources(template, requested)
+    record.options = requested.options
+    named = requested.given
     if not named.keys() & {"mode", "model", "effort", "fast"}:
         return
     offer = await store.offer(record.cwd or "")
     model = record.model or template.model or offers.DEFAULT_MODEL
     chosen = Chosen(record.mode or template.permission_mode, model)
-    if wishes.model is not None:
-        chosen = msgspec.structs.replace(chosen, model=_model(wishes, offer))
+    if requested.model is not None:
+        chosen = msgspec.structs.replace(chosen, model=_model(requested, offer))
         record.model = chosen.model
         if all(one.id != chosen.model for one in offers.models(offer)):
             record.options = msgspec.structs.replace(record.options, unchecked_model=chosen.model)
     now = offers.selection(chosen, offer, bypass=template.bypass)
-    if wishes.mode is not None:
-        require(named["mode"], wishes.mode, now.modes)
-        record.mode = wishes.mode
+    if requested.mode is not None:
+        require(named["mode"], requested.mode, now.modes)
+        record.mode = requested.mode
     values = {one.id: one for one in now.options or ()}
-    for option, wanted in ((offers.EFFORT, wishes.effort), (offers.FAST, wishes.fast)):
+    for option, wanted in ((offers.EFFORT, requested.effort), (offers.FAST, requested.fast)):
         if wanted is None:
             continue
         if option not in values:
@@ -47,49 +47,53 @@ async def settle(
                 continue  # it is so
             raise InvalidParams(f"`{named[option]}`: the model does not have it.")
         require(named[option], wanted, values[option].choices)
-    effort = None if wishes.effort == offers.DEFAULT_EFFORT else wishes.effort
-    record.config = Config(effort, wishes.fast == offers.ON)
+    effort = None if requested.effort == offers.DEFAULT_EFFORT else requested.effort
+    record.config = Config(effort, requested.fast == offers.ON)
 
 
-async def require_free(store: SessionStore, transcripts: Transcripts | None, wishes: Wishes) -> str:
+async def require_free(
+    store: SessionStore, transcripts: Transcripts | None, requested: RequestedOptions
+) -> str:
     """The id that the client has chosen for a new session; raises InvalidParams if it is taken.
 
     A Claude session of this id, begun in a terminal, say, would be continued by the new one.
     """
-    assert wishes.session_id is not None
-    taken = await store.id_taken(wishes.session_id)
-    if taken or (transcripts is not None and await transcripts.exists(wishes.session_id)):
+    assert requested.session_id is not None
+    taken = await store.id_taken(requested.session_id)
+    if taken or (transcripts is not None and await transcripts.exists(requested.session_id)):
         raise InvalidParams(
-            f"`{wishes.given['session_id']}`: a session has or had this id. Choose another one, or open"
+            f"`{requested.given['session_id']}`: a session has or had this id. Choose another one, or open"
             " that session with `session/load`."
         )
-    return wishes.session_id
+    return requested.session_id
 
 
-async def grant(session: Session, store: Journal, template: WorkerOptions, wishes: Wishes) -> None:
+async def grant(
+    session: Session, store: Journal, template: WorkerOptions, requested: RequestedOptions
+) -> None:
     """Make what is asked for a session that is opened again its own, and tell its clients.
 
     Raises InvalidParams for what Claude does not offer there, and for another system prompt than
     that with which the conversation has begun.
     """
-    if not wishes.given:
+    if not requested.given:
         return
-    _check_sources(template, wishes)
+    _check_sources(template, requested)
     before = session.record.options
-    options = wishes.options.over(before)
+    options = requested.options.over(before)
     has_begun = session.record.prompted or session.record.claude_session_id is not None
     if has_begun and options.system_prompt != before.system_prompt:
         raise InvalidParams(
-            f"`{wishes.given['system_prompt']}`: the conversation has begun with another system prompt,"
+            f"`{requested.given['system_prompt']}`: the conversation has begun with another system prompt,"
             " which Claude keeps. Leave it out, or create a session."
         )
-    choose, named = session.choosing.choose, wishes.given
-    if wishes.model is not None:
+    choose, named = session.choosing.choose, requested.given
+    if requested.model is not None:
         offer = await store.offer(session.options.cwd)
-        await choose(named["model"], model=_model(wishes, offer))
-    if wishes.mode is not None:
-        await choose(named["mode"], mode=wishes.mode)
-    for option, wanted in ((offers.EFFORT, wishes.effort), (offers.FAST, wishes.fast)):
+        await choose(named["model"], model=_model(requested, offer))
+    if requested.mode is not None:
+        await choose(named["mode"], mode=requested.mode)
+    for option, wanted in ((offers.EFFORT, requested.effort), (offers.FAST, requested.fast)):
         if wanted is not None:
             await choose(named[option], option=(option, wanted))
     if options != before:
@@ -97,22 +101,22 @@ async def grant(session: Session, store: Journal, template: WorkerOptions, wishe
         session.record.options = options
 
 
-def _model(wishes: Wishes, offer: Offer | None) -> str:
+def _model(requested: RequestedOptions, offer: Offer | None) -> str:
     """The id of the wanted model, which may be named as Claude itself names it."""
-    assert wishes.model is not None
+    assert requested.model is not None
     offered = offers.models(offer)
     if offer is None or not offer.models:
-        return wishes.model  # Claude has not said yet which there are
-    found = next((one.id for one in offered if wishes.model in (one.id, one.resolved)), None)
+        return requested.model  # Claude has not said yet which there are
+    found = next((one.id for one in offered if requested.model in (one.id, one.resolved)), None)
     if found is None:
-        require(wishes.given["model"], wishes.model, offered)
-    return found or wishes.model
+        require(requested.given["model"], requested.model, offered)
+    return found or requested.model
 
 
-def _check_sources(template: WorkerOptions, wishes: Wishes) -> None:
-    wanted = wishes.options.setting_sources or ()
+def _check_sources(template: WorkerOptions, requested: RequestedOptions) -> None:
+    wanted = requested.options.setting_sources or ()
     if more := [one for one in wanted if one not in template.setting_sources]:
         raise InvalidParams(
-            f"`{wishes.given['setting_sources']}`: {', '.join(more)} is not in effect here;"
+            f"`{requested.given['setting_sources']}`: {', '.join(more)} is not in effect here;"
             " PYKOCLAW_SETTING_SOURCES decides."
         )
