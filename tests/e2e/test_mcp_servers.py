@@ -7,12 +7,11 @@ import contextlib
 import json
 import signal
 import socket
-import sys
 from asyncio.subprocess import PIPE
 from pathlib import Path
-from typing import Any
 
 from tests.e2e.commands import done, run
+from tests.e2e.given_servers import program
 from tests.e2e.harness import Client, Stack, script, text
 from tests.e2e.harness.client import selected
 from tests.e2e.harness.processes import environment
@@ -22,13 +21,6 @@ from tests.waiting import eventually
 
 SECRET = "s3cret-of-a-server"
 LITERAL = "Bearer ${HOME} " + SECRET
-
-
-def program(name: str, secret: str) -> dict[str, Any]:
-    """A server on stdio that whispers what its secret is made of."""
-    path = str(Path(__file__).with_name("mcp_server.py"))
-    environment = [{"name": "SECRET", "value": secret}]
-    return {"name": name, "command": sys.executable, "args": [path], "env": environment}
 
 
 def results(client: Client, session: str) -> list[str]:

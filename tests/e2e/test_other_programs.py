@@ -18,16 +18,11 @@ from pykoclaw_acp.model.prompt_text import NOTES_TAG
 from tests.double import files
 from tests.double.roles import Role
 from tests.e2e.harness import Client, RpcError, Stack, script, text
+from tests.e2e.other_programs import answers, dispatch, row
 from tests.waiting import eventually
 
 OLD: Final = "1a2b3c4d-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
 BUNDLED: Final = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
-
-
-def row(stack: Stack, name: str) -> tuple[str, str]:
-    """Claude session and directory of a conversation's row."""
-    (found,) = stack.rows("SELECT session_id, cwd FROM conversations WHERE name = ?", name)
-    return found["session_id"], found["cwd"]
 
 
 def name_of(stack: Stack, session: str) -> str:
@@ -35,11 +30,6 @@ def name_of(stack: Stack, session: str) -> str:
         "SELECT conversation_name FROM acp_sessions WHERE acp_session_id = ?", session
     )
     return str(found["conversation_name"])
-
-
-async def dispatch(stack: Stack, name: str, prompt: str) -> None:
-    """A turn as WhatsApp runs it."""
-    await Role.run(stack.data, stack.environment, "dispatch", name, prompt, "--claude")
 
 
 async def run_task(stack: Stack, name: str, prompt: str, mode: str) -> None:
@@ -67,15 +57,6 @@ async def terminal(stack: Stack, session: str, prompt: str) -> None:
     )  # fmt: skip
     said, _ = await asyncio.wait_for(process.communicate(), 120)
     assert process.returncode == 0, said
-
-
-def answers(stack: Stack) -> list[str]:
-    """What the newest request to the model holds of answers that it has given."""
-    return [
-        one["text"]
-        for one in stack.asked()[-1]["messages"]
-        if one["role"] == "assistant" and one["text"]
-    ]
 
 
 def notes(stack: Stack) -> str:

@@ -7,10 +7,10 @@ import json
 from typing import Any, Final
 
 from pykoclaw_acp.translation.results import STOPPED
+from tests.e2e.given_servers import program
 from tests.e2e.harness import Client, Stack, script, text
 from tests.e2e.harness.client import selected
 from tests.e2e.harness.seen import seen, seen_again
-from tests.e2e.test_mcp_servers import program
 
 NOTEBOOK: Final = {
     "cells": [

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.model import conversations
 from tests.e2e.harness import Stack, script, text
-from tests.e2e.test_other_programs import answers, dispatch, row
+from tests.e2e.other_programs import answers, dispatch, row
 
 NAME: Final = "wa-andy-1@g.us"
 BOT: Final = """

@@ -12,7 +12,7 @@ import pytest
 from tests.integration import linked
 from tests.integration.linked import Front
 from tests.integration.rig import Rig, rig
-from tests.integration.test_scheduler import logs, scheduling, task
+from tests.integration.scheduling import logs, scheduling, task
 from tests.waiting import eventually
 
 KEY, OTHER = "sk-of-one", "sk-of-another"

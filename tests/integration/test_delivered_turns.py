@@ -11,9 +11,9 @@ import pytest
 
 from pykoclaw_acp.model.events import Event, Text, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
+from tests.integration.delivering import attached, delivering, name
 from tests.integration.queueing import enqueue, fetch, status
 from tests.integration.rig import Rig, rig
-from tests.integration.test_deliveries import attached, delivering, name
 from tests.waiting import eventually
 
 CREATED = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)

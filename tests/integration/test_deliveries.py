@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -12,46 +11,19 @@ import pytest
 
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.deliveries import LONGEST
-from pykoclaw_acp.sessions.deliveries import Deliverer
-from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.store.changes import Changes
 from pykoclaw_acp.store.journal.deliveries import SqlDeliveryStore
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Statement, Unit
+from tests.integration.delivering import attached, delivering, name
 from tests.integration.queueing import enqueue, execute, fetch, status
-from tests.integration.rig import Client, Rig, hanging, rig
+from tests.integration.rig import Client, hanging, rig
 from tests.waiting import eventually, within
-
-
-@asynccontextmanager
-async def delivering(r: Rig) -> AsyncIterator[None]:
-    """A deliverer at work, and what tells it of changes."""
-    changes = Changes(r.database.path)
-    changes.tell(r.sessions.deliveries_wanted)
-    deliverer = Deliverer(r.sessions, SqlDeliveryStore(r.database))
-    running = [asyncio.create_task(changes.run()), asyncio.create_task(deliverer.run())]
-    try:
-        yield
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "pykoclaw.db"
-
-
-async def attached(r: Rig) -> tuple[Session, Client]:
-    session, client = await r.session(), Client()
-    session.subscribe(client, 0)
-    return session, client
-
-
-def name(session: Session) -> str:
-    return session.record.conversation_name
 
 
 async def settled(path: Path) -> None:

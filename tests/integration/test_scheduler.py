@@ -4,80 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pykoclaw_acp.errors import Conflict
-from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.sessions.scheduler import Scheduler
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.store import tasks
-from pykoclaw_acp.store.changes import Changes
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.units import Unit
 from pykoclaw_acp.system import other_scheduler
 from tests.integration.queueing import execute, fetch
 from tests.integration.rig import Client, Rig, rig
+from tests.integration.scheduling import PAST, logs, nobody, row, scheduling, task
 from tests.waiting import eventually, within
-
-PAST = "2026-01-01T00:00:00+00:00"
-
-
-def task(path: Path, conversation: str, prompt: str = "say 2", **fields: Any) -> str:
-    """A task that is due, unless said otherwise."""
-    row = {
-        "id": f"{len(fetch(path, 'SELECT 1 FROM scheduled_tasks')):08x}",
-        "conversation": conversation, "prompt": prompt, "schedule_type": "once", "schedule_value": PAST,
-        "context_mode": "group", "target_conversation": None, "next_run": PAST, "status": "active",
-        "created_at": now_text(), **fields,
-    }  # fmt: skip
-    names, places = ", ".join(row), ", ".join("?" * len(row))
-    execute(path, f"INSERT INTO scheduled_tasks ({names}) VALUES ({places})", *row.values())
-    return str(row["id"])
-
-
-def row(path: Path, task_id: str, *columns: str) -> tuple[Any, ...]:
-    (found,) = fetch(
-        path, f"SELECT {', '.join(columns)} FROM scheduled_tasks WHERE id = ?", task_id
-    )
-    return found
-
-
-def logs(path: Path, task_id: str) -> list[tuple[Any, ...]]:
-    return fetch(path, "SELECT status, result, error FROM task_run_logs WHERE task_id = ?", task_id)
-
-
-def nobody() -> int | None:
-    """There is no other scheduler."""
-    return None
-
-
-@asynccontextmanager
-async def scheduling(
-    r: Rig, find_other: Callable[[], int | None] = nobody
-) -> AsyncIterator[Scheduler]:
-    store = SqlTaskStore(r.database)
-    runs = TaskRuns(r.sessions, store, r.database.path.parent)
-    changes = Changes(r.database.path)
-    changes.tell(runs.changed)
-    scheduler = Scheduler(store, runs, find_other)
-    await runs.recover()
-    running = [asyncio.create_task(changes.run()), asyncio.create_task(scheduler.run())]
-    try:
-        yield scheduler
-    finally:
-        for one in running:
-            one.cancel()
-        runs.stop()
-        await asyncio.gather(*running, return_exceptions=True)
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.model.seams import CONTINUED
+from tests.integration.client_windows import Windows, resume, seen, windows
 from tests.integration.linked import INITIALIZE, Front, new, until_there_is, words
 from tests.integration.memory_launcher import MemoryChannel
-from tests.integration.test_cursors import Windows, resume, seen, windows
 from tests.waiting import eventually
 
 MITTO: dict[str, Any] = {

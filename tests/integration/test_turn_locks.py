@@ -17,8 +17,8 @@ from pykoclaw_acp.system.turn_lock import Holder, TurnLock
 from tests.integration.adopting import alive, daemon, found, killed
 from tests.integration.asking import choice
 from tests.integration.rig import hanging, rig
-from tests.integration.test_workspaces import Working, act
-from tests.integration.test_workspaces import rig as trust_rig
+from tests.integration.trusting import Working, act
+from tests.integration.trusting import rig as trust_rig
 from tests.integration.wires import client, new, prompt
 from tests.waiting import eventually
 

@@ -4,48 +4,28 @@ remembered.
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model.events import Text, TextPart, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.trust import ANY, FIRST_USE
-from pykoclaw_acp.model.turns import Outcome, Turn
 from pykoclaw_acp.protocol.permissions import choices
 from pykoclaw_acp.server.recovery import hand_over
-from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import events, permissions, trust
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.units import Statement
 from pykoclaw_acp.trust.watch import Watch
 from tests.integration.adopting import recovered
-from tests.integration.asking import LONG, SOON, Person, choice, write
+from tests.integration.asking import LONG, SOON, choice, write
 from tests.integration.asking import rig as asking_rig
 from tests.integration.callers import caller
 from tests.integration.rig import Rig
+from tests.integration.trusting import Working, act, over, rig
 from tests.waiting import eventually
-
-HELPER = "\nSummarize this message in 2-3 words: hello"
-
-
-@asynccontextmanager
-async def rig(
-    path: Path, policy: Any = "wait", timeout: float = LONG, **more: Any
-) -> AsyncIterator[Rig]:
-    (path / "data").mkdir()
-    async with asking_rig(path / "data", policy, timeout, **more) as r:
-        r.sessions._template = replace(
-            r.sessions._template, setting_sources=("user", "project", "local")
-        )
-        r.sessions._workspaces = Watch()
-        yield r
 
 
 @pytest.fixture
@@ -56,55 +36,7 @@ def work(tmp_path: Path) -> Path:
     return path
 
 
-def act(work: Path, command: str) -> None:
-    """Let the directory hold a hook."""
-    file = work / ".claude/settings.json"
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(
-        json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}})
-    )
-
-
-class Working:
-    """A session in the directory, and somebody who answers."""
-
-    def __init__(self, r: Rig, session: Session) -> None:
-        self.r, self.session, self.person = r, session, Person()
-        session.subscribe(self.person, 0)
-
-    @classmethod
-    async def begin(cls, r: Rig, work: Path) -> Working:
-        return cls(r, await r.sessions.create(str(work), (), ()))
-
-    async def prompt(self, text: str = "say 1") -> Turn:
-        return await self.r.prompt(self.session, text)
-
-    async def asked(self, count: int = 1) -> str:
-        """Wait for so many questions about trust; the id of the last."""
-        await eventually(lambda: len(self.person.ids) >= count)
-        assert len(self.person.ids) == count
-        return self.person.ids[-1]
-
-    async def answer(self, turn: Turn, option: str) -> Outcome:
-        await self.person.answer(await self.asked(len(self.person.ids) or 1), choice(option))
-        return await over(turn)
-
-    @property
-    def options(self) -> list[WorkerOptions]:
-        """How its workers were launched."""
-        return [
-            one.spec.options
-            for one in self.r.launcher.launched
-            if one.spec.session_id == self.session.id
-        ]
-
-    @property
-    def said(self) -> str:
-        return self.person.text
-
-
-async def over(turn: Turn) -> Outcome:
-    return (await asyncio.wait_for(turn.ended, 30))[0]
+HELPER = "\nSummarize this message in 2-3 words: hello"
 
 
 async def trusted(r: Rig) -> list[str]:

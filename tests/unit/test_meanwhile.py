@@ -41,7 +41,7 @@ from pykoclaw_acp.worker.context_usage import ContextUsage
 from pykoclaw_acp.worker.failures import turn_failure
 from pykoclaw_acp.worker.limits import Limits
 from pykoclaw_acp.worker.translate import Translator
-from tests.unit.test_translate import block, delta, result, start, whole
+from tests.unit.sdk_messages import block, delta, result, start, whole
 
 NOON = 1_795_348_800  # 2026-11-22 12:00 UTC
 

@@ -1,10 +1,11 @@
 """`make test` examines each part: no file of the end-to-end tests and of the fault tests is left to
-`make test-long` as a whole.
+`make test-long` as a whole. What several test files need is in a module that is none.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,15 @@ def test_each_file_keeps_an_ordinary_test(path: Path) -> None:
     for_all = any(ast.unparse(line) == f"pytestmark = {LONG}" for line in tree.body)
     ordinary = not for_all and any(is_ordinary(line) for line in tree.body)
     assert ordinary or path.name in ALWAYS_LONG
+
+
+def test_no_file_imports_a_test_file() -> None:
+    found = [
+        f"{path.relative_to(TESTS)}: {name}"
+        for path in sorted(TESTS.rglob("*.py"))
+        for line in ast.walk(ast.parse(path.read_text()))
+        if isinstance(line, ast.ImportFrom)
+        for name in (line.module or "", *(f"{line.module}.{one.name}" for one in line.names))
+        if re.search(r"^tests\..*\btest_\w+$", name)
+    ]
+    assert found == []

@@ -22,8 +22,8 @@ from pykoclaw_acp.model.events import (
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.protocol.tool_results import raw_output
 from pykoclaw_acp.transcripts.reader import DAMAGED, MOST_EVENTS
-from tests.unit.test_wrappings import CONTEXT
 from tests.unit.transcripts import Reading, Transcript, words
+from tests.unit.wrapped_prompts import CONTEXT
 
 
 @pytest.fixture

@@ -12,15 +12,12 @@ from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.sessions.turns import titles
 from tests.e2e.mitto import wrapping
+from tests.unit.wrapped_prompts import CONTEXT
 
 HISTORY = (
     "[CONVERSATION HISTORY - This is a resumed session. Previous context:]\n\n"
     "--- Turn 1 ---\nUSER: one\n\nASSISTANT: [an answer]\n\n--- Turn 2 ---\nUSER: {}\n\n"
     "[END OF HISTORY - Continue the conversation:]\n\n"
-)
-CONTEXT = (
-    "[Session Context]\nSession: 20261120-1 (name)\nAgent: pykoclaw\nWorking Directory: /w\nParent: \n---\n"
-    "<user_request>\n{}\n</user_request>---\n[Mitto MCP Tools Check]\nUse `mitto_x`.\n"
 )
 
 
