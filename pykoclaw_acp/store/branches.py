@@ -11,9 +11,9 @@ import msgspec
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
 from pykoclaw_acp.model.branches import Branch, ForkPoint, RewindPoint, Rewound
 from pykoclaw_acp.model.seams import original
-from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.model.turns import SessionRecord, TurnState
 from pykoclaw_acp.store.database import Database, Statement
-from pykoclaw_acp.store.sql import LOG_KEY, UNFINISHED
+from pykoclaw_acp.store.sql import DONE, LOG_KEY, UNFINISHED, literals
 
 NOT_KNOWN: Final = (
     "It is not known where in Claude's memory this place is, because an earlier version of"
@@ -25,14 +25,14 @@ NO_PROMPT: Final = (
     " Claude itself. Nothing was changed. Choose another message."
 )
 RUNNING: Final = "The turn of this message still runs. Wait until it has ended."
-_STARTED: Final = "('dispatched', 'running')"
+_STARTED: Final = literals((TurnState.DISPATCHED, TurnState.RUNNING))
 _OLDEST_RUNNING: Final = (
     f"SELECT MIN(first_seq) FROM acp_turns WHERE acp_session_id = ? AND state IN {_STARTED}"  # noqa: S608
 )
 _NEWEST_TURN: Final = (
     "SELECT claude_session_id, last_uuid, last_seq, state FROM acp_turns WHERE acp_session_id = ?"  # noqa: S608
     f" AND rewound_at IS NULL AND state NOT IN {UNFINISHED} AND taken_by IS NULL"
-    " AND (last_uuid IS NOT NULL OR state = 'done') AND COALESCE(first_seq, 0) <= ?"
+    f" AND (last_uuid IS NOT NULL OR state = {DONE}) AND COALESCE(first_seq, 0) <= ?"
     " ORDER BY COALESCE(position, 0) DESC, created_at DESC LIMIT 1"
 )
 _NEWEST_IMPORTED: Final = (

@@ -32,6 +32,7 @@ def places(values: Collection[object]) -> str:
 UNFINISHED: Final = literals(turns.UNFINISHED)  # as in the index acp_turns_unfinished
 QUEUED: Final = f"'{TurnState.QUEUED}'"
 DISPATCHED: Final = f"'{TurnState.DISPATCHED}'"
+DONE: Final = f"'{TurnState.DONE}'"
 RUNNING: Final = f"'{TurnState.RUNNING}'"
 LOG_KEY: Final = "(SELECT log_key FROM acp_sessions WHERE acp_session_id = ?)"
 CONTINUED: Final = "COALESCE(c.session_id, '') <> ''"

@@ -11,12 +11,13 @@ from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.store import branches, events, notes
 from pykoclaw_acp.store.journal.base import SqlStore
+from pykoclaw_acp.store.sql import DONE
 from pykoclaw_acp.store.units import Unit
 
 _ENDS: Final = (
-    "SELECT turn_id, last_uuid, stop_reason = 'end_turn' FROM acp_turns"
+    "SELECT turn_id, last_uuid, stop_reason = 'end_turn' FROM acp_turns"  # noqa: S608
     " WHERE acp_session_id = ? AND claude_session_id = ?"
-    " AND state = 'done' AND origin = 'client' AND last_uuid IS NOT NULL AND taken_by IS NULL"
+    f" AND state = {DONE} AND origin = 'client' AND last_uuid IS NOT NULL AND taken_by IS NULL"
     """ AND rewound_at IS NULL AND prompt NOT LIKE '%"text":"/%' AND prompt NOT LIKE '%"text": "/%'"""
     " AND prompt NOT LIKE '%<user_request>\\n/%'"
     " ORDER BY COALESCE(position, 0) DESC, created_at DESC LIMIT ?"
