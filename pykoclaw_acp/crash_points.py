@@ -16,6 +16,7 @@ STEPS: Final = (
     "worker_launched",
     "worker_recorded",
     "worker_ready",
+    "worker_acquired",
     "turn_dispatched",
     "prompt_sent",
     "frames_received",

@@ -20,7 +20,7 @@ from tests.waiting import eventually
         "worker_epoch",
         *(
             pytest.param(step, marks=pytest.mark.long)
-            for step in ("worker_launched", "worker_recorded", "worker_ready")
+            for step in ("worker_launched", "worker_recorded", "worker_acquired")
         ),
     ],
 )

@@ -246,6 +246,7 @@ class TurnRunner:
             lives = self._surroundings.keep_worker(options)
             launched = self._workers.workspace(self._state.id) != options.workspace
             epoch = await self._workers.acquire(self._state.id, await self._completed(options))
+            crash_points.reached("worker_acquired")
             if launched or not lives:
                 self._surroundings.launched(options)
             if contents.needs_blocks(turn.content) and not self._workers.takes_blocks(
