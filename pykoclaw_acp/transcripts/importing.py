@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from pykoclaw_acp.errors import RowRefused
+from pykoclaw_acp.errors import RowRefused, StoreClosed
 from pykoclaw_acp.model.events import Event, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
 from pykoclaw_acp.model.log import Logged
@@ -135,7 +135,9 @@ class Import:
         )
 
     async def _pieces(self, scan: Scan) -> AsyncGenerator[Piece, None]:
-        """The pieces; a reader that dies is replaced, and a line that kills readers is left out."""
+        """The pieces; a reader that dies is replaced, and a line that kills readers is left out.
+        Raises NotImported, and StoreClosed if the server has ended the readers.
+        """
         deaths: list[int] = []
         while len(deaths) < MOST_DEATHS:
             try:
@@ -154,7 +156,9 @@ class Import:
                         if scan.careful and not left:
                             scan.careful = False
                             break
-            except ReaderDied:
+            except ReaderDied as error:
+                if self.readers.closed:
+                    raise StoreClosed("the server stops") from error
                 log.warning(
                     "The reader of a transcript died",
                     action="reader_died",

@@ -37,7 +37,7 @@ class ReaderProcesses:
         self._idle: list[_Reader] = []
         self._busy: set[_Reader] = set()
         self._ending: asyncio.TimerHandle | None = None
-        self._closed = False
+        self.closed = False
 
     @property
     def pids(self) -> list[int]:
@@ -47,7 +47,7 @@ class ReaderProcesses:
     async def ask(self, request: wire.Request) -> AsyncGenerator[wire.Answer, None]:
         """The answers to a request; raises ReaderDied, and OSError if no process can be started."""
         async with self._free:
-            if self._closed:
+            if self.closed:
                 raise ReaderDied
             reader = self._idle.pop() if self._idle else await _Reader.start()
             self._busy.add(reader)
@@ -60,7 +60,7 @@ class ReaderProcesses:
                     yield answer
             finally:
                 self._busy.discard(reader)
-                if whole and not self._closed and not reader.gives_way:
+                if whole and not self.closed and not reader.gives_way:
                     self._idle.append(reader)
                     self._end_later()
                 else:
@@ -68,7 +68,7 @@ class ReaderProcesses:
 
     def close(self) -> None:
         """End them all; no other one is started."""
-        self._closed = True
+        self.closed = True
         if self._ending is not None:
             self._ending.cancel()
         for reader in (*self._idle, *self._busy):

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.errors import StoreClosed
 from pykoclaw_acp.model.events import Event, Text, UserMessage
 from pykoclaw_acp.model.imports import Imported, ImportedPiece, Standing
 from pykoclaw_acp.model.log import Logged
@@ -259,6 +260,25 @@ async def test_readers_that_always_die_end_the_look(p: Place) -> None:
     assert (found.standing, found.complete) == (Standing.MOVED_ON, True)
 
 
+async def test_server_that_stops_during_a_look_does_not_blame_the_readers(p: Place) -> None:
+    """A session said after such a stop that turns of other programs may be missing."""
+    turns(p.transcript, 2)
+    made = p.transcripts()
+
+    class Ended(ReaderProcesses):
+        async def ask(self, request: wire.Request) -> AsyncGenerator[wire.Answer, None]:
+            self.close()
+            async for answer in super().ask(request):
+                yield answer
+
+    made.readers = Ended()
+    with pytest.raises(StoreClosed):
+        await p.look(made)
+    made.readers = ReaderProcesses()
+    found = await p.look(made)
+    assert (found.standing, found.complete) == (Standing.MOVED_ON, True)
+
+
 async def test_transcript_that_grows_while_it_is_read_is_complete(p: Place) -> None:
     said: list[str] = []
 
@@ -430,7 +450,8 @@ async def test_server_that_stops_starts_no_reader(
         return logged
 
     p.store.commit_piece = stopping
-    await p.look(made)
+    with pytest.raises(StoreClosed):
+        await p.look(made)
     assert (made.readers.pids, started) == ([], [1])
 
 
