@@ -51,7 +51,7 @@ class Blocks:
 
     def __init__(self, text: str = "") -> None:
         self.size = 0
-        self._line = ""  # without its end yet
+        self._pieces: list[str] = []  # of the line that has no end yet; to add to it costs no copy
         self._containers: tuple[_Container, ...] = ()
         self._fence: Fence | None = None
         self._paragraph = False
@@ -67,11 +67,19 @@ class Blocks:
         """The text goes on."""
         *lines, last = text.split("\n")
         for line in lines:
-            whole, self._line = self._line + line, ""
+            whole, self._pieces = self._line + line, []
             self._take(whole, self.size - (len(whole) - len(line)))
             self.size += len(line) + 1
-        self._line += last
+        if last:
+            self._pieces.append(last)
         self.size += len(last)
+
+    @property
+    def _line(self) -> str:
+        """The line that has no end yet."""
+        if len(self._pieces) > 1:
+            self._pieces = ["".join(self._pieces)]
+        return self._pieces[0] if self._pieces else ""
 
     @property
     def begin(self) -> int:
@@ -134,7 +142,7 @@ class Blocks:
         """With the line that is not complete."""
         if not self._line:
             return self
-        now = copy(self)
+        now = copy(self)  # which feeds nothing into the pieces that both have
         now._take(self._line, self.size - len(self._line), complete=False)
         return now
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -188,3 +190,14 @@ def test_reopening(before: str, rest: str, reopened: str) -> None:
 def test_where_what_is_open_begins(before: str, open_part: str) -> None:
     """As Mitto keeps text: complete paragraphs, fences, tables, and lists once something follows."""
     assert before[Blocks(before).begin :] == open_part
+
+
+def test_pieces_of_a_long_line_are_not_copied_again_and_again() -> None:
+    """Each copy of this line takes a millisecond, all of them half a minute."""
+    blocks = Blocks("x" * 10_000_000)
+    began = time.thread_time()
+    for _ in range(20_000):
+        blocks.feed("a word, ")
+    assert time.thread_time() - began < 3
+    assert blocks.size == 10_160_000
+    assert blocks.begin == 0
