@@ -17,13 +17,11 @@ WAIT: Final = 30.0  # s
 
 
 class Deaf:
-    """Speaks ACP over a connected socket, which it owns. `seqs` are those of the updates that it
-    has read.
-    """
+    """Speaks ACP over a connected socket, which it owns. `updates` are those that it has read."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
-        self.seqs: list[int] = []
+        self.updates: list[dict[str, Any]] = []
         self._connection = connection
         self._received = b""
         self._ids = 0
@@ -46,6 +44,11 @@ class Deaf:
         await self.call("initialize", protocolVersion=1, clientCapabilities={})
         meta = {"pykoclaw.dev/after": after}
         await self.call("session/resume", sessionId=session, cwd=cwd, mcpServers=[], _meta=meta)
+
+    @property
+    def seqs(self) -> list[int]:
+        """Those of the updates."""
+        return [update["_meta"]["pykoclaw.dev/seq"] for update in self.updates]
 
     async def read_up_to(self, seq: int) -> None:
         """Read until this update, or until the end."""
@@ -73,7 +76,7 @@ class Deaf:
         *lines, self._received = (self._received + data).split(b"\n")
         found = [frames.parse(line) for line in lines]
         for frame in found:
-            seq = frame.get("params", {}).get("update", {}).get("_meta", {}).get("pykoclaw.dev/seq")
-            if seq is not None:
-                self.seqs.append(seq)
+            update = frame.get("params", {}).get("update", {})
+            if "pykoclaw.dev/seq" in update.get("_meta", {}):
+                self.updates.append(update)
         return found
