@@ -129,10 +129,6 @@ def _away_policy(params: NewSessionParams | ResumeSessionParams) -> AwayPolicy |
     return None
 
 
-def _same_place(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
-
-
 def absolute(name: str, path: str) -> str:
     """Check that a parameter is an absolute path; raises InvalidParams."""
     if not os.path.isabs(path) or "\0" in path:

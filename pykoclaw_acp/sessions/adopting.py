@@ -132,9 +132,15 @@ async def begin(store: ConversationStore, name: str) -> str:
     return owner.session_id
 
 
-def same_place(one: str | None, other: str) -> bool:
+async def is_same_place(one: str | None, other: str) -> bool:
     """Whether two paths lead to one directory, which need not exist."""
-    return one is not None and os.path.realpath(one) == os.path.realpath(other)
+    if one is None or one == other:
+        return one is not None
+    return await asyncio.to_thread(_lead_to_one, one, other)
+
+
+def _lead_to_one(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 async def require_directory(cwd: str | None) -> None:

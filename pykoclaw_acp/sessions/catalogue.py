@@ -156,7 +156,7 @@ class Catalogue:
             found = None if self._found is None else await self._found.find(session_id)
             if found is None:
                 raise
-        if cwd is not None and not await asyncio.to_thread(adopting.same_place, found.cwd, cwd):
+        if cwd is not None and not await adopting.is_same_place(found.cwd, cwd):
             raise InvalidParams(adopting.OTHER_DIRECTORY, {"sessionCwd": found.cwd})
         await self._adopt(found, client)
         session = await self._sessions.find(session_id)

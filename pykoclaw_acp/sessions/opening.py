@@ -19,7 +19,7 @@ from pykoclaw_acp.model.log import TurnsPlace
 from pykoclaw_acp.model.seams import Left
 from pykoclaw_acp.model.session_options import NOTHING_REQUESTED, RequestedOptions
 from pykoclaw_acp.sessions import directories, new_session
-from pykoclaw_acp.sessions.adopting import OTHER_DIRECTORY, require_directory, same_place
+from pykoclaw_acp.sessions.adopting import OTHER_DIRECTORY, is_same_place, require_directory
 from pykoclaw_acp.sessions.joints import Joint
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
@@ -240,8 +240,7 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
     sessions = subscriber.sessions
     session = await sessions.find(session_id)
     known = None if session is None else session.record.cwd
-    other = known not in (None, options.cwd)
-    if other and not await asyncio.to_thread(same_place, known, options.cwd):
+    if known is not None and not await is_same_place(known, options.cwd):
         raise InvalidParams(OTHER_DIRECTORY, {"sessionCwd": known})
     if session is not None:
         new_session.require_same(session.surroundings.account, options.account)
