@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import msgspec
 
-from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.notices import (
     DeliveryTarget,
     EndedTurn,
@@ -29,6 +28,7 @@ from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sql import UNFINISHED
+from pykoclaw_acp.store.turns import failure_of
 
 TASK_ID: Final = "acp-notify"
 """`task_id` of deliveries; like that of pykoclaw's `send`, no task has it."""
@@ -140,8 +140,7 @@ async def ended_turn(database: Database, turn_id: str) -> EndedTurn | None:
     if not rows:
         return None
     *place, state, stop_reason, error, ended_at, watched = rows[0]
-    failure = None if error is None else msgspec.json.decode(error, type=TurnFailure)
-    outcome = Outcome(TurnState(state), stop_reason=stop_reason, failure=failure)
+    outcome = Outcome(TurnState(state), stop_reason=stop_reason, failure=failure_of(error))
     return EndedTurn(turn_id, Place(*place), outcome, ended_at or now_ms(), bool(watched))
 
 

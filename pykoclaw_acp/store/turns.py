@@ -136,7 +136,7 @@ async def _ended(
             answered=answered_at is not None,
         )
         stop_reason, error, usage = end
-        failure = None if error is None else msgspec.json.decode(error, type=TurnFailure)
+        failure = failure_of(error)
         used = None if usage is None else json.loads(usage)
         found.append(
             (turn, Outcome(turn.state, stop_reason=stop_reason, failure=failure, usage=used))
@@ -309,6 +309,11 @@ def _content(prompt: str) -> list[dict[str, Any]]:
         ]
     except (ValueError, TypeError):
         return []
+
+
+def failure_of(error: str | None) -> TurnFailure | None:
+    """The failure that a turn's row keeps."""
+    return None if error is None else msgspec.json.decode(error, type=TurnFailure)
 
 
 def _failure_json(failure: TurnFailure | None) -> str | None:

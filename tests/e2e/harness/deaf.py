@@ -48,12 +48,12 @@ class Deaf:
     @property
     def seqs(self) -> list[int]:
         """Those of the updates."""
-        return [update["_meta"]["pykoclaw.dev/seq"] for update in self.updates]
+        return [_seq(update) for update in self.updates]
 
     async def read_up_to(self, seq: int) -> None:
         """Read until this update, or until the end."""
         with contextlib.suppress(ConnectionError):
-            while not self.seqs or self.seqs[-1] < seq:
+            while not self.updates or _seq(self.updates[-1]) < seq:
                 await self._frames()
 
     @property
@@ -80,3 +80,8 @@ class Deaf:
             if "pykoclaw.dev/seq" in update.get("_meta", {}):
                 self.updates.append(update)
         return found
+
+
+def _seq(update: dict[str, Any]) -> int:
+    seq: int = update["_meta"]["pykoclaw.dev/seq"]
+    return seq
