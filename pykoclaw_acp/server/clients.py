@@ -160,9 +160,9 @@ class Clients:
                 if visitor.gone
                 else await _meet(transport, visitor, self._admission, self._room, self._compare)
             )
-            inside = await looking
             if peer is None:
                 return
+            inside = await looking
             connection = self._connect(peer, visitor, inside)
             hurrying = self._tasks.start(_hurry(transport, visitor), name="introduction deadline")
             self._connections.add(connection)

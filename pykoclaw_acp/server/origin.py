@@ -25,6 +25,7 @@ from pykoclaw_acp.system.unix_socket import peer_pid
 SO_PEERPIDFD: Final = getattr(socket, "SO_PEERPIDFD", 77)  # Linux 6.5, asm-generic/socket.h
 LOOK_WAIT: Final = 30.0  # s; /proc can hang with a process that the kernel holds up
 PAUSE: Final = 0.1  # s
+LOOKS: Final = 4  # at a time; each takes a descriptor for the process, and those of files in /proc
 _STARTED_BY_SYSTEMD: Final = b"SYSTEMD_EXEC_PID="  # systemd.exec(5)
 
 Workers = Callable[[], Awaitable[dict[tuple[int, int], str]]]  # sessions, by pid and start time
@@ -49,6 +50,7 @@ class Origins:
         self._owns = owns
         self._workers = workers
         self._group = _own_group(name)
+        self._looks = asyncio.Semaphore(LOOKS)
 
     async def of(self, connection: socket.socket) -> Inside | None:
         """None for one that does not run inside of a session, or outside of this PID namespace."""
@@ -59,7 +61,8 @@ class Origins:
             async with asyncio.timeout(LOOK_WAIT):
                 while True:
                     try:
-                        return await self._look(connection, pid)
+                        async with self._looks:
+                            return await self._look(connection, pid)
                     except OSError as error:
                         if error.errno not in lineage.NO_DESCRIPTORS:
                             return Inside()

@@ -4,11 +4,13 @@ tests/e2e/test_nested.py.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -146,3 +148,25 @@ async def test_without_descriptors_nobody_is_taken_for_somebody_else(
     with peer() as connection:
         assert await Origins(lambda _: False, no_workers, "hash").of(connection) is None
     assert tried == 3
+
+
+async def test_a_crowd_is_looked_at_with_few_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    begun = threading.Semaphore(0)
+
+    def slow(pid: int) -> list[lineage.Process]:
+        begun.release()
+        go_on.wait(30)
+        return []
+
+    monkeypatch.setattr(lineage, "ancestry", slow)
+    made = Origins(lambda _: False, no_workers, "hash")
+    with peer() as connection:
+        before = len(os.listdir("/proc/self/fd"))
+        looking = [asyncio.create_task(made.of(connection)) for _ in range(50)]
+        for _ in range(origin.LOOKS):
+            assert await asyncio.to_thread(begun.acquire, True, 30)
+        held = len(os.listdir("/proc/self/fd")) - before
+        go_on.set()
+        assert await asyncio.gather(*looking) == [None] * 50
+    assert held <= origin.LOOKS
