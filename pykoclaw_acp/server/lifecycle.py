@@ -11,6 +11,7 @@ from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.link.lines import MAX_NUMBER
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.protocol import projection, replay, session_meta
+from pykoclaw_acp.protocol.limits import MAX_PATH
 from pykoclaw_acp.protocol.messages import (
     Empty,
     LoadSessionParams,
@@ -130,7 +131,10 @@ def _away_policy(params: NewSessionParams | ResumeSessionParams) -> AwayPolicy |
 
 
 def absolute(name: str, path: str) -> str:
-    """Check that a parameter is an absolute path; raises InvalidParams."""
+    """Check that a parameter is an absolute path, as long as Linux takes; raises InvalidParams."""
+    # what resolves links takes time that grows with the square of the length
+    if len(os.fsencode(path)) >= MAX_PATH:
+        raise InvalidParams(f"`{name}`: is longer than {MAX_PATH - 1:,} bytes, which no path can be.")
     if not os.path.isabs(path) or "\0" in path:
         raise InvalidParams(f"`{name}`: must be an absolute path.")
     return path

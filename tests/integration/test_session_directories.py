@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,28 @@ async def test_bad_directories_are_refused_in_words(tmp_path: Path) -> None:
                 assert answer["error"]["message"] == (
                     "`additionalDirectories[1]`: there is no such directory."
                 )
+
+
+async def test_path_that_is_too_long_is_refused_unread(tmp_path: Path) -> None:
+    long = "/" + "a/" * 400_000  # its links would be resolved for half a minute, in a shared thread
+    async with rig(tmp_path) as r, client(r) as wire:
+        made = await opened(wire, "session/new", cwd="/")
+        session = {"sessionId": made["result"]["sessionId"], "cwd": "/"}
+        for method, name, params in (
+            ("session/new", "cwd", {}),
+            ("session/load", "cwd", session),
+            ("session/resume", "cwd", session),
+            ("session/fork", "cwd", session),
+            ("session/list", "cwd", {}),
+            ("session/new", "additionalDirectories", {"cwd": "/"}),
+        ):
+            wrong = {name: [long] if name == "additionalDirectories" else long}
+            answer = await asyncio.wait_for(opened(wire, method, **params | wrong), 10)
+            assert answer["error"]["code"] == -32602
+            assert "is longer than 4,095 bytes" in answer["error"]["message"]
+        assert "result" in await wire.call(
+            "session/prompt", **prompt(session["sessionId"], "say 1")
+        )
 
 
 async def test_changed_directories_reach_the_next_turn_not_the_running_one(tmp_path: Path) -> None:
