@@ -51,6 +51,21 @@ class _Program(click.Group):
         except OSError as error:  # of --help and --version
             raise click.exceptions.Exit(_complain(_output_lost(error))) from None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            below = [
+                f"'{name} {args[0]}'"
+                for name, command in sorted(self.commands.items())
+                if isinstance(command, click.Group) and args[0] in command.commands
+            ]
+            if not below:
+                raise
+            ctx.fail(f"No such command '{args[0]}'. Did you mean {' or '.join(below)}?")
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             check_platform()

@@ -134,7 +134,9 @@ def absolute(name: str, path: str) -> str:
     """Check that a parameter is an absolute path, as long as Linux takes; raises InvalidParams."""
     # what resolves links takes time that grows with the square of the length
     if len(os.fsencode(path)) >= MAX_PATH:
-        raise InvalidParams(f"`{name}`: is longer than {MAX_PATH - 1:,} bytes, which no path can be.")
+        raise InvalidParams(
+            f"`{name}`: is longer than {MAX_PATH - 1:,} bytes, which no path can be."
+        )
     if not os.path.isabs(path) or "\0" in path:
         raise InvalidParams(f"`{name}`: must be an absolute path.")
     return path

@@ -64,6 +64,14 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[ForkServer]:
     return started
 
 
+def test_commands_of_groups_are_named_to_who_leaves_the_group_out() -> None:
+    exported, listed = run("export", "x"), run("list", "--help")
+    assert (exported.exit_code, listed.exit_code) == (2, 2)
+    assert "Did you mean 'sessions export'?" in exported.output
+    assert "'sessions list' or 'tasks list'" in listed.output
+    assert "No such command 'nothing'" in run("nothing").output
+
+
 def test_without_a_command_it_is_the_front(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pykoclaw_acp.front.process.run", lambda: 7)
     assert CliRunner().invoke(cli).exit_code == 7
