@@ -408,8 +408,8 @@ async def test_turn_that_was_decided_is_not_looked_at_again(
         watched = await r.session()
         subscription = watched.subscribe(Person(), 0)
         async with telling(r, CHAT) as one:
-            await r.run(watched, "say 1")
             (before,) = (await rows(r, "SELECT since_clock FROM acp_notify"))[0]
+            await r.run(watched, "say 1")
             await eventually(
                 lambda: rows(r, f"SELECT 1 FROM acp_notify WHERE since_clock > {before}")
             )

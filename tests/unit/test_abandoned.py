@@ -55,14 +55,16 @@ def test_calls_that_hang_keep_no_process_from_ending() -> None:
 
 def test_calls_that_end_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "GRACE", 60.0)
-    go_on, over = threading.Event(), threading.Event()
+    begun, go_on, over = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:
+        begun.set()
         go_on.wait(60)
         over.set()
 
     async def main() -> None:
         asyncio.get_running_loop().run_in_executor(None, work)
+        assert await asyncio.to_thread(begun.wait, 60)
         threading.Timer(0.05, go_on.set).start()
 
     LoopLag().run(main())
