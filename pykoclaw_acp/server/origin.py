@@ -61,8 +61,7 @@ class Origins:
             async with asyncio.timeout(LOOK_WAIT):
                 while True:
                     try:
-                        async with self._looks:
-                            return await self._look(connection, pid)
+                        return await self._look(connection, pid)
                     except OSError as error:
                         if error.errno not in lineage.NO_DESCRIPTORS:
                             return Inside()
@@ -71,15 +70,15 @@ class Origins:
             return Inside()
 
     async def _look(self, connection: socket.socket, pid: int) -> Inside | None:
-        pidfd = _pidfd_of(connection, pid)
-        try:
-            ancestors = await asyncio.to_thread(lineage.ancestry, pid)
-            in_group = await asyncio.to_thread(self._is_in_group, ancestors)
-            signal.pidfd_send_signal(
-                pidfd, 0
-            )  # it was this process that was looked at, not a later one of its pid
-        finally:
-            os.close(pidfd)
+        async with self._looks:
+            pidfd = _pidfd_of(connection, pid)
+            try:
+                ancestors = await asyncio.to_thread(lineage.ancestry, pid)
+                in_group = await asyncio.to_thread(self._is_in_group, ancestors)
+                # it was this process that was looked at, not a later one of its pid
+                signal.pidfd_send_signal(pidfd, 0)
+            finally:
+                os.close(pidfd)
         return await self._judge(ancestors) or (Inside() if in_group else None)
 
     async def _judge(self, ancestors: Collection[Process]) -> Inside | None:

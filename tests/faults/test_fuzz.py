@@ -29,7 +29,7 @@ FEW: Final = 5_000
 MANY: Final = 500_000  # to each of four daemons, which two cores can serve at a time
 WARM: Final = 2_000  # frames after which everything was used once
 ROUNDS: Final = 4
-GROWTH: Final = 80  # MiB that the allocators may keep; they keep most of it in the first half
+GROWTH: Final = 64  # MiB that the allocators may keep; they keep most of it in the first half
 LATE_GROWTH: Final = 24  # MiB, of the second half; what leaks goes on
 LINE: Final = 64 * 1024 * 1024  # bytes; above what is ever answered
 FAULTS: Final = re.compile(  # whole lines; a traceback is in its line, or in those that follow it
@@ -116,8 +116,8 @@ async def test_hostile_frames_at_all_doors_of_the_daemon(
     sizes = [rss(process.pid)]
     attackers: list[Attacker] = []
     async with healthy(stack) as beside:
+        counts = {name: int((frames - WARM) * share[name] / ROUNDS) for name in doors}
         for part in range(ROUNDS):
-            counts = {name: int((frames - WARM) * share[name] / ROUNDS) for name in doors}
             attackers += await asyncio.gather(
                 *(attack(name, count, part) for name, count in counts.items())
             )

@@ -20,6 +20,7 @@ from pykoclaw_acp.server import origin
 from pykoclaw_acp.server.origin import Inside, Origins
 from pykoclaw_acp.system import lineage
 from pykoclaw_acp.system.unix_socket import peer_pid
+from tests.waiting import eventually
 
 
 async def no_workers() -> dict[tuple[int, int], str]:
@@ -170,3 +171,28 @@ async def test_a_crowd_is_looked_at_with_few_descriptors(monkeypatch: pytest.Mon
         go_on.set()
         assert await asyncio.gather(*looking) == [None] * 50
     assert held <= origin.LOOKS
+
+
+async def test_a_slow_answer_about_workers_holds_up_no_other_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answered = asyncio.Event()
+    asked = 0
+
+    async def slow() -> dict[tuple[int, int], str]:
+        nonlocal asked
+        asked += 1
+        await answered.wait()
+        return {}
+
+    with peer() as connection:
+        (process, *_) = lineage.ancestry(peer_pid(connection))
+        monkeypatch.setattr(origin, "WORKER_NAME", process.name)
+        monkeypatch.setattr(lineage, "ancestry", lambda _: [process])
+        made = Origins(lambda _: False, slow, "hash")
+        looking = [asyncio.create_task(made.of(connection)) for _ in range(origin.LOOKS)]
+        await eventually(lambda: asked == origin.LOOKS)
+        monkeypatch.setattr(lineage, "ancestry", lambda _: [])
+        assert await asyncio.wait_for(made.of(connection), 10) is None
+        answered.set()
+        assert await asyncio.gather(*looking) == [None] * origin.LOOKS
