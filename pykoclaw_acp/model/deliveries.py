@@ -57,7 +57,7 @@ class Said:
 
 
 @dataclass(slots=True)
-class Waiting:
+class WaitingDeliveries:
     """Deliveries that wait for a session, in their order; `deleted`: the session is gone."""
 
     session_id: str

@@ -26,7 +26,7 @@ SPARE: Final = 16
 
 
 @dataclass(eq=False, slots=True)
-class Visitor:
+class AdmittedConnection:
     """A connection. `kept`: its place is one for commands. `close` ends it, as it has to give way.
 
     `gone`: it had to give way. `silent`: it has not introduced itself, and waits for no answer.
@@ -55,21 +55,21 @@ class Admission:
         """`user`: the daemon's own."""
         self.most = most
         self._user = user
-        self._there: dict[Visitor, None] = {}  # in the order in which they came
+        self._there: dict[AdmittedConnection, None] = {}  # in the order in which they came
 
-    def enter(self, user: int, process: int) -> Visitor | None:
+    def enter(self, user: int, process: int) -> AdmittedConnection | None:
         """Admit a connection; None if there is no room."""
-        visitor = Visitor(user, process)
-        if not self._has_room(visitor):
-            visitor.kept = True
-            if not self._has_kept_room(visitor):
+        admitted = AdmittedConnection(user, process)
+        if not self._has_room(admitted):
+            admitted.kept = True
+            if not self._has_kept_room(admitted):
                 return None
-        self._there[visitor] = None
-        return visitor
+        self._there[admitted] = None
+        return admitted
 
-    def left(self, visitor: Visitor) -> None:
+    def left(self, admitted: AdmittedConnection) -> None:
         """A connection has ended."""
-        self._there.pop(visitor, None)
+        self._there.pop(admitted, None)
 
     @property
     def refusal(self) -> AcpError:
@@ -80,24 +80,26 @@ class Admission:
             ErrorKind.TOO_MANY_CLIENTS,
         )
 
-    def _has_room(self, visitor: Visitor) -> bool:
+    def _has_room(self, admitted: AdmittedConnection) -> bool:
         there = [one for one in self._there if not one.kept]
         share = max(FEWEST, self.most // 4)
-        own = sum(one.process == visitor.process != 0 for one in there)
-        alike = sum(one.user == visitor.user for one in there)
-        crowd = own >= share or (visitor.user != self._user and alike >= share)
+        own = sum(one.process == admitted.process != 0 for one in there)
+        alike = sum(one.user == admitted.user for one in there)
+        crowd = own >= share or (admitted.user != self._user and alike >= share)
         if not crowd and len(there) < self.most:
             return True
-        return self._give_way([one for one in there if not crowd or one.process == visitor.process])
+        return self._give_way(
+            [one for one in there if not crowd or one.process == admitted.process]
+        )
 
-    def _has_kept_room(self, visitor: Visitor) -> bool:
+    def _has_kept_room(self, admitted: AdmittedConnection) -> bool:
         there = [one for one in self._there if one.kept]
-        own = [one for one in there if one.process == visitor.process]
+        own = [one for one in there if one.process == admitted.process]
         if len(own) >= COMMANDS:
             return self._give_way(own)
         return len(there) < reserve(self.most) or self._give_way(there)
 
-    def _give_way(self, visitors: list[Visitor]) -> bool:
+    def _give_way(self, visitors: list[AdmittedConnection]) -> bool:
         """Drop the first idle one; False if there is none."""
         for one in visitors:
             if one.silent():

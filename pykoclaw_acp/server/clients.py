@@ -22,8 +22,8 @@ from pykoclaw_acp.protocol import jsonrpc
 from pykoclaw_acp.server import instances, nested, returning
 from pykoclaw_acp.server.admission import (
     Admission,
+    AdmittedConnection,
     SpareDescriptor,
-    Visitor,
     places_left,
     turn_away,
 )
@@ -139,32 +139,32 @@ class Clients:
             accepted.close()
             return
         pid = peer_pid(accepted)
-        visitor = self._admission.enter(peer_uid(accepted), pid)
-        if visitor is None:
+        admitted = self._admission.enter(peer_uid(accepted), pid)
+        if admitted is None:
             turn_away(accepted, self._admission.refusal)
         else:
-            self._tasks.start(self._serve(accepted, visitor), name="client")
+            self._tasks.start(self._serve(accepted, admitted), name="client")
 
-    async def _serve(self, accepted: socket.socket, visitor: Visitor) -> None:
+    async def _serve(self, accepted: socket.socket, admitted: AdmittedConnection) -> None:
         log_share.current.set(share := log_share.LogShare())
         transport = await SocketTransport.of(
             accepted, self._app.settings.client_stall, self._unread
         )
-        visitor.close = transport.abort
+        admitted.close = transport.abort
         connection: Connection | None = None
         hurrying: asyncio.Task[None] | None = None
         looking = asyncio.get_running_loop().create_task(self._origins.of(accepted), name="origin")
         try:
             peer = (
                 None
-                if visitor.gone
-                else await _meet(transport, visitor, self._admission, self._room, self._compare)
+                if admitted.gone
+                else await _meet(transport, admitted, self._admission, self._room, self._compare)
             )
             if peer is None:
                 return
             inside = await looking
-            connection = self._connect(peer, visitor, inside)
-            hurrying = self._tasks.start(_hurry(transport, visitor), name="introduction deadline")
+            connection = self._connect(peer, admitted, inside)
+            hurrying = self._tasks.start(_hurry(transport, admitted), name="introduction deadline")
             self._connections.add(connection)
             if isinstance(peer, FrontPeer) and (
                 inside is None or nested.is_client(self._app.settings.nested_access)
@@ -192,11 +192,13 @@ class Clients:
                 try:
                     await transport.close()
                 finally:
-                    self._admission.left(visitor)
+                    self._admission.left(admitted)
 
-    def _connect(self, peer: Peer, visitor: Visitor, inside: Inside | None) -> Connection:
+    def _connect(
+        self, peer: Peer, admitted: AdmittedConnection, inside: Inside | None
+    ) -> Connection:
         methods, access = (
-            self._commands if visitor.kept else self._methods,
+            self._commands if admitted.kept else self._methods,
             self._app.settings.nested_access,
         )
         if inside is not None:
@@ -207,19 +209,19 @@ class Clients:
                 may=access,
             )
             methods = nested.allowed(methods, inside, access)
-        refusal = self._admission.refusal if visitor.kept else None
+        refusal = self._admission.refusal if admitted.kept else None
         connection = Connection(self._app.sessions, methods, peer, self._turnstile, refusal)
-        visitor.silent = lambda: not connection.introduced and isinstance(peer, DirectPeer)
+        admitted.silent = lambda: not connection.introduced and isinstance(peer, DirectPeer)
         return connection
 
 
-async def _hurry(transport: SocketTransport, visitor: Visitor) -> None:
+async def _hurry(transport: SocketTransport, admitted: AdmittedConnection) -> None:
     """Disconnect a client that does not introduce itself, or a command that is idle."""
     while True:
-        await asyncio.sleep(visitor.patience)
-        if visitor.silent():
+        await asyncio.sleep(admitted.patience)
+        if admitted.silent():
             break
-    said = f"Nothing was asked for {visitor.patience:g} s, and there was no `initialize`: the connection is closed."
+    said = f"Nothing was asked for {admitted.patience:g} s, and there was no `initialize`: the connection is closed."
     with contextlib.suppress(ConnectionError):
         await transport.write(jsonrpc.encode_error(jsonrpc.NULL_ID, InvalidRequest(said)))
     await transport.close()
@@ -227,7 +229,7 @@ async def _hurry(transport: SocketTransport, visitor: Visitor) -> None:
 
 async def _meet(
     transport: SocketTransport,
-    visitor: Visitor,
+    admitted: AdmittedConnection,
     admission: Admission,
     room: LineRoom,
     compare: Compare,
@@ -237,14 +239,14 @@ async def _meet(
     Raises Overloaded for a front in a place that is reserved for commands.
     """
     begun = b""
-    async with asyncio.timeout(visitor.patience):
+    async with asyncio.timeout(admitted.patience):
         while len(begun) < len(GREETING) and b"\n" not in begun:
             data = await transport.read()
             if not data:
                 break
             begun += data
         if begun.startswith(GREETING):
-            if visitor.kept:
+            if admitted.kept:
                 raise admission.refusal
-            return await FrontPeer.meet(transport, begun, visitor.process, room, compare)
-    return DirectPeer(transport, begun, instances.of(visitor.process), room) if begun else None
+            return await FrontPeer.meet(transport, begun, admitted.process, room, compare)
+    return DirectPeer(transport, begun, instances.of(admitted.process), room) if begun else None

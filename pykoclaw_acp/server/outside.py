@@ -18,8 +18,8 @@ from pykoclaw_acp.protocol.control.following import QUESTION, QuestionNotificati
 from pykoclaw_acp.protocol.control.prompts import Prompted, PromptParams
 from pykoclaw_acp.protocol.jsonrpc import encode_notification
 from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.command_client import CommandClient, whole
 from pykoclaw_acp.server.dispatch import Method
-from pykoclaw_acp.server.follower import Follower, whole
 from pykoclaw_acp.server.lifecycle import absolute
 from pykoclaw_acp.server.peer import Peer
 from pykoclaw_acp.sessions import folders
@@ -68,9 +68,9 @@ class OutsidePrompts:
         after = params.after
         if after is None:
             after = await turns.place(self._database, known.turn_id)
-        follower = _TurnFollower(call.client.peer, known.turn_id, present=params.present)
+        client = _TurnClient(call.client.peer, known.turn_id, present=params.present)
         end = session.last_seq
-        subscription = session.subscribe(follower, end if after is None else min(after, end))
+        subscription = session.subscribe(client, end if after is None else min(after, end))
         watching = asyncio.get_running_loop().create_task(
             self._tell_questions(call, session), name="questions for nobody"
         )
@@ -135,7 +135,7 @@ def _given(params: PromptParams) -> Given | None:
     return None if params.environment is None else Given.of(of_sessions(params.environment))
 
 
-class _TurnFollower(Follower):
+class _TurnClient(CommandClient):
     """Shows one turn, without the prompt itself."""
 
     def __init__(self, peer: Peer, turn_id: str, *, present: bool) -> None:

@@ -14,8 +14,8 @@ from pykoclaw_acp.protocol.control.questions import (
     QuestionsParams,
 )
 from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.command_client import whole
 from pykoclaw_acp.server.dispatch import Method
-from pykoclaw_acp.server.follower import whole
 from pykoclaw_acp.sessions.permissions import words
 from pykoclaw_acp.sessions.permissions.all_requests import OPTIONS
 from pykoclaw_acp.sessions.registry import Sessions

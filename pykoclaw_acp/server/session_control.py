@@ -25,8 +25,8 @@ from pykoclaw_acp.protocol.control.sessions import (
 )
 from pykoclaw_acp.protocol.messages import Empty
 from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.command_client import CommandClient
 from pykoclaw_acp.server.dispatch import Method
-from pykoclaw_acp.server.follower import Follower
 from pykoclaw_acp.server.session_finder import SessionFinder
 from pykoclaw_acp.server.worker_control import WorkerControl
 from pykoclaw_acp.sessions.registry import Sessions
@@ -167,7 +167,7 @@ class SessionControl:
             )
         end = session.last_seq
         subscription = session.subscribe(
-            Follower(call.client.peer, present=params.present, events=params.events),
+            CommandClient(call.client.peer, present=params.present, events=params.events),
             min(after, end),
         )
         try:

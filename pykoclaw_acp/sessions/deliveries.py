@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.errors import Conflict, StoreClosed, StoreUnavailable
-from pykoclaw_acp.model.deliveries import Delivery, Waiting, is_of_run
+from pykoclaw_acp.model.deliveries import Delivery, WaitingDeliveries, is_of_run
 from pykoclaw_acp.sessions.ports import DeliveryStore
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
@@ -80,7 +80,7 @@ class Deliverer:
     def _later(self, pause: float) -> None:
         asyncio.get_running_loop().call_later(pause, self._wanted.set)
 
-    async def _of_session(self, waiting: Waiting) -> None:
+    async def _of_session(self, waiting: WaitingDeliveries) -> None:
         try:
             await self._deliver_all(waiting)
         except (StoreUnavailable, Conflict) as error:
@@ -98,7 +98,7 @@ class Deliverer:
         finally:
             self._active.discard(waiting.session_id)
 
-    async def _deliver_all(self, waiting: Waiting) -> None:
+    async def _deliver_all(self, waiting: WaitingDeliveries) -> None:
         async with self._room:
             session = await self._sessions.find(waiting.session_id)
             if session is None:

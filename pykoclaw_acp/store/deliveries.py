@@ -15,7 +15,7 @@ from pykoclaw_acp.model.deliveries import (
     SENT,
     Delivery,
     Said,
-    Waiting,
+    WaitingDeliveries,
     is_of_run,
     is_shown,
     time_of,
@@ -93,7 +93,7 @@ class Unnamed(NamedTuple):
     stored_id: bytes | None
 
 
-async def waiting(database: Database) -> tuple[list[Waiting], list[Unnamed]]:
+async def waiting(database: Database) -> tuple[list[WaitingDeliveries], list[Unnamed]]:
     """Deliveries for conversations that have a session, or had one that was deleted, by session; and
     those among them that have to be given an id first.
     """
@@ -109,11 +109,11 @@ async def waiting(database: Database) -> tuple[list[Waiting], list[Unnamed]]:
         known = owners.get(delivery_id)
         if known is None or (known[1] and not deleted):
             owners[delivery_id] = (session_id, bool(deleted))
-    found: dict[str, Waiting] = {}
+    found: dict[str, WaitingDeliveries] = {}
     for delivery_id, (session_id, deleted) in owners.items():
-        found.setdefault(session_id, Waiting(session_id, deleted, [])).delivery_ids.append(
-            delivery_id
-        )
+        found.setdefault(
+            session_id, WaitingDeliveries(session_id, deleted, [])
+        ).delivery_ids.append(delivery_id)
     return list(found.values()), unnamed
 
 

@@ -22,8 +22,8 @@ from pykoclaw_acp.server.admission import (
     COMMANDS,
     FEWEST,
     Admission,
+    AdmittedConnection,
     SpareDescriptor,
-    Visitor,
     places_left,
     reserve,
 )
@@ -35,22 +35,24 @@ ME = 1000
 
 
 class Places:
-    """Visitors of an admission; `gone` are those that had to give way."""
+    """Connections of an admission; `gone` are those that had to give way."""
 
     def __init__(self, most: int) -> None:
         self.admission = Admission(most, ME)
-        self.gone: list[Visitor] = []
+        self.gone: list[AdmittedConnection] = []
 
-    def come(self, process: int, user: int = ME, *, speaks: bool = True) -> Visitor | None:
-        visitor = self.admission.enter(user, process)
-        if visitor is not None:
-            visitor.silent = lambda: not speaks
-            visitor.close = lambda: self.gone.append(visitor)
-        return visitor
+    def come(
+        self, process: int, user: int = ME, *, speaks: bool = True
+    ) -> AdmittedConnection | None:
+        admitted = self.admission.enter(user, process)
+        if admitted is not None:
+            admitted.silent = lambda: not speaks
+            admitted.close = lambda: self.gone.append(admitted)
+        return admitted
 
 
-def is_ordinary(visitor: Visitor | None) -> bool:
-    return visitor is not None and not visitor.kept
+def is_ordinary(admitted: AdmittedConnection | None) -> bool:
+    return admitted is not None and not admitted.kept
 
 
 def test_commands_are_admitted_when_all_places_are_taken() -> None:

@@ -23,7 +23,7 @@ from pykoclaw_acp.commands.transcript import Terminal
 from pykoclaw_acp.model.events import DiffPart, TextPart, ToolStarted
 from pykoclaw_acp.model.permissions import PermissionRequest, Workspace
 from pykoclaw_acp.protocol import permissions
-from pykoclaw_acp.server.follower import whole as whole_question
+from pykoclaw_acp.server.command_client import whole as whole_question
 from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.translation import deciding, titles, tools
 from pykoclaw_acp.worker import existing, whole

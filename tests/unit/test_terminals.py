@@ -25,7 +25,7 @@ from pykoclaw_acp.model.plain import COLOUR, plain
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.terminals import CLEAR, Capability, Terminals
 from pykoclaw_acp.protocol.tool_results import unfenced
-from pykoclaw_acp.server import follower
+from pykoclaw_acp.server import command_client
 from pykoclaw_acp.translation.tasks import newest, shown
 from pykoclaw_acp.translation.texts import coloured, fenced
 from pykoclaw_acp.translation.translator import Translation
@@ -167,7 +167,7 @@ def test_a_replay_shows_all_of_it_once(out: str) -> None:
 
 
 def test_events_for_programs_have_no_sequences() -> None:
-    told = follower._raw(ended("\x1b[31mred\x1b[0m"))
+    told = command_client._raw(ended("\x1b[31mred\x1b[0m"))
     assert told is not None
     assert [*told["content"]] == [{"type": "text", "text": "```\nred\n```"}]
 

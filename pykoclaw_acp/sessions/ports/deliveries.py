@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pykoclaw_acp.model.deliveries import Delivery, Said, Waiting
+from pykoclaw_acp.model.deliveries import Delivery, Said, WaitingDeliveries
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.sessions.ports.store import Store
 
@@ -12,7 +12,7 @@ from pykoclaw_acp.sessions.ports.store import Store
 class DeliveryStore(Store, Protocol):
     """The queue of deliveries, of which each ends `delivered` or `failed`, once."""
 
-    async def waiting(self) -> list[Waiting]:
+    async def waiting(self) -> list[WaitingDeliveries]:
         """Deliveries for conversations that have a session, or had one, by session.
 
         Those without an id that names them are given one.

@@ -8,7 +8,7 @@ from uuid import uuid4
 import structlog
 
 from pykoclaw_acp.model import deliveries as rules
-from pykoclaw_acp.model.deliveries import Delivery, Said, Waiting
+from pykoclaw_acp.model.deliveries import Delivery, Said, WaitingDeliveries
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.store import deliveries, events, notes, sessions
 from pykoclaw_acp.store.journal.base import SqlStore
@@ -22,7 +22,7 @@ log: Final = structlog.get_logger()
 class SqlDeliveryStore(SqlStore):
     """Implements `sessions.ports.deliveries.DeliveryStore`."""
 
-    async def waiting(self) -> list[Waiting]:
+    async def waiting(self) -> list[WaitingDeliveries]:
         """Deliveries for conversations that have a session, or had one, by session."""
         while True:
             found, unnamed = await deliveries.waiting(self._database)

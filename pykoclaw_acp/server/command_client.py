@@ -31,7 +31,7 @@ from pykoclaw_acp.sessions.permissions.all_requests import OPTIONS
 from pykoclaw_acp.sessions.permissions.decisions import REJECT_ONCE
 
 
-class Follower:
+class CommandClient:
     """Implements `sessions.ports.Client`: shows everything; its questions are answered by
     `questions/answer`.
     """
