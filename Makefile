@@ -6,8 +6,9 @@ READY := .venv/.ready
 PYTEST := $(BIN)/pytest -q
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 PARALLEL := -n logical --dist worksteal
-# These wait for locks, limits and other processes more than they compute.
+# These wait for locks, limits and other processes more than they compute, or sometimes.
 WAITING := -n $$((2 * $$(nproc))) --dist worksteal
+SOMETIMES_WAITING := -n $$((($$(nproc) * 3 + 1) / 2)) --dist worksteal
 
 # Without it each process that a test starts would compile the program, and pytest all of its plugins, anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -79,7 +80,7 @@ $(NODE)/node_modules/.package-lock.json: $(NODE)/package-lock.json
 
 test-e2e: $(READY) node ## tests of the whole program, as clients see it
 	@echo "== e2e"
-	@$(PYTEST) $(PARALLEL) tests/e2e
+	@$(PYTEST) $(SOMETIMES_WAITING) tests/e2e
 
 # The tests of a file share an agent, and so a process: loadfile. AGENT="command" examines another one.
 test-conformance: $(READY) ## the rules of ACP, one test each; AGENT="command args": of another agent
@@ -88,11 +89,11 @@ test-conformance: $(READY) ## the rules of ACP, one test each; AGENT="command ar
 
 test-faults: $(READY) ## tests that kill and break things
 	@echo "== faults"
-	@$(PYTEST) $(PARALLEL) tests/faults
+	@$(PYTEST) $(SOMETIMES_WAITING) tests/faults
 
 test-long: lint types test-lowest node ## the same tests with all seeds, sizes and variants; over an hour
 	@echo "== all tests, long ones too"
-	@PYKOCLAW_TEST_LONG=1 $(PYTEST) $(PARALLEL) -m "long or not long" tests
+	@PYKOCLAW_TEST_LONG=1 $(PYTEST) $(SOMETIMES_WAITING) -m "long or not long" tests
 
 LOWEST := .venv-lowest/bin
 test-lowest: $(READY) ## unit and story tests with the lowest versions that pyproject.toml allows

@@ -10,6 +10,8 @@ import socket
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.commands import done, run
 from tests.e2e.given_servers import program
 from tests.e2e.harness import Client, Stack, script, text
@@ -167,6 +169,7 @@ async def test_user_signs_in_on_a_page_that_the_client_opens(stack: Stack) -> No
         assert {path for token in issued for path in found_in_files(stack, token)} == {kept}
 
 
+@pytest.mark.long
 async def test_command_signs_in_to_a_server_that_a_client_gave(stack: Stack) -> None:
     """The session that is open has it with its next prompt; headers belong to the server."""
     headers = [{"name": "X-Tenant", "value": SECRET}]

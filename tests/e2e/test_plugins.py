@@ -168,6 +168,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.long
 async def test_broken_plugins_cost_a_named_line_each(stack: Stack) -> None:
     for name, (code, _) in BROKEN.items():
         plugins.install(stack.root / "plugins", name, code)
