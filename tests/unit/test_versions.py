@@ -46,7 +46,7 @@ def test_http_server_is_required_only_by_extras() -> None:
 
 def test_the_lowest_versions_are_those_of_the_bounds() -> None:
     lines = list(versions.lowest())
-    assert "click==8.2.0" in lines
+    assert "click==8.2.1" in lines
     assert "claude-agent-sdk==0.2.184" in lines
     assert len(lines) == len({Requirement(line).name for line in lines})
 
