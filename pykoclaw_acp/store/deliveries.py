@@ -28,6 +28,8 @@ from pykoclaw_acp.store.sessions import now_ms
 
 MOST_IMPORTED: Final = 500  # events in which the text of a delivery is looked for
 MOST_WAITING: Final = 10_000  # rows that are looked at together
+PROMPT: Final = 200  # characters of a task's prompt, for the heading
+WIDEST: Final = 4  # bytes of a character in UTF-8
 
 # CROSS JOIN fixes the order: the rows that wait first, then sessions by their indexes. Each SELECT
 # returns the rows in the order in which they were inserted. As bytes: one id that is not UTF-8 must
@@ -76,10 +78,12 @@ _TWIN: Final = (
     " AND o.task_id = d.task_id AND o.message = d.message WHERE d.id = ?"
     " ORDER BY o.created_at DESC LIMIT 20"
 )
-# As bytes: one text that is not UTF-8 must not keep the others from being read.
+# As bytes: one text that is not UTF-8 must not keep the others from being read, and of a text SQLite
+# counts and cuts characters up to the first NUL only.
 _ROW: Final = (
     "SELECT CAST(d.task_id AS BLOB), CAST(d.created_at AS BLOB), LENGTH(d.message),"  # noqa: S608  constants
-    f" CAST(SUBSTR(d.message, 1, {LONGEST}) AS BLOB), CAST(SUBSTR(t.prompt, 1, 200) AS BLOB),"
+    f" SUBSTR(CAST(d.message AS BLOB), 1, {LONGEST * WIDEST}),"
+    f" SUBSTR(CAST(t.prompt AS BLOB), 1, {PROMPT * WIDEST}),"
     f" d.task_id = '{SENT}' OR t.conversation = d.conversation"
     " FROM delivery_queue d LEFT JOIN scheduled_tasks t ON t.id = d.task_id"
     " WHERE d.id = ? AND d.status = 'pending'"
@@ -139,7 +143,9 @@ def _delivery(delivery_id: str, row: tuple[Any, ...]) -> Delivery:
         for one in (*row[:2], *row[3:5])
     )
     length = max(int(length or 0), len(text))
-    return Delivery(delivery_id, task, text, length, created_at, bool(own), prompt)
+    return Delivery(
+        delivery_id, task, text[:LONGEST], length, created_at, bool(own), prompt[:PROMPT]
+    )
 
 
 def _text(name: bytes | None) -> str | None:

@@ -290,6 +290,18 @@ async def test_rows_without_an_id_are_shown_and_marked_as_others(
         assert ends == [("delivered", "text")] * 4 + [("pending", "null")]
 
 
+async def test_text_after_a_nul_is_shown_and_cuts_are_said(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r, delivering(r):
+        session, client = await attached(r)
+        enqueue(path, name(session), "BEFORE\0AFTER")
+        enqueue(path, name(session), "START\0" + "\U0001f600" * (LONGEST + 5) + "END")
+        await settled(path)
+        await eventually(lambda: "(Cut: the message has " in client.text)
+        assert client.text.count("BEFORE") == client.text.count("AFTER") == 1
+        assert "START" in client.text
+        assert "END" not in client.text
+
+
 async def test_result_is_named_by_its_task(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r, delivering(r):
         session, client = await attached(r)
