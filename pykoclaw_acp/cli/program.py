@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,6 +32,8 @@ SHUT_OUT = (
     "Nothing was opened. Look for a .pth file, a sitecustomize module or a PYTHONPATH that imports sqlite3."
 )
 
+NOWHERE = "The working directory was deleted. Change to another one, and run the command again."
+
 
 class _Program(click.Group):
     """Turns a StartupError into its message and exit status, as pykoclaw's `acp` command too."""
@@ -42,6 +45,8 @@ class _Program(click.Group):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
+        if sys.stdin is None:  # closed by the caller
+            sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115  as long as the process
         if parent is not None and not extra.get("resilient_parsing"):  # below pykoclaw
             from pykoclaw_acp.cli import fresh
 
@@ -77,6 +82,8 @@ class _Program(click.Group):
 
             if (found := shortage.of(error)) is not None:
                 ctx.exit(_complain(Exhausted(*found)))
+            if isinstance(error, FileNotFoundError) and _is_nowhere():
+                ctx.exit(_complain(StartupError(NOWHERE)))
             if isinstance(error, OSError):
                 ctx.exit(_complain(_output_lost(error)))
             if not isinstance(error, RuntimeError) or not _is_engine_shut_out():
@@ -100,6 +107,14 @@ def _output_lost(error: OSError) -> OutputLost:
             raise error
     except OutputLost as lost:
         return lost
+
+
+def _is_nowhere() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _is_engine_shut_out() -> bool:

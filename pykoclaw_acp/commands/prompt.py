@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -15,8 +16,10 @@ from pykoclaw_acp.commands.transcript import Terminal
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front.resuming import Notifications, resumed
 from pykoclaw_acp.front.words_of_claude import WordsOfClaude, note
+from pykoclaw_acp.link.framing import MAX_LINE_EARLY
 from pykoclaw_acp.system.environment import of_sessions
 
+LONGEST: Final = MAX_LINE_EARLY - 128 * 1024  # bytes as JSON; an environment comes with it
 STATUS: Final = {"done": 0, "failed": 1, "cancelled": 4, "unknown": 5}
 INTERRUPTED: Final = 130
 
@@ -35,6 +38,10 @@ def main(
     prompt = sys.stdin.read() if reads else text
     if not (prompt or "").strip():
         raise CommandFailed("The prompt is empty.")
+    if len(json.dumps(prompt, ensure_ascii=False).encode(errors="surrogatepass")) > LONGEST:
+        raise CommandFailed(
+            f"The prompt is longer than {LONGEST >> 10} KiB; nothing was sent. Put long material in files."
+        )
     present = not reads and not detach and not as_json and sys.stdin.isatty()
     view = _Page(present) if terminal.is_terminal() and not as_json else _Plain(as_json)
     sending = _sent(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
-from typing import Final, Never
+from typing import Never
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.error_kinds import ErrorKind
@@ -12,6 +12,7 @@ from pykoclaw_acp.errors import AcpError, AuthRequired, InvalidParams, TurnFaile
 from pykoclaw_acp.model.failures import AUTHENTICATION, MISREAD, TurnFailure
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.protocol import prompt as content
+from pykoclaw_acp.protocol.limits import MAX_KEY
 from pykoclaw_acp.protocol.messages import (
     PromptParams,
     PromptResult,
@@ -28,8 +29,6 @@ from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import steering as turns
 from pykoclaw_acp.sessions.turns.deduplication import IDEMPOTENCY
 from pykoclaw_acp.tasks import in_pieces
-
-MAX_KEY: Final = 255  # characters
 
 
 async def prompt(call: Call, params: PromptParams) -> Later:

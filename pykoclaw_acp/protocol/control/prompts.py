@@ -6,7 +6,7 @@ from typing import Any
 
 from pykoclaw_acp.protocol.control.answers import FullAnswer
 from pykoclaw_acp.protocol.control.sessions import SessionParams
-from pykoclaw_acp.protocol.limits import Count, Name, Path
+from pykoclaw_acp.protocol.limits import Count, Key, Name, Path
 
 
 class PromptParams(SessionParams, frozen=True, kw_only=True):
@@ -21,7 +21,7 @@ class PromptParams(SessionParams, frozen=True, kw_only=True):
     session: Name = ""
     new: Path = ""
     text: str
-    idempotency_key: Name | None = None
+    idempotency_key: Key | None = None
     detach: bool = False
     present: bool = False
     after: Count | None = None
