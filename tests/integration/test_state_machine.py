@@ -5,6 +5,7 @@ promise holds.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import tempfile
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as some
+from hypothesis.errors import FlakyStrategyDefinition
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -31,6 +33,7 @@ from tests.promises import check, check_at_rest, turns
 
 LONG: Final = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
 WALKS, STEPS = (150, 60) if LONG else (10, 40)
+MOST_BEGINNINGS: Final = 5
 MOST_FRONTS: Final = 4
 MOST_SESSIONS: Final = 4
 MOST_WAITING: Final = 5
@@ -297,6 +300,15 @@ class Walk(RuleBasedStateMachine):
 
 
 def test_every_promise_holds_in_any_event_order() -> None:
+    for _ in range(MOST_BEGINNINGS):
+        # Two walks that begin alike may come to different choices, as time passes in both.
+        with contextlib.suppress(FlakyStrategyDefinition):
+            _walk()
+            return
+    raise AssertionError("each time, walks that began alike came to different choices")
+
+
+def _walk() -> None:
     run_state_machine_as_test(
         Walk,
         settings=settings(
