@@ -70,6 +70,16 @@ def count_attempt(turn_id: str, change: int) -> Statement:
     )
 
 
+async def in_transcript(database: Database, session_id: str, turn_id: str) -> bool:
+    """Whether a transcript of the session that was looked at has the turn's prompt."""
+    return bool(
+        await database.read(
+            "SELECT 1 FROM acp_transcript_turns WHERE acp_session_id = ? AND prompt_uuid = ?",
+            (session_id, turn_id),
+        )
+    )
+
+
 def answered(turn_id: str) -> Statement:
     """A client has received the response."""
     return Statement("UPDATE acp_turns SET answered_at = ? WHERE turn_id = ?", (now_ms(), turn_id))

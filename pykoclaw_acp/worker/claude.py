@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections import deque
 from typing import Any, Final
 from uuid import uuid4
@@ -37,12 +36,12 @@ from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.failures import TurnFailure
-from pykoclaw_acp.system import processes
-from pykoclaw_acp.worker import content, deciding, raw_frames, results, sdk_private
+from pykoclaw_acp.worker import content, deciding, ignored, raw_frames, results, sdk_private
 from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.command_reports import instead_of
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
-from pykoclaw_acp.worker.failures import early_end, in_one_line, naming
+from pykoclaw_acp.worker.failures import early_end, naming
+from pykoclaw_acp.worker.ignored import IgnoredPrompts
 from pykoclaw_acp.worker.login_failures import explained
 from pykoclaw_acp.worker.long_work import LongWork
 from pykoclaw_acp.worker.outbox import Outbox
@@ -81,12 +80,13 @@ class ClaudeSession:
         self._states = ServerStates(said, spec.options.mcp_servers, self._permissions)
         self._quiet = False  # nobody reads the turn's answer
         self._client: ClaudeSDKClient | None = None
-        self._stderr: deque[str] = deque(maxlen=20)
+        self.stderr: deque[str] = deque(maxlen=20)  # last lines of the CLI
         self._prompted: str | None = None  # the daemon's turn, from prompt to result
         self._turn: str | None = None  # the turn whose messages come in now
         self._api_error: tuple[str, str] | None = None
         self._reported = Reported()
         self.steered = Steered(spec.epoch, outbox.put)
+        self._ignored = IgnoredPrompts(self._waits, self._end_ignored)
         self._work = LongWork(temporary, self._translator, self._note)
         self._requests = TaskRequests(self._translator.long)
         self._failure: TurnFailure | None = None  # why we interrupt the turn that runs
@@ -98,7 +98,7 @@ class ClaudeSession:
 
     async def connect(self) -> None:
         """Start the CLI: resume, or begin under the ACP id; raises ClaudeNotStarted."""
-        start = Start(self._spec, self._temporary, self.servers, self._permissions, self._stderr)
+        start = Start(self._spec, self._temporary, self.servers, self._permissions, self.stderr)
         self._client, self.claude_session_id, self.fresh = await start.connect()
         self._translator.meanwhile.connected(self._client)
         await self.choices.connected(self._client)
@@ -106,8 +106,7 @@ class ClaudeSession:
     @property
     def alive(self) -> bool:
         """Whether the CLI can take a prompt; its death is noticed after some 10 ms."""
-        pid = None if self._client is None else sdk_private.cli_pid(self._client)
-        return pid is None or not processes.ending(pid)
+        return self._client is None or sdk_private.cli_lives(self._client)
 
     @property
     def background(self) -> int:
@@ -220,20 +219,15 @@ class ClaudeSession:
                     await self._take(message, frame)
             except Exception as error:  # noqa: BLE001  a message of a shape that we do not know must not end the session
                 log.warning(
-                    "A message of the CLI was not understood",
-                    action="message_not_understood",
-                    kind=type(message).__name__,
-                    error=repr(error),
-                )
-
-    def last_words(self) -> str:
-        """Last line of the CLI's stderr, which alone says why it died."""
-        return in_one_line(self._stderr[-1]) if self._stderr else ""
+                    "A message of the CLI was not understood", action="message_not_understood",
+                    kind=type(message).__name__, error=repr(error),
+                )  # fmt: skip
 
     async def _take(self, message: Message, frame: raw_frames.Frame) -> None:
         if self.steered.follow(message, self._turn):
             return
         self._requests.follow(message)
+        self._ignored.follow(message)
         self._last_uuid = results.entry(message) or self._last_uuid
         if isinstance(message, ConversationResetMessage):
             self._last_uuid = None
@@ -316,6 +310,13 @@ class ClaudeSession:
             self._prompted = self.steered.turn_ended(ended)
             self.last_prompt = self._prompted or self.last_prompt
 
+    def _waits(self, turn_id: str) -> bool:
+        return turn_id == self._prompted and self._turn is None
+
+    def _end_ignored(self, turn_id: str) -> None:
+        self._outbox.put(ended := ignored.ended(self._spec.epoch, turn_id, self.claude_session_id))
+        self._prompted = self.steered.turn_ended(ended)
+
     def _report_end(self, turn_id: str, result: ResultMessage) -> TurnEnded:
         failure, self._failure = self._failure, None
         ended = results.turn_ended(
@@ -323,8 +324,7 @@ class ClaudeSession:
         )
         if ended.error is not None:
             words = self._api_error[1] if self._api_error else result.result or ""
-            told = naming(ended.error, self.choices.running)
-            told = explained(told, words, self._spec.options, os.environ)
+            told = explained(naming(ended.error, self.choices.running), words, self._spec.options)
             ended = replace(ended, error=self._translator.meanwhile.explained(told))
         notice = self.servers.notice(turn_id) if turn_id == self._prompted else []
         for event in [*early_end(turn_id, ended.stop_reason), *notice]:

@@ -10,9 +10,14 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import memory
 from pykoclaw_acp.worker.claude import ClaudeSession
-from pykoclaw_acp.worker.failures import lacks
+from pykoclaw_acp.worker.failures import in_one_line, lacks
 
 LONGEST: Final = 300  # characters of the CLI's words
+
+
+def _last_words(claude: ClaudeSession) -> str:
+    """Last line of the CLI's stderr, which alone says why it died."""
+    return in_one_line(claude.stderr[-1]) if claude.stderr else ""
 
 
 async def wait(claude: ClaudeSession) -> TurnFailure:
@@ -21,10 +26,10 @@ async def wait(claude: ClaudeSession) -> TurnFailure:
     try:
         await claude.run()
     except ProcessError as error:
-        reason = claude.last_words() or f"exit status {error.exit_code}"
+        reason = _last_words(claude) or f"exit status {error.exit_code}"
         lacking = lacks(error, reason)
     except (ClaudeSDKError, OSError, ValueError) as error:
-        reason = claude.last_words() or str(error).splitlines()[0]
+        reason = _last_words(claude) or str(error).splitlines()[0]
     if memory.kills() > kills:
         return TurnFailure(ErrorKind.OUT_OF_MEMORY, memory.KILLED)
     words = f"Claude's process died: {reason[:LONGEST]}."

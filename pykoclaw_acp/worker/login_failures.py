@@ -27,7 +27,10 @@ _KEY: Final = (
 
 
 def explained(
-    failure: TurnFailure, words: str, options: WorkerOptions, environment: Mapping[str, str]
+    failure: TurnFailure,
+    words: str,
+    options: WorkerOptions,
+    environment: Mapping[str, str] = os.environ,
 ) -> TurnFailure:
     """The failure in words that fit; `words` are the CLI's, `environment` is that of the CLI."""
     if failure.kind != ErrorKind.AUTHENTICATION_FAILED:

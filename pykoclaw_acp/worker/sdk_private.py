@@ -22,6 +22,7 @@ import structlog
 from claude_agent_sdk import ClaudeSDKClient
 
 from pykoclaw_acp.model.permissions import Form
+from pykoclaw_acp.system import processes
 
 CANCEL: Final[dict[str, Any]] = {"action": "cancel"}
 PAGES: Final = ("https://", "http://")
@@ -119,6 +120,12 @@ def cli_pid(client: ClaudeSDKClient) -> int | None:
     """The CLI's process; None if this SDK is another inside."""
     pid = getattr(getattr(getattr(client, "_transport", None), "_process", None), "pid", None)
     return pid if isinstance(pid, int) else None
+
+
+def cli_lives(client: ClaudeSDKClient) -> bool:
+    """Whether the CLI's process is not known to end."""
+    pid = cli_pid(client)
+    return pid is None or not processes.ending(pid)
 
 
 def cli_process(client: ClaudeSDKClient) -> object:

@@ -53,6 +53,9 @@ async def test_a_piece_is_logged_with_its_turns_and_its_place(s: Subject) -> Non
     assert (known.rows, known.followed, known.has_turns) == ({"claude": ROW}, None, False)
     (turn,) = await store(s).transcript_turns(session, 10)
     assert turn == replace(turns[0], last_uuid="e2")
+    assert await s.journal.in_transcript(session, "t1")
+    assert not await s.journal.in_transcript(session, "t2")
+    assert not await s.journal.in_transcript("other", "t1")
     found = await s.journal.find(session)
     assert found is not None
     assert (found.last_seq, found.prompted) == (3, True)

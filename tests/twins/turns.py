@@ -52,6 +52,9 @@ class MemoryTurnJournal(MemoryStore):
     async def undo_attempt(self, turn_id: str) -> None:
         await self.database.write(lambda: self._count(turn_id, -1))
 
+    async def in_transcript(self, session_id: str, turn_id: str) -> bool:
+        return (session_id, turn_id) in self.database.read().transcript_turns
+
     def _count(self, turn_id: str, change: int) -> None:
         row = self.database.turns.get(turn_id)
         if row is not None and row.state == TurnState.QUEUED:

@@ -31,6 +31,9 @@ class TurnJournal(Store, Protocol):
     async def undo_attempt(self, turn_id: str) -> None:
         """Undo `begin_attempt` for a turn that is still `queued`."""
 
+    async def in_transcript(self, session_id: str, turn_id: str) -> bool:
+        """Whether a transcript of the session that was looked at has the turn's prompt."""
+
     async def dispatch(
         self, turn: Turn, epoch: int, events: Sequence[Event], notes: Sequence[Note] = ()
     ) -> list[int]:

@@ -34,9 +34,11 @@ class Endings:
         self._drop_request = drop_request
         self.ending: dict[str, Turn] = {}  # those whose end waits for its commit
 
-    async def finish(self, turn: Turn, outcome: Outcome, more: Sequence[Event] = ()) -> None:
+    async def finish(
+        self, turn: Turn, outcome: Outcome, more: Sequence[Event] = (), *, shown: bool = False
+    ) -> None:
         """End a turn that no worker ends, saying so in the log; nobody is told before the journal
-        has it.
+        has it. `shown`: the log has the prompt.
         """
         if turn.ended.done() or turn.turn_id in self.ending:
             return
@@ -44,7 +46,7 @@ class Endings:
         try:
             said = (
                 await in_pieces(outcomes.user_messages(turn))
-                if turn.state == TurnState.QUEUED or turn.unsaid
+                if (turn.state == TurnState.QUEUED or turn.unsaid) and not shown
                 else []
             )
             outcome = replace(outcome, told=turn.turn_id in self._state.explained)

@@ -48,6 +48,10 @@ PROMPT_LOST: Final = (
     "The database was put back to an earlier state, in which this prompt is not known. It was accepted before, and may "
     "have been run, so it was not sent again: look at what was done, then repeat it."
 )
+GIVEN: Final = (
+    "The database was put back to an earlier state, from before this prompt was sent to Claude. Claude's transcript "
+    "has it, so it was not sent again: what Claude did for it is above. To have it done once more, repeat it."
+)
 STOPPED: Final = "The server stopped in the middle of this turn."
 WORKER_STOPPED: Final = "The server was stopped, and Claude's worker with it."
 CANCELLED: Final = Outcome(TurnState.CANCELLED, stop_reason="cancelled")
@@ -145,6 +149,11 @@ def not_begun() -> Outcome:
         stop_reason="cancelled",
         failure=TurnFailure(ErrorKind.NOT_STARTED, NOT_BEGUN),
     )
+
+
+def given_already() -> Outcome:
+    """The prompt had left for Claude before the database was put back."""
+    return Outcome(TurnState.FAILED, failure=TurnFailure(ErrorKind.RESTORED, GIVEN))
 
 
 def waits_elsewhere(original: str) -> Outcome:

@@ -186,6 +186,9 @@ class TurnRunner:
         if prepared is None:
             return
         options, self._state.epoch, notes = prepared
+        if await self._journal.in_transcript(self._state.id, turn.turn_id):
+            await self.endings.finish(turn, outcomes.given_already(), notes, shown=True)
+            return
         await self._count(turn)
         pending = await self._journal.pending_notes(self._state.id)
         prompt, carried = await self._prompt(turn, pending)
