@@ -51,16 +51,7 @@ async def daemon(
     """A daemon; `before` is one whose workers it finds, and that was left without a word, as after
     SIGKILL.
     """
-    async with rig(path, **limits) as r:
-        if before is not None:
-            r.pool._launcher = r.launcher = before.launcher
-            r.pool._context = type(r.pool._context)(
-                r.launcher,
-                r.pool._store,
-                r.sessions.worker_events,
-                r.pool._limits,
-                r.pool._worker_changed,
-            )
+    async with rig(path, launcher=before.launcher if before else None, **limits) as r:
         found = await recovered(r, path, resident=resident)
         await hand_over(found, r.sessions, r.pool, r.database)
         yield r

@@ -187,10 +187,8 @@ class Asking:
 async def rig(
     path: Path, policy: Any = "wait", timeout: float = LONG, grace: float = SOON, **more: Any
 ) -> AsyncIterator[Rig]:
-    async with plain_rig(path, **more) as r:
-        r.sessions._times = replace(
-            TIMES, away_policy=AwayPolicy(policy), away_timeout=timeout, away_grace=grace
-        )
+    times = replace(TIMES, away_policy=AwayPolicy(policy), away_timeout=timeout, away_grace=grace)
+    async with plain_rig(path, times=times, **more) as r:
         yield r
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.model.choices import Command, Selection
 from pykoclaw_acp.model.events import Text
@@ -18,7 +19,7 @@ from pykoclaw_acp.model.turns import Outcome, Turn, TurnTimes
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
 from pykoclaw_acp.sessions.forking import Forks
-from pykoclaw_acp.sessions.ports import TurnLocks
+from pykoclaw_acp.sessions.ports import Transcripts, TurnLocks, Workspaces
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.database import Database
@@ -124,16 +125,24 @@ class Rig:
 @asynccontextmanager
 async def rig(
     path: Path,
-    transcripts: ScriptedTranscripts | None = None,
+    transcripts: Transcripts | None = None,
     locks: TurnLocks | None = None,
+    *,
+    options: WorkerOptions = OPTIONS,
+    times: TurnTimes = TIMES,
+    workspaces: Workspaces | None = None,
+    launcher: MemoryLauncher | None = None,
     **limits: Any,
 ) -> AsyncIterator[Rig]:
+    """`launcher`: that of a daemon before, whose workers live."""
     database = await databases.open_new(path / "pykoclaw.db")
     journal = HintingJournal(database)
-    sessions = Sessions(journal, OPTIONS, TIMES, transcripts=transcripts, locks=locks)
-    if transcripts is not None:
+    sessions = Sessions(
+        journal, options, times, workspaces=workspaces, transcripts=transcripts, locks=locks
+    )
+    if isinstance(transcripts, ScriptedTranscripts):
         transcripts.store = journal
-    launcher = MemoryLauncher(path.parent)
+    launcher = launcher or MemoryLauncher(path.parent)
     numbers = {
         "max_workers": 100,
         "idle_timeout": 100.0,

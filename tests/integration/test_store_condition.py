@@ -29,7 +29,7 @@ from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.integration.linked import front, words
-from tests.integration.rig import Client, Rig, hanging, rig
+from tests.integration.rig import TIMES, Client, Rig, hanging, rig
 from tests.waiting import eventually
 
 DATABASE = "pykoclaw.db"
@@ -397,9 +397,11 @@ async def test_write_probe_really_writes_a_page(tmp_path: Path) -> None:
 # --- who stands behind a prompt that a new daemon found waiting ---
 
 
+PATIENT = replace(TIMES, rejoin_window=60.0)
+
+
 async def requeued(r: Rig, **of: Any) -> tuple[Any, Turn]:
     """A session with a prompt of client `mitto` that another daemon had accepted."""
-    r.sessions._times = replace(r.sessions._times, rejoin_window=of.pop("window", 60.0))
     session = await r.session()
     turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": "say 1"}], client="mitto", **of)
     await SessionJournal(r.database).accept(turn)
@@ -407,7 +409,7 @@ async def requeued(r: Rig, **of: Any) -> tuple[Any, Turn]:
 
 
 async def test_only_its_own_client_starts_requeued_prompt(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
+    async with rig(tmp_path, times=PATIENT) as r:
         session, turn = await requeued(r)
         session.requeue(turn)
         session.subscribe(Client(), 0)
@@ -419,8 +421,8 @@ async def test_only_its_own_client_starts_requeued_prompt(tmp_path: Path) -> Non
 
 
 async def test_with_nobody_behind_it_it_ends_with_words(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
-        session, turn = await requeued(r, window=0.05)
+    async with rig(tmp_path, times=replace(TIMES, rejoin_window=0.05)) as r:
+        session, turn = await requeued(r)
         session.requeue(turn)
         outcome, _ = await asyncio.wait_for(turn.ended, 30)
         assert (outcome.state, outcome.failure and outcome.failure.kind) == (
@@ -434,8 +436,8 @@ async def test_with_nobody_behind_it_it_ends_with_words(tmp_path: Path) -> None:
 
 
 async def test_claim_window_starts_after_adopted_turn_ends(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
-        session, turn = await requeued(r, window=0.05)
+    async with rig(tmp_path, times=replace(TIMES, rejoin_window=0.05)) as r:
+        session, turn = await requeued(r)
         adopted = Turn(str(uuid4()), session.id, [])
         session._queue.go_on(adopted)
         session.requeue(turn)
@@ -445,14 +447,14 @@ async def test_claim_window_starts_after_adopted_turn_ends(tmp_path: Path) -> No
 
 
 async def test_what_was_accepted_as_unattended_needs_nobody(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
+    async with rig(tmp_path, times=PATIENT) as r:
         session, turn = await requeued(r, unattended=True)
         session.requeue(turn)
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
 
 
 async def test_a_cancelled_one_ends_at_once(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
+    async with rig(tmp_path, times=PATIENT) as r:
         session, turn = await requeued(r)
         session.requeue(turn)
         session.cancel(turn)
@@ -461,7 +463,7 @@ async def test_a_cancelled_one_ends_at_once(tmp_path: Path) -> None:
 
 
 async def test_prompt_superseded_by_same_fronts_newer_is_cancelled(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
+    async with rig(tmp_path, times=PATIENT) as r:
         session, turn = await requeued(r, keys=PromptKeys("front-1:2"))
         session.requeue(turn)
         newer = Turn(
@@ -477,7 +479,7 @@ async def test_prompt_superseded_by_same_fronts_newer_is_cancelled(tmp_path: Pat
 
 
 async def test_journaled_lines_wait_for_daemon_able_to_resume(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
+    async with rig(tmp_path, times=PATIENT) as r:
         session, _ = await requeued(r, keys=PromptKeys("front-1:2", idempotency="mine"))
         r.sessions.awaits_recovery = True
         r.database.condition.failed("locked", "Another program keeps the database locked.")

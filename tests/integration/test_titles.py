@@ -37,10 +37,12 @@ def answer(worker: MemoryChannel, title: str | None, error: str | None = None) -
     worker.say(Reply(epoch=1, request=number, result={"title": title}, error=error))
 
 
+BY_WORDS_ALONE = msgspec.structs.replace(OPTIONS, titles="words")
+ALLOWED = msgspec.structs.replace(OPTIONS, titles="claude")
+
+
 async def answered(r: Rig, *, allowed: bool = True) -> tuple[Session, MemoryChannel]:
     """A session with an answer, of which Claude is asked for a title if that is allowed."""
-    choice = "claude" if allowed else "words"
-    r.sessions._template = msgspec.structs.replace(OPTIONS, titles=choice)
     session = await r.session()
     await r.run(session, "say 1")
     worker = r.launcher.launched[-1]
@@ -50,7 +52,7 @@ async def answered(r: Rig, *, allowed: bool = True) -> tuple[Session, MemoryChan
 
 
 async def test_claude_is_not_asked_unless_the_setting_allows_it(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
+    async with rig(tmp_path, options=BY_WORDS_ALONE) as r:
         session, worker = await answered(r, allowed=False)
         await r.run(session, "say 2")
         assert asked(worker) == []
@@ -58,7 +60,7 @@ async def test_claude_is_not_asked_unless_the_setting_allows_it(tmp_path: Path) 
 
 
 async def test_title_of_claude_replaces_the_words_once(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
+    async with rig(tmp_path, options=ALLOWED) as r:
         session, worker = await answered(r)
         assert not session.dormant, "its log would have two writers"
         answer(worker, "  **Counting**\nto one ")
@@ -72,7 +74,7 @@ async def test_title_of_claude_replaces_the_words_once(tmp_path: Path) -> None:
 
 
 async def test_title_of_the_user_stays_when_claude_comes_late(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
+    async with rig(tmp_path, options=ALLOWED) as r:
         session, worker = await answered(r)
         await r.sessions.catalogue.set_title(session.id, "Mine")
         answer(worker, "Counting")
@@ -82,7 +84,7 @@ async def test_title_of_the_user_stays_when_claude_comes_late(tmp_path: Path) ->
 
 
 async def test_words_that_the_user_confirms_stay_too(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
+    async with rig(tmp_path, options=ALLOWED) as r:
         session, worker = await answered(r)
         await r.sessions.catalogue.set_title(session.id, "say 1")
         answer(worker, "Counting")
@@ -94,7 +96,7 @@ async def test_words_that_the_user_confirms_stay_too(tmp_path: Path) -> None:
 async def test_words_stay_if_claude_makes_none(
     tmp_path: Path, title: str | None, error: str | None
 ) -> None:
-    async with rig(tmp_path) as r:
+    async with rig(tmp_path, options=ALLOWED) as r:
         session, worker = await answered(r)
         for tries in (1, 2, 3):
             await asked_times(worker, tries)
@@ -107,8 +109,7 @@ async def test_words_stay_if_claude_makes_none(
 
 
 async def test_turn_without_an_answer_asks_for_no_title(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
-        r.sessions._template = msgspec.structs.replace(OPTIONS, titles="claude")
+    async with rig(tmp_path, options=ALLOWED) as r:
         session = await r.session()
         assert (await r.run(session, "die")).state != TurnState.DONE
         assert asked(r.launcher.launched[-1]) == []
@@ -127,7 +128,7 @@ async def test_rename_in_a_terminal_is_a_persons_too(
     tmp_path: Path, mine: str | None, is_new: bool, title: str
 ) -> None:
     transcripts = ScriptedTranscripts()
-    async with rig(tmp_path, transcripts) as r:
+    async with rig(tmp_path, transcripts, options=ALLOWED) as r:
         session, worker = await answered(r)
         if mine is not None:
             await r.sessions.catalogue.set_title(session.id, mine)

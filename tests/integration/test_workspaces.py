@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from pykoclaw_acp.model.events import Text, TextPart, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.trust import ANY, FIRST_USE
@@ -18,13 +17,12 @@ from pykoclaw_acp.server.recovery import hand_over
 from pykoclaw_acp.store import events, permissions, trust
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.units import Statement
-from pykoclaw_acp.trust.watch import Watch
 from tests.integration.adopting import recovered
 from tests.integration.asking import LONG, SOON, choice, write
 from tests.integration.asking import rig as asking_rig
 from tests.integration.callers import caller
 from tests.integration.rig import Rig
-from tests.integration.trusting import Working, act, over, rig
+from tests.integration.trusting import Working, act, looking, over, rig
 from tests.waiting import eventually
 
 
@@ -165,11 +163,7 @@ async def test_question_of_version_without_digests_outlives_the_upgrade(
         await one.session._queue.suspend()
     data = tmp_path / "data"
     data.chmod(0o700)
-    async with asking_rig(data) as r:
-        r.sessions._template = replace(
-            r.sessions._template, setting_sources=("user", "project", "local")
-        )
-        r.sessions._workspaces = Watch()
+    async with asking_rig(data, **looking()) as r:
         found = await recovered(r, data)
         await hand_over(found, r.sessions, r.pool, r.database)
         again = Working(r, await r.sessions.get(one.session.id))

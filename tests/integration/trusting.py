@@ -19,6 +19,13 @@ from tests.integration.asking import LONG, Person, choice
 from tests.integration.asking import rig as asking_rig
 from tests.integration.rig import Rig
 from tests.waiting import eventually
+from tests.workers import OPTIONS
+
+
+def looking() -> dict[str, Any]:
+    """What a rig has that looks at directories."""
+    options = replace(OPTIONS, setting_sources=("user", "project", "local"))
+    return {"options": options, "workspaces": Watch()}
 
 
 @asynccontextmanager
@@ -26,11 +33,7 @@ async def rig(
     path: Path, policy: Any = "wait", timeout: float = LONG, **more: Any
 ) -> AsyncIterator[Rig]:
     (path / "data").mkdir()
-    async with asking_rig(path / "data", policy, timeout, **more) as r:
-        r.sessions._template = replace(
-            r.sessions._template, setting_sources=("user", "project", "local")
-        )
-        r.sessions._workspaces = Watch()
+    async with asking_rig(path / "data", policy, timeout, **looking(), **more) as r:
         yield r
 
 
