@@ -113,7 +113,8 @@ class Ready(Frame, frozen=True, kw_only=True, tag="ready"):
     not take SetConfig. It is so after frame `upto`; 0: the daemon has all frames. `told`: as in
     LaunchSpec, what this worker has said or will say. `blocks`: it takes images and embedded
     resources in a Prompt; a worker of an earlier version does not.
-    `steers`: it takes Steer; `steered` are those that have not ended.
+    `steers`: it takes Steer; `steered` are those that have not ended. `running`: the other turns that
+    have not; None: of an earlier version.
     """
 
     pid: int
@@ -132,6 +133,7 @@ class Ready(Frame, frozen=True, kw_only=True, tag="ready"):
     blocks: bool = False
     steers: bool = False
     steered: list[str] = msgspec.field(default_factory=list)
+    running: list[str] | None = None
 
 
 class _Numbered(Frame, frozen=True, kw_only=True):

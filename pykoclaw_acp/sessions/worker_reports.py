@@ -18,7 +18,7 @@ from pykoclaw_acp.channel.frames import (
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.choices import Offer
-from pykoclaw_acp.model.events import UserMessage
+from pykoclaw_acp.model.events import Event, UserMessage
 from pykoclaw_acp.model.failures import AUTHENTICATION
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome, TurnState
@@ -155,6 +155,8 @@ class WorkerReports:
         """
         await self._choosing.bring_up_to_date(ready)
         await self._permissions.interrupt_orphans(ready.asks)
+        if ready.running is not None:
+            await self._end_all_but({*ready.running, *ready.steered}, ready)
         known = {ready.turn_id, *ready.steered}
         for turn in self._queue.given:
             if turn.state == TurnState.DISPATCHED and turn.turn_id not in known:
@@ -173,6 +175,24 @@ class WorkerReports:
                 await self._workers.send(
                     self._state.id, decisions.stored_to_worker(self._state.epoch, one)
                 )
+
+    async def _end_all_but(self, running: set[str], ready: Ready) -> None:
+        """End turns that the worker has ended: the frame that said so was in a damaged spool."""
+        closed: list[Event] = []
+        if not running and not ready.background:
+            closed = self._state.log.open_tools.failed(outcomes.END_MISSING)
+        for turn in self._queue.given:
+            taken = turn.state == TurnState.RUNNING or turn.turn_id == ready.turn_id
+            if taken and turn.turn_id not in running:
+                cancelled = turn.cancelled.is_set()
+                outcome = outcomes.CANCELLED if cancelled else outcomes.end_missing()
+                await self._endings.finish(turn, outcome, closed)
+                closed = []
+        for turn_id in [one for one in self._background if one not in running]:
+            outcome = outcomes.end_missing()
+            await self._endings.end(turn_id, outcome, [*closed, *notes.ended(turn_id, outcome)])
+            self._end_background(turn_id)
+            closed = []
 
 
 def _speaks(frame: EventFrame | Gap) -> bool:

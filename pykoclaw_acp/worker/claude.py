@@ -126,12 +126,12 @@ class ClaudeSession:
     @property
     def busy(self) -> bool:
         """Whether a turn or background work runs, or a permission request is pending."""
-        return self.in_turn or bool(self._work.tasks) or bool(self.asking)
+        return bool(self.running or self._work.tasks) or bool(self.asking)
 
     @property
-    def in_turn(self) -> bool:
-        """Whether a turn runs, or was given to Claude."""
-        return self._prompted is not None or self._turn is not None
+    def running(self) -> list[str]:
+        """The turns that run, or were given to Claude."""
+        return [one for one in (self._prompted, self._turn) if one is not None]
 
     # --- commands
 
@@ -345,6 +345,6 @@ class ClaudeSession:
     async def _turn_reported(self) -> str | None:
         """The current turn, whose messages may come later than a request; None if there is none."""
         await self._reported.until(lambda: self._turn is not None)
-        if self.in_turn:
+        if self.running:
             self._start_turn()
         return self._turn

@@ -126,7 +126,7 @@ class Worker:
             resident
             and not self._daemon.attached
             and self._last_words is None
-            and self._claude.in_turn
+            and self._claude.running
         ):
             await self._give_up()
         await self._claude.close()
@@ -142,7 +142,7 @@ class Worker:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(END_WAIT):
                 await self._claude.give_up(self._why_stopped)
-        if self._claude.in_turn:
+        if self._claude.running:
             why = self._why_stopped
             self._last_words = Lost(epoch=self._spec.epoch, kind=why.kind, message=why.message)
 
@@ -207,6 +207,7 @@ class Worker:
             blocks=True,
             steers=True,
             steered=self._claude.steered.ids,
+            running=self._claude.running,
         )
 
     def _spool_full(self) -> None:

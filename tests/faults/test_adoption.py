@@ -205,6 +205,21 @@ async def test_truncating_spool_of_working_worker_leaves_gap(stack: Stack) -> No
 
 
 @pytest.mark.long
+async def test_turn_whose_end_was_cut_off_the_spool_is_over(stack: Stack) -> None:
+    """Its worker lives, and is idle."""
+    session, _, worker = await alone(stack)
+    await eventually(lambda: ended_on_disk(stack), 60)
+    (spool,) = spools(stack)
+    os.truncate(spool, spool.stat().st_size // 2)
+    after = await history(stack, session)
+    assert after.text(session).count(MISSING) == 1
+    await eventually(lambda: turn(stack)["state"] == "unknown")
+    assert "how it ended is not known" in after.text(session)
+    assert (await after.prompt(session, script("text On again.")))["stopReason"] == "end_turn"
+    assert stack.worker(session).pid == worker.pid
+
+
+@pytest.mark.long
 async def test_a_damaged_line_takes_nothing_else_with_it(stack: Stack) -> None:
     session, _, worker = await alone(stack)
     await eventually(lambda: ended_on_disk(stack), 60)

@@ -83,6 +83,7 @@ class MemoryChannel:
         self._out: asyncio.Queue[list[FromWorker] | None] = asyncio.Queue()
         self._gone = asyncio.Event()
         self._pacing: asyncio.Task[None] | None = None
+        self.running: list[str] | None = None  # what it says of that to a daemon; None: nothing
 
     def say(self, *frames: FromWorker) -> None:
         """Let the worker send these frames, as they are."""
@@ -110,6 +111,7 @@ class MemoryChannel:
                 upto=self.upto,
                 blocks=self.blocks,
                 steers=True,
+                running=self.running,
             )
         )
 

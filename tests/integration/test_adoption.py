@@ -81,6 +81,37 @@ async def test_turn_continues_under_next_daemon_exactly_once(
         assert len(second.launcher.launched) == 1
 
 
+@pytest.mark.parametrize("background", [False, True])
+async def test_turn_that_the_worker_has_ended_without_a_trace_is_over(
+    tmp_path: Path, alive: WorkerProcess, background: bool
+) -> None:
+    """The frame that ended it was in a damaged spool."""
+    async with killed(tmp_path, alive) as first:
+        if background:
+            session = await first.session()
+            await first.run(session, "say 1")
+            channel, turn_id = first.launcher.launched[0], "own"
+            channel.say(channel.started(turn_id, background=True))
+            await eventually(lambda: session.background)
+        else:
+            session, turn, channel = await hanging(first)
+            turn_id = turn.turn_id
+    channel.running = []
+    async with daemon(tmp_path, first) as second:
+        again = await found(second, session)
+
+        async def state() -> str:
+            return (await second.states())[turn_id]
+
+        await eventually(lambda: not again.background and not again.turns)
+        assert await state() == "unknown"
+        said = await SessionJournal(second.database).read(session.id, 0, 100)
+        assert isinstance(said[-1].event, Failure)
+        assert "how it ended is not known" in said[-1].event.text
+        assert (await second.run(again, "say 1")).state == "done"
+        assert len(second.launcher.launched) == 1
+
+
 async def test_committed_unacknowledged_frames_are_not_taken_twice(
     tmp_path: Path, alive: WorkerProcess
 ) -> None:

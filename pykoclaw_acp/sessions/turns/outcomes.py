@@ -16,12 +16,17 @@ from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 
 INTERNAL: Final = "pykoclaw-acp had a fault; its log says more. Send the prompt again."
 KEPT: Final = (
-    "What was said and done is kept here, but Claude may not remember it. "
+    "What was received is kept here, but Claude may not remember it. "
     "The prompt was not sent again: look at what was done, then repeat it."
 )
 UNSURE: Final = (
     "Whether Claude had begun to work on the prompt is not known, so it was not sent again: "
     "look first, then repeat it."
+)
+END_MISSING: Final = "Its end is missing: what was kept of it was damaged."
+ENDED: Final = (
+    "This turn has ended, but what was kept of its end was damaged: how it ended is not known. Claude remembers the "
+    "turn. The prompt was not sent again: look at what was done."
 )
 NOT_BEGUN: Final = "The server stopped before it sent this prompt to Claude. Send it again."
 MAX_ATTEMPTS: Final = 2  # daemons that may die over a prompt
@@ -163,6 +168,11 @@ def waits_elsewhere(original: str) -> Outcome:
         stop_reason="cancelled",
         failure=TurnFailure(ErrorKind.COPIED, WAITS_ELSEWHERE.format(path=original)),
     )
+
+
+def end_missing() -> Outcome:
+    """The turn is over, and nobody knows how it ended."""
+    return Outcome(TurnState.UNKNOWN, failure=TurnFailure(ErrorKind.WORKER_LOST, ENDED))
 
 
 def background_lost(message: str) -> Outcome:
