@@ -140,7 +140,7 @@ class Catalogue:
             if conversations.channel(session.record.conversation_name) != conversations.OWN:
                 return  # other programs go on with it
         if self.transcripts is not None and self.settings.delete_transcripts == "on":
-            await self.transcripts.remove(claude)
+            await self.transcripts.remove(claude - await self._store.branched_off(claude))
 
     async def open(
         self, session_id: str, cwd: str | None = None, client: str | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
@@ -13,7 +13,7 @@ from pykoclaw_acp.model.branches import Branch, ForkPoint, RewindPoint, Rewound
 from pykoclaw_acp.model.seams import original
 from pykoclaw_acp.model.turns import SessionRecord, TurnState
 from pykoclaw_acp.store.database import Database, Statement
-from pykoclaw_acp.store.sql import DONE, LOG_KEY, UNFINISHED, literals
+from pykoclaw_acp.store.sql import DONE, LOG_KEY, UNFINISHED, literals, places
 
 NOT_KNOWN: Final = (
     "It is not known where in Claude's memory this place is, because an earlier version of"
@@ -83,6 +83,17 @@ def save(session_id: str, branch: Branch) -> Statement:
 def drop(session_id: str) -> Statement:
     """The session has a Claude session of its own, or goes on elsewhere."""
     return Statement("DELETE FROM acp_branches WHERE acp_session_id = ?", (session_id,))
+
+
+async def branched_off(database: Database, claude_session_ids: Collection[str]) -> set[str]:
+    """Those of these Claude sessions at which another one is yet to begin."""
+    rows = await database.read(
+        "SELECT b.claude_session_id FROM acp_branches b"  # noqa: S608  placeholders only
+        " JOIN acp_sessions s ON s.acp_session_id = b.acp_session_id"
+        f" WHERE s.deleted_at IS NULL AND b.claude_session_id IN {places(claude_session_ids)}",
+        (*claude_session_ids,),
+    )
+    return {claude for (claude,) in rows}
 
 
 async def point(

@@ -308,6 +308,19 @@ async def test_a_deleted_transcript_makes_no_session(tmp_path: Path) -> None:
         assert session in found.removed[1]
 
 
+async def test_a_transcript_stays_for_a_fork_that_was_not_prompted(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        found = with_transcripts(r, delete_transcripts="on")
+        session = await told(wire)
+        params = {"sessionId": session, "cwd": "/", "mcpServers": []}
+        fork = (await wire.call("session/fork", **params))["result"]["sessionId"]
+        await wire.call("session/delete", sessionId=session)
+        assert found.removed == [set()]
+        await wire.call("session/prompt", **prompt(fork, "say 1"))
+        await wire.call("session/delete", sessionId=fork)
+        assert fork in found.removed[1]
+
+
 async def test_transcripts_of_other_channels_stay(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         found = with_transcripts(r, delete_transcripts="on")

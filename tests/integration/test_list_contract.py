@@ -12,6 +12,7 @@ import pytest
 
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model import conversations
+from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.events import TitleChanged
 from pykoclaw_acp.model.listing import Archived, ListQuery
@@ -132,6 +133,15 @@ async def test_the_id_of_a_buried_transcript_makes_no_session(s: Subject) -> Non
             await s.journal.adopt_transcript(SessionRecord(one, f"acp-2-{one}", "/work"), 5)
     (row,) = await s.journal.listed(ListQuery(9, transcripts=True))
     assert (row.session_id, row.title, row.updated_at) == ("kept", "T", 5)
+
+
+async def test_a_transcript_is_needed_while_a_session_branches_off_it(s: Subject) -> None:
+    fork = await s.session("fork")
+    assert await s.journal.branched_off({"claude", "other"}) == set()
+    await s.journal.lose_context(fork, Branch("claude"), None, [])
+    assert await s.journal.branched_off({"claude", "other"}) == {"claude"}
+    await s.journal.delete(fork)
+    assert await s.journal.branched_off({"claude"}) == set()
 
 
 async def test_a_conversation_is_found_by_its_claude_session(s: Subject) -> None:

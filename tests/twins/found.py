@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from pykoclaw_acp.errors import Conflict, RowRefused
@@ -35,6 +36,11 @@ class MemoryTranscriptSessions(MemoryStore):
             database.folders[record.conversation_name] = record.cwd
 
         await self.database.write(adopt)
+
+    async def branched_off(self, claude_session_ids: Collection[str]) -> set[str]:
+        rows = self.database.read().sessions.values()
+        living = (row.record.branch for row in rows if not row.deleted)
+        return {one.source for one in living if one and one.source in claude_session_ids}
 
     async def bury_transcript(self, claude_session_id: str) -> None:
         def bury() -> None:

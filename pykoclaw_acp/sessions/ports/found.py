@@ -35,5 +35,10 @@ class TranscriptSessions(Store, Protocol):
         Raises Conflict or RowRefused if a session has the transcript, or had it and was deleted.
         """
 
+    async def branched_off(self, claude_session_ids: Collection[str]) -> set[str]:
+        """Those of these Claude sessions at which another one is yet to begin: that of a fork that
+        was not prompted.
+        """
+
     async def bury_transcript(self, claude_session_id: str) -> None:
         """The transcript makes no session any more, unless one has it."""

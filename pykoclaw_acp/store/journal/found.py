@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 
 from pykoclaw_acp.model.found import FoundTranscript
 from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.store import branches
 from pykoclaw_acp.store import found as store
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Statement, Unit
@@ -51,6 +52,10 @@ class SqlFoundStore(SqlStore):
     async def adopt_transcript(self, record: SessionRecord, updated_at: int) -> None:
         """Insert a session for the transcript that has its id."""
         await self._commit(Unit(store.adopt(record, updated_at, self.clock.now())))
+
+    async def branched_off(self, claude_session_ids: Collection[str]) -> set[str]:
+        """Those of these Claude sessions at which another one is yet to begin."""
+        return await branches.branched_off(self._database, claude_session_ids)
 
     async def bury_transcript(self, claude_session_id: str) -> None:
         """The transcript makes no session any more."""
