@@ -108,8 +108,10 @@ class Asking:
             self._open.remove(frame.ask_id)
         elif isinstance(frame, Interrupt):
             for ask_id in self._open:
-                self.channel._n += 1
-                self.channel.say(AskWithdrawn(epoch=frame.epoch, n=self.channel._n, ask_id=ask_id))
+                self.channel.last += 1
+                self.channel.say(
+                    AskWithdrawn(epoch=frame.epoch, n=self.channel.last, ask_id=ask_id)
+                )
             self._open.clear()
         elif isinstance(frame, Prompt):
             self.prompts.append(frame)
@@ -124,11 +126,11 @@ class Asking:
         form: Form | None = None,
         **more: Any,
     ) -> PermissionRequest:
-        self.channel._n += 1
+        self.channel.last += 1
         self._open.append(ask_id)
         question = PermissionRequest(
             epoch=self.channel.spec.epoch,
-            n=self.channel._n,
+            n=self.channel.last,
             ask_id=ask_id,
             turn_id=turn_id or self.turn.turn_id,
             tool_call_id=f"tool-{ask_id}",

@@ -76,9 +76,9 @@ class MemoryChannel:
         self.prompts: list[str] = []
         self.contents: list[list[dict[str, Any]]] = []
         self.answers: list[Answer] = []
-        self._n = 0
-        self._told: list[FromWorker] = []
-        self._adopted = False
+        self.last = 0  # number of the newest frame
+        self.told: list[FromWorker] = []
+        self.adopted = False
         self._given: str | None = None
         self._out: asyncio.Queue[list[FromWorker] | None] = asyncio.Queue()
         self._gone = asyncio.Event()
@@ -87,12 +87,12 @@ class MemoryChannel:
 
     def say(self, *frames: FromWorker) -> None:
         """Let the worker send these frames, as they are."""
-        self._told.extend(frame for frame in frames if isinstance(frame, Numbered))
+        self.told.extend(frame for frame in frames if isinstance(frame, Numbered))
         self._out.put_nowait(list(frames))
 
     def adopt(self) -> None:
         """A new daemon connects: the worker answers its Hello."""
-        self._adopted = True
+        self.adopted = True
         self._out = asyncio.Queue()
 
     def ready(self) -> None:
@@ -116,22 +116,26 @@ class MemoryChannel:
         )
 
     def event(self, turn_id: str, text: str) -> EventFrame:
-        self._n += 1
-        return EventFrame(epoch=self.spec.epoch, n=self._n, turn_id=turn_id, event=Text("m", text))
+        self.last += 1
+        return EventFrame(
+            epoch=self.spec.epoch, n=self.last, turn_id=turn_id, event=Text("m", text)
+        )
 
     def started(self, turn_id: str, *, background: bool = False) -> TurnStarted:
-        self._n += 1
-        return TurnStarted(epoch=self.spec.epoch, n=self._n, turn_id=turn_id, background=background)
+        self.last += 1
+        return TurnStarted(
+            epoch=self.spec.epoch, n=self.last, turn_id=turn_id, background=background
+        )
 
     def background(self, running: int) -> None:
-        self._n += 1
-        self.say(Background(epoch=self.spec.epoch, n=self._n, running=running))
+        self.last += 1
+        self.say(Background(epoch=self.spec.epoch, n=self.last, running=running))
 
     def ended(self, turn_id: str, stop: str = "end_turn") -> TurnEnded:
-        self._n += 1
+        self.last += 1
         return TurnEnded(
             epoch=self.spec.epoch,
-            n=self._n,
+            n=self.last,
             turn_id=turn_id,
             stop_reason=stop,
             claude_session_id=self.claude,
@@ -149,7 +153,7 @@ class MemoryChannel:
         return {"worker_pid": self.handle.process.pid}
 
     async def send(self, frame: ToWorker) -> None:
-        if self._gone.is_set():
+        if self.dead:
             raise ConnectionResetError
         self.got.append(frame)
         if self.full is not None:
@@ -158,10 +162,10 @@ class MemoryChannel:
             self.say(Pong(epoch=self.spec.epoch))
         if self.deaf or self.hangs:
             return
-        if isinstance(frame, Hello) and self._adopted:
+        if isinstance(frame, Hello) and self.adopted:
             self.ready()
             self._out.put_nowait(
-                [one for one in self._told if isinstance(one, Numbered) and one.n > frame.after]
+                [one for one in self.told if isinstance(one, Numbered) and one.n > frame.after]
             )
         elif isinstance(frame, Answer):
             self.answers.append(frame)
@@ -209,6 +213,10 @@ class MemoryChannel:
     async def gone(self) -> None:
         await self._gone.wait()
 
+    @property
+    def dead(self) -> bool:
+        return self._gone.is_set()
+
     def kill(self) -> None:
         self._gone.set()
         self._out.put_nowait(None)
@@ -217,7 +225,7 @@ class MemoryChannel:
         self._out.put_nowait(None)
 
     def terminate(self) -> None:
-        self.terminated = self._gone.is_set() is False
+        self.terminated = self.dead is False
         if not self.deaf:
             self.kill()
 
@@ -273,7 +281,7 @@ class MemoryLauncher:
 
     @property
     def live(self) -> list[MemoryChannel]:
-        return [channel for channel in self.launched if not channel._gone.is_set()]
+        return [channel for channel in self.launched if not channel.dead]
 
     async def warm(self) -> None:
         pass

@@ -115,10 +115,10 @@ class MemoryWorker(MemoryChannel):
 
     def tell(self, text: str) -> None:
         assert self.current is not None
-        self._n += 1
+        self.last += 1
         event = Text(f"{WORKERS}{self.current}", text)
         self.said[self.current] = self.said.get(self.current, "") + text
-        self.say(EventFrame(epoch=self.spec.epoch, n=self._n, turn_id=self.current, event=event))
+        self.say(EventFrame(epoch=self.spec.epoch, n=self.last, turn_id=self.current, event=event))
 
     def end(self, stop: str = "end_turn") -> None:
         assert self.current is not None
@@ -129,11 +129,11 @@ class MemoryWorker(MemoryChannel):
 
     def ask(self, name: str) -> None:
         assert self.current is not None
-        self._n += 1
+        self.last += 1
         self.asks = [*self.asks, name]
         self.say(
             PermissionRequest(
-                epoch=self.spec.epoch, n=self._n, ask_id=name, turn_id=self.current, tool_call_id=f"tool-{name}",
+                epoch=self.spec.epoch, n=self.last, ask_id=name, turn_id=self.current, tool_call_id=f"tool-{name}",
                 title="Bash: make", tool_kind="execute", input={"command": "make"}, call="a call",
             )
         )  # fmt: skip
@@ -152,8 +152,8 @@ class MemoryWorker(MemoryChannel):
         if isinstance(frame, Interrupt):
             if frame.turn_id == self.current:
                 for name in self.asks:
-                    self._n += 1
-                    self.say(AskWithdrawn(epoch=self.spec.epoch, n=self._n, ask_id=name))
+                    self.last += 1
+                    self.say(AskWithdrawn(epoch=self.spec.epoch, n=self.last, ask_id=name))
                 self.end("cancelled")
             return
         await super().send(frame)
@@ -173,7 +173,7 @@ class MemoryWorker(MemoryChannel):
         spool.write_bytes(b"".join(encode(frame) for frame in self.unacknowledged()))
 
     def unacknowledged(self) -> list[FromWorker]:
-        return [one for one in self._told if isinstance(one, Numbered) and one.n > self.acked]
+        return [one for one in self.told if isinstance(one, Numbered) and one.n > self.acked]
 
 
 class OneDaemonsChannel:

@@ -65,7 +65,7 @@ async def test_turn_continues_under_next_daemon_exactly_once(
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
         channel.say(channel.event(turn.turn_id, "one "))
-        await eventually(lambda: channel.acked == channel._n)
+        await eventually(lambda: channel.acked == channel.last)
     channel.say(channel.event(turn.turn_id, "two "))
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
@@ -165,7 +165,7 @@ async def test_prompts_that_waited_are_run_in_their_order(
         assert [turn.content[0]["text"] for turn in again.turns] == ["hang", "say 2", "say 3"]
         for one in second.sessions.live.values():
             one.unclaimed.claim_for("its client")
-        await eventually(lambda: channel._adopted)
+        await eventually(lambda: channel.adopted)
         channel.say(channel.ended(running.turn_id))
         await eventually(lambda: not again.busy)
         assert channel.prompts == ["hang", "say 2", "say 3"]
@@ -229,10 +229,10 @@ async def test_other_version_worker_ends_turn_without_new_prompt(
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
         channel.say(channel.event(turn.turn_id, "known"))
-        channel._n += 1
-        channel.say(Skipped(epoch=channel.spec.epoch, n=channel._n))
+        channel.last += 1
+        channel.say(Skipped(epoch=channel.spec.epoch, n=channel.last))
         next_one = await second.prompt(again, "say 1")
-        await eventually(lambda: channel.acked == channel._n)
+        await eventually(lambda: channel.acked == channel.last)
         assert channel in second.launcher.live
         channel.say(channel.ended(turn.turn_id))
         assert (await asyncio.wait_for(next_one.ended, 30))[0].state == "done"
@@ -244,8 +244,8 @@ async def test_other_version_worker_ends_turn_without_new_prompt(
 async def test_unknown_frame_ends_worker_of_same_version(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         _, turn, channel = await hanging(r)
-        channel._n += 1
-        channel.say(Skipped(epoch=channel.spec.epoch, n=channel._n))
+        channel.last += 1
+        channel.say(Skipped(epoch=channel.spec.epoch, n=channel.last))
         outcome, _ = await asyncio.wait_for(turn.ended, 30)
         assert outcome.failure is not None
         assert outcome.failure.kind == "internal"
@@ -259,15 +259,15 @@ async def test_question_reopens_and_answer_in_flight_arrives(
         session.subscriptions[0].close()
         await eventually(lambda: not session.subscriptions)
         for name in ("answered", "open"):
-            channel._n += 1
+            channel.last += 1
             channel.say(
                 PermissionRequest(
-                    epoch=channel.spec.epoch, n=channel._n, ask_id=name, turn_id=turn.turn_id,
+                    epoch=channel.spec.epoch, n=channel.last, ask_id=name, turn_id=turn.turn_id,
                     tool_call_id="c", title="Run", tool_kind="execute",
                 )
             )  # fmt: skip
         channel.asks = ["answered", "open"]
-        await eventually(lambda: channel.acked == channel._n)
+        await eventually(lambda: channel.acked == channel.last)
         sql = (
             "UPDATE acp_permissions SET outcome = 'selected', option_id = 'allow_once'"
             " WHERE permission_id = 'answered'"
@@ -289,7 +289,7 @@ async def test_question_reopens_and_answer_in_flight_arrives(
 async def test_dead_workers_spool_determines_turn_end(tmp_path: Path, alive: WorkerProcess) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
-    lines = [channel._told[-1], channel.event(turn.turn_id, "spooled"), channel.ended(turn.turn_id)]
+    lines = [channel.told[-1], channel.event(turn.turn_id, "spooled"), channel.ended(turn.turn_id)]
     spool = _write_spool(channel, b"".join(map(encode, lines)))
     await _die(alive)
     for _ in range(2):  # the second start finds nothing more to do
@@ -307,7 +307,7 @@ async def test_dead_workers_last_words_are_shown_to_user(
         session, turn, channel = await hanging(first)
     tool = ToolStarted("c", "Bash", "Bash: ls", "execute")
     started = EventFrame(
-        epoch=channel.spec.epoch, n=channel._n + 1, turn_id=turn.turn_id, event=tool
+        epoch=channel.spec.epoch, n=channel.last + 1, turn_id=turn.turn_id, event=tool
     )
     _write_spool(
         channel,
@@ -330,7 +330,7 @@ async def test_dead_workers_last_words_are_shown_to_user(
 async def test_worker_dying_after_adoption_leaves_spool_to_daemon(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
-        told = channel._told[-1]
+        told = channel.told[-1]
         frames: list[FromWorker] = [
             channel.event(turn.turn_id, "not sent any more"),
             channel.ended(turn.turn_id),
@@ -418,10 +418,10 @@ async def test_changes_made_by_claude_are_not_reverted(
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
         await _choose(first, "plan", "haiku")
-    channel._n += 1
-    left_plan = EventFrame(epoch=1, n=channel._n, turn_id=None, event=ModeChanged("default"))
+    channel.last += 1
+    left_plan = EventFrame(epoch=1, n=channel.last, turn_id=None, event=ModeChanged("default"))
     channel.say(left_plan)
-    channel.mode, channel.model, channel.upto = "default", "haiku", channel._n
+    channel.mode, channel.model, channel.upto = "default", "haiku", channel.last
     channel.got.clear()
     async with daemon(tmp_path, first) as second:
         channel.say(channel.ended(turn.turn_id))
@@ -437,10 +437,10 @@ async def test_question_without_living_worker_is_settled(
 ) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
-        channel._n += 1
+        channel.last += 1
         channel.say(
             PermissionRequest(
-                epoch=1, n=channel._n, ask_id="of the dead", turn_id=turn.turn_id, tool_call_id="c", title="Run",
+                epoch=1, n=channel.last, ask_id="of the dead", turn_id=turn.turn_id, tool_call_id="c", title="Run",
                 tool_kind="execute",
             )
         )  # fmt: skip

@@ -203,9 +203,9 @@ async def test_question_withdrawn_at_once_is_asked_of_nobody(tmp_path: Path) -> 
     async with rig(tmp_path) as r, client(r) as first, client(r) as second:
         session, running, channel, turn = await hanging(r, first)
         question = _question(channel, turn)
-        channel._n += 1
-        channel.say(question, AskWithdrawn(epoch=1, n=channel._n, ask_id="q1"))
-        await eventually(lambda: channel.acked == channel._n)
+        channel.last += 1
+        channel.say(question, AskWithdrawn(epoch=1, n=channel.last, ask_id="q1"))
+        await eventually(lambda: channel.acked == channel.last)
         await second.call("session/load", sessionId=session, cwd="/", mcpServers=[])
         channel.say(channel.ended(turn))
         await first.answer(running)
@@ -218,10 +218,10 @@ async def test_question_withdrawn_at_once_is_asked_of_nobody(tmp_path: Path) -> 
 
 
 def _question(channel: MemoryChannel, turn: str) -> PermissionRequest:
-    channel._n += 1
+    channel.last += 1
     return PermissionRequest(
         epoch=1,
-        n=channel._n,
+        n=channel.last,
         ask_id="q1",
         turn_id=turn,
         tool_call_id="t",

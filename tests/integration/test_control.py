@@ -39,10 +39,10 @@ async def hanging(r: Rig) -> tuple[Session, MemoryChannel, str]:
 
 
 def question(channel: MemoryChannel, turn: str, ask_id: str = "question-1") -> PermissionRequest:
-    channel._n += 1
+    channel.last += 1
     return PermissionRequest(
         epoch=1,
-        n=channel._n,
+        n=channel.last,
         ask_id=ask_id,
         turn_id=turn,
         tool_call_id="t",
@@ -80,7 +80,7 @@ async def test_the_status_counts_what_there_is(tmp_path: Path) -> None:
         for subscription in session.subscriptions:
             subscription.close()  # it would answer at once
         channel.say(question(channel, turn))
-        await eventually(lambda: channel.acked == channel._n)
+        await eventually(lambda: channel.acked == channel.last)
         status = await cli.call("status")
         assert [one["state"] for one in status["workers"]] == ["idle", "asking"]
         assert [(one["id"], one["title"], one["always"]) for one in status["questions"]] == [
@@ -172,7 +172,7 @@ async def test_deleted_session_is_gone_with_its_log(
         await prompted(r)
         session, channel, turn = await hanging(r)
         channel.say(*(channel.event(turn, f"{at} ") for at in range(9)))
-        await eventually(lambda: channel.acked == channel._n)
+        await eventually(lambda: channel.acked == channel.last)
         running = session.turns[0]
         await cli.call("sessions/delete", session=session.id)
         assert (await running.ended)[0].state == "cancelled"

@@ -840,9 +840,9 @@ async def test_both_ids_client_asked_once_prompts_keep_order(tmp_path: Path) -> 
             (channel,) = r.launcher.launched
             session = await r.sessions.get(ONE)
             await eventually(lambda: len(session.turns) == 4)
-            channel._n += 1
+            channel.last += 1
             ask = PermissionRequest(
-                epoch=1, n=channel._n, turn_id=session.turns[0].turn_id, ask_id="ask", tool_call_id="t",
+                epoch=1, n=channel.last, turn_id=session.turns[0].turn_id, ask_id="ask", tool_call_id="t",
                 tool_kind="execute", title="Bash",
             )  # fmt: skip
             channel.say(ask)

@@ -42,7 +42,7 @@ def spool(
 ) -> Path:
     """Five words and the turn's end; of some frames something else is in the file."""
     frames: list[Any] = [
-        channel._told[-1],
+        channel.told[-1],
         *(channel.event(turn_id, f"w{at} ") for at in range(1, 6)),
     ]
     frames.append(channel.ended(turn_id))
@@ -104,7 +104,7 @@ async def test_frame_refused_by_database_affects_no_other(
 ) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
-        channel._n += 1
+        channel.last += 1
         head = {
             "epoch": 1,
             "turn_id": turn.turn_id,
@@ -112,11 +112,11 @@ async def test_frame_refused_by_database_affects_no_other(
             "title": "Run",
             "tool_kind": "execute",
         }
-        channel.say(PermissionRequest(**head, n=channel._n, ask_id="q"))  # type: ignore[arg-type]
-        await eventually(lambda: channel.acked == channel._n)
+        channel.say(PermissionRequest(**head, n=channel.last, ask_id="q"))  # type: ignore[arg-type]
+        await eventually(lambda: channel.acked == channel.last)
     one = channel.event(turn.turn_id, "one ")
-    channel._n += 1
-    twice = PermissionRequest(**head, n=channel._n, ask_id="q")  # type: ignore[arg-type]
+    channel.last += 1
+    twice = PermissionRequest(**head, n=channel.last, ask_id="q")  # type: ignore[arg-type]
     frames: list[FromWorker] = [
         one,
         twice,
@@ -234,12 +234,12 @@ async def test_a_worker_that_lives_tells_its_gap_itself(
 ) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
-    before = channel._n
+    before = channel.last
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
-        await eventually(lambda: channel._adopted)
-        channel._n += 4
-        channel.say(Gap(epoch=1, n=channel._n, first=before + 1))
+        await eventually(lambda: channel.adopted)
+        channel.last += 4
+        channel.say(Gap(epoch=1, n=channel.last, first=before + 1))
         channel.say(channel.event(turn.turn_id, "on "), channel.ended(turn.turn_id))
         assert (await ended(again)).state == "done"
         said = await texts(second, session)
@@ -250,9 +250,9 @@ async def test_a_worker_that_lives_tells_its_gap_itself(
 async def test_worker_dying_under_living_daemon_leaves_readable_frames(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
-        n = channel._n
+        n = channel.last
         after_gap = EventFrame(epoch=1, n=n + 3, turn_id=turn.turn_id, event=Text("m", "late "))
-        channel._n += 3
+        channel.last += 3
         gap = Gap(epoch=1, n=n + 2, first=n + 1, turn_id=turn.turn_id, file="/kept")
         r.launcher.spools[channel.spec.cookie] = [[gap, after_gap, channel.ended(turn.turn_id)]]
         channel.kill()

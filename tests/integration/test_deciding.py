@@ -241,10 +241,10 @@ async def asked_over_acp(
     )
     _, _, channel, turn = await hanging(r, wire)
     answers = _listen(channel)
-    channel._n += 1
+    channel.last += 1
     channel.say(
         PermissionRequest(
-            epoch=1, n=channel._n, ask_id="q1", turn_id=turn, tool_call_id="c1", title="A call",
+            epoch=1, n=channel.last, ask_id="q1", turn_id=turn, tool_call_id="c1", title="A call",
             tool_kind="other", **request,
         )
     )  # fmt: skip

@@ -255,8 +255,8 @@ async def test_client_declaring_elicitation_is_asked_with_elicitation_create(
         wire = await connected(r, {"elicitation": {"form": {}}})
         session, _, channel, turn = await hanging(r, wire)
         answers = _listen(channel)
-        channel._n += 1
-        channel.say(_form(channel._n, turn))
+        channel.last += 1
+        channel.say(_form(channel.last, turn))
         (request,) = await eventually(lambda: asked_of(wire))
         assert request["id"] == "q1"
         assert request["params"] == {
@@ -279,8 +279,8 @@ async def test_an_answer_that_is_none_cancels(tmp_path: Path, result: Any) -> No
         wire = await connected(r, {"elicitation": {"form": {}}})
         _, _, channel, turn = await hanging(r, wire)
         answers = _listen(channel)
-        channel._n += 1
-        channel.say(_form(channel._n, turn))
+        channel.last += 1
+        channel.say(_form(channel.last, turn))
         await eventually(lambda: asked_of(wire))
         wire.send({"id": "q1", "result": result})
         (answer,) = await eventually(lambda: answers)
@@ -308,8 +308,8 @@ async def test_client_not_declaring_elicitation_is_not_asked(
         wire = await connected(r, capabilities)
         _, _, channel, turn = await hanging(r, wire)
         answers = _listen(channel)
-        channel._n += 1
-        channel.say(_form(channel._n, turn))
+        channel.last += 1
+        channel.say(_form(channel.last, turn))
         (answer,) = await eventually(lambda: answers)
         assert answer.decision == "cancel"
         assert asked_of(wire) == []

@@ -40,14 +40,14 @@ def output(text: str, call: str = "call") -> ToolProgressed:
 
 def tell(channel: MemoryChannel, turn_id: str | None, *told: Event) -> None:
     for event in told:
-        channel._n += 1
+        channel.last += 1
         channel.say(
-            EventFrame(epoch=channel.spec.epoch, n=channel._n, turn_id=turn_id, event=event)
+            EventFrame(epoch=channel.spec.epoch, n=channel.last, turn_id=turn_id, event=event)
         )
 
 
 async def acknowledged(channel: MemoryChannel) -> None:
-    await eventually(lambda: channel.acked == channel._n)
+    await eventually(lambda: channel.acked == channel.last)
 
 
 def calls(shown: Sequence[Logged]) -> list[Event | None]:

@@ -32,7 +32,7 @@ async def places(r: Rig) -> list[tuple[str, int]]:
 
 
 async def _go_on(r: Rig, channel: MemoryChannel, turn_id: str) -> None:
-    await eventually(lambda: channel._adopted)
+    await eventually(lambda: channel.adopted)
     channel.say(channel.ended(turn_id))
 
 
@@ -84,7 +84,7 @@ async def test_positions_are_per_session_and_include_background_turns(tmp_path: 
         channel = r.launcher.launched[0]
         channel.say(channel.started("background", background=True))
         channel.say(channel.ended("background"))
-        await eventually(lambda: channel.acked == channel._n)
+        await eventually(lambda: channel.acked == channel.last)
         await r.run(session, "say 2")
         rows = await r.database.read(
             "SELECT acp_session_id, position, origin FROM acp_turns ORDER BY position"
@@ -100,9 +100,9 @@ async def test_turn_from_parked_answer_may_run_unattended(tmp_path: Path) -> Non
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
         session.subscriptions[0].close()
-        channel._n += 1
+        channel.last += 1
         ask = PermissionRequest(
-            epoch=channel.spec.epoch, n=channel._n, ask_id="q", turn_id=turn.turn_id, tool_call_id="c", title="Run",
+            epoch=channel.spec.epoch, n=channel.last, ask_id="q", turn_id=turn.turn_id, tool_call_id="c", title="Run",
             tool_kind="execute",
         )  # fmt: skip
         channel.say(ask)

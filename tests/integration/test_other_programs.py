@@ -257,7 +257,7 @@ async def test_a_change_during_a_turn_is_looked_at_when_it_has_ended(tmp_path: P
     async with opened(tmp_path) as (r, transcripts, one, _):
         one.call(3, "session/prompt", **prompt(SESSION, "hang"))
         channel = r.launcher.launched[0]
-        await eventually(lambda: channel.prompts[-1] == "hang" and channel.acked == channel._n)
+        await eventually(lambda: channel.prompts[-1] == "hang" and channel.acked == channel.last)
         looks = len(transcripts.looks)
         transcripts.find(Standing.MOVED_ON, "Both at once. ")
         await upsert_row(r.database, replace(ROW, claude_session_id="claude-2"))
@@ -280,7 +280,7 @@ async def test_a_turn_that_claude_began_itself_is_not_cut_off(tmp_path: Path) ->
     async with opened(tmp_path) as (r, transcripts, one, _):
         channel = r.launcher.launched[0]
         channel.say(channel.started("own-turn", background=True))
-        await eventually(lambda: channel.acked == channel._n)
+        await eventually(lambda: channel.acked == channel.last)
         transcripts.find(Standing.MOVED_ON)
         one.call(3, "session/prompt", **prompt(SESSION, "say 1"))
         await eventually(lambda: transcripts.all_found)

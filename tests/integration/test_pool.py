@@ -250,7 +250,7 @@ async def test_worker_with_background_work_is_not_evicted(tmp_path: Path) -> Non
         await r.run(first, "say 1")
         channel = r.launcher.launched[0]
         channel.background(1)
-        await eventually(lambda: channel.acked == channel._n)
+        await eventually(lambda: channel.acked == channel.last)
         waiting = await r.prompt(second, "say 1")
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(asyncio.shield(waiting.ended), 0.1)
@@ -266,7 +266,7 @@ async def test_background_turn_of_dead_worker_ends_in_words(tmp_path: Path) -> N
         await r.run(session, "say 1")
         channel = r.launcher.launched[0]
         channel.say(channel.started("own-turn", background=True))
-        await eventually(lambda: channel.acked == channel._n)
+        await eventually(lambda: channel.acked == channel.last)
         channel.kill()
         await eventually(lambda: not r.pool.is_live(session.id))
         await eventually(lambda: session.last_seq == 4)
@@ -301,7 +301,7 @@ async def test_a_frame_of_another_epoch_is_dropped(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
         stale = channel.event(turn.turn_id, "stale")
-        channel._n -= 1
+        channel.last -= 1
         channel.say(
             type(stale)(
                 epoch=channel.spec.epoch - 1, n=stale.n, turn_id=turn.turn_id, event=stale.event

@@ -327,9 +327,9 @@ async def test_list_of_tasks_is_replayed_as_each_turn_has_left_it(tmp_path: Path
     async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
         session, running, worker, turn_id = await hanging(r, wire)
         for event in (one, Text("m", "x"), two, one, two, Plan(()), three, two):
-            worker._n += 1
+            worker.last += 1
             epoch = worker.spec.epoch
-            worker.say(EventFrame(epoch=epoch, n=worker._n, turn_id=turn_id, event=event))
+            worker.say(EventFrame(epoch=epoch, n=worker.last, turn_id=turn_id, event=event))
         worker.say(worker.ended(turn_id))
         await wire.answer(running)
 

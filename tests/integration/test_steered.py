@@ -28,11 +28,11 @@ async def said(r: Rig, session: Session) -> list[Any]:
 
 
 def take_up(worker: MemoryChannel, turn: Turn, into: Turn) -> None:
-    worker._n += 2
+    worker.last += 2
     event = UserMessage(turn.turn_id, turn.content[0])
     worker.say(
-        TurnStarted(epoch=1, n=worker._n - 1, turn_id=turn.turn_id, into=into.turn_id),
-        EventFrame(epoch=1, n=worker._n, turn_id=into.turn_id, event=event),
+        TurnStarted(epoch=1, n=worker.last - 1, turn_id=turn.turn_id, into=into.turn_id),
+        EventFrame(epoch=1, n=worker.last, turn_id=into.turn_id, event=event),
     )
 
 

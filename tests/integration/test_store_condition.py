@@ -139,11 +139,11 @@ async def test_requests_are_refused_at_once_while_events_wait(
         assert tried == [{"errorKind": f"store_{state}", "retryable": True, "reason": reason}] * 7
         await not_within(running.ended)
         assert channel in r.launcher.live
-        assert channel.acked < channel._n
+        assert channel.acked < channel.last
         disk.error = None
         assert (await asyncio.wait_for(running.ended, 30))[0].state == "done"
         assert await said(r, session.id) == ["said on a full disk"]
-        await eventually(lambda: channel.acked == channel._n)
+        await eventually(lambda: channel.acked == channel.last)
         assert (await r.run(session, "say 1")).state == "done"
         assert len(r.launcher.launched) == 1
 
@@ -213,7 +213,7 @@ async def test_question_answer_is_kept_and_applied_later(tmp_path: Path, disk: D
         session, running, channel = await hanging(r)
         for subscription in list(session.subscriptions):
             subscription.close()
-        channel._n += 1
+        channel.last += 1
         asked = {
             "ask_id": "q",
             "turn_id": running.turn_id,
@@ -221,7 +221,7 @@ async def test_question_answer_is_kept_and_applied_later(tmp_path: Path, disk: D
             "title": "rm",
             "tool_kind": "execute",
         }
-        channel.say(msgspec.convert({"epoch": 1, "n": channel._n, **asked}, PermissionRequest))
+        channel.say(msgspec.convert({"epoch": 1, "n": channel.last, **asked}, PermissionRequest))
         await eventually(lambda: session.permissions.pending_ids == ["q"])
         disk.fails(sqlite3.SQLITE_FULL, "database or disk is full")
         answering = asyncio.ensure_future(

@@ -201,8 +201,8 @@ async def test_mode_changed_by_claude_is_reported_and_kept(tmp_path: Path) -> No
         session, running, channel, _ = await hanging(r, wire)
         chosen = choices.selection(choices.Chosen("plan", "fable"), OFFER, bypass=False)
         for event in (ModeChanged("plan"), ConfigChanged(chosen)):
-            channel._n += 1
-            channel.say(EventFrame(epoch=1, n=channel._n, turn_id=None, event=event))
+            channel.last += 1
+            channel.say(EventFrame(epoch=1, n=channel.last, turn_id=None, event=event))
         channel.kill()
         failed = await wire.answer(running)
         assert failed["error"]["data"]["turnState"] == "unknown", (
