@@ -7,10 +7,15 @@ import functools
 import os
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from pykoclaw_acp.link.places import DATABASE
 from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.sqlite import sqlite3
+
+T = TypeVar("T")
 
 
 def place(path: Path) -> Path:
@@ -26,6 +31,11 @@ def place(path: Path) -> Path:
 async def open_new(path: Path) -> Database:
     """Open a database at `path`, a new one if there is none."""
     return await Database.open(place(path))
+
+
+async def on_writer(database: Database, work: Callable[[sqlite3.Connection], T]) -> T:
+    """Do something with the connection that writes, which nothing of the program offers."""
+    return await database._writer.run(work)
 
 
 @functools.cache

@@ -22,6 +22,7 @@ from pykoclaw_acp.store.connection import LOCK_WAIT
 from pykoclaw_acp.store.database import Database, NewEvent, Unit
 from pykoclaw_acp.store.engine import Engine
 from pykoclaw_acp.store.sqlite import sqlite3
+from tests.databases import on_writer
 from tests.integration.rows import NEW_SESSION, SESSION, create
 from tests.waiting import eventually
 
@@ -217,11 +218,11 @@ async def test_nobody_can_write_during_a_checkpoint_of_ours(
     database = await Database.open(path)
     try:
         await database.commit(NEW_SESSION)
-        await database._writer.run(lambda connection: connection.set_trace_callback(during))
+        await on_writer(database, lambda connection: connection.set_trace_callback(during))
         with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
             other.execute("PRAGMA busy_timeout=0")
-            assert await database._writer.run(_of(database)._bring_in)
-            await database._writer.run(lambda connection: connection.set_trace_callback(None))
+            assert await on_writer(database, _of(database)._bring_in)
+            await on_writer(database, lambda connection: connection.set_trace_callback(None))
     finally:
         await database.close()
     assert refused == ["database is locked"]
@@ -233,8 +234,8 @@ async def test_writer_lock_timeout_is_unchanged_by_checkpoint(path: Path, engine
     try:
         await database.commit(NEW_SESSION)
         await eventually(lambda: wal(path) == 0)
-        (timeout,) = await database._writer.run(
-            lambda c: c.execute("PRAGMA busy_timeout").fetchone()
+        (timeout,) = await on_writer(
+            database, lambda c: c.execute("PRAGMA busy_timeout").fetchone()
         )
         assert timeout == LOCK_WAIT * 1000
     finally:

@@ -11,6 +11,7 @@ from pykoclaw_acp.channel.frames import AskWithdrawn
 from pykoclaw_acp.model.events import ModeChanged, UserMessage
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.store.session_journal import SessionJournal
+from tests.databases import on_writer
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import rig
 from tests.integration.wires import _listen, client, hanging, new, prompt
@@ -152,7 +153,7 @@ async def test_unreadable_row_is_one_note_among_rest(tmp_path: Path) -> None:
         def spoil(connection: Any) -> None:
             connection.execute("UPDATE acp_log SET payload = '{broken' WHERE seq = 7")
 
-        await r.database._writer.run(spoil)
+        await on_writer(r.database, spoil)
         r.sessions.live[session].log._tail.clear()
         async with client(r) as wire:
             await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
@@ -239,7 +240,7 @@ async def test_adopted_session_takes_directory_from_first_load(tmp_path: Path) -
                 " VALUES ('../old id', 'acp-old', 0, 0)"
             )
 
-        await r.database._writer.run(adopt)
+        await on_writer(r.database, adopt)
         refused = await wire.call("session/prompt", **prompt("../old id", "say 1"))
         assert "session/load" in refused["error"]["message"]
         await wire.call("session/load", sessionId="../old id", cwd="/usr", mcpServers=[])

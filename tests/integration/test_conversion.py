@@ -33,6 +33,7 @@ from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
+from tests.databases import on_writer
 from tests.folds import seen
 from tests.integration.rig import Rig, rig
 from tests.integration.wires import client, prompt
@@ -87,7 +88,7 @@ async def make_old(r: Rig, session: str, said: list[Event] = OLD) -> None:
             (len(said), session),
         )
 
-    await r.database._writer.run(write)
+    await on_writer(r.database, write)
 
 
 async def old_session(r: Rig) -> str:
@@ -265,14 +266,14 @@ async def test_full_disk_delays_conversion_and_loses_nothing(
                 " BEGIN SELECT RAISE(FAIL, 'database or disk is full'); END"
             )
 
-        await r.database._writer.run(refuse)
+        await on_writer(r.database, refuse)
         both = converter(r)
         running = asyncio.create_task(both.run())
         await eventually(lambda: both.progress is not None and both.progress.left < len(OLD) - 7)
         await r.database.probe()
         await check(r, session, OLD)
-        await r.database._writer.run(
-            lambda connection: connection.execute("DROP TRIGGER refuse").close()
+        await on_writer(
+            r.database, lambda connection: connection.execute("DROP TRIGGER refuse").close()
         )
         await asyncio.wait_for(running, 30)
         await check(r, session, OLD)

@@ -17,6 +17,7 @@ from pykoclaw_acp.model.events import ToolStarted
 from pykoclaw_acp.server import health
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import SqlWorkerStore
+from tests.databases import on_writer
 from tests.integration.rig import Rig, hanging, rig
 from tests.waiting import eventually
 
@@ -104,7 +105,7 @@ async def test_turn_lost_by_journal_is_answered(
 ) -> None:
     async with rig(tmp_path) as r:
         _, turn, channel = await hanging(r)
-        await r.database._writer.run(lambda c: c.execute("DELETE FROM acp_turns"))
+        await on_writer(r.database, lambda c: c.execute("DELETE FROM acp_turns"))
         channel.kill()
         assert (await asyncio.wait_for(turn.ended, 30))[0].state in ("failed", "unknown")
 

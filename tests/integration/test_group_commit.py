@@ -20,6 +20,7 @@ import pykoclaw_acp
 from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.store.database import Database, NewEvent, Statement, Unit
 from pykoclaw_acp.store.sqlite import sqlite3
+from tests.databases import on_writer
 
 CREATE = "INSERT INTO acp_sessions (acp_session_id, conversation_name, created_at, updated_at) VALUES (?, 'c', 0, 0)"
 
@@ -220,8 +221,8 @@ async def test_writer_answers_while_idle_and_while_busy(database: Database) -> N
 
 
 async def test_a_lock_of_another_process_is_an_answer(database: Database, path: Path) -> None:
-    await database._writer.run(
-        lambda connection: connection.execute("PRAGMA busy_timeout=50").close()
+    await on_writer(
+        database, lambda connection: connection.execute("PRAGMA busy_timeout=50").close()
     )
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -230,7 +231,7 @@ async def test_a_lock_of_another_process_is_an_answer(database: Database, path: 
 
 async def test_a_writer_that_hangs_does_not_answer(database: Database) -> None:
     release = threading.Event()
-    hanging = asyncio.create_task(database._writer.run(lambda _: release.wait()))
+    hanging = asyncio.create_task(on_writer(database, lambda _: release.wait()))
     await asyncio.sleep(0)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(database.probe(), 0.2)

@@ -33,6 +33,7 @@ from pykoclaw_acp.notify.teller import Teller
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.journal.notices import SqlNoticeStore
 from pykoclaw_acp.system import processes
+from tests.databases import on_writer
 from tests.double import tables
 from tests.double.handle import init_db
 from tests.integration import asking
@@ -253,7 +254,7 @@ async def rows(r: Rig, sql: str) -> Any:
 
 
 async def write(r: Rig, sql: str, *values: Any) -> None:
-    await r.database._writer.run(lambda connection: connection.execute(sql, values))
+    await on_writer(r.database, lambda connection: connection.execute(sql, values))
 
 
 async def queued(r: Rig) -> Any:

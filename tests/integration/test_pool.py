@@ -18,6 +18,7 @@ from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
+from tests.databases import on_writer
 from tests.integration.rig import Client, Rig, hanging, rig
 from tests.waiting import eventually
 
@@ -341,7 +342,7 @@ async def _refuse_text(database: Database) -> None:
             "CREATE TRIGGER refuse BEFORE INSERT ON acp_log WHEN NEW.kind = 'text' BEGIN SELECT RAISE(ABORT, 'no'); END"
         )
 
-    await database._writer.run(run)
+    await on_writer(database, run)
 
 
 async def test_clients_attaching_anywhere_see_same_log_once(tmp_path: Path) -> None:
@@ -391,7 +392,7 @@ async def test_conversation_advanced_by_other_program_is_resumed_there(tmp_path:
                 (moved, session.record.conversation_name),
             )
 
-        await r.database._writer.run(run)
+        await on_writer(r.database, run)
         assert await r.sessions.find(session.id) is session
         await r.run(session, "say 1")
         assert r.launcher.launched[0].spec.resume_session_id == moved

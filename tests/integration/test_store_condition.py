@@ -28,6 +28,7 @@ from pykoclaw_acp.store.database import ABANDONED, Database, Statement, Unit
 from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
+from tests.databases import on_writer
 from tests.integration.linked import front, words
 from tests.integration.rig import TIMES, Client, Rig, hanging, rig
 from tests.waiting import eventually
@@ -323,8 +324,8 @@ async def test_unit_too_large_blocks_no_other_unit(tmp_path: Path) -> None:
     database = await Database.open(tmp_path / DATABASE)
     try:
         ((pages,),) = await database.read("PRAGMA page_count")
-        await database._writer.run(
-            lambda connection: connection.execute(f"PRAGMA max_page_count={pages + 20}")
+        await on_writer(
+            database, lambda connection: connection.execute(f"PRAGMA max_page_count={pages + 20}")
         )
         small, large = (Statement("INSERT INTO conversations (name, created_at) VALUES (?, 'now')", (name,))
                         for name in ("small", "x" * 1_000_000))  # fmt: skip

@@ -27,6 +27,7 @@ from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.store.session_journal import SessionJournal
+from tests.databases import on_writer
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import Rig, rig
 from tests.integration.surface import hidden
@@ -456,7 +457,7 @@ async def used_and_unused(path: Path) -> AsyncIterator[tuple[Rig, dict[str, str]
         def age(connection: Any) -> None:
             connection.execute("UPDATE acp_sessions SET used_clock = used_clock - 10000000")
 
-        await r.database._writer.run(age)
+        await on_writer(r.database, age)
         yield r, made, Pruner(r.sessions, SessionJournal(r.database), after=3600)
 
 
