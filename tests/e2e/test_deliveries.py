@@ -4,7 +4,6 @@ whatever happens meanwhile.
 
 from __future__ import annotations
 
-import asyncio
 import signal
 
 import pytest
@@ -73,8 +72,7 @@ async def test_deliveries_for_nobody_are_seen_once_whatever_dies(stack: Stack) -
     await stack.end_daemon(signal.SIGKILL)
     for number in range(3):
         enqueue(path, f"acp-{session}", f"while nobody was there {number};")
-    dying = await stack.daemon(PYKOCLAW_CRASH_AT="delivery_committed:2")
-    await asyncio.wait_for(dying.wait(), 60)
+    await stack.doomed("delivery_committed:2")
     assert (
         len(fetch(path, "SELECT 1 FROM delivery_queue WHERE status = 'pending'")) == 1
     )  # killed in between

@@ -254,8 +254,7 @@ async def test_claimed_run_survives_the_daemon(stack: Stack) -> None:
         ("task_claimed", "turn_queued", "turn_end_committed", "task_run_ended")
     ):
         schedule(stack, f"task{number}", name(session), text(f"Result {number}."))
-        dying = await stack.daemon(PYKOCLAW_SCHEDULER="on", PYKOCLAW_CRASH_AT=step)
-        await asyncio.wait_for(dying.wait(), 120)
+        await stack.doomed(step, PYKOCLAW_SCHEDULER="on")
         await stack.daemon(PYKOCLAW_SCHEDULER="on")
         await eventually(partial(runs, stack, f"task{number}"), 120)
         await stack.end_daemon()

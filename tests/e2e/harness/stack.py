@@ -79,14 +79,26 @@ class Stack:
         self, *, program: tuple[str, ...] = PROGRAM, **environment: str
     ) -> asyncio.subprocess.Process:
         """A daemon that serves."""
+        process = await self._begin_daemon(program, environment)
+        await eventually(lambda: process.returncode is not None or self.serves(process.pid))
+        assert process.returncode is None, (self.root / "daemon.log").read_text()[-2000:]
+        return process
+
+    async def doomed(self, step: str, **environment: str) -> None:
+        """A daemon that kills itself at this step; returns when it is dead."""
+        process = await self._begin_daemon(PROGRAM, {"PYKOCLAW_CRASH_AT": step, **environment})
+        status = await asyncio.wait_for(process.wait(), 120)
+        assert status == -signal.SIGKILL, (self.root / "daemon.log").read_text()[-2000:]
+
+    async def _begin_daemon(
+        self, program: tuple[str, ...], environment: dict[str, str]
+    ) -> asyncio.subprocess.Process:
         with (self.root / "daemon.log").open("ab") as stderr:
             process = await asyncio.create_subprocess_exec(
                 *program, "serve", stdin=asyncio.subprocess.DEVNULL, stdout=stderr, stderr=stderr,
                 env={**self.environment, **environment}, cwd="/",
             )  # fmt: skip
         self.daemons.append(process)
-        await eventually(lambda: process.returncode is not None or self.serves(process.pid))
-        assert process.returncode is None, (self.root / "daemon.log").read_text()[-2000:]
         return process
 
     def serves(self, pid: int) -> bool:
