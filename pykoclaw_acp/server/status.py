@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.link import records
@@ -36,6 +36,8 @@ from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sqlite import ENGINE
 from pykoclaw_acp.system import memory, processes
 
+_STARTED_AT: Final = now_ms()  # of this process, which may open the database anew
+
 
 class DaemonStatus:
     """Reports the state of all parts of the daemon."""
@@ -64,7 +66,6 @@ class DaemonStatus:
         self._questions = questions
         self._scheduler = scheduler
         self._others = others
-        self._started_at = now_ms()
 
     @property
     def methods(self) -> dict[str, Method[Call, Any]]:
@@ -87,7 +88,7 @@ class DaemonStatus:
             daemon=DaemonInfo(
                 pid=os.getpid(),
                 version=__version__,
-                started_at=self._started_at,
+                started_at=_STARTED_AT,
                 socket=self._places.socket,
                 data=self._places.data,
                 state=self._places.state,
