@@ -71,6 +71,7 @@ class ErrorKind(StrEnum):
     STOPPED = "stopped"
     WORKER_STOPPED = "worker_stopped"
     SPOOL_FULL = "spool_full"
+    END_LOST = "end_lost"
     COPIED = "copied"
     RESTORED = "restored"
     NOT_STARTED = "not_started"

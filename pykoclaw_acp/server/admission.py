@@ -99,9 +99,9 @@ class Admission:
             return self._give_way(own)
         return len(there) < reserve(self.most) or self._give_way(there)
 
-    def _give_way(self, visitors: list[AdmittedConnection]) -> bool:
+    def _give_way(self, connections: list[AdmittedConnection]) -> bool:
         """Drop the first idle one; False if there is none."""
-        for one in visitors:
+        for one in connections:
             if one.silent():
                 self.left(one)
                 one.gone = True

@@ -193,6 +193,8 @@ class WorkerReports:
             await self._endings.end(turn_id, outcome, [*closed, *notes.ended(turn_id, outcome)])
             self._end_background(turn_id)
             closed = []
+        if closed:
+            await self._state.log.tell(closed, patient=True)
 
 
 def _speaks(frame: EventFrame | Gap) -> bool:

@@ -172,7 +172,7 @@ def waits_elsewhere(original: str) -> Outcome:
 
 def end_missing() -> Outcome:
     """The turn is over, and nobody knows how it ended."""
-    return Outcome(TurnState.UNKNOWN, failure=TurnFailure(ErrorKind.WORKER_LOST, ENDED))
+    return Outcome(TurnState.UNKNOWN, failure=TurnFailure(ErrorKind.END_LOST, ENDED))
 
 
 def background_lost(message: str) -> Outcome:
