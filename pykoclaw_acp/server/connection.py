@@ -159,17 +159,13 @@ class Connection:
                     await self.calls.wait_taken(call)
 
     async def _refusal(self, line: ClientLine) -> TurnFailure | None:
-        """Why a re-sent line must not be taken: it would kill another daemon, or run again.
+        """Why a re-sent line must not be taken: it would kill another daemon.
 
         What is no request the front then keeps no longer; a question of ours stays open.
         """
-        deadly = line.deaths >= MAX_DEATHS
-        if not (deadly or line.taken) or await self._sessions.was_taken(
-            f"{self._peer.key}:{line.number}"
-        ):
+        deadly = line.deaths >= MAX_DEATHS and not line.taken
+        if not deadly or await self._sessions.was_taken(f"{self._peer.key}:{line.number}"):
             return None
-        if line.taken:
-            return TurnFailure(ErrorKind.RESTORED, outcomes.PROMPT_LOST)
         return TurnFailure(ErrorKind.SERVER_DIED, outcomes.DEADLY_LINE)
 
     def _widen(self, raw: bytes) -> None:

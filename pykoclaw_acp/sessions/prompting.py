@@ -36,6 +36,9 @@ class Prompt:
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     steers: bool | None = None  # None: as the session's setting says
     unattended: bool = False  # it runs whoever is there
+    joins: bool = (
+        False  # an earlier daemon had it in a journal, and this one has not: it is no new turn
+    )
 
 
 async def accept(subscriber: Subscriber, prompt: Prompt) -> tuple[Session, Turn] | None:
@@ -67,7 +70,7 @@ async def accept(subscriber: Subscriber, prompt: Prompt) -> tuple[Session, Turn]
         return None
     turn.blobs = prompt.blobs
     steers = turn.steers
-    turn = await session.intake.accept(turn, subscription)
+    turn = await session.intake.accept(turn, subscription, joins=prompt.joins)
     turn.steers = turn.steers or steers
     subscriber.expect_answer(prompt.number, session, turn)
     return session, turn

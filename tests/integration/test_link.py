@@ -96,10 +96,27 @@ async def test_restored_database_runs_no_forgotten_prompt(tmp_path: Path) -> Non
             again.call(4, "session/prompt", again=7, **words(session, "say 1"))
             await eventually(lambda: len(again.rests("taken")) == 2)
             assert again.rests("taken") == ["2", "4"]
-            number, _, error = again.rests("refuse")[0].partition(" ")
-            assert number == "3"
-            assert json.loads(error)["data"] == {"errorKind": "restored"}
+            assert (await again.answer(3))["error"]["data"] == {"errorKind": "restored"}
             assert await r.database.read("SELECT COUNT(*) FROM acp_turns") == [(2,)]
+
+
+async def test_line_that_joined_another_ones_turn_joins_it_again(tmp_path: Path) -> None:
+    """Its front is killed, then the daemon: the journal has the turn under the first line only."""
+    meta: dict[str, Any] = {"_meta": {"pykoclaw.dev/idempotencyKey": "mine"}}
+    async with rig(tmp_path) as r:
+        async with front(r) as one:
+            session = await new(one)
+            one.call(2, "session/prompt", **words(session, "hang"), **meta)
+            await eventually(lambda: one.rests("taken"))
+        other: dict[str, Any] = {"front": "another", "sessions": {session: {"seq": 0}}}
+        async with front(r, **other) as two:
+            two.call(5, "session/prompt", again=5, **words(session, "hang"), **meta)
+            await eventually(lambda: two.rests("taken") == ["5"])
+        async with front(r, taken=[5], **other) as again:
+            again.call(5, "session/prompt", again=5, **words(session, "hang"), **meta)
+            await eventually(lambda: again.rests("taken") == ["5"])
+            assert again.rests("refuse") == []
+            assert await r.database.read("SELECT COUNT(*) FROM acp_turns") == [(1,)]
 
 
 async def test_session_requested_again_is_created_once(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from pykoclaw_acp.errors import InvalidRequest
+from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.errors import InvalidRequest, TurnFailed
 from pykoclaw_acp.model.turns import SessionRecord, Turn
 from pykoclaw_acp.sessions.subscription import Subscription
+from pykoclaw_acp.sessions.turns import outcomes
 from pykoclaw_acp.sessions.turns.deduplication import Deduplication
 from pykoclaw_acp.sessions.turns.queue import TurnQueue
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
@@ -44,24 +46,27 @@ class Intake:
         """Whether a prompt is being accepted."""
         return bool(self._tasks)
 
-    async def accept(self, turn: Turn, author: Subscription) -> Turn:
+    async def accept(self, turn: Turn, author: Subscription, *, joins: bool = False) -> Turn:
         """The turn that this prompt is: a new one, or the one that it was before if the prompt is
-        sent again.
+        sent again. `joins`: it was in a journal, and must not be a new one.
 
-        Raises InvalidParams for an idempotency key that stood at another prompt, InvalidRequest if
-        the session was closed in the meantime, Overloaded if too much waits already. A call that is
-        given up on the way leaves the turn to run without it.
+        Raises TurnFailed if it were new and must not, InvalidParams for an idempotency key that
+        stood at another prompt, InvalidRequest if the session was closed in the meantime,
+        Overloaded if too much waits already. A call that is given up on the way leaves the turn to
+        run without it.
         """
-        accepting = self._tasks.start(self._accept(turn, author))
+        accepting = self._tasks.start(self._accept(turn, author, joins=joins))
         try:
             return await asyncio.shield(accepting)
         except asyncio.CancelledError:
             accepting.add_done_callback(self._lose_call)
             raise
 
-    async def _accept(self, turn: Turn, author: Subscription) -> Turn:
+    async def _accept(self, turn: Turn, author: Subscription, *, joins: bool) -> Turn:
         async with self.lock:
             known = await self._deduplication.find(turn.keys, turn.client or "") or turn
+            if known is turn and joins:
+                raise TurnFailed(outcomes.PROMPT_LOST, {"errorKind": ErrorKind.RESTORED})
             if known is turn and (self._record.closed or self._record.cwd is None):
                 raise InvalidRequest(NOT_OPEN)
             if known is turn:
