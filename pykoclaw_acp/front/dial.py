@@ -195,6 +195,9 @@ class Dialer:
         if status == UNUSABLE and self._served and not self._has_database():
             self._missing = message
             return False
+        if self._served and daemon.kind == ErrorKind.DATABASE_MISSING:
+            self._wait_until(message, status, daemon.kind)  # it is back since that daemon looked
+            return False
         raise NotStarted(message, status, daemon.kind)
 
     def _has_database(self) -> bool:

@@ -28,7 +28,8 @@ def front() -> None:
 
 
 def daemon(mode: str) -> None:
-    """`serve`; `die`; `find`: serve if there is a database, and say so if not.
+    """`serve`; `die`; `find`: serve if there is a database, and say so if not; `find-late`: it is back
+    before that is said.
 
     Anything else is said on the pipe, the first time, and then it serves if that was about 75.
     """
@@ -44,8 +45,11 @@ def daemon(mode: str) -> None:
         count = len(starts.readlines())
     if mode == "die" or (mode == "die-once" and count == 1):
         sys.exit(9)
-    if mode == "find" and not os.path.exists(os.path.join(places.data, "pykoclaw.db")):
-        os.write(pipe, b"failed 78 The database is missing.\n")
+    database = os.path.join(places.data, "pykoclaw.db")
+    if mode.startswith("find") and not os.path.exists(database):
+        if mode == "find-late":
+            os.rename(os.path.join(places.data, "aside"), database)
+        os.write(pipe, b"failed 78 The database is missing.\nkind database_missing\n")
         sys.exit(78)
     if mode.startswith("failed") and (count == 1 or " 75 " not in mode):
         os.write(pipe, mode.encode() + b"\n")

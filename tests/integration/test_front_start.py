@@ -227,6 +227,20 @@ def test_front_waits_for_database_moved_under_its_daemon(places: Places, databas
     assert len(starts(places)) == 3, "no daemon is started while the file is missing"
 
 
+def test_database_that_is_back_when_its_absence_is_reported_is_used(
+    places: Places, database: Path
+) -> None:
+    with starter(places, "find-late") as client:
+        client.request("session/new")
+        client.message()
+        database.rename(database.with_name("aside"))
+        Path(places.lock).unlink()
+        eventually_sync(lambda: len(starts(places)) == 2)
+        client.request("session/new")
+        assert "result" in client.message()
+    assert len(starts(places)) == 3
+
+
 def test_database_that_stays_missing_is_finally_named(places: Places, database: Path) -> None:
     with starter(places, "find", PYKOCLAW_DAEMON_TIMEOUT="0.2") as client:
         database_is_moved_behind(client, places)
