@@ -113,7 +113,7 @@ class Turn:
     content refers to, by their hashes, until it is accepted.
     `steers`: it is to go into the turn that runs; `waited`: one ran when it came; `taken_by`: the turn
     that has taken it up; `unsaid`: it was given to Claude, and its message is not in the log yet;
-    `given`: by the command that sent it.
+    `given`: by the command that sent it. `recovered`: an earlier daemon accepted it.
     """
 
     turn_id: str
@@ -137,6 +137,7 @@ class Turn:
     taken_by: str | None = None
     unsaid: bool = False
     given: Given | None = None
+    recovered: bool = False
     lost_at: float | None = None
     state: TurnState = TurnState.QUEUED
     spoke: bool = False

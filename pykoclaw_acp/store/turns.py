@@ -304,6 +304,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
             spoke=bool(spoke),
         )
         turn.sent, turn.unattended, turn.attempts = sent, bool(unattended), attempts
+        turn.recovered = True
         turn.taken_by, turn.unsaid = taken_by, bool(unsaid) and turn.state != TurnState.QUEUED
         found.append(UnfinishedTurn(turn, epoch, origin == "background"))
     return found

@@ -186,7 +186,7 @@ class TurnRunner:
         if prepared is None:
             return
         options, self._state.epoch, notes = prepared
-        if await self._journal.in_transcript(self._state.id, turn.turn_id):
+        if turn.recovered and await self._journal.in_transcript(self._state.id, turn.turn_id):
             await self.endings.finish(turn, outcomes.given_already(), notes, shown=True)
             return
         await self._count(turn)
