@@ -69,8 +69,6 @@ async def _accept(
 ) -> tuple[Session, Turn] | None:
     """Journal the prompt of a request, as `prompting.accept`."""
     kept = await in_pieces(content.accepted(params.prompt))
-    # Its line may have joined the turn of another line.
-    joins = call.line.taken and call.key is not None and not await call.sessions.was_taken(call.key)
     return await prompting.accept(
         call.subscriber,
         Prompt(
@@ -84,7 +82,7 @@ async def _accept(
             blobs=kept.data,
             steers=steers,
             unattended=unattended,
-            joins=joins,
+            joins=call.line.taken,
         ),
     )
 

@@ -13,7 +13,7 @@ import structlog
 from pykoclaw_acp.model.cursors import Claimant, Cursor, CursorChange, Reader
 from pykoclaw_acp.sessions.ports import CursorStore
 
-DELAY: Final = 0.1  # s between a confirmation and its write; longer, and after a kill clients see their own messages
+DELAY: Final = 0.1  # s between a confirmation and its write
 PAUSE: Final = 5.0  # s until a failed write is retried
 
 log: Final = structlog.get_logger()

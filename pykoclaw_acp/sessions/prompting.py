@@ -36,9 +36,7 @@ class Prompt:
     blobs: Mapping[str, bytes] = field(default_factory=dict)
     steers: bool | None = None  # None: as the session's setting says
     unattended: bool = False  # it runs whoever is there
-    joins: bool = (
-        False  # an earlier daemon had it in a journal, and this one has not: it is no new turn
-    )
+    joins: bool = False  # an earlier daemon had taken it: it is no new turn
 
 
 async def accept(subscriber: Subscriber, prompt: Prompt) -> tuple[Session, Turn] | None:

@@ -48,7 +48,7 @@ class Intake:
 
     async def accept(self, turn: Turn, author: Subscription, *, joins: bool = False) -> Turn:
         """The turn that this prompt is: a new one, or the one that it was before if the prompt is
-        sent again. `joins`: it was in a journal, and must not be a new one.
+        sent again. `joins`: an earlier daemon had taken it: it is no new one.
 
         Raises TurnFailed if it were new and must not, InvalidParams for an idempotency key that
         stood at another prompt, InvalidRequest if the session was closed in the meantime,
