@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pykoclaw_acp.channel.frames import (
@@ -21,7 +21,7 @@ from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.events import Event, UserMessage
 from pykoclaw_acp.model.failures import AUTHENTICATION
 from pykoclaw_acp.model.permissions import PermissionRequest
-from pykoclaw_acp.model.turns import Outcome, TurnState
+from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.other_programs import OtherPrograms
 from pykoclaw_acp.sessions.permissions import decisions
@@ -136,18 +136,34 @@ class WorkerReports:
         again.
         """
         closed = self._state.log.open_tools.failed(outcomes.cut_off(message))
-        for turn in self._queue.given:
-            if epoch == self._state.epoch and not turn.ended.done():
-                await self._endings.finish(turn, outcomes.lost(turn, kind, message), closed)
+        ends = (
+            (turn, outcomes.lost(turn, kind, message))
+            for turn in self._queue.given
+            if epoch == self._state.epoch
+        )
+        await self._end(ends, self._background, outcomes.background_lost(message), closed)
+        await self._permissions.interrupt_all()
+
+    async def _end(
+        self,
+        given: Iterable[tuple[Turn, Outcome]],
+        background: Iterable[str],
+        outcome: Outcome,
+        closed: list[Event],
+    ) -> None:
+        """End turns that the worker does not end, those that Claude began by itself with `outcome`;
+        the first says how its tool calls ended.
+        """
+        for turn, its_outcome in given:
+            if not turn.ended.done():
+                await self._endings.finish(turn, its_outcome, closed)
                 closed = []
-        for turn_id in self._background:
-            outcome = outcomes.background_lost(message)
+        for turn_id in background:
             await self._endings.end(turn_id, outcome, [*closed, *notes.ended(turn_id, outcome)])
             self._end_background(turn_id)
             closed = []
         if closed:
             await self._state.log.tell(closed, patient=True)
-        await self._permissions.interrupt_all()
 
     async def catch_up(self, ready: Ready, *, foreign: bool) -> None:
         """Give the adopted worker, which has answered, what the other daemon could not give it any
@@ -181,20 +197,14 @@ class WorkerReports:
         closed: list[Event] = []
         if not running and not ready.background:
             closed = self._state.log.open_tools.failed(outcomes.END_MISSING)
-        for turn in self._queue.given:
-            taken = turn.state == TurnState.RUNNING or turn.turn_id == ready.turn_id
-            if taken and turn.turn_id not in running:
-                cancelled = turn.cancelled.is_set()
-                outcome = outcomes.CANCELLED if cancelled else outcomes.end_missing()
-                await self._endings.finish(turn, outcome, closed)
-                closed = []
-        for turn_id in [one for one in self._background if one not in running]:
-            outcome = outcomes.end_missing()
-            await self._endings.end(turn_id, outcome, [*closed, *notes.ended(turn_id, outcome)])
-            self._end_background(turn_id)
-            closed = []
-        if closed:
-            await self._state.log.tell(closed, patient=True)
+        taken = (
+            turn
+            for turn in self._queue.given
+            if turn.state == TurnState.RUNNING or turn.turn_id == ready.turn_id
+        )
+        ends = ((turn, outcomes.end_missing(turn)) for turn in taken if turn.turn_id not in running)
+        background = [one for one in self._background if one not in running]
+        await self._end(ends, background, outcomes.end_missing(), closed)
 
 
 def _speaks(frame: EventFrame | Gap) -> bool:

@@ -170,8 +170,10 @@ def waits_elsewhere(original: str) -> Outcome:
     )
 
 
-def end_missing() -> Outcome:
-    """The turn is over, and nobody knows how it ended."""
+def end_missing(turn: Turn | None = None) -> Outcome:
+    """The turn is over, and nobody knows how it ended; None: one that Claude began by itself."""
+    if turn is not None and turn.cancelled.is_set():
+        return CANCELLED
     return Outcome(TurnState.UNKNOWN, failure=TurnFailure(ErrorKind.END_LOST, ENDED))
 
 
