@@ -24,7 +24,6 @@ from msgspec.structs import replace
 
 from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.channel.frames import (
-    Answer,
     Background,
     EventFrame,
     Prompt,
@@ -70,14 +69,14 @@ class ClaudeSession:
         self._temporary = temporary
         self._outbox = outbox
         self._translator = deciding.translator(spec.options)
-        self._permissions = PermissionCallbacks(
+        self.permissions = PermissionCallbacks(
             spec.epoch, outbox.put, self._translator, self._tool_reported, self._turn_reported
         )
-        self._permissions.lasting = not spec.options.restricted
+        self.permissions.lasting = not spec.options.restricted
         self.choices = Choices(spec.options, self._note)
         self.servers = Servers(spec, calls, WorkerFiles.plugins(temporary))
         said = spec.told.partition(STATES)[2]
-        self._states = ServerStates(said, spec.options.mcp_servers, self._permissions)
+        self._states = ServerStates(said, spec.options.mcp_servers, self.permissions)
         self._quiet = False  # nobody reads the turn's answer
         self._client: ClaudeSDKClient | None = None
         self.stderr: deque[str] = deque(maxlen=20)  # last lines of the CLI
@@ -98,7 +97,7 @@ class ClaudeSession:
 
     async def connect(self) -> None:
         """Start the CLI: resume, or begin under the ACP id; raises ClaudeNotStarted."""
-        start = Start(self._spec, self._temporary, self.servers, self._permissions, self.stderr)
+        start = Start(self._spec, self._temporary, self.servers, self.permissions, self.stderr)
         self._client, self.claude_session_id, self.fresh = await start.connect()
         self._translator.meanwhile.connected(self._client)
         await self.choices.connected(self._client)
@@ -119,14 +118,9 @@ class ClaudeSession:
         return f"{self.servers.told}{STATES}{self._states.told}".removesuffix(STATES)
 
     @property
-    def asking(self) -> list[str]:
-        """Ids of the open questions."""
-        return self._permissions.pending
-
-    @property
     def busy(self) -> bool:
         """Whether a turn or background work runs, or a permission request is pending."""
-        return bool(self.running or self._work.tasks) or bool(self.asking)
+        return bool(self.running or self._work.tasks or self.permissions.pending)
 
     @property
     def running(self) -> list[str]:
@@ -148,13 +142,13 @@ class ClaudeSession:
             await self._states.retry(self._client)
             clean = self._states.without_secrets
             self._translator.instead = await instead_of(self._client, prompt.content, clean)
-        self._prompted = self.last_prompt = prompt.turn_id
+        self._expect(prompt.turn_id)
         self._failure = None
         if isinstance(prompt, Steer):
             self._quiet = False
             self.steered.say(prompt, prompt.turn_id)
         else:
-            self._permissions.links, self._quiet = prompt.links, prompt.helper
+            self.permissions.links, self._quiet = prompt.links, prompt.helper
             self._translator.meanwhile.quiet = prompt.helper
         await self._query(prompt)
 
@@ -188,10 +182,6 @@ class ClaudeSession:
         """Carry out a request of the daemon."""
         return await self._requests.carry_out(self._client, request)
 
-    def answer(self, answer: Answer) -> None:
-        """The user's answer to a question."""
-        self._permissions.resolve(answer)
-
     async def close(self) -> None:
         """Interrupt the turn, then close the CLI: a plain disconnect waits 5 s and loses the
         partial answer.
@@ -200,7 +190,7 @@ class ClaudeSession:
         self._work.close()
         if self._client is None:
             return
-        if self._turn is not None or self._prompted is not None:
+        if self.running:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(1):
                     await self._client.interrupt()
@@ -219,9 +209,11 @@ class ClaudeSession:
                     await self._take(message, frame)
             except Exception as error:  # noqa: BLE001  a message of a shape that we do not know must not end the session
                 log.warning(
-                    "A message of the CLI was not understood", action="message_not_understood",
-                    kind=type(message).__name__, error=repr(error),
-                )  # fmt: skip
+                    "A message of the CLI was not understood",
+                    action="message_not_understood",
+                    kind=type(message).__name__,
+                    error=repr(error),
+                )
 
     async def _take(self, message: Message, frame: raw_frames.Frame) -> None:
         if self.steered.follow(message, self._turn):
@@ -307,15 +299,19 @@ class ClaudeSession:
             self._report_background()
         if mine and self._prompted is not None:
             ended = self._report_end(self._prompted, result)
-            self._prompted = self.steered.turn_ended(ended)
-            self.last_prompt = self._prompted or self.last_prompt
+            self._expect(self.steered.turn_ended(ended))
 
     def _waits(self, turn_id: str) -> bool:
         return turn_id == self._prompted and self._turn is None
 
     def _end_ignored(self, turn_id: str) -> None:
         self._outbox.put(ended := ignored.ended(self._spec.epoch, turn_id, self.claude_session_id))
-        self._prompted = self.steered.turn_ended(ended)
+        self._expect(self.steered.turn_ended(ended))
+
+    def _expect(self, turn_id: str | None) -> None:
+        """The prompt of this turn is with Claude; None: no prompt is."""
+        self._prompted = turn_id
+        self.last_prompt = turn_id or self.last_prompt
 
     def _report_end(self, turn_id: str, result: ResultMessage) -> TurnEnded:
         failure, self._failure = self._failure, None

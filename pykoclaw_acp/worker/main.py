@@ -196,7 +196,7 @@ class Worker:
             claude_session_id=self._claude.claude_session_id,
             fresh=self._claude.fresh,
             turn_id=self._claude.last_prompt,
-            asks=self._claude.asking,
+            asks=self._claude.permissions.pending,
             background=self._claude.background,
             mode=self._claude.choices.mode,
             model=self._claude.choices.model,
@@ -311,7 +311,7 @@ class Worker:
         elif isinstance(frame, SetMode | SetModel | SetConfig):
             self._claude.choices.choose(frame)
         elif isinstance(frame, Answer):
-            self._claude.answer(frame)
+            self._claude.permissions.resolve(frame)
         elif isinstance(frame, Ack):
             self._outbox.acknowledge(frame.upto)
         elif isinstance(frame, DatabaseAnswer):

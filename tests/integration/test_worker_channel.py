@@ -44,6 +44,7 @@ from pykoclaw_acp.pool.local_whereabouts import ask
 from pykoclaw_acp.worker import main, orphan
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.main import Worker
+from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from tests.waiting import eventually
 from tests.workers import spec
 
@@ -203,7 +204,9 @@ async def test_dead_daemons_messages_count_before_next_daemons(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: list[str] = []
-    monkeypatch.setattr(ClaudeSession, "answer", lambda self, answer: heard.append(answer.ask_id))
+    monkeypatch.setattr(
+        PermissionCallbacks, "resolve", lambda self, answer: heard.append(answer.ask_id)
+    )
     async with worker(tmp_path) as rig:
         first = await rig.connect()
         await first.ready()
