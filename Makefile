@@ -6,8 +6,9 @@ READY := .venv/.ready
 PYTEST := $(BIN)/pytest -q
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 PARALLEL := -n logical --dist worksteal
-# These wait for locks, limits and other processes more than they compute, or sometimes.
+# These wait for locks, limits and other processes more than they compute;
 WAITING := -n $$((2 * $$(nproc))) --dist worksteal
+# and these do for a part of their time.
 SOMETIMES_WAITING := -n $$((($$(nproc) * 3 + 1) / 2)) --dist worksteal
 
 # Without it each process that a test starts would compile the program, and pytest all of its plugins, anew.

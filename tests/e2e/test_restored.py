@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-from contextlib import closing
-
 import pytest
 
-from pykoclaw_acp.store.sqlite import sqlite3
 from tests.e2e.commands import run
 from tests.e2e.harness import Stack, script, text
+from tests.e2e.harness.backups import back_up, put_back
 
 
 @pytest.mark.parametrize(
@@ -27,18 +24,14 @@ async def test_prompt_that_waited_in_the_backup_is_not_run_again(stack: Stack, a
     first = client.prompting(session, script("repeat 20x100ms w{n} ", "text Over."))
     await client.until(lambda: "w3 " in client.text(session))
     second = client.prompting(session, again)
-    database, backup = stack.data / "pykoclaw.db", stack.root / "backup.db"
     waits = "SELECT 1 FROM acp_turns WHERE state = 'queued'"
     await client.until(lambda: stack.rows(waits))
-    with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(backup)) as copy:
-        source.backup(copy)
+    backup = back_up(stack)
     await client.answer(first)
     await client.answer(second)
     await client.close()
     assert (await run(stack, "stop")).status == 0
-    for name in ("pykoclaw.db", "pykoclaw.db-wal", "pykoclaw.db-shm"):
-        (stack.data / name).unlink(missing_ok=True)
-    shutil.copy(backup, database)
+    put_back(stack, backup)
     assert stack.rows(waits)
     asked = len(stack.asked())
     client = await stack.front()

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.store.sqlite import sqlite3
 from tests.e2e.harness import Client, Stack, script
+from tests.e2e.harness.backups import back_up, put_back
 from tests.e2e.harness.processes import Process
 from tests.faults.adopting import LONG, TURN, WHOLE, alone, history, turn, words
 from tests.waiting import eventually
@@ -221,21 +221,6 @@ def put_back_whole(stack: Stack, backup: Path) -> None:
     """The data directory anew, as from an archive."""
     shutil.rmtree(stack.data)
     stack.data.mkdir(mode=0o700)
-    shutil.copy(backup, stack.data / "pykoclaw.db")
-
-
-def back_up(stack: Stack) -> Path:
-    path = stack.root / "backup.db"
-    with sqlite3.connect(stack.data / "pykoclaw.db") as source, sqlite3.connect(path) as target:
-        source.backup(target)
-    source.close()
-    target.close()
-    return path
-
-
-def put_back(stack: Stack, backup: Path) -> None:
-    for name in ("pykoclaw.db", "pykoclaw.db-wal", "pykoclaw.db-shm"):
-        (stack.data / name).unlink(missing_ok=True)
     shutil.copy(backup, stack.data / "pykoclaw.db")
 
 

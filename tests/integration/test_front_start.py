@@ -231,11 +231,7 @@ def test_database_that_is_back_when_its_absence_is_reported_is_used(
     places: Places, database: Path
 ) -> None:
     with starter(places, "find-late") as client:
-        client.request("session/new")
-        client.message()
-        database.rename(database.with_name("aside"))
-        Path(places.lock).unlink()
-        eventually_sync(lambda: len(starts(places)) == 2)
+        database_is_moved_behind(client, places)
         client.request("session/new")
         assert "result" in client.message()
     assert len(starts(places)) == 3

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 from hypothesis import strategies as st
 
 from pykoclaw_acp.model.events import (
@@ -43,3 +46,16 @@ anything: st.SearchStrategy[Event] = st.one_of(
     st.builds(Plan, st.one_of(st.just(()), words.map(lambda text: (PlanEntry(text),)))),
     st.builds(Failure, ids, words, st.just("internal")),
 )
+
+
+T = TypeVar("T")
+
+
+def plans_in_order(told: Sequence[tuple[T | None, Event]]) -> list[tuple[T | None, Event]]:
+    """Events with the turns that told them; lists of tasks come turn by turn, those of none first.
+
+    A turn has ended before the next one begins, which is what counts for lists of tasks.
+    """
+    of_plans = (turn for turn, event in told if isinstance(event, Plan))
+    turns = iter(sorted(of_plans, key=lambda turn: "" if turn is None else str(turn)))
+    return [(next(turns) if isinstance(event, Plan) else turn, event) for turn, event in told]

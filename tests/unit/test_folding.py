@@ -33,19 +33,11 @@ from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.server.acp_client import update_line
 from pykoclaw_acp.store.folding import Row, fold, lengths, rest
 from tests.folds import seen
-from tests.unit.sequences import anything
+from tests.unit.sequences import anything, plans_in_order
 
 MIB = 1024 * 1024
 
 Told = list[tuple[int | None, Event]]
-
-
-def plans_in_order(told: Told) -> Told:
-    """A turn has ended before the next one begins, which is what counts for lists of tasks."""
-    turns = iter(
-        sorted((turn for turn, one in told if isinstance(one, Plan)), key=lambda t: t or 0)
-    )
-    return [(next(turns) if isinstance(one, Plan) else turn, one) for turn, one in told]
 
 
 logs = st.lists(st.tuples(st.sampled_from([None, 1, 1, 1, 2]), anything), max_size=40).map(

@@ -34,7 +34,7 @@ from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Statement, Unit
 from tests.folds import seen
-from tests.unit.sequences import anything
+from tests.unit.sequences import anything, plans_in_order
 
 S, OTHER = "s1", "s2"
 NO_FILE = OpenFile(Path("/none"))
@@ -99,20 +99,9 @@ def histories(draw: Any) -> list[tuple[str, Any]]:
         st.tuples(st.just("other"), anything),
         st.tuples(st.just("fail"), st.lists(anything, max_size=3)),
     )
-    return plans_in_order(draw(st.lists(steps, max_size=15)))
-
-
-def plans_in_order(history: list[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """A turn has ended before the next one begins, which is what counts for lists of tasks."""
-    said = [one for step, what in history if step == "say" for one in what]
-    turns = iter(
-        sorted((turn for turn, one in said if isinstance(one, Plan)), key=lambda t: t or "")
-    )
-
-    def ordered(said: list[tuple[str | None, Event]]) -> list[tuple[str | None, Event]]:
-        return [(next(turns) if isinstance(one, Plan) else turn, one) for turn, one in said]
-
-    return [(step, ordered(what) if step == "say" else what) for step, what in history]
+    history = draw(st.lists(steps, max_size=15))
+    said = iter(plans_in_order([one for step, what in history if step == "say" for one in what]))
+    return [(step, [next(said) for _ in what] if step == "say" else what) for step, what in history]
 
 
 @settings(deadline=None)
