@@ -75,10 +75,11 @@ class ErrorKind(StrEnum):
     COPIED = "copied"
     RESTORED = "restored"
     NOT_STARTED = "not_started"
-    # requests that are refused and may be sent again
+    # requests that are refused, and may be sent again unless it is uncertain whether they were kept
     STORE_LOCKED = "store_locked"
     STORE_BLOCKED = "store_blocked"
     STORE_GONE = "store_gone"
+    STORE_UNCERTAIN = "store_uncertain"
     TOO_MANY_CALLS = "too_many_calls"
     TOO_MANY_CLIENTS = "too_many_clients"
     TOO_MANY_LINES = "too_many_lines"

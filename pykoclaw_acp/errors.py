@@ -124,15 +124,37 @@ class StoreUnavailable(AcpError):
     """
 
     code = -32011
+    kept = (
+        "The request was not carried out, and nothing of it was kept; everything from before is safe."
+        " Send it again when this has ended."
+    )
+    retryable = True
+    kind: ErrorKind | None = None  # None: as the store's condition says
 
     def __init__(self, state: str, reason: str) -> None:
         super().__init__(
-            f"Nothing can be stored now. {reason} The request was not carried out, and nothing of it was kept; "
-            "everything from before is safe. Send it again when this has ended.",
-            {"errorKind": ErrorKind(f"store_{state}"), "retryable": True, "reason": reason},
+            f"Nothing can be stored now. {reason} {self.kept}",
+            {
+                "errorKind": self.kind or ErrorKind(f"store_{state}"),
+                "retryable": self.retryable,
+                "reason": reason,
+            },
         )
         self.state = state
         self.reason = reason
+
+
+class StoreUncertain(StoreUnavailable):
+    """The database could not be written any more while the request was stored: whether that was
+    kept is not known.
+    """
+
+    kept = (
+        "Whether the request was kept is not known; everything from before is safe. When this has"
+        " ended, look at the session before you send it again."
+    )
+    retryable = False
+    kind = ErrorKind.STORE_UNCERTAIN
 
 
 class Overloaded(AcpError):

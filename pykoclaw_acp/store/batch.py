@@ -10,11 +10,11 @@ from typing import Any
 from pykoclaw_acp.errors import Conflict, StaleEpoch
 from pykoclaw_acp.model.folding import OF_TURN
 from pykoclaw_acp.store import folding
-from pykoclaw_acp.store.condition import trouble
+from pykoclaw_acp.store.condition import KeptOrNot, trouble
 from pykoclaw_acp.store.connection import LOCK_WAIT
 from pykoclaw_acp.store.logs import Log, Logs, of_turn
 from pykoclaw_acp.store.open_file import OpenFile
-from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.store.sqlite import result_code, sqlite3
 from pykoclaw_acp.store.units import NewEvent, Statement, Unit
 
 # The statement itself compares the epoch: only the session's newest worker inserts.
@@ -28,6 +28,14 @@ _END = "UPDATE acp_turns SET last_seq = ? WHERE turn_id = ? AND first_seq IS NOT
 
 PROBE_TIMEOUT_MS = 100
 """Lock timeout of a probe."""
+
+
+class UnsyncedCommit(sqlite3.OperationalError, KeptOrNot):
+    """A COMMIT failed, and nothing could be written after it."""
+
+    def __init__(self, error: sqlite3.Error) -> None:
+        super().__init__(str(error))
+        self.sqlite_errorcode = error.sqlite_errorcode
 
 
 class BatchWriter:
@@ -56,7 +64,7 @@ class BatchWriter:
             found = trouble(error)
             if (
                 len(units) == 1
-                or isinstance(error, OSError)
+                or isinstance(error, OSError | KeptOrNot)
                 or (found is not None and found[0] in ("locked", "gone"))
             ):
                 return [error] * len(units)
@@ -83,7 +91,7 @@ class BatchWriter:
             transaction = _Transaction(connection, self._logs)
             seqs = [transaction.add(unit) for unit in units]
             transaction.finish()
-            connection.execute("COMMIT")
+            _commit(connection)
             self._file.check_after_commit()
         except BaseException:
             self._logs = Logs()  # read anew from the file, whatever was committed
@@ -104,6 +112,26 @@ class BatchWriter:
         if self._relaxed and full != self._full:
             connection.execute(f"PRAGMA synchronous={'FULL' if full else 'NORMAL'}")
             self._full = full
+
+
+def _commit(connection: sqlite3.Connection) -> None:
+    """COMMIT; raises sqlite3.Error if nothing was kept, UnsyncedCommit if that is not known.
+
+    SQLite writes the frames before it has them on the disk: if that fails they would count after a
+    crash, unless another transaction has taken their place (https://sqlite.org/walformat.html).
+    """
+    try:
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        if result_code(error) != sqlite3.SQLITE_IOERR:
+            raise
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            write_nothing_new(connection)
+        except sqlite3.Error:
+            raise UnsyncedCommit(error) from error
+        raise
 
 
 def write_nothing_new(connection: sqlite3.Connection) -> None:

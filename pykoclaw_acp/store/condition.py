@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import structlog
 
-from pykoclaw_acp.errors import StoreUnavailable
+from pykoclaw_acp.errors import StoreUnavailable, StoreUncertain
 from pykoclaw_acp.store.sqlite import result_code, sqlite3
 from pykoclaw_acp.system import shortage
 
@@ -27,6 +27,10 @@ _BLOCKED: Final = {
 }
 
 log: Final = structlog.get_logger()
+
+
+class KeptOrNot(Exception):
+    """Whether a transaction was kept is not known."""
 
 
 class FileGone(Exception):
@@ -86,9 +90,10 @@ class StoreCondition:
         if not self.is_writable:
             raise self.refusal()
 
-    def refusal(self) -> StoreUnavailable:
-        """The error for a request that cannot be carried out now."""
-        return StoreUnavailable(self.state, self.reason)
+    def refusal(self, error: Exception | None = None) -> StoreUnavailable:
+        """The error for a request that cannot be carried out now; `error` is that of its commit."""
+        kind = StoreUncertain if isinstance(error, KeptOrNot) else StoreUnavailable
+        return kind(self.state, self.reason)
 
     def failed(self, state: State, reason: str) -> None:
         """A write has failed, and not because of its unit."""

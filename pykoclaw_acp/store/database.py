@@ -110,7 +110,7 @@ class Database:
         committed nevertheless.
 
         While the database cannot be written, a `patient` unit waits; any other is refused at once
-        with StoreUnavailable.
+        with StoreUnavailable; StoreUncertain if it may have been kept.
 
         Raises Conflict if a statement changed another number of rows than it demands or if an
         event's session does not exist, StaleEpoch if the unit's worker is not the newest,
@@ -139,7 +139,7 @@ class Database:
                 self.note_access(history_copy.is_accessible(self.path))
                 self.condition.failed(*found)
                 if not patient:
-                    raise self.condition.refusal() from error
+                    raise self.condition.refusal(error) from error
 
     async def read(
         self, sql: str, parameters: tuple[Any, ...] = (), size: int | None = None

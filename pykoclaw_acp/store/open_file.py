@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from pykoclaw_acp.store.condition import FileGone
+from pykoclaw_acp.store.condition import FileGone, KeptOrNot
 
 # The index of the write-ahead log: page size and number of the last frame
 # (https://sqlite.org/walformat.html).
@@ -21,14 +21,12 @@ _FRAME_HEADER: Final = 24  # bytes
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
-class GoneAfterCommit(FileGone):
-    """The file was moved during a commit: whether the transaction was kept is not known."""
+class GoneAfterCommit(FileGone, KeptOrNot):
+    """The file was moved during a commit."""
 
 
-class UnseenAfterCommit(OSError):
-    """The file could not be checked after a commit: whether the transaction was kept is
-    not known.
-    """
+class UnseenAfterCommit(OSError, KeptOrNot):
+    """The file could not be checked after a commit."""
 
 
 class LogMissing(FileGone):

@@ -23,10 +23,10 @@ from pykoclaw_acp.channel.database import (
     SqlStatement,
 )
 from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
-from pykoclaw_acp.store.condition import FileGone
+from pykoclaw_acp.store.condition import FileGone, KeptOrNot
 from pykoclaw_acp.store.connection import LOCK_WAIT, Connection
 from pykoclaw_acp.store.database import Database
-from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile, UnseenAfterCommit
+from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.plugin_guard import Guard, Refused, may_read, word
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.value_limit import LONGEST
@@ -279,7 +279,7 @@ def _describe(error: Exception) -> SqlError | None:
         return SqlError("OperationalError", str(error))
     if isinstance(error, StoreUnavailable):
         return SqlError("OperationalError", f"The database cannot be used now. {error.reason}")
-    if isinstance(error, GoneAfterCommit | UnseenAfterCommit):
+    if isinstance(error, KeptOrNot):
         return SqlError("OperationalError", f"It may have been kept, or not: {error}")
     if isinstance(error, StoreClosed):
         return SqlError("OperationalError", "The daemon is ending. Nothing was changed.")

@@ -18,12 +18,13 @@ import msgspec
 import pytest
 
 from pykoclaw_acp.channel.frames import Interrupt
-from pykoclaw_acp.errors import StoreUnavailable
+from pykoclaw_acp.errors import StoreUnavailable, StoreUncertain
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.turns import PromptKeys, Turn
-from pykoclaw_acp.store import checkpoints, history_copy
-from pykoclaw_acp.store.batch import BatchWriter
+from pykoclaw_acp.store import batch, checkpoints, history_copy
+from pykoclaw_acp.store.batch import BatchWriter, UnsyncedCommit
+from pykoclaw_acp.store.condition import KeptOrNot
 from pykoclaw_acp.store.database import ABANDONED, Database, Statement, Unit
 from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -311,13 +312,75 @@ async def test_move_during_commit_makes_server_reopen_database(
             check(self)
 
         monkeypatch.setattr(OpenFile, "check_after_commit", move)
-        with pytest.raises(StoreUnavailable) as refused:
+        with pytest.raises(StoreUncertain) as refused:
             await r.session()
         assert isinstance(refused.value.__cause__, GoneAfterCommit)
         away.rename(path)
         await asyncio.wait_for(r.database.reopen_wanted.wait(), 30)
         with pytest.raises(StoreUnavailable):
             await r.session()
+
+
+class Unsynced:
+    """SQLite's connection where COMMIT fails, and `after` that what begins a transaction."""
+
+    in_transaction = False
+
+    def __init__(self, after: sqlite3.Error | None) -> None:
+        self._after = after
+        self._failed = False
+
+    def execute(self, sql: str, *_: Any) -> None:
+        if sql == "COMMIT" and not self._failed:
+            self._failed = True
+            raise failure(sqlite3.SQLITE_IOERR)
+        if sql.startswith("BEGIN") and self._failed and self._after is not None:
+            raise self._after
+
+
+def failure(code: int) -> sqlite3.Error:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize("units", [1, 3])
+@pytest.mark.parametrize("stays", [True, False], ids=["the disk stays so", "once"])
+def test_commit_that_a_crash_would_bring_back_is_not_called_refused(
+    units: int, *, stays: bool
+) -> None:
+    """If the fsync fails, the transaction counts after a crash, unless another takes its place."""
+    path = Path("/nowhere")
+    writer = BatchWriter(OpenFile(path), relaxed=False)
+    connection: Any = Unsynced(failure(sqlite3.SQLITE_IOERR) if stays else None)
+    outcomes = writer.write(connection, [Unit()] * units)
+    if stays:
+        assert [isinstance(one, KeptOrNot) for one in outcomes] == [True] * units
+    else:  # alone it was refused; among others it is tried once more
+        assert not any(isinstance(one, KeptOrNot) for one in outcomes)
+        assert [one == [] for one in outcomes] == [units > 1] * units
+
+
+async def test_prompt_that_may_have_been_kept_is_not_called_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+
+        def fails(_: sqlite3.Connection) -> None:
+            raise UnsyncedCommit(failure(sqlite3.SQLITE_IOERR))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(batch, "_commit", fails)
+            patched.setattr(batch, "write_nothing_new", fails)
+            with pytest.raises(StoreUncertain, match="is not known") as refused:
+                await r.prompt(session, "say 1")
+            told = refused.value.data or {}
+            assert (told["errorKind"], told["retryable"]) == ("store_uncertain", False)
+            with pytest.raises(StoreUnavailable, match="nothing of it was kept"):
+                await r.prompt(session, "say 1")
+        await asyncio.wait_for(r.database.condition.writable(), 30)
+        await r.prompt(session, "say 1")
 
 
 async def test_unit_too_large_blocks_no_other_unit(tmp_path: Path) -> None:
@@ -677,7 +740,7 @@ async def test_failed_check_after_commit_writes_nothing_twice(
     outcomes = await asyncio.gather(
         *(database.commit(unit) for unit in units), return_exceptions=True
     )
-    assert [type(one) for one in outcomes] == [list, StoreUnavailable, StoreUnavailable]
+    assert [type(one) for one in outcomes] == [list, StoreUncertain, StoreUncertain]
     await asyncio.wait_for(database.reopen_wanted.wait(), 30)
     rows = await database.read("SELECT name, count(*) FROM conversations GROUP BY name")
     assert {count for _, count in rows} <= {1}
