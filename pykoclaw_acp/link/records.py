@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pykoclaw_acp.errors import DatabaseMissing
+from pykoclaw_acp.errors import ConfigurationError, DatabaseMissing
 from pykoclaw_acp.link.places import DATABASE, Places, lock_holder
 from pykoclaw_acp.system import processes
 
@@ -153,6 +153,22 @@ def without_conversations(data: str, instance: str, state: str) -> DatabaseMissi
         "PYKOCLAW_DATA to the directory where it is now. To go on with the new one, remove "
         f"{known} and start again."
     )
+
+
+def require_own_database(known: Site, here: Site) -> None:
+    """Raises ConfigurationError if the database here is a link to that of the instance's known
+    directory: a daemon in each would work on one file.
+    """
+    mine, its = (os.path.join(site.path, DATABASE) for site in (here, known))
+    try:
+        is_shared = os.path.samefile(mine, its) and not Site.of(known.path).is_same(here)
+    except OSError:
+        return
+    if is_shared:
+        raise ConfigurationError(
+            f"{mine} is the same file as {its}, a link to it, and one database is for one data directory. Nothing was"
+            f" changed. Set PYKOCLAW_DATA to {known.path}, or put a copy in the place of the link."
+        )
 
 
 def _missing(data: str, kept: Path, known: Path | None) -> DatabaseMissing:

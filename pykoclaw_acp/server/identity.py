@@ -130,8 +130,9 @@ class Identity:
 async def settle(database: Database, places: Places, whereabouts: Whereabouts) -> Identity:
     """Determine the instance; the data directory's lock is held, and nothing is written.
 
-    Raises DatabaseMissing if this is not the database that was here, and DataDirectoryLocked if
-    another server uses this very directory although its lock was to be had.
+    Raises DatabaseMissing if this is not the database that was here, ConfigurationError if it is a
+    link to that of another directory, and DataDirectoryLocked if another server uses this very
+    directory although its lock was to be had.
     """
     here = await asyncio.to_thread(Site.of, places.data)
     rows = await SqlWorkerStore(database).rows()
@@ -141,6 +142,7 @@ async def settle(database: Database, places: Places, whereabouts: Whereabouts) -
         return await _first(places, here, rows, whereabouts, new=not await _has_sessions(database))
     if kept is None and not await _has_sessions(database):
         raise records.without_conversations(here.path, known.instance, places.state)
+    await asyncio.to_thread(records.require_own_database, known.site, here)
     name = await _claim(known.instance)
     if name is None and here.is_same(known.site):
         raise DataDirectoryLocked(

@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -195,6 +195,33 @@ async def test_instance_name_is_exclusive_until_process_death(tmp_path: Path) ->
         other.kill()
         other.wait()
         other.stdout.close()
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link], ids=["symbolic", "hard"])
+@pytest.mark.parametrize("served", [True, False], ids=["served", "at rest"])
+async def test_link_to_another_directorys_database_is_refused(
+    tmp_path: Path, link: Callable[[Path, Path], None], *, served: bool
+) -> None:
+    here, there = places_of(tmp_path), places_of(tmp_path, "linked")
+    async with server(here) as app:
+        known = await instance.read(app.database)
+    assert known is not None
+    other = holder(known.instance) if served else None
+    Path(there.data).mkdir(mode=0o700)  # noqa: ASYNC240
+    link(Path(here.data) / DATABASE, Path(there.data) / DATABASE)
+    try:
+        async with database(there) as opened:
+            with pytest.raises(ConfigurationError, match="the same file as"):
+                await settled(opened, there)
+            assert await instance.read(opened) == known
+    finally:
+        if other is not None:
+            other.kill()
+            other.wait()
+            assert other.stdout is not None
+            other.stdout.close()
+    async with server(here) as app:
+        assert await instance.read(app.database) == known
 
 
 async def test_older_database_has_only_its_own_workers(
