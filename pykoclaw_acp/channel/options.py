@@ -88,6 +88,13 @@ def is_restricted(workspace: str | None) -> bool:
     return workspace is not None and workspace.startswith(WITHOUT)
 
 
+def suits(runs: str | None, wanted: str) -> bool:
+    """Whether a worker with the `workspace` that `runs` has the active content that is wanted; one
+    of a version before trust (None) has all of it.
+    """
+    return runs == wanted or (runs is None and not is_restricted(wanted))
+
+
 def _literal(value: str) -> str:
     """A value in which Claude puts no variables: `${` is the default of one that nobody sets."""
     return value.replace("${", "${PYKOCLAW_UNSET:-$}{")

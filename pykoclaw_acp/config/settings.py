@@ -66,6 +66,10 @@ class Settings(BaseSettings):
         default=1800.0,
         description="Seconds without a prompt after which a session's worker is stopped; above 0.",
     )
+    early_start: Annotated[Literal["on", "off"], BeforeValidator(values.lowered)] = Field(
+        default="on",
+        description="Claude for a new session before its first prompt, for at most two sessions and 5 min.: on or off.",
+    )
     profile: Annotated[Profile, BeforeValidator(values.lowered)] = Field(
         default="editor",
         description="Defaults of sessions: editor (Claude asks), or pykoclaw (as the earlier plugin of pykoclaw).",

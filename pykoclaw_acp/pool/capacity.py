@@ -40,13 +40,18 @@ class Capacity:
         """Whether the session has a place, and its worker is not launched yet."""
         return session_id in self._starting
 
+    @property
+    def has_room(self) -> bool:
+        """Whether one more worker is allowed at once."""
+        return len(self._workers) + len(self._starting) < self._most
+
     async def reserve(self, session_id: str) -> None:
         """Wait until one more worker is allowed; stop the one that is idle longest.
 
         If none is idle, ask the sessions to park a permission request that nobody is there to
         answer.
         """
-        while len(self._workers) + len(self._starting) >= self._most:
+        while not self.has_room:
             idle = sorted(
                 (one for one in self._workers.values() if one.idle), key=lambda one: one.idle_since
             )

@@ -15,7 +15,7 @@ import structlog
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import Ready, ToWorker
-from pykoclaw_acp.channel.options import WorkerOptions, is_restricted
+from pykoclaw_acp.channel.options import WorkerOptions, suits
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.error_kinds import ErrorKind
@@ -82,6 +82,11 @@ class WorkerPool:
         """Prepare the launcher for a prompt that is likely soon."""
         self._start(self._warm())
 
+    @property
+    def has_room(self) -> bool:
+        """Whether another worker may be started without ending one."""
+        return self._capacity.has_room
+
     def is_live(self, session_id: str) -> bool:
         """Whether the session has a worker that can take a prompt."""
         worker = self._workers.get(session_id)
@@ -143,8 +148,12 @@ class WorkerPool:
 
     async def _find_or_launch(self, session_id: str, options: WorkerOptions) -> WorkerLife:
         worker = self._workers.get(session_id)
-        while worker is not None and not (_suits(worker, options) and await self._claim(worker)):
-            if not worker.stopping and (worker.foreign or not _suits(worker, options)):
+        while worker is not None and not (
+            suits(worker.workspace, options.workspace) and await self._claim(worker)
+        ):
+            if not worker.stopping and (
+                worker.foreign or not suits(worker.workspace, options.workspace)
+            ):
                 self._retire(worker)  # its background work must not delay a prompt
             await worker.cleaned.wait()
             worker = self._workers.get(session_id)
@@ -340,11 +349,3 @@ class WorkerPool:
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         # A context of its own: the worker's log lines are not those of the turn that launched it.
         self._tasks.start(coroutine, context=contextvars.Context())
-
-
-def _suits(worker: WorkerLife, options: WorkerOptions) -> bool:
-    """Whether the worker runs with the active content that is wanted; one of a version before trust
-    has all of it.
-    """
-    runs = worker.workspace
-    return runs == options.workspace or (runs is None and not is_restricted(options.workspace))

@@ -38,6 +38,7 @@ from pykoclaw_acp.server.turn_locks import FileLocks
 from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.sessions.cursor_retention import CursorAges
 from pykoclaw_acp.sessions.deliveries import Deliverer
+from pykoclaw_acp.sessions.early_starts import EarlyStarts
 from pykoclaw_acp.sessions.forking import Forks
 from pykoclaw_acp.sessions.going_on import GoingOn
 from pykoclaw_acp.sessions.ports import Journal
@@ -272,13 +273,12 @@ def _wire(
     sessions.catalogue.settings = settings.fill(ListSettings)
     models = {"on": True, "off": False}.get(settings.legacy_models)
     sessions.showing = Showing(models, thoughts=settings.thinking == "show")
-    until_end = {} if resident else {"orphan_grace": 0}
-    limits = settings.fill(
-        PoolLimits, instance=identity.standing.id, stop_grace=STOP_GRACE, **until_end
-    )
+    ends = {} if resident else {"orphan_grace": 0}
+    limits = settings.fill(PoolLimits, instance=identity.standing.id, stop_grace=STOP_GRACE, **ends)
     store = SqlWorkerStore(database)
     pool = WorkerPool(launcher, store, sessions.worker_events, limits, statements)
     sessions.workers = pool
+    sessions.early = EarlyStarts(sessions.live, pool) if settings.early_start == "on" else None
     sessions.forks = Forks(SqlBranchStore(database), sessions.names, sessions.find)
     return sessions, pool
 

@@ -43,7 +43,7 @@ class Directories:
         said = await others
         options = self._state.options
         added = [one for one in options.additional_directories if one != options.cwd]
-        seen = await asyncio.to_thread(_look, [one for one in (options.cwd, *added) if one])
+        seen = await self._look()
         before, self._seen = self._seen, {path: one for path, (one, _) in seen.items()}
         if options.cwd and self._seen[options.cwd] is None:
             raise WorkerFailed(
@@ -62,6 +62,16 @@ class Directories:
         ]
         words = "\n\n".join(_gone(path, seen[path][1]) for path in dict.fromkeys(gone))
         return [*said, Text(f"directories-{uuid4()}", f"{words}\n\n", note=True)] if gone else said
+
+    async def note(self) -> None:
+        """Note those that are there, in which a worker is started before there is a prompt."""
+        seen = await self._look()
+        self._seen = {path: one for path, (one, _) in seen.items() if one is not None}
+
+    async def _look(self) -> dict[str, tuple[Identity | None, str]]:
+        options = self._state.options
+        paths = dict.fromkeys((options.cwd, *options.additional_directories))
+        return await asyncio.to_thread(_look, [one for one in paths if one])
 
 
 async def require(paths: Collection[str], known: Collection[str] = ()) -> None:

@@ -1,5 +1,5 @@
-"""Opening a session for a client: anew, with its whole log, or where the client goes on. No worker
-is started.
+"""Opening a session for a client: anew, with its whole log, or where the client goes on. At most a
+worker is started for what the client will ask.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ async def create(subscriber: Subscriber, options: OpenOptions, request_key: str 
     )
     await _set(sessions, session, options)
     subscriber.subscription(session, session.id)
-    return await _opened(subscriber, session, session.id)
+    return await _opened(subscriber, session, session.id, partial(_start_early, sessions, session))
 
 
 async def load(
@@ -285,6 +285,11 @@ async def _warm(subscriber: Subscriber) -> None:
     milliseconds.
     """
     subscriber.sessions.workers.warm()
+
+
+async def _start_early(sessions: Sessions, session: Session) -> None:
+    if sessions.early is not None:
+        sessions.early.begin(session)
 
 
 async def _end_line(session: Session, subscription: Subscription) -> None:

@@ -23,6 +23,7 @@ from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
 from pykoclaw_acp.sessions import adopting, requested_options, worker_options
 from pykoclaw_acp.sessions.catalogue import Catalogue
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
+from pykoclaw_acp.sessions.early_starts import EarlyStarts
 from pykoclaw_acp.sessions.forking import Forks
 from pykoclaw_acp.sessions.live_sessions import LiveSessions
 from pykoclaw_acp.sessions.names import ConversationNames
@@ -88,6 +89,7 @@ class Sessions:
         self.awaits_recovery = False
         """What an earlier server left is in the database, and is taken up only when that can be written."""
         self.showing = Showing()
+        self.early: EarlyStarts | None = None
         self.workers: Workers
         self.forks: Forks
         self.worker_events = WorkerEvents(self.live, lambda owner: self.workers.retire(owner))  # noqa: PLW0108  set later
@@ -340,11 +342,8 @@ class Sessions:
             self._journal,
             self.workers,
             self._times,
-            workspaces=self._workspaces,
-            transcripts=self._transcripts,
-            locks=self.locks,
-            house=self.house,
-            all_waiting=self._waiting,
-        )
+            workspaces=self._workspaces, transcripts=self._transcripts, locks=self.locks,
+            house=self.house, all_waiting=self._waiting,
+        )  # fmt: skip
         self.live.add(session)
         return session

@@ -101,23 +101,23 @@ class Session:
         self.surroundings = SessionSurroundings(state, workers, house or House())
         gate = WorkspaceGate(state, journal, workers, self.permissions, workspaces)
         self._endings = Endings(state, journal, gate.drop_request)
-        self._runner = TurnRunner(
+        self.runner = TurnRunner(
             state, journal, workers, times.cancel_grace,
             unclaimed=self.unclaimed, gate=gate, endings=self._endings,
             choosing=self.choosing, surroundings=self.surroundings, titling=self._titling,
             look=lambda: directories.after(self.others.before_prompt(self._background.over)),
-            unlock=self.others.unlock, lost=self.others.context.lost,
+            unlock=self.others.unlock, lost=self.others.context.lost, note_directories=directories.note,
         )  # fmt: skip
-        self._queue = TurnQueue(self.id, self._runner.run, self._rest, all_waiting, self._hold_lock)
+        self._queue = TurnQueue(self.id, self.runner.run, self._rest, all_waiting, self._hold_lock)
         self.steering = Steering(
-            state, journal, workers, self._queue, send=self._runner.send_prompt, finish=self._endings.finish,
+            state, journal, workers, self._queue, send=self.runner.send_prompt, finish=self._endings.finish,
         )  # fmt: skip
         self.parking = Parking(
-            state, journal, workers, queue=self._queue, runner=self._runner, background=self._background,
+            state, journal, workers, queue=self._queue, runner=self.runner, background=self._background,
             cancel=self.cancel,
         )  # fmt: skip
         self.reports = WorkerReports(
-            state, journal, workers, queue=self._queue, runner=self._runner, endings=self._endings,
+            state, journal, workers, queue=self._queue, runner=self.runner, endings=self._endings,
             background=self._background, permissions=self.permissions, choosing=self.choosing,
             others=self.others, usage_limit=times.usage_limit,
         )  # fmt: skip
@@ -253,12 +253,12 @@ class Session:
             one.cancelled.set()
             log.info("Turn cancelled", action="turn_cancelled", session=self.id, turn=one.turn_id)
             if one is self._queue.current or one in self._queue.steered:
-                leaving.append(self._tasks.start(self._runner.stop(one)))
+                leaving.append(self._tasks.start(self.runner.stop(one)))
             elif self._queue.remove(one):
                 leaving.append(self._tasks.start(self._endings.finish(one, outcomes.CANCELLED)))
         background = list(self._background) if turn is None and until is None else []
         return leaving + [
-            self._tasks.start(self._runner.stop_background(turn_id)) for turn_id in background
+            self._tasks.start(self.runner.stop_background(turn_id)) for turn_id in background
         ]
 
     async def idle(self) -> None:
@@ -290,13 +290,12 @@ class Session:
         """Leave the turns as they are, for the next daemon, and begin none any more."""
         turns = self.turns
         await self._queue.suspend()
-        for turn in turns:
-            await self._runner.pause(turn)
+        await self.runner.suspend(turns)
 
     def pause_current(self) -> None:
         """Count the turn that is to run as not being prepared: it waits for room for a worker."""
         if self._queue.current is not None:
-            self._tasks.start(self._runner.pause(self._queue.current))
+            self._tasks.start(self.runner.pause(self._queue.current))
 
     def adopt(
         self,

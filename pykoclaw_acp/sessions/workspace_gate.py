@@ -70,6 +70,12 @@ class WorkspaceGate:
                 return replace(options, workspace=workspace), said
         raise WorkerFailed(ErrorKind.WORKSPACE_CHANGING, CHANGING)
 
+    async def without_asking(self, options: WorkerOptions) -> WorkerOptions | None:
+        """The options as `admit` gives them; None if somebody has to be asked."""
+        content = await self._look(options)
+        workspace, doubtful, _ = await self._known(content)
+        return None if doubtful else replace(options, workspace=workspace)
+
     async def unchanged(self) -> bool:
         """Whether the directories are as they were when they were looked at."""
         if self._workspaces is None or self._seen is None:
@@ -105,13 +111,9 @@ class WorkspaceGate:
     async def _decide(
         self, turn: Turn, content: Content, pause: Callable[[Turn], None]
     ) -> tuple[list[Event], str]:
-        if not content.key:
-            return [], ""
-        known = await self._store.trusted([one.path for one in content.acting])
-        doubtful = [one for one in content.acting if not is_trusted(one, known)]
+        workspace, doubtful, known = await self._known(content)
         if not doubtful:
-            await self._note_digests(content.acting, known)
-            return [], TRUSTED + ("" if _whatever(content, known) else content.key)
+            return [], workspace
         without = WITHOUT + content.key
         if self._workers.workspace(self._state.id) == without:
             return [], without
@@ -132,6 +134,16 @@ class WorkspaceGate:
         if chosen == decisions.ALLOW_ALWAYS:
             return said, TRUSTED + content.key
         return [*said, *workspace_words.left_out(turn.turn_id, doubtful, changes)], without
+
+    async def _known(self, content: Content) -> tuple[str, list[Workspace], Sequence[Trusted]]:
+        """What counts for a worker if nothing is in doubt, what is, and what the user has said."""
+        if not content.key:
+            return "", [], ()
+        known = await self._store.trusted([one.path for one in content.acting])
+        doubtful = [one for one in content.acting if not is_trusted(one, known)]
+        if not doubtful:
+            await self._note_digests(content.acting, known)
+        return TRUSTED + ("" if _whatever(content, known) else content.key), doubtful, known
 
     async def _note_digests(self, found: Sequence[Workspace], known: Sequence[Trusted]) -> None:
         """An earlier version has trusted without them; the content is the one of then."""

@@ -17,8 +17,35 @@ async def daemon_runs(stack: Stack, client: Client, session: str) -> None:
     await client.until(lambda: stack.find("sleep 331") and stack.find("sleep 332"))
 
 
-async def test_only_a_prompt_starts_a_worker(stack: Stack) -> None:
+async def test_claude_starts_while_the_first_prompt_is_written(stack: Stack) -> None:
     client = await stack.start()
+    session = await client.new(stack.work)
+    early = await client.until(lambda: stack.claude(session))
+    assert stack.asked() == []
+    await client.prompt(session, text("Now."))
+    assert stack.claude(session) == early
+    assert client.log.read_text().count('"worker_launched"') == 1
+    other = await client.new(stack.work)
+    await client.until(lambda: stack.claude(other))
+    await client.call("session/close", sessionId=other)
+    await client.until(lambda: stack.claude(other) is None)
+
+
+@pytest.mark.parametrize("dies", ["worker", "claude"])
+async def test_prompt_after_the_early_process_was_killed(stack: Stack, dies: str) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.until(lambda: stack.claude(session))
+    found = stack.worker(session) if dies == "worker" else stack.claude(session)
+    assert found is not None
+    found.kill()
+    assert (await client.prompt(session, text("Said.")))["stopReason"] == "end_turn"
+    assert client.text(session) == "Said."
+    assert [one["user_texts"] for one in stack.asked()] == [[text("Said.")]]
+
+
+async def test_without_early_start_only_a_prompt_starts_a_worker(stack: Stack) -> None:
+    client = await stack.start(PYKOCLAW_EARLY_START="off")
     session = await client.new(stack.work)
     await client.load(session, stack.work)
     await client.resume(session, stack.work)

@@ -32,6 +32,10 @@ class MemoryWorkers:
     def warm(self) -> None:
         pass
 
+    @property
+    def has_room(self) -> bool:
+        return True
+
     def is_live(self, session_id: str) -> bool:
         return session_id in self.live
 

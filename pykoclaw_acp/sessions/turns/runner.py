@@ -29,6 +29,7 @@ from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.surroundings import SessionSurroundings
 from pykoclaw_acp.sessions.turns import outcomes
+from pykoclaw_acp.sessions.turns.early_start import EarlyStart
 from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.titling import Titling
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
@@ -60,10 +61,12 @@ class TurnRunner:
         titling: Titling,
         look: Callable[[], Coroutine[Any, Any, list[Event]]],
         unlock: Callable[[], None],
+        note_directories: Callable[[], Awaitable[None]],
         lost: Callable[[WorkerFailed], Awaitable[None]],
     ) -> None:
         """`look` keeps other programs from the conversation, until `unlock`, and takes in what they
-        did; it is called before each prompt. `lost` is called when no worker could be had; if it
+        did; it is called before each prompt. `note_directories` is, before a worker is started without
+        one. `lost` is called when no worker could be had; if it
         returns, one may be had now.
         """
         self._state = state
@@ -80,6 +83,10 @@ class TurnRunner:
         self._lost = lost
         self._waited = False  # for the user, while others could use the conversation
         self._tasks = Tasks()
+        self.early = EarlyStart(
+            state, workers, gate, surroundings, choosing,
+            complete=self._completed, note_directories=note_directories,
+        )  # fmt: skip
         self.endings = endings
 
     async def run(self, turn: Turn) -> None:
@@ -107,6 +114,12 @@ class TurnRunner:
             self._titling.after(turn)
         finally:
             self._unlock()
+
+    async def suspend(self, turns: Sequence[Turn]) -> None:
+        """Start no worker any more, and count these turns as not being prepared."""
+        self.early.suspend()
+        for turn in turns:
+            await self.pause(turn)
 
     async def send_prompt(self, turn: Turn, prompt: Prompt | None = None) -> None:
         """Let the prompt leave for the worker, which `prompt` may hold already; that it does is in
@@ -242,6 +255,7 @@ class TurnRunner:
         changing while workers start.
         """
         notes: list[Event] = []
+        await self.early.over()
         for _ in range(LOOKS):
             wanted = self._surroundings.options(turn)
             options, noted = await self._gate.admit(turn, wanted, self._pause_soon)

@@ -1,0 +1,42 @@
+"""Workers of new sessions, started before their first prompts: Claude takes a second or two to
+start, in which the user still writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from pykoclaw_acp.sessions.live_sessions import LiveSessions
+from pykoclaw_acp.sessions.ports import Workers
+from pykoclaw_acp.sessions.session import Session
+
+MOST: Final = 2  # at a time; each has some 250 MB
+UNUSED: Final = 300.0  # s without a prompt, after which such a worker is stopped
+
+
+class EarlyStarts:
+    """Those of all sessions. The oldest makes room for the next one."""
+
+    def __init__(self, live: LiveSessions, workers: Workers) -> None:
+        self._live = live
+        self._workers = workers
+        self._ends: dict[str, asyncio.TimerHandle] = {}  # by session
+
+    def begin(self, session: Session) -> None:
+        """Start the worker of a session without a prompt, in the background."""
+        if session.record.prompted or session.id in self._ends:
+            return
+        while len(self._ends) >= MOST:
+            self._end(next(iter(self._ends)))
+        loop = asyncio.get_running_loop()
+        self._ends[session.id] = loop.call_later(UNUSED, self._end, session.id)
+        session.runner.early.begin()
+
+    def _end(self, session_id: str) -> None:
+        self._ends.pop(session_id).cancel()
+        session = self._live.get(session_id)
+        if session is None:
+            self._workers.evict(session_id)
+        elif not session.record.prompted:
+            session.runner.early.end()

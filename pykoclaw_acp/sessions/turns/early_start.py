@@ -1,0 +1,89 @@
+"""Start of a session's worker before its first prompt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.channel.options import WorkerOptions
+from pykoclaw_acp.errors import StoreClosed, StoreUnavailable, WorkerFailed
+from pykoclaw_acp.sessions.choosing import Choosing
+from pykoclaw_acp.sessions.ports import Workers
+from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.sessions.surroundings import SessionSurroundings
+from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
+from pykoclaw_acp.tasks import Tasks
+
+log: Final = structlog.get_logger()
+
+
+class EarlyStart:
+    """That of one session. `complete` adds to the options what the database has for a worker,
+    `note_directories` is called before it starts in them.
+    """
+
+    def __init__(
+        self,
+        state: SessionState,
+        workers: Workers,
+        gate: WorkspaceGate,
+        surroundings: SessionSurroundings,
+        choosing: Choosing,
+        *,
+        complete: Callable[[WorkerOptions], Awaitable[WorkerOptions]],
+        note_directories: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._state = state
+        self._workers = workers
+        self._gate = gate
+        self._surroundings = surroundings
+        self._choosing = choosing
+        self._complete = complete
+        self._note_directories = note_directories
+        self._tasks = Tasks()
+        self._starting: asyncio.Task[None] | None = None
+        self._wanted = False
+
+    def begin(self) -> None:
+        """Start the worker in the background; not if somebody has to be asked before, or another
+        worker would have to end.
+        """
+        if self._starting is None and not self._wanted:
+            self._starting = self._tasks.start(self._start())
+
+    async def over(self) -> None:
+        """Wait until the worker is ready, or could not be started; for the first prompt, which has
+        it from now on.
+        """
+        self._wanted = True
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
+
+    def end(self) -> None:
+        """Give it up: there was no prompt."""
+        self.suspend()
+        self._workers.retire(self._state.id)
+
+    def suspend(self) -> None:
+        """Wait no longer for the worker, which goes on if it was launched."""
+        if self._starting is not None:
+            self._starting.cancel()
+
+    async def _start(self) -> None:
+        try:
+            await self._note_directories()
+            options = await self._gate.without_asking(self._surroundings.options())
+            if options is None or not self._workers.has_room:
+                return
+            completed = await self._complete(options)
+            self._state.epoch = await self._workers.acquire(self._state.id, completed)
+        except (WorkerFailed, StoreUnavailable, StoreClosed) as error:
+            log.info("The first prompt starts the worker", action="not_early", reason=str(error))
+            return
+        self._surroundings.launched(options)
+        await self._choosing.tell_worker(options)
+        if not self._wanted:
+            self._workers.release(self._state.id)
