@@ -67,14 +67,14 @@ class WorkspaceGate:
             content = await self._look(options)
             said, workspace = await self._decide(turn, content, pause)
             if not said or await self.unchanged():  # the answer may have taken long
-                return replace(options, workspace=workspace), said
+                return _in_place(options, content, workspace), said
         raise WorkerFailed(ErrorKind.WORKSPACE_CHANGING, CHANGING)
 
     async def without_asking(self, options: WorkerOptions) -> WorkerOptions | None:
         """The options as `admit` gives them; None if somebody has to be asked."""
         content = await self._look(options)
         workspace, doubtful, _ = await self._known(content)
-        return None if doubtful else replace(options, workspace=workspace)
+        return None if doubtful else _in_place(options, content, workspace)
 
     async def unchanged(self) -> bool:
         """Whether the directories are as they were when they were looked at."""
@@ -175,6 +175,12 @@ class WorkspaceGate:
             self._broker.open(0, request, self._state.last_seq)
         pause(turn)  # whatever ends the daemon meanwhile, it is not this prompt
         return request, await self._broker.wait_settled(request.ask_id)
+
+
+def _in_place(options: WorkerOptions, content: Content, workspace: str) -> WorkerOptions:
+    """The options of a worker that starts where was looked, wherever a link leads by then."""
+    cwd = content.resolved.get(options.cwd, options.cwd)
+    return replace(options, cwd=cwd, workspace=workspace)
 
 
 def is_trusted(one: Workspace, known: Sequence[Trusted]) -> bool:

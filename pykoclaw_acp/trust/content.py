@@ -16,12 +16,14 @@ class Content:
     """The places that hold something that acts, and all paths that were looked at, as they were
     (None: not there).
 
-    `below`: by directory, what was found below it.
+    `below`: by directory, what was found below it. `resolved`: by path of a directory as it was
+    given, where symbolic links led from there.
     """
 
     acting: tuple[Workspace, ...] = ()
     stamps: dict[str, Stamp | None] = field(default_factory=dict)
     below: dict[str, Below] = field(default_factory=dict)
+    resolved: dict[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

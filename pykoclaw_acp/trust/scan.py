@@ -54,16 +54,19 @@ def scan(cwd: str | None, directories: Sequence[str], sources: Sequence[str]) ->
     """
     looking = Looking()
     own = config_home()
+    resolved = {path: os.path.realpath(path) for path in (cwd, *directories) if path}
     session = places(looking, cwd, directories, sources)
     deep = {place.path: below.find(place.path, own) for place in session if place.below}
     found = [_look(looking, place, own, deep.get(place.path)) for place in session]
-    return Content(tuple(one for one in found if one.found), looking.stamps, deep)
+    return Content(tuple(one for one in found if one.found), looking.stamps, deep, resolved)
 
 
 def unchanged(content: Content) -> bool:
     """Whether the directories are as they were; where there are many below, only what was found in
     them is compared.
     """
+    if any(os.path.realpath(path) != real for path, real in content.resolved.items()):
+        return False
     if not same(content.stamps):
         return False
     own = config_home()

@@ -411,6 +411,26 @@ async def test_empty_old_conversation_directory_gets_no_advance_trust(tmp_path: 
         assert [each.restricted for each in one.options] == [False, True]
 
 
+@pytest.mark.parametrize("below", ["", "project"], ids=["itself", "above it"])
+async def test_link_that_leads_elsewhere_now_is_asked_about(tmp_path: Path, below: str) -> None:
+    """Both workers start where was looked, and not where the link leads by then."""
+    good, bad, link = tmp_path / "good", tmp_path / "bad", tmp_path / "link"
+    for place in (good / below, bad / below):
+        place.mkdir(parents=True)
+    act(bad / below, "true")
+    link.symlink_to(good)
+    async with rig(tmp_path) as r:
+        w = await Working.begin(r, link / below)
+        assert (await over(await w.prompt())).state == "done"
+        assert w.person.ids == []
+        link.unlink()
+        link.symlink_to(bad)
+        turn = await w.prompt()
+        await w.asked()
+        assert (await w.answer(turn, "allow_always")).state == "done"
+        assert [one.cwd for one in w.options] == [str(good / below), str(bad / below)]
+
+
 async def test_empty_directory_is_not_asked_about(tmp_path: Path, work: Path) -> None:
     (work / ".claude/settings.json").unlink()
     async with rig(tmp_path) as r:
