@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -12,6 +15,9 @@ from pykoclaw_acp.model.surroundings import Given, House
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.state import SessionState
+
+RETURN: Final = 30.0  # s in which clients come back to a new daemon
+LOOK: Final = 0.1  # s between two looks for them
 
 
 class SessionSurroundings:
@@ -49,6 +55,16 @@ class SessionSurroundings:
             own_credential=found.own_credential,
             withheld=found.withheld,
         )
+
+    async def returned(self, turn: Turn) -> None:
+        """Wait for a client that gives what a turn needs which nobody watches, and which an earlier
+        daemon has accepted: clients come back to a new daemon one by one.
+        """
+        if not (turn.recovered and turn.unattended):
+            return
+        deadline = time.monotonic() + RETURN
+        while self.options(turn).withheld and time.monotonic() < deadline:  # noqa: ASYNC110  neither clients nor tasks tell of it
+            await asyncio.sleep(LOOK)
 
     def keep_worker(self, options: WorkerOptions) -> bool:
         """Whether there is a live worker for these options. One that was started with another

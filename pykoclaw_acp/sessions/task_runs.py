@@ -30,6 +30,7 @@ from pykoclaw_acp.sessions import folders
 from pykoclaw_acp.sessions.ports.tasks import TaskStore
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.surroundings import LOOK, RETURN
 from pykoclaw_acp.tasks import Tasks
 
 MOST_RUNS: Final = 4  # at once, so that tasks that come due together leave workers for people
@@ -50,6 +51,7 @@ class TaskRuns:
         self._running: dict[str, TaskRun] = {}  # by task
         self._acts: dict[str, asyncio.Task[None]] = {}  # by task
         self._accepting: set[str] = set()  # tasks whose runs are turns, or may be
+        self._recovered: set[str] = set()  # tasks whose runs an earlier daemon has begun
 
     @property
     def room(self) -> int:
@@ -68,6 +70,7 @@ class TaskRuns:
         for run in await self._store.unfinished():
             if run.task.id not in self._running:
                 log.info("A run goes on", action="task_recovered", task=run.task.id)
+                self._recovered.add(run.task.id)
                 self._start(run)
 
     async def begin(self, task: Task, claimed: str | None, *, manual: bool = False) -> TaskRun:
@@ -110,6 +113,7 @@ class TaskRuns:
             self._running.pop(run.task.id, None)
             self._acts.pop(run.task.id, None)
             self._accepting.discard(run.task.id)
+            self._recovered.discard(run.task.id)
             self.changed.set()
 
     async def _to_its_end(self, run: TaskRun) -> None:
@@ -148,7 +152,10 @@ class TaskRuns:
             await folders.ensure(session, self._data)
             self._accepting.add(run.task.id)
             given = await self._given(run.task)
+            if given is None and run.task.id in self._recovered:
+                given = await self._returned(run.task, session)
             turn = await session.intake.accept_unattended(self._turn(run, given))
+            turn.given = turn.given or given
             outcome, _ = await asyncio.shield(turn.ended)
             if outcome.failure is None or outcome.failure.kind != ErrorKind.NOT_STARTED:
                 return session, outcome
@@ -160,6 +167,15 @@ class TaskRuns:
         known = await self._store.session_of(task.conversation)
         live = None if known is None else self._sessions.live.get(known)
         return None if live is None else live.surroundings.given
+
+    async def _returned(self, task: Task, session: Session) -> Given | None:
+        """What a client gives that comes back to this daemon, if its run needs that."""
+        deadline = time.monotonic() + RETURN
+        while session.surroundings.options().withheld and time.monotonic() < deadline:
+            if (given := await self._given(task)) is not None:
+                return given
+            await asyncio.sleep(LOOK)
+        return None
 
     def _turn(self, run: TaskRun, given: Given | None) -> Turn:
         return Turn(

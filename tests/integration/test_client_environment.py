@@ -9,6 +9,8 @@ from uuid import uuid4
 
 import pytest
 
+from pykoclaw_acp.sessions.task_runs import TaskRuns
+from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from tests.integration import linked
 from tests.integration.linked import Front
 from tests.integration.rig import Rig, rig
@@ -184,3 +186,28 @@ async def test_a_fork_is_of_the_same_account(tmp_path: Path) -> None:
             await opened(two, fork)
             error = (await prompt(two, 2, fork))["error"]
             assert error["data"]["errorKind"] == "authentication_withheld"
+
+
+@pytest.mark.parametrize("mode", ["isolated", "group"])
+async def test_run_of_an_earlier_daemon_waits_for_the_client_with_the_key(
+    tmp_path: Path, mode: str
+) -> None:
+    path = tmp_path / "pykoclaw.db"
+    async with rig(tmp_path) as r:
+        async with linked.front(r, "one", environment={NAME: KEY}) as one:
+            session = await linked.new(one)
+            await prompt(one, 2, session)
+            r.launcher.launched[-1].kill()
+            found = await r.sessions.find(session)
+            assert found is not None
+            due = task(path, found.record.conversation_name, context_mode=mode)
+            store = SqlTaskStore(r.database)
+            (known,) = await store.due(1)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(TaskRuns, "_start", lambda *_: None)
+                await TaskRuns(r.sessions, store, tmp_path).begin(known, None)
+        async with scheduling(r), linked.front(r, "one", environment={NAME: KEY}) as one:
+            await opened(one, session)
+            await eventually(lambda: logs(path, due))
+            assert [state for state, _, _ in logs(path, due)] == ["success"]
+            assert environment(r) == {NAME: KEY}
