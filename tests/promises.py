@@ -323,6 +323,8 @@ def _refusal_is_true(error: dict[str, Any], this: list[TurnRow], mine: list[Turn
             f"told {error}, the journal says {mine}"
         )
         return
+    if data.get("errorKind") == "store_uncertain":
+        return  # nothing is said of what became of it
     refused = (
         data.get("retryable")
         or data.get("errorKind") == "daemon_not_started"

@@ -35,7 +35,8 @@ class ClientTraits:
     `legacy_models`: it reads `models`, which ACP has given up, and does not find the models among
     the config options. `long_lines`: it takes lines of 24 MiB; Mitto and Toad end at one of 10 MiB.
     `keeps_blocks`: it keeps text only when a block of Markdown is complete, so that a process of it
-    that ends has lost the open one. `drops_replay`: of what `session/load` sends it keeps nothing.
+    that ends has lost the open one. `keeps_spares`: it makes sessions long before it prompts them, if
+    ever. `drops_replay`: of what `session/load` sends it keeps nothing.
     `titles_only`: of a tool call and of a permission request
     its user sees the title alone. `approves_by_itself`: it may choose the first option that allows
     without asking its user. `cancels_when_absent`: an outcome `cancelled` without a
@@ -52,6 +53,7 @@ class ClientTraits:
     legacy_models: bool = False
     long_lines: bool = False
     keeps_blocks: bool = False
+    keeps_spares: bool = False
     drops_replay: bool = False
     titles_only: bool = False
     approves_by_itself: bool = False
@@ -83,6 +85,7 @@ MITTO: Final = replace(
     ),
     legacy_models=True,
     keeps_blocks=True,
+    keeps_spares=True,
     drops_replay=True,
     titles_only=True,
     approves_by_itself=True,

@@ -25,7 +25,8 @@ class EarlyStarts:
 
     def begin(self, session: Session) -> None:
         """Start the worker of a session without a prompt, in the background."""
-        if session.record.prompted or session.id in self._ends:
+        gone = session.record.closed or self._live.get(session.id) is not session
+        if gone or session.record.prompted or session.id in self._ends:
             return
         while len(self._ends) >= MOST:
             self._end(next(iter(self._ends)))

@@ -13,8 +13,11 @@ class NextWorker:
     """Takes a session's options. A live worker that was launched with others ends as soon as nothing
     runs on it.
 
-    `busy` says whether a turn runs or waits.
+    `busy` says whether a turn runs or waits; `end_early` keeps a worker that no prompt has asked for
+    from being launched.
     """
+
+    end_early: Callable[[], None]
 
     def __init__(self, state: SessionState, workers: Workers, busy: Callable[[], bool]) -> None:
         self._state = state
@@ -58,6 +61,7 @@ class NextWorker:
         if self._busy():
             self._outdated = True
         else:
+            self.end_early()
             self._workers.retire(self._state.id)
 
     def rest(self) -> None:

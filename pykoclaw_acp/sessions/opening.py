@@ -82,7 +82,8 @@ async def create(subscriber: Subscriber, options: OpenOptions, request_key: str 
     )
     await _set(sessions, session, options)
     subscriber.subscription(session, session.id)
-    return await _opened(subscriber, session, session.id, partial(_start_early, sessions, session))
+    start_early = partial(_start_early, subscriber, session)
+    return await _opened(subscriber, session, session.id, start_early)
 
 
 async def load(
@@ -287,9 +288,10 @@ async def _warm(subscriber: Subscriber) -> None:
     subscriber.sessions.workers.warm()
 
 
-async def _start_early(sessions: Sessions, session: Session) -> None:
-    if sessions.early is not None:
-        sessions.early.begin(session)
+async def _start_early(subscriber: Subscriber, session: Session) -> None:
+    early = subscriber.sessions.early
+    if early is not None and not subscriber.traits.keeps_spares:
+        early.begin(session)
 
 
 async def _end_line(session: Session, subscription: Subscription) -> None:

@@ -284,6 +284,7 @@ class Sessions:
             await self._journal.mark_closed(session.id)
             session.record.closed = True  # no prompt is accepted from now on
             session.cancel()
+            session.runner.early.suspend()
         await session.idle()
         await self.workers.stop(session.id)
         subscriptions = list(session.subscriptions)

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pykoclaw_acp.channel.choosing import SetMode
 from pykoclaw_acp.channel.frames import Prompt, Stop
+from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.sessions import early_starts
+from pykoclaw_acp.sessions.directories import Directories
 from pykoclaw_acp.sessions.early_starts import MOST, EarlyStarts
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.turns.early_start import EarlyStart
 from tests.integration.rig import Client, Rig, rig
 from tests.integration.trusting import act, looking
 from tests.waiting import eventually
+
+
+class Launched(list[Any]):
+    """Does something when a worker is launched."""
+
+    def __init__(self, do: Callable[[], None]) -> None:
+        super().__init__()
+        self._do = do
+
+    def append(self, worker: Any) -> None:
+        super().append(worker)
+        self._do()
 
 
 async def begin(r: Rig, session: Session | None = None) -> Session:
@@ -93,6 +110,90 @@ async def test_mode_chosen_during_the_start_holds_for_the_first_prompt(tmp_path:
         launched_so = worker.spec.options.permission_mode == "plan"
         assert launched_so or (isinstance(told[0], SetMode) and told[0].mode == "plan")
         assert isinstance(told[-1], Prompt)
+
+
+@pytest.mark.parametrize("loops", range(12))
+async def test_other_servers_named_during_the_start_hold_for_the_first_prompt(
+    tmp_path: Path, loops: int
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await begin(r)
+        for _ in range(loops**2):
+            await asyncio.sleep(0)
+        server = McpServer(name="new", command="true")
+        await r.sessions.reopen(session, "/", (), (server,))
+        assert (await r.run(session, "say 1")).state == "done"
+        last = r.launcher.launched[-1]
+        assert (last.prompts, last.spec.options.mcp_servers) == (["say 1"], (server,))
+
+
+@pytest.mark.parametrize("loops", range(12))
+async def test_closed_session_gets_no_worker(tmp_path: Path, loops: int) -> None:
+    async with rig(tmp_path) as r:
+        session = await begin(r)
+        for _ in range(loops**2):
+            await asyncio.sleep(0)
+        await r.sessions.close(session)
+        later = await begin(r)
+        await started(r, later)
+        assert not r.pool.is_live(session.id)
+        assert {one.spec.session_id for one in r.launcher.launched} <= {session.id, later.id}
+        assert all(one.got for one in r.launcher.launched if one.spec.session_id == session.id)
+
+
+async def test_session_that_is_closed_already_gets_no_worker(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.sessions.close(session)
+        await begin(r, session)
+        later = await begin(r)
+        await started(r, later)
+        assert [one.spec.session_id for one in r.launcher.launched] == [later.id]
+
+
+async def test_worker_is_idle_after_a_prompt_that_was_cancelled_before_it_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = asyncio.Event()
+    note = Directories.note
+
+    async def slow(self: Directories) -> None:
+        await gate.wait()
+        await note(self)
+
+    waits, over = asyncio.Event(), EarlyStart.over
+
+    async def noted(self: EarlyStart) -> None:
+        waits.set()
+        await over(self)
+
+    monkeypatch.setattr(Directories, "note", slow)
+    monkeypatch.setattr(EarlyStart, "over", noted)
+    async with rig(tmp_path, max_workers=1, stall_timeout=300.0) as r:
+        session = await begin(r)
+        turn = await r.prompt(session, "say 1")
+        await waits.wait()
+        session.cancel()
+        assert (await asyncio.wait_for(turn.ended, 30))[0].state == "cancelled"
+        gate.set()
+        await started(r, session)
+        other = await r.session()
+        assert (await r.run(other, "say 1")).state == "done"
+
+
+async def test_what_comes_to_act_during_the_start_is_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    async with rig(tmp_path, **looking()) as r:
+        session = await r.sessions.create(str(place), (), ())
+        monkeypatch.setattr(r.launcher, "launched", Launched(lambda: act(place, "true")))
+        await begin(r, session)
+        await eventually(lambda: r.launcher.launched)
+        await eventually(lambda: not r.pool.is_live(session.id))
+        (worker,) = r.launcher.launched
+        assert any(isinstance(one, Stop) for one in worker.got)
 
 
 async def test_nothing_starts_before_an_answer_about_the_directory(tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ class EarlyStart:
         self._tasks = Tasks()
         self._starting: asyncio.Task[None] | None = None
         self._wanted = False
+        self._waiting = 0  # turns, which have the worker when it is ready
 
     def begin(self) -> None:
         """Start the worker in the background; not if somebody has to be asked before, or another
@@ -55,12 +56,14 @@ class EarlyStart:
             self._starting = self._tasks.start(self._start())
 
     async def over(self) -> None:
-        """Wait until the worker is ready, or could not be started; for the first prompt, which has
-        it from now on.
-        """
+        """Wait until the worker is ready, or could not be started; for a turn that acquires it."""
         self._wanted = True
         if self._starting is not None:
-            await asyncio.wait([self._starting])
+            self._waiting += 1
+            try:
+                await asyncio.wait([self._starting])
+            finally:
+                self._waiting -= 1
 
     def end(self) -> None:
         """Give it up: there was no prompt."""
@@ -68,7 +71,7 @@ class EarlyStart:
         self._workers.retire(self._state.id)
 
     def suspend(self) -> None:
-        """Wait no longer for the worker, which goes on if it was launched."""
+        """Launch no worker any more; one that was launched goes on."""
         if self._starting is not None:
             self._starting.cancel()
 
@@ -84,6 +87,9 @@ class EarlyStart:
             log.info("The first prompt starts the worker", action="not_early", reason=str(error))
             return
         self._surroundings.launched(options)
+        if not await self._gate.unchanged():  # nobody was asked about what acts there now
+            self._workers.retire(self._state.id)
+            return
         await self._choosing.tell_worker(options)
-        if not self._wanted:
+        if not self._waiting:
             self._workers.release(self._state.id)

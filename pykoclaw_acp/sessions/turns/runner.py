@@ -256,6 +256,7 @@ class TurnRunner:
         """
         notes: list[Event] = []
         await self.early.over()
+        await self._surroundings.returned(turn)
         for _ in range(LOOKS):
             wanted = self._surroundings.options(turn)
             options, noted = await self._gate.admit(turn, wanted, self._pause_soon)
