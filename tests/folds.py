@@ -36,6 +36,7 @@ def seen(events: Iterable[Event | None]) -> list[Any]:
         elif isinstance(event, Plan):
             plan = [*plan[: -1 if plan and plan[-1].entries and event.entries else None], event]
         elif isinstance(event, ToolStarted):
+            shown = [one for one in shown if not _announces(one[0], event.tool_call_id)]
             tools[event.tool_call_id] = {"status": "in_progress", "content": event.content}
             shown.append([event])
         elif isinstance(event, ToolProgressed | ToolEnded):
@@ -45,6 +46,10 @@ def seen(events: Iterable[Event | None]) -> list[Any]:
         else:
             shown.append([event])
     return [shown, tools, usage, plan]
+
+
+def _announces(event: Any, call: str) -> bool:
+    return isinstance(event, ToolStarted) and event.pending and event.tool_call_id == call
 
 
 def told(updates: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

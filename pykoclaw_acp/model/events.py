@@ -114,7 +114,9 @@ class Thinking(_Event, frozen=True, tag="thinking"):
 
 
 class ToolStarted(_Event, frozen=True, tag="tool_started"):
-    """A tool call; `input` is complete."""
+    """A tool call; `input` is complete. `pending`: it is still being written, and the whole call
+    replaces this report of it.
+    """
 
     tool_call_id: str
     name: str
@@ -124,6 +126,7 @@ class ToolStarted(_Event, frozen=True, tag="tool_started"):
     content: tuple[ToolPart, ...] = ()
     locations: tuple[Location, ...] = ()
     parent_id: str | None = None
+    pending: bool = False
 
 
 class ToolProgressed(_Event, frozen=True, tag="tool_progressed"):

@@ -20,6 +20,7 @@ from pykoclaw_acp.model.events import (
     Thinking,
     ToolEnded,
     ToolProgressed,
+    ToolStarted,
     Usage,
     UserMessage,
 )
@@ -53,11 +54,13 @@ def state(event: Event | None) -> str | None:
     if isinstance(event, ToolProgressed | ToolEnded):
         own = event.title is not None and own_calls.is_own(event.tool_call_id)
         return f"tool {event.tool_call_id}" if event.content or own else None
-    return None
+    return f"call {event.tool_call_id}" if isinstance(event, ToolStarted) else None
 
 
 def passing(event: Event | None) -> bool:
     """Whether a later event with its key replaces the event."""
+    if isinstance(event, ToolStarted):
+        return event.pending
     return isinstance(event, Usage | ToolProgressed) or (
         isinstance(event, Plan) and bool(event.entries)
     )

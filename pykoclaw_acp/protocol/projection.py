@@ -259,7 +259,7 @@ def _tool_call(event: ToolStarted, meta: dict[str, Any]) -> ToolCall:
         tool_call_id=event.tool_call_id,
         title=event.title,
         kind=event.tool_kind,
-        status="in_progress",
+        status="pending" if event.pending else "in_progress",
         name=event.name,
         content=parts(event.content),
         locations=_locations(event.locations),

@@ -60,6 +60,7 @@ class ToolCallUpdate(Update, frozen=True, kw_only=True, tag="tool_call_update"):
     status: str
     content: list[ToolContent] | None = None
     locations: list[ToolLocation] | None = None
+    raw_input: dict[str, Any] | None = None
     raw_output: dict[str, Any] | None = None
     title: str | None = None
 

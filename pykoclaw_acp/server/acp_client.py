@@ -17,6 +17,7 @@ from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.protocol import jsonrpc, lenient, presentation, projection
 from pykoclaw_acp.protocol.messages import ClientCapabilities, Implementation, InitializeParams
+from pykoclaw_acp.protocol.pending_calls import PendingCalls
 from pykoclaw_acp.protocol.presentation import Presentation
 from pykoclaw_acp.protocol.terminals import Capability, Terminals
 from pykoclaw_acp.protocol.updates import SessionNotification, Update
@@ -43,6 +44,7 @@ class AcpClient:
         peer.listener = self
         self.pages = False
         self._terminals: Terminals | None = None
+        self._pending = PendingCalls()
         self.introduced = False  # `initialize` was answered
         self._shown = Presentation()
         self.requests = ClientRequests(peer, sessions)
@@ -140,6 +142,7 @@ class AcpClient:
             return
         if self._terminals is not None:
             update = self._terminals.dress(session_id, logged.event, update)
+        update = self._pending.dress(session_id, logged.event, update)
         line = update_line(session_id, update)
         if len(line) > (MAX_LONG_LINE_OUT if self.subscriber.traits.long_lines else MAX_LINE_OUT):
             cut = contents.cut(logged.event)

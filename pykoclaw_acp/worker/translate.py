@@ -31,6 +31,7 @@ from pykoclaw_acp.model.plain import Pieces
 from pykoclaw_acp.translation import local_commands
 from pykoclaw_acp.translation.tasks import TaskEnd
 from pykoclaw_acp.translation.translator import CANCELLED, UNANSWERED, ToolResult, Translation
+from pykoclaw_acp.worker.announcing import Announcing
 from pykoclaw_acp.worker.lines import line
 from pykoclaw_acp.worker.meanwhile import Meanwhile
 from pykoclaw_acp.worker.raw_frames import NO_FRAME, Frame
@@ -65,6 +66,10 @@ class Translator(Translation):
     spoke: bool = False
     instead: str | None = None
     meanwhile: Meanwhile = field(default_factory=Meanwhile)
+    announcing: Announcing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.announcing = Announcing(self.cwd, self.plans)
 
     def events(self, message: Message, frame: Frame = NO_FRAME) -> list[Event]:
         """Events of this message, in order; `frame`: what the CLI sent as it."""
@@ -99,7 +104,9 @@ class Translator(Translation):
             message_id = result.uuid or result.session_id
             events.extend(Text(message_id, piece) for piece in split_text(result.result))
         cancelled = result.terminal_reason in ABORTED
-        events.extend(self.end_unanswered(CANCELLED if cancelled else UNANSWERED))
+        reason = CANCELLED if cancelled else UNANSWERED
+        events.extend(self.end_unanswered(reason))
+        events.extend(self.announcing.over(self.knows, reason))
         self._blocks.clear()
         self._open.clear()
         self._cut_off = False
@@ -115,6 +122,7 @@ class Translator(Translation):
         if kind == "message_start":
             begun = event["message"]
             before = self._anew(*self._blocks)
+            before.extend(self.announcing.over(self.knows, UNANSWERED))
             self._begin_message(str(begun.get("id", message.uuid)))
             usage = self.meanwhile.usage.requested(
                 str(begun.get("model") or ""), begun.get("usage")
@@ -125,6 +133,7 @@ class Translator(Translation):
                 str(event["content_block"].get("type")), f"{self._api_id}-{event['index']}"
             )
             self._open[event["index"]] = block
+            self.announcing.begin(event["index"], event["content_block"])
             self._blocks.append(block)
         elif kind == "content_block_delta":
             return self._delta(event)  # a report here would divide the message in the log
@@ -153,6 +162,8 @@ class Translator(Translation):
     def _delta(self, event: dict[str, Any]) -> list[Event]:
         block = self._open.get(event["index"])
         delta = event["delta"]
+        if delta.get("type") == "input_json_delta" and not self.meanwhile.quiet:
+            return [*self.announcing.more(event["index"], str(delta.get("partial_json") or ""))]
         text = delta.get("text") if delta.get("type") == "text_delta" else delta.get("thinking")
         if block is None or not isinstance(text, str) or not text:
             return []

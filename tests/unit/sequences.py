@@ -40,6 +40,9 @@ anything: st.SearchStrategy[Event] = st.one_of(
     st.builds(
         ToolStarted, tools, st.just("Bash"), st.just("ls"), st.just("execute"), content=shown
     ),
+    st.builds(
+        ToolStarted, tools, st.just("Edit"), st.just("a.py"), st.just("edit"), pending=st.just(True)
+    ),
     st.builds(ToolProgressed, tools, content=shown),
     st.builds(ToolEnded, tools, st.just("completed"), content=shown),
     st.builds(Usage, st.integers(0, 9), st.just(9)),
