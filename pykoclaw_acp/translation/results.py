@@ -18,7 +18,14 @@ from pykoclaw_acp.model import refused
 from pykoclaw_acp.model.blobs import amount
 from pykoclaw_acp.model.events import COMMANDS, DiffPart, ImagePart, Location, TextPart, ToolPart
 from pykoclaw_acp.translation import cleaning, diffs
-from pykoclaw_acp.translation.texts import MAX_SHOWN, coloured, fenced, output_text, shorten
+from pykoclaw_acp.translation.texts import (
+    MAX_SHOWN,
+    coloured,
+    fenced,
+    output_text,
+    settled,
+    shorten,
+)
 
 STOPPED: Final = "Stopped; what it did until then stays."
 MAX_IMAGE: Final = 5 * 1024 * 1024  # characters of one result, images as base64
@@ -144,6 +151,8 @@ def _text(name: str, text: str) -> Iterable[TextPart]:
         text = cleaning.search_results(text)
     if name in ("Read", "NotebookRead"):
         text = cleaning.without_numbers(text)
+    if name in COMMANDS:
+        text = settled(text)
     if shown := _as_markdown(name, text):
         yield TextPart(shown, coloured=coloured(text) if name in COMMANDS else "")
     if note:
@@ -189,6 +198,7 @@ def _bash(details: Details) -> Result | None:
     if interrupted:
         notes.append("(interrupted)")
     code = None if interrupted or told else 0
+    out = settled(out)
     shown = fenced(out)
     put_out = (TextPart(shown, coloured=coloured(out)),) if shown else ()
     return Result((*put_out, *_parts(*notes)), code)

@@ -13,7 +13,7 @@ import msgspec
 
 from pykoclaw_acp.model.events import COMMANDS, Output, TextPart, ToolPart
 from pykoclaw_acp.translation.stories import Story
-from pykoclaw_acp.translation.texts import coloured, fenced, one_line, output_text
+from pykoclaw_acp.translation.texts import coloured, fenced, one_line, output_text, settled
 
 MOST_ID: Final = 200  # characters
 MOST_WHAT: Final = 200
@@ -233,14 +233,6 @@ def shown(output: Output | None, *, ended: bool = False) -> tuple[ToolPart, ...]
     whole = before + settled(output.text)
     text = fenced(whole)
     return (TextPart(text, coloured=coloured(whole) if ended else ""),) if text else ()
-
-
-def settled(text: str) -> str:
-    """The text as a terminal shows it whose lines were written over, as for a progress bar."""
-    if "\r" not in text:
-        return text
-    lines = text.replace("\r\n", "\n").split("\n")
-    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
 
 
 def _why_background(details: dict[str, Any]) -> str | None:

@@ -52,6 +52,14 @@ def output_text(text: str) -> str:
     return without_controls(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
+def settled(text: str) -> str:
+    """The text as a terminal shows it whose lines were written over, as for a progress bar."""
+    if "\r" not in text:
+        return text
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
+
+
 def coloured(text: str) -> str:
     """Output of a program as it is in a code block, but with its colours; empty if it has none."""
     pieces = COLOUR.split(text)  # every second one is a colour

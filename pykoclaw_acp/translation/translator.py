@@ -29,7 +29,7 @@ from pykoclaw_acp.model.plain import plain
 from pykoclaw_acp.translation import deciding, exit_codes, titles, tools
 from pykoclaw_acp.translation.long_calls import LongCalls
 from pykoclaw_acp.translation.plan import TaskList
-from pykoclaw_acp.translation.results import result
+from pykoclaw_acp.translation.results import STOPPED, result
 from pykoclaw_acp.translation.tasks import TaskEnd
 
 UNANSWERED: Final = "It was not answered before its turn ended."
@@ -207,6 +207,9 @@ class Translation:
 
     def _ended(self, tool_id: str, failed: bool, content: object, details: object) -> Event:
         found = result(self.names[tool_id], content, failed=failed, details=details, cwd=self.cwd)
+        if found.parts == (TextPart(STOPPED),) and (shown := self.long.left(tool_id)):
+            self._forget(tool_id)
+            return ToolEnded(tool_id, "failed", shown, reason=STOPPED)
         report = self.long.report(tool_id, details)
         parts = deciding.result(
             self.names[tool_id], self.decided.get(tool_id, {}), details, found.parts, failed=failed

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.model.events import Event, Output, TextPart, ToolEnded, ToolProgressed
-from pykoclaw_acp.translation.tasks import TaskEnd, settled, shown
+from pykoclaw_acp.translation.tasks import TaskEnd, shown
+from pykoclaw_acp.translation.texts import settled
 from pykoclaw_acp.translation.translator import ToolResult, Translation
 from pykoclaw_acp.worker import live_output, output_files
 from pykoclaw_acp.worker.live_output import LiveOutput

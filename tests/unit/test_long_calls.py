@@ -21,6 +21,7 @@ from pykoclaw_acp.model.events import (
     ToolStarted,
 )
 from pykoclaw_acp.translation.long_calls import progress
+from pykoclaw_acp.translation.results import STOPPED
 from pykoclaw_acp.worker.long_work import LongWork
 from pykoclaw_acp.worker.translate import Translator
 
@@ -144,6 +145,16 @@ async def test_a_foreground_command_that_becomes_a_task_ends_with_its_result(cli
     assert await cli.ended("call", "b1", "completed", "Count") == []
     [ended] = await cli.result("call", "out", {"stdout": "out"})
     assert ended == ToolEnded("call", "completed", (TextPart("```\nout\n```"),), exit_code=0)
+
+
+async def test_a_command_that_is_stopped_keeps_what_it_has_put_out(cli: Cli) -> None:
+    await cli.call("call", command="seq 99")
+    fields = {"description": "", "is_backgrounded": False, "task_type": "local_bash"}
+    await cli.system("task_started", task_id="b1", tool_use_id="call", **fields)
+    cli.translator.long.known.calls["call"].output = Output("1\n2\n")
+    [ended] = await cli.result("call", "[Request interrupted by user for tool use]", error=True)
+    shown = (TextPart("```\n1\n2\n```"),)
+    assert ended == ToolEnded("call", "failed", shown, reason=STOPPED)
 
 
 async def test_a_command_that_outlives_its_time_limit_goes_on_and_says_so(cli: Cli) -> None:

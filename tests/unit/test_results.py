@@ -81,6 +81,15 @@ def test_output_that_looks_like_an_exit_code_is_output() -> None:
     assert (words(read), read.exit_code) == ("```\nExit code 3\nx\n```", None)
 
 
+@pytest.mark.parametrize("details", [{"stdout": "at 1%\rat 2%\r\nover"}, None])
+def test_progress_bar_is_shown_as_it_ended(details: object) -> None:
+    assert words(result("Bash", "at 1%\rat 2%\r\nover", failed=False, details=details)) == (
+        "```\nat 2%\nover\n```"
+    )
+    failed = result("Bash", "Exit code 3\nat 1%\rat 2%\nover", failed=True)
+    assert words(failed) == "```\nat 2%\nover\n```"
+
+
 @pytest.mark.parametrize(
     ("name", "blocks", "details", "said"),
     [
