@@ -5,9 +5,11 @@ starts anew in what has come back.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 from collections.abc import Awaitable, Collection
+from pathlib import PurePath
 from typing import Final
 from uuid import uuid4
 
@@ -21,6 +23,8 @@ from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.state import SessionState
 
 Identity = tuple[int, int]  # device and inode
+_Memory = dict[str, tuple[int, int, int]]  # inode, size and time of change, by path
+_MEMORY: Final = ("CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md")
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 log: Final = structlog.get_logger()
@@ -33,6 +37,7 @@ class Directories:
         self._state = state
         self._workers = workers
         self._seen: dict[str, Identity | None] = {}  # at the last prompt; None: gone
+        self._memory: _Memory | None = None  # when a worker was started before its prompt
 
     async def after(self, others: Awaitable[list[Event]]) -> list[Event]:
         """Look at them, after the `others` who were looked at, and replace a worker that was started
@@ -44,6 +49,10 @@ class Directories:
         options = self._state.options
         added = [one for one in options.additional_directories if one != options.cwd]
         seen = await self._look()
+        memory, self._memory = self._memory, None
+        if memory is not None and memory != await asyncio.to_thread(_memory_of, options.cwd):
+            log.info("Claude's memory was written meanwhile", action="memory_changed")
+            self._workers.retire(self._state.id)
         before, self._seen = self._seen, {path: one for path, (one, _) in seen.items()}
         if options.cwd and self._seen[options.cwd] is None:
             raise WorkerFailed(
@@ -67,6 +76,7 @@ class Directories:
         """Note those that are there, in which a worker is started before there is a prompt."""
         seen = await self._look()
         self._seen = {path: one for path, (one, _) in seen.items() if one is not None}
+        self._memory = await asyncio.to_thread(_memory_of, self._state.options.cwd)
 
     async def _look(self) -> dict[str, tuple[Identity | None, str]]:
         options = self._state.options
@@ -100,6 +110,20 @@ def _gone(path: str, why: str) -> str:
         f"**The additional directory `{neutral(path, 'command')}` cannot be used: {why}.** Claude goes on without it, "
         "and has it again with the first prompt after it is back."
     )
+
+
+def _memory_of(cwd: str) -> _Memory:
+    """What of Claude's memory is in the directory and above, as it is now: Claude reads it when it
+    starts.
+    """
+    found: _Memory = {}
+    for place in (cwd, *(str(one) for one in PurePath(cwd).parents)):
+        for name in _MEMORY:
+            path = os.path.join(place, name)
+            with contextlib.suppress(OSError, ValueError):
+                status = os.stat(path)
+                found[path] = (status.st_ino, status.st_size, status.st_mtime_ns)
+    return found
 
 
 def _look(paths: Collection[str]) -> dict[str, tuple[Identity | None, str]]:

@@ -225,6 +225,19 @@ async def test_directory_that_is_another_one_at_the_prompt_gets_another_worker(
         shutil.rmtree(place)
 
 
+async def test_memory_that_is_written_before_the_prompt_is_read(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    async with rig(tmp_path) as r:
+        session = await begin(r, await r.sessions.create(str(place), (), ()))
+        await started(r, session)
+        (tmp_path / "CLAUDE.md").write_text("Be brief.")
+        assert (await r.run(session, "say 1")).state == "done"
+        assert (await r.run(session, "say 1")).state == "done"
+        first, second = r.launcher.launched
+        assert (first.prompts, len(second.prompts)) == ([], 2)
+
+
 async def test_daemon_that_leaves_in_the_midst_leaves_the_worker(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await begin(r)
