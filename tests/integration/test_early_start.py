@@ -193,7 +193,7 @@ async def test_what_comes_to_act_during_the_start_is_asked_about(
         await eventually(lambda: r.launcher.launched)
         await eventually(lambda: not r.pool.is_live(session.id))
         (worker,) = r.launcher.launched
-        assert any(isinstance(one, Stop) for one in worker.got)
+        await eventually(lambda: any(isinstance(one, Stop) for one in worker.got))
 
 
 async def test_nothing_starts_before_an_answer_about_the_directory(tmp_path: Path) -> None:
