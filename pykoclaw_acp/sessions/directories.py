@@ -23,7 +23,7 @@ from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.state import SessionState
 
 Identity = tuple[int, int]  # device and inode
-_Memory = dict[str, tuple[int, int, int]]  # inode, size and time of change, by path
+_Read = dict[str, tuple[int, int, int]]  # inode, size and time of change, by path
 _MEMORY: Final = ("CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md")
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
@@ -37,7 +37,7 @@ class Directories:
         self._state = state
         self._workers = workers
         self._seen: dict[str, Identity | None] = {}  # at the last prompt; None: gone
-        self._memory: _Memory | None = None  # when a worker was started before its prompt
+        self._read: _Read | None = None  # when a worker was started before its prompt
 
     async def after(self, others: Awaitable[list[Event]]) -> list[Event]:
         """Look at them, after the `others` who were looked at, and replace a worker that was started
@@ -49,9 +49,9 @@ class Directories:
         options = self._state.options
         added = [one for one in options.additional_directories if one != options.cwd]
         seen = await self._look()
-        memory, self._memory = self._memory, None
-        if memory is not None and memory != await asyncio.to_thread(_memory_of, options.cwd):
-            log.info("Claude's memory was written meanwhile", action="memory_changed")
+        read, self._read = self._read, None
+        if read is not None and read != await asyncio.to_thread(_read_in, options.cwd):
+            log.info("What Claude reads at its start was changed", action="early_outdated")
             self._workers.retire(self._state.id)
         before, self._seen = self._seen, {path: one for path, (one, _) in seen.items()}
         if options.cwd and self._seen[options.cwd] is None:
@@ -76,7 +76,7 @@ class Directories:
         """Note those that are there, in which a worker is started before there is a prompt."""
         seen = await self._look()
         self._seen = {path: one for path, (one, _) in seen.items() if one is not None}
-        self._memory = await asyncio.to_thread(_memory_of, self._state.options.cwd)
+        self._read = await asyncio.to_thread(_read_in, self._state.options.cwd)
 
     async def _look(self) -> dict[str, tuple[Identity | None, str]]:
         options = self._state.options
@@ -112,17 +112,16 @@ def _gone(path: str, why: str) -> str:
     )
 
 
-def _memory_of(cwd: str) -> _Memory:
-    """What of Claude's memory is in the directory and above, as it is now: Claude reads it when it
-    starts.
+def _read_in(cwd: str) -> _Read:
+    """What Claude reads there when it starts, as it is now: its memory, also above, and what acts,
+    of which the directory itself tells also when it is gone again.
     """
-    found: _Memory = {}
-    for place in (cwd, *(str(one) for one in PurePath(cwd).parents)):
-        for name in _MEMORY:
-            path = os.path.join(place, name)
-            with contextlib.suppress(OSError, ValueError):
-                status = os.stat(path)
-                found[path] = (status.st_ino, status.st_size, status.st_mtime_ns)
+    found: _Read = {}
+    above = [os.path.join(one, name) for one in PurePath(cwd).parents for name in _MEMORY]
+    for path in (cwd, *(os.path.join(cwd, name) for name in (".claude", *_MEMORY)), *above):
+        with contextlib.suppress(OSError, ValueError):
+            status = os.stat(path)
+            found[path] = (status.st_ino, status.st_size, status.st_mtime_ns)
     return found
 
 

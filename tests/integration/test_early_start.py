@@ -238,6 +238,19 @@ async def test_memory_that_is_written_before_the_prompt_is_read(tmp_path: Path) 
         assert (first.prompts, len(second.prompts)) == ([], 2)
 
 
+async def test_what_acted_only_before_the_prompt_acts_no_more(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    async with rig(tmp_path, **looking()) as r:
+        session = await begin(r, await r.sessions.create(str(place), (), ()))
+        await started(r, session)
+        act(place, "true")
+        shutil.rmtree(place / ".claude")
+        assert (await r.run(session, "say 1")).state == "done"
+        first, second = r.launcher.launched
+        assert (first.prompts, second.prompts) == ([], ["say 1"])
+
+
 async def test_daemon_that_leaves_in_the_midst_leaves_the_worker(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await begin(r)
