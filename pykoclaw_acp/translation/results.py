@@ -28,17 +28,23 @@ from pykoclaw_acp.translation.texts import (
 )
 
 STOPPED: Final = "Stopped; what it did until then stays."
+CUT: Final = "(Only the beginning is shown.)"
+LAST_MISSING: Final = "(What it put out last may be missing.)"
+MOST_OF_FAILED: Final = 10_000  # characters of a failed command's output that the CLI hands on
 MAX_IMAGE: Final = 5 * 1024 * 1024  # characters of one result, images as base64
 
 Details = dict[str, Any]
 
 
 class Result(NamedTuple):
-    """What clients are shown; empty `parts` keep what was shown before."""
+    """What clients are shown; empty `parts` keep what was shown before. `cut`: the CLI has left out
+    the end, without a word.
+    """
 
     parts: tuple[ToolPart, ...] = ()
     exit_code: int | None = None
     locations: tuple[Location, ...] = ()
+    cut: bool = False
 
 
 _EDITS: Final = ("Write", "Edit", "MultiEdit", "NotebookEdit")
@@ -104,6 +110,8 @@ def _failure(name: str, blocks: object, details: object) -> Result:
     if code is None:  # the CLI's words, or an error of the tool
         text = cleaning.without_wrapping(text)[0] if text.startswith("<tool_use_error>") else text
         text = cleaning.without_advice(text)
+    if code is not None and len(text) >= MOST_OF_FAILED:
+        return Result((*_general(name, text), TextPart(CUT)), code, cut=True)
     return Result(_general(name, text.partition(_SCHEMA)[0]), code)
 
 

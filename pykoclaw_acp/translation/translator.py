@@ -29,7 +29,7 @@ from pykoclaw_acp.model.plain import plain
 from pykoclaw_acp.translation import deciding, exit_codes, titles, tools
 from pykoclaw_acp.translation.long_calls import LongCalls
 from pykoclaw_acp.translation.plan import TaskList
-from pykoclaw_acp.translation.results import STOPPED, result
+from pykoclaw_acp.translation.results import LAST_MISSING, STOPPED, result
 from pykoclaw_acp.translation.tasks import TaskEnd
 
 UNANSWERED: Final = "It was not answered before its turn ended."
@@ -210,6 +210,10 @@ class Translation:
         if found.parts == (TextPart(STOPPED),) and (shown := self.long.left(tool_id)):
             self._forget(tool_id)
             return ToolEnded(tool_id, "failed", shown, reason=STOPPED)
+        if found.cut and (shown := self.long.left(tool_id)):  # which has nearly all of the end
+            self._forget(tool_id)
+            parts = (*shown, TextPart(LAST_MISSING))
+            return ToolEnded(tool_id, "failed", parts, exit_code=found.exit_code)
         report = self.long.report(tool_id, details)
         parts = deciding.result(
             self.names[tool_id], self.decided.get(tool_id, {}), details, found.parts, failed=failed

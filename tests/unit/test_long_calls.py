@@ -21,7 +21,7 @@ from pykoclaw_acp.model.events import (
     ToolStarted,
 )
 from pykoclaw_acp.translation.long_calls import progress
-from pykoclaw_acp.translation.results import STOPPED
+from pykoclaw_acp.translation.results import CUT, LAST_MISSING, STOPPED
 from pykoclaw_acp.worker.long_work import LongWork
 from pykoclaw_acp.worker.translate import Translator
 
@@ -155,6 +155,22 @@ async def test_a_command_that_is_stopped_keeps_what_it_has_put_out(cli: Cli) -> 
     [ended] = await cli.result("call", "[Request interrupted by user for tool use]", error=True)
     shown = (TextPart("```\n1\n2\n```"),)
     assert ended == ToolEnded("call", "failed", shown, reason=STOPPED)
+
+
+@pytest.mark.parametrize("live", [True, False])
+async def test_long_output_of_a_failed_command_is_not_called_whole(cli: Cli, *, live: bool) -> None:
+    await cli.call("call", command="seq 9999")
+    fields = {"description": "", "is_backgrounded": False, "task_type": "local_bash"}
+    await cli.system("task_started", task_id="b1", tool_use_id="call", **fields)
+    if live:
+        cli.translator.long.known.calls["call"].output = Output("9998\n9999\n", 50_000)
+    [ended] = await cli.result("call", "Exit code 3\n" + "1234567\n" * 1250, error=True)
+    assert isinstance(ended, ToolEnded)
+    *_, text, note = ended.content
+    assert isinstance(text, TextPart)
+    assert ("9999\n```" in text.text) == live
+    assert note == TextPart(LAST_MISSING if live else CUT)
+    assert ended.exit_code == 3
 
 
 async def test_a_command_that_outlives_its_time_limit_goes_on_and_says_so(cli: Cli) -> None:
