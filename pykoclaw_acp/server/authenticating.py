@@ -56,6 +56,8 @@ async def logout(call: Call, params: Params) -> Empty:  # noqa: ARG001
             _log_out, call.sessions.house.cli_path, environment.get(names.CONFIGURATION)
         )
     client.log_out()
+    if call.sessions.early is not None:
+        call.sessions.early.end()  # the keys that they were started with hold no more
     log.info("Logged out", action="logged_out", client=client.name)
     return Empty()
 

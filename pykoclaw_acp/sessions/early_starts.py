@@ -34,6 +34,11 @@ class EarlyStarts:
         self._ends[session.id] = loop.call_later(UNUSED, self._end, session.id)
         session.runner.early.begin()
 
+    def end(self) -> None:
+        """Give up those that have had no prompt, as what they were started with holds no more."""
+        for session_id in list(self._ends):
+            self._end(session_id)
+
     def _end(self, session_id: str) -> None:
         self._ends.pop(session_id).cancel()
         session = self._live.get(session_id)

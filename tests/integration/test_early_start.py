@@ -251,6 +251,28 @@ async def test_what_acted_only_before_the_prompt_acts_no_more(tmp_path: Path) ->
         assert (first.prompts, second.prompts) == ([], ["say 1"])
 
 
+async def test_prompt_has_a_try_of_its_own_if_the_early_one_hangs(tmp_path: Path) -> None:
+    async with rig(tmp_path, worker_start_timeout=0.5) as r:
+        r.launcher.slow = True
+        session = await begin(r)
+        await eventually(lambda: r.launcher.launched)
+        r.launcher.slow = False
+        assert (await r.run(session, "say 1")).state == "done"
+        first, second = r.launcher.launched
+        assert (first.prompts, second.prompts) == ([], ["say 1"])
+
+
+async def test_logout_ends_those_that_were_not_prompted(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        unused, used = await begin(r), await begin(r)
+        assert (await r.run(used, "say 1")).state == "done"
+        await started(r, unused)
+        assert r.sessions.early is not None
+        r.sessions.early.end()
+        assert (r.pool.is_live(unused.id), r.pool.is_live(used.id)) == (False, True)
+        assert (await r.run(unused, "say 1")).state == "done"
+
+
 async def test_daemon_that_leaves_in_the_midst_leaves_the_worker(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await begin(r)

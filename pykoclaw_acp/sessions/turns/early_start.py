@@ -85,6 +85,7 @@ class EarlyStart:
             self._state.epoch = await self._workers.acquire(self._state.id, completed)
         except (WorkerFailed, StoreUnavailable, StoreClosed) as error:
             log.info("The first prompt starts the worker", action="not_early", reason=str(error))
+            await self._workers.stop(self._state.id)  # the prompt has none that is dying
             return
         self._surroundings.launched(options)
         if not await self._gate.unchanged():  # nobody was asked about what acts there now
