@@ -8,6 +8,7 @@ as a call.
 from __future__ import annotations
 
 import os.path
+import re
 from typing import Any, Final
 
 from pykoclaw_acp.model.events import TextPart, ToolPart
@@ -22,6 +23,9 @@ _SEARCH: Final = "ToolSearch"
 _SELECT: Final = "select:"
 _WRITES: Final = ("Write", "Edit", "MultiEdit")
 NO_PLAN: Final = "(Claude has written no plan.)"
+_PLAN: Final = re.compile(
+    r"\Aplan\b[\s:.-]*", re.IGNORECASE
+)  # with which a plan's heading may begin
 
 
 def is_quiet(name: str, arguments: dict[str, Any], plans: str) -> bool:
@@ -45,7 +49,9 @@ def title(name: str, arguments: dict[str, Any]) -> str | None:
     """Title of a call that presents a plan; None for other tools."""
     if name == PLANS:
         lines = (line.strip("# \t") for line in plan(arguments).splitlines())
-        return f"Plan: {next((line for line in lines if line), '')}"
+        said = (_PLAN.sub("", line) for line in lines)
+        first = next((line for line in said if line), "")
+        return f"Plan: {first}" if first else "Plan"
     return None
 
 

@@ -74,7 +74,7 @@ async def said(one: ServerStates, cli: Cli) -> str:
 async def test_each_failure_is_told_once_in_a_session() -> None:
     one, cli = states(), Cli({"a": "failed", "b": "connected"}, a={"error": "No such program"})
     words = await said(one, cli)
-    assert "**MCP server `a` does not work: No such program**" in words
+    assert "**MCP server `a` does not work: No such program.**" in words
     assert "`b`" not in words
     assert await said(one, cli) == ""
     assert await said(states(None, one.told), cli) == "", "told by the next worker"
@@ -109,7 +109,7 @@ async def test_a_program_that_there_is_not_is_said_in_words() -> None:
     given = McpServer(name="a", command="/nowhere/server", args=("--key", SECRET))
     error = "ENOENT: no such file or directory, posix_spawn 'stdio'"
     words = await said(states(None, "", given), Cli({"a": "failed"}, a={"error": error}))
-    assert "does not work: its program, or the interpreter of that, does not exist**" in words
+    assert "does not work: its program, or the interpreter of that, does not exist.**" in words
     assert "/nowhere" not in words, "programs of clients are not in the database"
 
 

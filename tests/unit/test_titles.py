@@ -115,3 +115,16 @@ def test_a_command_that_the_title_does_not_hold_is_shown_whole() -> None:
         parts = tools.content("Bash", {"command": given, "description": "Look"}, "/w")
         (part,) = tools.command(parts)
         assert part.text == f"```sh\n{given}\n```"
+
+
+@pytest.mark.parametrize(
+    ("plan", "shown"),
+    [
+        ("# Plan: Cache it", "Plan: Cache it"),
+        ("## Plan\n\n1. Cache it", "Plan: 1. Cache it"),
+        ("# Planning ahead", "Plan: Planning ahead"),
+        ("# Plan", "Plan"),
+    ],
+)
+def test_plan_is_called_so_once(plan: str, shown: str) -> None:
+    assert title("ExitPlanMode", {"plan": plan}, "/w") == shown
