@@ -25,7 +25,7 @@ def seen(events: Iterable[Event | None]) -> list[Any]:
     tools: dict[str, dict[str, Any]] = {}
     usage: Usage | None = None
     plan: list[Plan] = []
-    for event in events:
+    for event in _without_announcements(events):
         if isinstance(event, Text | Thinking):
             if shown and shown[-1][:2] == [type(event), event.message_id]:
                 shown[-1] = [*shown[-1][:2], shown[-1][2] + event.text]
@@ -36,7 +36,6 @@ def seen(events: Iterable[Event | None]) -> list[Any]:
         elif isinstance(event, Plan):
             plan = [*plan[: -1 if plan and plan[-1].entries and event.entries else None], event]
         elif isinstance(event, ToolStarted):
-            shown = [one for one in shown if not _announces(one[0], event.tool_call_id)]
             tools[event.tool_call_id] = {"status": "in_progress", "content": event.content}
             shown.append([event])
         elif isinstance(event, ToolProgressed | ToolEnded):
@@ -48,8 +47,17 @@ def seen(events: Iterable[Event | None]) -> list[Any]:
     return [shown, tools, usage, plan]
 
 
-def _announces(event: Any, call: str) -> bool:
-    return isinstance(event, ToolStarted) and event.pending and event.tool_call_id == call
+def _without_announcements(events: Iterable[Event | None]) -> list[Event | None]:
+    """Without calls that are told whole later."""
+    kept: list[Event | None] = []
+    told: set[str] = set()
+    for event in reversed(list(events)):
+        if isinstance(event, ToolStarted):
+            if event.pending and event.tool_call_id in told:
+                continue
+            told.add(event.tool_call_id)
+        kept.append(event)
+    return kept[::-1]
 
 
 def told(updates: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
