@@ -312,8 +312,8 @@ class Session:
         self.next_worker.note_adopted(epoch)
         self._background.begin(background)
         self.log.open_tools = open_tools
-        if not given:
-            self._workers.release(self.id)
+        if not given:  # a worker that waits for a first prompt is for nobody any more
+            (self._workers.release if self.record.prompted else self._workers.retire)(self.id)
             return
         turn, *steered = given
         for one in given:
