@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -42,6 +43,19 @@ async def test_prompt_after_the_early_process_was_killed(stack: Stack, dies: str
     assert (await client.prompt(session, text("Said.")))["stopReason"] == "end_turn"
     assert client.text(session) == "Said."
     assert [one["user_texts"] for one in stack.asked()] == [[text("Said.")]]
+
+
+async def test_early_process_ends_with_its_daemon(stack: Stack) -> None:
+    """The next one does not know how long it has waited; the first prompt starts another."""
+    client = await stack.front()
+    session = await client.new(stack.work)
+    early = await client.until(lambda: stack.claude(session))
+    pid = stack.daemon_pid()
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    await client.until(lambda: early is not None and not early.alive)
+    assert (await client.prompt(session, text("Said.")))["stopReason"] == "end_turn"
+    assert client.text(session) == "Said."
 
 
 async def test_without_early_start_only_a_prompt_starts_a_worker(stack: Stack) -> None:
