@@ -18,8 +18,14 @@ async def daemon_runs(stack: Stack, client: Client, session: str) -> None:
     await client.until(lambda: stack.find("sleep 331") and stack.find("sleep 332"))
 
 
+async def named(client: Client) -> Client:
+    """A client that is not Mitto, which gives no name sometimes."""
+    await client.initialize(clientInfo={"name": "editor", "version": "1"})
+    return client
+
+
 async def test_claude_starts_while_the_first_prompt_is_written(stack: Stack) -> None:
-    client = await stack.start()
+    client = await named(await stack.spawn())
     session = await client.new(stack.work)
     early = await client.until(lambda: stack.claude(session))
     assert stack.asked() == []
@@ -34,7 +40,7 @@ async def test_claude_starts_while_the_first_prompt_is_written(stack: Stack) -> 
 
 @pytest.mark.parametrize("dies", ["worker", "claude"])
 async def test_prompt_after_the_early_process_was_killed(stack: Stack, dies: str) -> None:
-    client = await stack.start()
+    client = await named(await stack.spawn())
     session = await client.new(stack.work)
     await client.until(lambda: stack.claude(session))
     found = stack.worker(session) if dies == "worker" else stack.claude(session)
@@ -47,7 +53,7 @@ async def test_prompt_after_the_early_process_was_killed(stack: Stack, dies: str
 
 async def test_early_process_ends_with_its_daemon(stack: Stack) -> None:
     """The next one does not know how long it has waited; the first prompt starts another."""
-    client = await stack.front()
+    client = await named(await stack.spawn_front())
     session = await client.new(stack.work)
     early = await client.until(lambda: stack.claude(session))
     pid = stack.daemon_pid()

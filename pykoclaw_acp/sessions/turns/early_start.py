@@ -75,6 +75,15 @@ class EarlyStart:
         if self._starting is not None:
             self._starting.cancel()
 
+    async def _holds(self, options: WorkerOptions) -> bool:
+        """Whether a worker may still be started with these options; looked at again, as Claude's own
+        files change when it starts.
+        """
+        if await self._gate.unchanged():
+            return True
+        now = await self._gate.without_asking(self._surroundings.options())
+        return now is not None and (now.cwd, now.workspace) == (options.cwd, options.workspace)
+
     async def _start(self) -> None:
         try:
             await self._note_directories()
@@ -88,7 +97,7 @@ class EarlyStart:
             await self._workers.stop(self._state.id)  # the prompt has none that is dying
             return
         self._surroundings.launched(options)
-        if not await self._gate.unchanged():  # nobody was asked about what acts there now
+        if not await self._holds(options):  # nobody was asked about what acts there now
             self._workers.retire(self._state.id)
             return
         await self._choosing.tell_worker(options)
