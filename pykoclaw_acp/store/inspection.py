@@ -60,17 +60,32 @@ class DatabaseIncompatible(DatabaseUnusable):
 
 def inspect(
     connection: sqlite3.Connection,
-    missing: list[migrate.Migration],
+    migrations: list[migrate.Migration],
     path: Path,
     *,
     adopt: bool = False,
 ) -> None:
     """Check that the database can be migrated; reads only. Raises DatabaseForeign or
-    DatabaseIncompatible.
+    DatabaseIncompatible, and DatabaseUnusable as `migrate.pending` does.
 
-    `missing`: migrations that are not applied yet. `adopt`: tables of another program may stay
-    beside ours.
+    `connection` is in autocommit mode. `adopt`: tables of another program may stay beside ours.
     """
+    # One transaction: another process may migrate the database meanwhile.
+    connection.execute("BEGIN")
+    try:
+        _inspect(connection, migrate.pending(connection, migrations, path), path, adopt=adopt)
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _inspect(
+    connection: sqlite3.Connection,
+    missing: list[migrate.Migration],
+    path: Path,
+    *,
+    adopt: bool,
+) -> None:
     tables = _tables(connection)
     if not tables or not missing:
         return

@@ -156,9 +156,7 @@ def _try_to_write(connection: sqlite3.Connection) -> tuple[State, str] | None:
 def _prepare(
     connection: sqlite3.Connection, migrations: list[migrate.Migration], path: Path
 ) -> JournalMode:
-    inspection.inspect(
-        connection, migrate.pending(connection, migrations, path), path
-    )  # a rollback may have hidden it
+    inspection.inspect(connection, migrations, path)  # a rollback may have hidden it
     mode = journal_mode.settle(connection, ENGINE)
     mode.configure(connection)
     connection.execute(FOREIGN_KEYS_OFF)

@@ -37,9 +37,7 @@ def verify(path: Path, migrations: list[migrate.Migration], *, adopt: bool = Fal
         try:
             with closing(_connect(path)) as connection:
                 _check(connection, path)
-                inspection.inspect(
-                    connection, migrate.pending(connection, migrations, path), path, adopt=adopt
-                )
+                inspection.inspect(connection, migrations, path, adopt=adopt)
             return
         except sqlite3.Error as error:
             if result_code(error) == sqlite3.SQLITE_READONLY:

@@ -15,7 +15,7 @@ import pytest
 
 import pykoclaw_acp
 from pykoclaw_acp.errors import DatabaseUnusable
-from pykoclaw_acp.store import migrate
+from pykoclaw_acp.store import inspection, migrate
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.double import files
@@ -174,6 +174,22 @@ def test_simultaneous_migrators_apply_each_migration_once(path: Path) -> None:
     for migrator in migrators:
         _, errors = migrator.communicate(timeout=60)
         assert migrator.returncode == 0, errors
+    assert applied(path) == NAMES
+
+
+def test_database_that_another_process_migrates_is_inspected_as_it_was(path: Path) -> None:
+    create(path, PYKOCLAW_SCHEMA + TWO_COLUMNS)
+    migrations = migrate.load()
+
+    def migrate_meanwhile(statement: str) -> None:
+        if statement.startswith("SELECT sql FROM sqlite_master"):
+            with closing(sqlite3.connect(path, isolation_level=None)) as other:
+                migrate.apply(other, migrations, path)
+
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.set_trace_callback(migrate_meanwhile)
+        inspection.inspect(connection, migrations, path)
     assert applied(path) == NAMES
 
 
