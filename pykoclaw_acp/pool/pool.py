@@ -147,19 +147,14 @@ class WorkerPool:
         return worker.spec.epoch
 
     async def _find_or_launch(self, session_id: str, options: WorkerOptions) -> WorkerLife:
-        worker = self._workers.get(session_id)
-        while worker is not None and not (
-            suits(worker.workspace, options.workspace) and await self._claim(worker)
-        ):
-            if not worker.stopping and (
-                worker.foreign or not suits(worker.workspace, options.workspace)
-            ):
+        while (worker := self._workers.get(session_id)) is not None:
+            fits = suits(worker.workspace, options.workspace)
+            if fits and await self._claim(worker):
+                return worker
+            if not worker.stopping and (worker.foreign or not fits):
                 self._retire(worker)  # its background work must not delay a prompt
             await worker.cleaned.wait()
-            worker = self._workers.get(session_id)
-        if worker is None:
-            return await self._launch(session_id, options)
-        return worker
+        return await self._launch(session_id, options)
 
     async def _claim(self, worker: WorkerLife) -> bool:
         """Protect the worker from eviction; False if it takes no prompt."""
