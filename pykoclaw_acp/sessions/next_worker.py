@@ -13,11 +13,11 @@ class NextWorker:
     """Takes a session's options. A live worker that was launched with others ends as soon as nothing
     runs on it.
 
-    `busy` says whether a turn runs or waits; `end_early` keeps a worker that no prompt has asked for
-    from being launched.
+    `busy` says whether a turn runs or waits; `end` ends the worker, also if it is only about to be
+    launched, before any prompt.
     """
 
-    end_early: Callable[[], None]
+    end: Callable[[], None]
 
     def __init__(self, state: SessionState, workers: Workers, busy: Callable[[], bool]) -> None:
         self._state = state
@@ -61,8 +61,7 @@ class NextWorker:
         if self._busy():
             self._outdated = True
         else:
-            self.end_early()
-            self._workers.retire(self._state.id)
+            self.end()
 
     def rest(self) -> None:
         """End the live worker if it was launched with other options, now that no turn runs or

@@ -108,7 +108,7 @@ class Session:
             look=lambda: directories.after(self.others.before_prompt(self._background.over)),
             unlock=self.others.unlock, lost=self.others.context.lost, note_directories=directories.note,
         )  # fmt: skip
-        self.next_worker.end_early = self.runner.early.suspend
+        self.next_worker.end = self.runner.early.end
         self._queue = TurnQueue(self.id, self.runner.run, self._rest, all_waiting, self._hold_lock)
         self.steering = Steering(
             state, journal, workers, self._queue, send=self.runner.send_prompt, finish=self._endings.finish,

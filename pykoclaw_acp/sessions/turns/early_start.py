@@ -45,19 +45,17 @@ class EarlyStart:
         self._note_directories = note_directories
         self._tasks = Tasks()
         self._starting: asyncio.Task[None] | None = None
-        self._wanted = False
         self._waiting = 0  # turns, which have the worker when it is ready
 
     def begin(self) -> None:
         """Start the worker in the background; not if somebody has to be asked before, or another
         worker would have to end.
         """
-        if self._starting is None and not self._wanted:
+        if self._starting is None:
             self._starting = self._tasks.start(self._start())
 
     async def over(self) -> None:
         """Wait until the worker is ready, or could not be started; for a turn that acquires it."""
-        self._wanted = True
         if self._starting is not None:
             self._waiting += 1
             try:
@@ -76,11 +74,7 @@ class EarlyStart:
             self._starting.cancel()
 
     async def _holds(self, options: WorkerOptions) -> bool:
-        """Whether a worker may still be started with these options; looked at again, as Claude's own
-        files change when it starts.
-        """
-        if await self._gate.unchanged():
-            return True
+        """Whether a worker may still be started with these options."""
         now = await self._gate.without_asking(self._surroundings.options())
         return now is not None and (now.cwd, now.workspace) == (options.cwd, options.workspace)
 
