@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -18,6 +18,13 @@ from pykoclaw_acp.sessions.state import SessionState
 
 RETURN: Final = 30.0  # s in which clients come back to a new daemon
 LOOK: Final = 0.1  # s between two looks for them
+
+
+async def clients_return(lacks: Callable[[], bool]) -> None:
+    """Wait for clients that come back to a new daemon, as long as something lacks that they give."""
+    deadline = time.monotonic() + RETURN
+    while lacks() and time.monotonic() < deadline:  # noqa: ASYNC110  neither clients nor tasks tell of it
+        await asyncio.sleep(LOOK)
 
 
 class SessionSurroundings:
@@ -62,9 +69,7 @@ class SessionSurroundings:
         """
         if not (turn.recovered and turn.unattended):
             return
-        deadline = time.monotonic() + RETURN
-        while self.options(turn).withheld and time.monotonic() < deadline:  # noqa: ASYNC110  neither clients nor tasks tell of it
-            await asyncio.sleep(LOOK)
+        await clients_return(lambda: bool(self.options(turn).withheld))
 
     def keep_worker(self, options: WorkerOptions) -> bool:
         """Whether there is a live worker for these options. One that was started with another

@@ -30,7 +30,7 @@ from pykoclaw_acp.sessions import folders
 from pykoclaw_acp.sessions.ports.tasks import TaskStore
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.sessions.surroundings import LOOK, RETURN
+from pykoclaw_acp.sessions.surroundings import clients_return
 from pykoclaw_acp.tasks import Tasks
 
 MOST_RUNS: Final = 4  # at once, so that tasks that come due together leave workers for people
@@ -151,9 +151,7 @@ class TaskRuns:
             session = await self._session(run)
             await folders.ensure(session, self._data)
             self._accepting.add(run.task.id)
-            given = await self._given(run.task)
-            if given is None and run.task.id in self._recovered:
-                given = await self._returned(run.task, session)
+            given = await self._given(run, session)
             turn = await session.intake.accept_unattended(self._turn(run, given))
             turn.given = turn.given or given
             outcome, _ = await asyncio.shield(turn.ended)
@@ -162,20 +160,21 @@ class TaskRuns:
             noted, run.turn_id = run.turn_id, str(uuid4())
             await self._store.place(run, noted)
 
-    async def _given(self, task: Task) -> Given | None:
-        """What a client gives that has the task's conversation open."""
-        known = await self._store.session_of(task.conversation)
-        live = None if known is None else self._sessions.live.get(known)
-        return None if live is None else live.surroundings.given
+    async def _given(self, run: TaskRun, session: Session) -> Given | None:
+        """What a client gives that has the task's conversation open. A run of an earlier daemon waits
+        for one to come back, if it needs that.
+        """
+        known = await self._store.session_of(run.task.conversation)
 
-    async def _returned(self, task: Task, session: Session) -> Given | None:
-        """What a client gives that comes back to this daemon, if its run needs that."""
-        deadline = time.monotonic() + RETURN
-        while session.surroundings.options().withheld and time.monotonic() < deadline:
-            if (given := await self._given(task)) is not None:
-                return given
-            await asyncio.sleep(LOOK)
-        return None
+        def given() -> Given | None:
+            live = None if known is None else self._sessions.live.get(known)
+            return None if live is None else live.surroundings.given
+
+        if run.task.id in self._recovered:
+            await clients_return(
+                lambda: given() is None and bool(session.surroundings.options().withheld)
+            )
+        return given()
 
     def _turn(self, run: TaskRun, given: Given | None) -> Turn:
         return Turn(
