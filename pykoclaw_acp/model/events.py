@@ -28,6 +28,8 @@ ToolKind = Literal[
 
 COMMANDS: Final = ("Bash", "Monitor")
 """Tools that run commands, whose output the CLI writes to files."""
+EDITS: Final = ("Write", "Edit", "MultiEdit", "NotebookEdit")
+"""Tools that change a file."""
 
 
 class TextPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="text"):

@@ -23,9 +23,8 @@ _SEARCH: Final = "ToolSearch"
 _SELECT: Final = "select:"
 _WRITES: Final = ("Write", "Edit", "MultiEdit")
 NO_PLAN: Final = "(Claude has written no plan.)"
-_PLAN: Final = re.compile(
-    r"\Aplan\b[\s:.-]*", re.IGNORECASE
-)  # with which a plan's heading may begin
+# With which a plan's heading may begin.
+_PLAN: Final = re.compile(r"\Aplan\b[\s:.-]*", re.IGNORECASE)
 
 
 def is_quiet(name: str, arguments: dict[str, Any], plans: str) -> bool:

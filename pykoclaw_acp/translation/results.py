@@ -16,7 +16,15 @@ import msgspec
 
 from pykoclaw_acp.model import refused
 from pykoclaw_acp.model.blobs import amount
-from pykoclaw_acp.model.events import COMMANDS, DiffPart, ImagePart, Location, TextPart, ToolPart
+from pykoclaw_acp.model.events import (
+    COMMANDS,
+    EDITS,
+    DiffPart,
+    ImagePart,
+    Location,
+    TextPart,
+    ToolPart,
+)
 from pykoclaw_acp.translation import cleaning, diffs
 from pykoclaw_acp.translation.texts import (
     MAX_SHOWN,
@@ -47,8 +55,7 @@ class Result(NamedTuple):
     cut: bool = False
 
 
-_EDITS: Final = ("Write", "Edit", "MultiEdit", "NotebookEdit")
-_SILENT: Final = (*_EDITS, "Skill", "EnterPlanMode", "ExitPlanMode")  # once they have succeeded
+_SILENT: Final = (*EDITS, "Skill", "EnterPlanMode", "ExitPlanMode")  # once they have succeeded
 _MARKDOWN: Final = ("Agent", "Task", "WebSearch", "WebFetch", "ExitPlanMode")
 _JSON: Final = (("{", "}"), ("[", "]"))  # how a text begins and ends
 _NOTHING: Final = ("(Bash completed with no output)", "(no content)")

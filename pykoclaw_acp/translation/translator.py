@@ -207,13 +207,13 @@ class Translation:
 
     def _ended(self, tool_id: str, failed: bool, content: object, details: object) -> Event:
         found = result(self.names[tool_id], content, failed=failed, details=details, cwd=self.cwd)
-        if found.parts == (TextPart(STOPPED),) and (shown := self.long.left(tool_id)):
+        stopped = found.parts == (TextPart(STOPPED),)
+        if (stopped or found.cut) and (live := self.long.left(tool_id)):
             self._forget(tool_id)
-            return ToolEnded(tool_id, "failed", shown, reason=STOPPED)
-        if found.cut and (shown := self.long.left(tool_id)):  # which has nearly all of the end
-            self._forget(tool_id)
-            parts = (*shown, TextPart(LAST_MISSING))
-            return ToolEnded(tool_id, "failed", parts, exit_code=found.exit_code)
+            if stopped:
+                return ToolEnded(tool_id, "failed", live, reason=STOPPED)
+            most = (*live, TextPart(LAST_MISSING))
+            return ToolEnded(tool_id, "failed", most, exit_code=found.exit_code)
         report = self.long.report(tool_id, details)
         parts = deciding.result(
             self.names[tool_id], self.decided.get(tool_id, {}), details, found.parts, failed=failed

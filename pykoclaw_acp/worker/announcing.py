@@ -10,14 +10,12 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from pykoclaw_acp.model.events import ToolEnded, ToolStarted
+from pykoclaw_acp.model.events import EDITS, ToolEnded, ToolStarted
 from pykoclaw_acp.translation import deciding, titles, tools
 
 AFTER: Final = 1.0  # s of writing
 MOST: Final = 8192  # characters of the input in which its file is named
 
-# Their titles say the file alone, which comes first.
-_TOOLS: Final = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 _FILE: Final = re.compile(r'\s*\{\s*"(file_path|notebook_path)"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
@@ -29,11 +27,13 @@ class Announcing:
         self._plans = plans
         self._clock = clock
         self._written: dict[int, _Input] = {}
-        self._announced: dict[str, None] = {}
+        self._announced: list[str] = []
 
     def begin(self, index: int, block: dict[str, Any]) -> None:
-        """Follow a content block, if it is a call that may be announced."""
-        if block.get("type") == "tool_use" and block.get("name") in _TOOLS:
+        """Follow a content block, if it is a call that may be announced: one whose title says the file
+        alone, which comes first.
+        """
+        if block.get("type") == "tool_use" and block.get("name") in EDITS:
             self._written[index] = _Input(str(block.get("id")), block["name"], self._clock())
 
     def more(self, index: int, text: str) -> list[ToolStarted]:
@@ -53,7 +53,7 @@ class Announcing:
         arguments = {found[1]: json.loads(found[2], strict=False)}
         if deciding.is_quiet(call.name, arguments, self._plans):
             return []
-        self._announced[call.id] = None
+        self._announced.append(call.id)
         return [
             ToolStarted(
                 tool_call_id=call.id,

@@ -14,6 +14,7 @@ from typing import Final
 from claude_agent_sdk import PermissionUpdate
 from claude_agent_sdk.types import PermissionRuleValue
 
+from pykoclaw_acp.model.events import EDITS
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.system.secrets import may_hold_secret
 
@@ -29,7 +30,6 @@ _ACCEPTED: Final = (
 # The CLI takes a rule for a command also after a `cd` to such a directory (measured with 2.1.330).
 _BELOW: Final = " (also in directories below)"
 _READS: Final = ("Read", "Glob", "Grep", "LS")
-_EDITS: Final = ("Edit", "Write", "MultiEdit", "NotebookEdit")
 
 
 def for_session(suggestions: Sequence[PermissionUpdate], cwd: str) -> list[PermissionUpdate]:
@@ -119,6 +119,6 @@ def _words(rule: PermissionRuleValue) -> str:
     path = content[1:] if content.startswith("//") else content
     if name in _READS:
         return f"reading `{path}`"
-    if name in _EDITS:
+    if name in EDITS:
         return f"editing `{path}`"
     return f"{name} with `{content}`"
