@@ -5,11 +5,9 @@ starts anew in what has come back.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import os
 from collections.abc import Awaitable, Collection
-from pathlib import PurePath
 from typing import Final
 from uuid import uuid4
 
@@ -21,9 +19,11 @@ from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.system.paths import upwards
+from pykoclaw_acp.trust.content import Stamp
+from pykoclaw_acp.trust.looking import Looking, same
 
 Identity = tuple[int, int]  # device and inode
-_Read = dict[str, tuple[int, int, int]]  # inode, size and time of change, by path
 _MEMORY: Final = ("CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md")
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
@@ -37,7 +37,7 @@ class Directories:
         self._state = state
         self._workers = workers
         self._seen: dict[str, Identity | None] = {}  # at the last prompt; None: gone
-        self._read: _Read | None = None  # when a worker was started before its prompt
+        self._read: dict[str, Stamp | None] = {}  # when a worker was started before its prompt
 
     async def after(self, others: Awaitable[list[Event]]) -> list[Event]:
         """Look at them, after the `others` who were looked at, and replace a worker that was started
@@ -49,8 +49,8 @@ class Directories:
         options = self._state.options
         added = [one for one in options.additional_directories if one != options.cwd]
         seen = await self._look()
-        read, self._read = self._read, None
-        if read is not None and read != await asyncio.to_thread(_read_in, options.cwd):
+        read, self._read = self._read, {}
+        if read and not await asyncio.to_thread(same, read):
             log.info("What Claude reads at its start was changed", action="early_outdated")
             self._workers.retire(self._state.id)
         before, self._seen = self._seen, {path: one for path, (one, _) in seen.items()}
@@ -112,17 +112,15 @@ def _gone(path: str, why: str) -> str:
     )
 
 
-def _read_in(cwd: str) -> _Read:
+def _read_in(cwd: str) -> dict[str, Stamp | None]:
     """What Claude reads there when it starts, as it is now: its memory, also above, and what acts,
     of which the directory itself tells also when it is gone again.
     """
-    found: _Read = {}
-    above = [os.path.join(one, name) for one in PurePath(cwd).parents for name in _MEMORY]
-    for path in (cwd, *(os.path.join(cwd, name) for name in (".claude", *_MEMORY)), *above):
-        with contextlib.suppress(OSError, ValueError):
-            status = os.stat(path)
-            found[path] = (status.st_ino, status.st_size, status.st_mtime_ns)
-    return found
+    looking = Looking()
+    memory = (os.path.join(place, name) for place in upwards(cwd) for name in _MEMORY)
+    for path in (cwd, os.path.join(cwd, ".claude"), *memory):
+        looking.kind(path)
+    return looking.stamps
 
 
 def _look(paths: Collection[str]) -> dict[str, tuple[Identity | None, str]]:

@@ -179,7 +179,7 @@ class WorkspaceGate:
 
 def _in_place(options: WorkerOptions, content: Content, workspace: str) -> WorkerOptions:
     """The options of a worker that starts where was looked, wherever a link leads by then."""
-    cwd = content.resolved.get(options.cwd, options.cwd)
+    cwd = options.cwd and content.resolved.get(options.cwd, options.cwd)
     return replace(options, cwd=cwd, workspace=workspace)
 
 

@@ -38,8 +38,8 @@ class Place:
 def places(
     looking: Looking, cwd: str | None, directories: Sequence[str], sources: Sequence[str]
 ) -> list[Place]:
-    """The session's directory, if one is given, then its further ones; paths without symbolic
-    links.
+    """The session's directory, if one is given, then its further ones; all paths, also those given,
+    are without symbolic links.
 
     Measured with CLI 2.1.327: `.mcp.json`, agents, skills and commands count in each directory
     above as well, skills also in each directory below as soon as a file there is read,
@@ -49,12 +49,8 @@ def places(
     if not {"project", "local"} & set(sources):
         return []
     project, local = "project" in sources, "local" in sources
-    found = (
-        []
-        if cwd is None
-        else [_of_session(looking, os.path.realpath(cwd), project=project, local=local)]
-    )
-    added = dict.fromkeys(os.path.realpath(directory) for directory in directories if project)
+    found = [] if cwd is None else [_of_session(looking, cwd, project=project, local=local)]
+    added = dict.fromkeys(directories if project else ())
     for one in found:
         added.pop(one.path, None)
     more = [

@@ -54,8 +54,9 @@ def scan(cwd: str | None, directories: Sequence[str], sources: Sequence[str]) ->
     """
     looking = Looking()
     own = config_home()
-    resolved = {path: os.path.realpath(path) for path in (cwd, *directories) if path}
-    session = places(looking, cwd, directories, sources)
+    resolved = {path: os.path.realpath(path) for path in (cwd, *directories) if path is not None}
+    here = None if cwd is None else resolved[cwd]
+    session = places(looking, here, [resolved[path] for path in directories], sources)
     deep = {place.path: below.find(place.path, own) for place in session if place.below}
     found = [_look(looking, place, own, deep.get(place.path)) for place in session]
     return Content(tuple(one for one in found if one.found), looking.stamps, deep, resolved)
