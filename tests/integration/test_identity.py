@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -39,11 +39,16 @@ CHILD = (
 )
 
 
-def holder(name: str) -> subprocess.Popen[bytes]:
-    """A process that tries to have the instance's name, and says on its first line
-    whether it has.
-    """
-    return subprocess.Popen([sys.executable, "-c", CHILD, name], stdout=subprocess.PIPE)
+@contextmanager
+def held(name: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has the instance's name."""
+    with subprocess.Popen([sys.executable, "-c", CHILD, name], stdout=subprocess.PIPE) as other:
+        try:
+            assert other.stdout is not None
+            assert other.stdout.readline() == b"held\n"
+            yield other
+        finally:
+            other.kill()
 
 
 def places_of(path: Path, data: str = "data") -> Places:
@@ -181,20 +186,13 @@ async def test_instance_name_is_exclusive_until_process_death(tmp_path: Path) ->
     async with server(places) as app:
         known = await instance.read(app.database)
     assert known is not None
-    other = holder(known.instance)
-    assert other.stdout is not None
-    try:
-        assert other.stdout.readline() == b"held\n"
+    with held(known.instance) as other:
         async with database(places) as opened:
             with pytest.raises(DataDirectoryLocked, match="its lock file there was removed"):
                 await settled(opened, places)
             other.send_signal(signal.SIGKILL)
             await asyncio.to_thread(other.wait)
             assert (await settled(opened, places)).standing.id == known.instance
-    finally:
-        other.kill()
-        other.wait()
-        other.stdout.close()
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link], ids=["symbolic", "hard"])
@@ -206,20 +204,13 @@ async def test_link_to_another_directorys_database_is_refused(
     async with server(here) as app:
         known = await instance.read(app.database)
     assert known is not None
-    other = holder(known.instance) if served else None
     Path(there.data).mkdir(mode=0o700)  # noqa: ASYNC240
     link(Path(here.data) / DATABASE, Path(there.data) / DATABASE)
-    try:
+    with held(known.instance) if served else nullcontext():
         async with database(there) as opened:
             with pytest.raises(ConfigurationError, match="the same file as"):
                 await settled(opened, there)
             assert await instance.read(opened) == known
-    finally:
-        if other is not None:
-            other.kill()
-            other.wait()
-            assert other.stdout is not None
-            other.stdout.close()
     async with server(here) as app:
         assert await instance.read(app.database) == known
 
