@@ -20,7 +20,7 @@ import msgspec
 from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
 from pykoclaw_acp.channel.database import DatabaseAnswer, DatabaseCall
 from pykoclaw_acp.channel.frame import Frame
-from pykoclaw_acp.channel.requests import MakeTitle, Reply, RewindFiles, StopTask
+from pykoclaw_acp.channel.requests import MakeTitle, Reply, RewindFiles, StopSubagents, StopTask
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.channel.usage import TurnUsage
 from pykoclaw_acp.error_kinds import ErrorKind
@@ -247,6 +247,7 @@ ToWorker = (
     | Prompt
     | Steer
     | StopTask
+    | StopSubagents
     | RewindFiles
     | MakeTitle
     | Interrupt

@@ -18,6 +18,10 @@ class StopTask(_Request, frozen=True, kw_only=True, tag="stop_task"):
     tool_call_id: str
 
 
+class StopSubagents(_Request, frozen=True, kw_only=True, tag="stop_subagents"):
+    """Stop the subagents that run in the background; commands go on."""
+
+
 class RewindFiles(_Request, frozen=True, kw_only=True, tag="rewind_files"):
     """Put files back to what they were before this turn; `dry`: only say which would change."""
 
@@ -38,4 +42,4 @@ class Reply(_Request, frozen=True, kw_only=True, tag="reply"):
     error: str | None = None
 
 
-Request = StopTask | RewindFiles | MakeTitle
+Request = StopTask | StopSubagents | RewindFiles | MakeTitle

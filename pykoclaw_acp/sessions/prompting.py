@@ -82,14 +82,16 @@ async def cancel(
     request_key: str | None = None,
 ) -> list[asyncio.Task[None]]:
     """Cancel the session's turns, except those sent after a re-sent cancel of `uptime` (ms); it does
-    not go on by itself after a usage limit.
+    not go on by itself after a usage limit. If there are none, stop its subagents, as a turn's
+    end by a cancel does.
 
-    Without effect for an unknown or idle session. The returned tasks end when the cancel is
-    durable.
+    Without effect for an unknown session. The returned tasks end when the cancel is durable.
     """
     session = await sessions.find(session_id)
     until = None if uptime is None else sessions.clock.at(uptime)
     if session is None:
         return []
     leaving = session.cancel(until=until, request=request_key)
+    if not leaving and uptime is None:
+        leaving.append(session.requests.stop_subagents())
     return [*leaving, session.limit_wait.give_up()]

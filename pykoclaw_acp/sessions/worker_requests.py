@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 from typing import Any, Final
 
-from pykoclaw_acp.channel.requests import MakeTitle, Reply, Request, RewindFiles, StopTask
+from pykoclaw_acp.channel.requests import (
+    MakeTitle,
+    Reply,
+    Request,
+    RewindFiles,
+    StopSubagents,
+    StopTask,
+)
 from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.tasks import Tasks
 
 LIMIT: Final = 60.0  # s
 NO_WORKER: Final = "Nothing runs in this session."
@@ -25,6 +34,7 @@ class WorkerRequests:
         self._state = state
         self._workers = workers
         self._numbers = itertools.count(1)
+        self._tasks = Tasks()
         self._open: dict[int, asyncio.Future[Reply]] = {}
 
     async def stop_task(self, tool_call_id: str) -> None:
@@ -33,6 +43,17 @@ class WorkerRequests:
             epoch=self._state.epoch, request=next(self._numbers), tool_call_id=tool_call_id
         )
         await self._ask(frame)
+
+    def stop_subagents(self) -> asyncio.Task[None]:
+        """Stop the subagents that run in the background, if there are some; the returned task never
+        fails.
+        """
+        return self._tasks.start(self._stop_subagents())
+
+    async def _stop_subagents(self) -> None:
+        frame = StopSubagents(epoch=self._state.epoch, request=next(self._numbers))
+        with contextlib.suppress(InvalidRequest):
+            await self._ask(frame)
 
     async def rewind_files(self, turn_id: str, epoch: int, *, dry: bool) -> dict[str, Any]:
         """What of the files changes, or `dry` would change, if they are put back to what they were

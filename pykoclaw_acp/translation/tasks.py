@@ -160,6 +160,14 @@ class Tasks:
         task = self.calls.get(call)
         return ("", "") if task is None else (task.id[:MOST_ID], task.what[:MOST_WHAT])
 
+    def subagents(self) -> list[Task]:
+        """Those subagents that run in the background."""
+        return [
+            task
+            for task in self.calls.values()
+            if task.agent is not None and task.background and not task.over
+        ]
+
     def of(self, task_id: str) -> Task | None:
         """The task that the CLI names so."""
         return self.calls.get(self._ids.get(task_id, ""))

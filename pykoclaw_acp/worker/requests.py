@@ -7,7 +7,7 @@ from typing import Any, Final
 import structlog
 from claude_agent_sdk import ClaudeSDKClient, Message, TaskNotificationMessage, TaskStartedMessage
 
-from pykoclaw_acp.channel.requests import MakeTitle, Reply, Request, RewindFiles
+from pykoclaw_acp.channel.requests import MakeTitle, Reply, Request, RewindFiles, StopSubagents
 from pykoclaw_acp.translation.long_calls import LongCalls
 from pykoclaw_acp.worker import sdk_private
 
@@ -52,6 +52,12 @@ class TaskRequests:
         if isinstance(request, MakeTitle):
             body = {"subtype": "generate_session_title", "description": request.words}
             return await sdk_private.control(client, body | {"persist": True})
+        if isinstance(request, StopSubagents):
+            if subagents := self._calls.known.subagents():
+                for one in subagents:
+                    one.stopped = BY_USER
+                await client.interrupt()  # after `stop_task`, Claude would go on by itself
+            return {}
         task = self._tasks.get(request.tool_call_id)
         if task is None:
             raise LookupError(NO_TASK)

@@ -239,3 +239,19 @@ async def test_mode_from_the_settings(stack: Stack) -> None:
     await client.prompt(session, script("write note.txt <<< without a question", "text Done."))
     assert client.questions == []
     assert (stack.work / "note.txt").read_text() == "without a question"
+
+
+async def test_cancel_withdraws_the_question_of_a_subagent_whose_prompt_was_answered(
+    stack: Stack,
+) -> None:
+    client, session = await asked(stack, lambda _: None)
+    agent = {"description": "Make", "prompt": MAKE}
+    await client.prompt(session, script(f"tool Agent {json.dumps(agent)}", "text It makes."))
+    await client.until(lambda: client.questions)
+    client.cancel(session)
+    await client.until(
+        lambda: [one for one in client.received if one.get("method") == "$/cancel_request"]
+    )
+    await client.until(lambda: [one["outcome"] for one in settled(stack, session)] == ["withdrawn"])
+    assert (await client.prompt(session, script("text Go on.")))["stopReason"] == "end_turn"
+    assert not (stack.work / "made").exists()

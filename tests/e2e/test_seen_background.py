@@ -291,6 +291,43 @@ async def test_subagents_in_the_background_and_waited_for(stack: Stack) -> None:
     await seen_again(stack, client, session, **NAMED)
 
 
+async def test_cancel_stops_subagents_whose_prompt_was_answered(stack: Stack) -> None:
+    """Commands in the background go on, as after the cancel of a turn."""
+    client = await begin(stack)
+    session = await client.new(stack.work)
+    gate = stack.work / "gate"
+    agents = [
+        tool("Agent", description=name, prompt=script(f"bash {command}", "text Done."))
+        for name, command in (
+            ("one", "while [ -d gate ]; do sleep 0.05; done; touch one"),
+            ("two", "while [ -d gate ]; do sleep 0.05; done; touch two"),
+        )
+    ]
+    command = {"command": waiting(gate), "description": "Wait", "run_in_background": True}
+    await client.prompt(
+        session,
+        script(*agents, tool("Bash", **command), "text They run.", "stop end_turn", "text I know."),
+    )
+    ids = calls(client, session)
+    first, second = ids["Agent: one"], ids["Agent: two"]
+    third = next(ids[title] for title in ids if title.startswith("Wait: "))
+    client.cancel(session)
+    for call in (first, second):
+        await until_shown(client, session, call, "Stopped by the user.")
+        assert shown(client.of(session), call)["status"] == "failed"
+    assert shown(client.of(session), third)["status"] == "in_progress"
+    gate.rmdir()
+    await client.until(lambda: shown(client.of(session), third)["status"] == "completed")
+    await client.until(lambda: "I know." in client.text(session))
+    told = client.text(session).removeprefix("They run.\n\n> The background command `")
+    assert told.partition("I know.")[0].count("\n\n") == 1
+    assert (await client.prompt(session, script("text Go on.")))["stopReason"] == "end_turn"
+    assert client.text(session).endswith("Go on.")
+    assert not (stack.work / "one").exists()
+    assert not (stack.work / "two").exists()
+    await seen_again(stack, client, session, **NAMED)
+
+
 async def test_subagents_of_an_imported_session_are_shown_as_they_were_live(stack: Stack) -> None:
     """One that was waited for, and one in the background."""
     client = await begin(stack)
