@@ -5,6 +5,7 @@ no connection.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from typing import Final
@@ -16,10 +17,12 @@ from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import credentials
-from pykoclaw_acp.worker import unreachable
+from pykoclaw_acp.worker import failures, unreachable
 
 _SAID: Final = "Not logged in"  # what the CLI says, without having asked anybody
 _OVER: Final = ("expired", "revoked")
+_WORDS: Final = re.compile(r"API Error: \d{3} (\w.* .*)", re.DOTALL)  # the service's, in the CLI's
+_KEYS: Final = re.compile(r"\S*(?:sk-|[\w-]{24})\S*")  # some gateways repeat them
 _KEY: Final = (
     "set ANTHROPIC_API_KEY in the environment that your client gives to this agent, "
     "then start the client again"
@@ -36,6 +39,9 @@ def explained(
     if failure.kind != ErrorKind.AUTHENTICATION_FAILED:
         return unreachable.explained(failure, words, environment)
     kind, said = _reason(failure.status, words, options, environment)
+    told = _WORDS.search(words)
+    if told is not None and kind != ErrorKind.AUTHENTICATION_EXPIRED:
+        said += f" It said: “{failures.foreign(_KEYS.sub('…', told[1]))}”"
     return replace(failure, kind=kind, message=said)
 
 

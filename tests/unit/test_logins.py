@@ -106,6 +106,29 @@ def test_words_fit_what_happened(
         assert secret not in found.message.replace("pykoclaw-acp login", "")
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "Your organization does not allow it.",
+            " It said: “Your organization does not allow it.”",
+        ),
+        ("No key sk-...1234 at http://10.0.0.1:8443", " It said: “No key … at …”"),
+        (f"Unknown token '{'a1' * 12}'.", " It said: “Unknown token …”"),
+        ("Permission", ""),
+        ('{"type": "error"}', ""),
+    ],
+)
+@pytest.mark.parametrize("environment", [KEY, GATEWAY, {}])
+def test_the_services_own_words_are_told_without_keys(
+    words: str, said: str, environment: dict[str, str], tmp_path: Path
+) -> None:
+    failure = TurnFailure(ErrorKind.AUTHENTICATION_FAILED, words, 403)
+    around = {"CLAUDE_CONFIG_DIR": str(tmp_path), **environment}
+    found = explained(failure, f"Failed to authenticate. API Error: 403 {words}", OPTIONS, around)
+    assert found.message.partition(" It said: ")[1:] == said.partition(" It said: ")[1:]
+
+
 def test_words_name_the_account_and_other_failures_stay(tmp_path: Path) -> None:
     options = replace(OPTIONS, account="work")
     failure = TurnFailure(ErrorKind.AUTHENTICATION_FAILED, SAID)
