@@ -91,7 +91,11 @@ def _accounts(accounts: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """One line, unless there is nothing to choose and a credential."""
     if len(accounts) < 2 and all(one["credential"] for one in accounts):
         return []
-    words = {"login": "logged in", "environment": "a key of the daemon", None: "no credential"}
+    words = {
+        "login": "logged in",
+        "environment": "a key of the daemon",
+        None: "not logged in (the key of a client is used where it gives one)",
+    }
     shown = [
         f"{one['name']}{' (of new sessions)' if one['chosen'] else ''}: {words[one['credential']]}"
         for one in accounts

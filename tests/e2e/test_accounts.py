@@ -104,6 +104,10 @@ async def test_a_login_helps_at_once(stack: Stack) -> None:
     missing = await refused(client, session)
     assert missing.kind == "authentication_missing"
     assert "`pykoclaw-acp login`" in missing.message
+    assert (
+        "default (of new sessions): not logged in (the key of a client"
+        in (await run(stack, "status")).out
+    )
     assert stack.asked() == []
     with pytest.raises(RpcError) as unknown:
         await client.call("authenticate", methodId="anthropic-api-key")
