@@ -65,6 +65,7 @@ class Translation:
     plans: str = ""  # the directory of Claude's plans, which are not shown as files
     quiet: dict[str, ToolStarted] = field(default_factory=dict)  # calls that are not shown yet
     decided: dict[str, dict[str, Any]] = field(default_factory=dict)  # inputs that are shown again
+    asked: dict[str, str] = field(default_factory=dict)  # titles before a question
 
     def knows(self, tool_id: str) -> bool:
         """Whether the call was reported."""
@@ -125,11 +126,14 @@ class Translation:
 
     def ask_for(self, tool_id: str, name: str, arguments: dict[str, Any]) -> list[Event]:
         """Events that report a call about which the user is asked, if it was not shown yet."""
-        events = self.start_tool(tool_id, name, arguments)
-        return [*events, *self._reveal(tool_id)]
+        events = [*self.start_tool(tool_id, name, arguments), *self._reveal(tool_id)]
+        if (call := self.started.get(tool_id)) is not None:
+            self.asked[tool_id] = call.title
+        return events
 
     def allowed(self, tool_id: str) -> list[Event]:
         """Events that put a call about which the user was asked back to what it showed before."""
+        self.asked.pop(tool_id, None)
         if (call := self.started.get(tool_id)) is None:
             return []
         output = Output("") if call.name in COMMANDS else None
@@ -197,7 +201,8 @@ class Translation:
             events.extend(self._reveal(tool_id))
             began = self.started.get(tool_id)
             shown = self.long.left(tool_id) or (() if began is None else began.content)
-            events.append(ToolEnded(tool_id, "failed", shown, reason=reason))
+            title = self.asked.get(tool_id)
+            events.append(ToolEnded(tool_id, "failed", shown, reason=reason, title=title))
             self._forget(tool_id)
         return events
 
@@ -228,6 +233,7 @@ class Translation:
             content=shown or (self.commands.get(tool_id, ()) if code else ()),
             exit_code=code,
             locations=found.locations,
+            title=self.asked.get(tool_id),
         )
         self._forget(tool_id)
         return ended
@@ -236,7 +242,7 @@ class Translation:
         known: tuple[dict[str, Any], ...]
         known = (
             *(self.running, self.background, self.commands, self.started),
-            *(self.quiet, self.decided),
+            *(self.quiet, self.decided, self.asked),
         )
         for one in known:
             one.pop(tool_id, None)
