@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from pykoclaw_acp.errors import InvalidParams
@@ -15,6 +16,7 @@ from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.store import conversations, rules
 from pykoclaw_acp.store.database import Database, Unit
+from pykoclaw_acp.system import disks
 
 
 class RuleControl:
@@ -80,7 +82,9 @@ def _of_session(known: Sequence[LastingRule], prefix: str) -> list[LastingRule]:
 
 
 async def _real(path: str) -> str:
-    return await asyncio.to_thread(os.path.realpath, path)
+    with contextlib.suppress(TimeoutError):
+        return await disks.call(path, partial(os.path.realpath, path))
+    return path
 
 
 def _told(found: Sequence[LastingRule]) -> list[RuleInfo]:

@@ -4,9 +4,10 @@ command line.
 
 from __future__ import annotations
 
-import asyncio
 import os
-from typing import Any, Final
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.permissions import Workspace
@@ -25,9 +26,12 @@ from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.workspace_gate import is_trusted
 from pykoclaw_acp.store import trust
 from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.system import disks
 from pykoclaw_acp.trust import dotenv
 from pykoclaw_acp.trust.scan import text
 from pykoclaw_acp.trust.watch import Watch
+
+T = TypeVar("T")
 
 BY: Final = "cli"
 _NO_DIRECTORY: Final = "`path`: must be the absolute path of a directory."
@@ -89,15 +93,15 @@ class Trusting:
 
     async def show(self, call: Call, params: TrustParams) -> Looked:  # noqa: ARG002
         """What a directory holds that acts."""
-        path = await asyncio.to_thread(_directory, params.path)
+        path = await _at(params.path, _directory)
         return await self._looked(path, await self._look(path))
 
     async def add(self, call: Call, params: TrustParams) -> Looked:  # noqa: ARG002
         """Trust a directory with what it holds now, or `tree`: whatever it and those below hold."""
         self._database.condition.require()
-        path = await asyncio.to_thread(_directory, params.path)
+        path = await _at(params.path, _directory)
         found = await self._look(path)
-        file = await asyncio.to_thread(dotenv.fingerprint, path) if await _said(path) else None
+        file = await _at(path, dotenv.fingerprint) if await _said(path) else None
         if params.tree:
             await self._write(trust.add(text(path), ANY, BY), trust.settled(text(path)))
         elif found is not None and not found.content:
@@ -121,7 +125,7 @@ class Trusting:
         self._database.condition.require()
         said = (
             text(params.path),
-            text(await asyncio.to_thread(_absolute, params.path)),
+            text(await _at(params.path, _absolute)),
         )  # it may be gone
         listed = {one.path for one in await trust.listing(self._database)}
         listed |= {one.path for one in await trust.without(self._database)}
@@ -165,7 +169,15 @@ class Trusting:
 
 
 async def _said(path: str) -> list[str]:
-    return list(await asyncio.to_thread(dotenv.settings, path))
+    return list(await _at(path, dotenv.settings))
+
+
+async def _at(path: str, look: Callable[[str], T]) -> T:
+    """What is seen there; raises InvalidParams if the disk does not answer."""
+    try:
+        return await disks.call(path, partial(look, path))
+    except TimeoutError as error:
+        raise InvalidParams(f"{text(path)}: {disks.SILENT}.") from error
 
 
 def _directory(path: str) -> str:

@@ -4,10 +4,10 @@ or is shown, and gets one session of ours.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import structlog
@@ -16,6 +16,7 @@ from pykoclaw_acp.errors import Conflict, InvalidParams, RowRefused, SessionNotF
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.ports import ConversationStore
+from pykoclaw_acp.system import disks
 from pykoclaw_acp.tasks import Pace
 
 PAGE: Final = 1000  # names read at once
@@ -133,19 +134,30 @@ async def begin(store: ConversationStore, name: str) -> str:
 
 
 async def is_same_place(one: str | None, other: str) -> bool:
-    """Whether two paths lead to one directory, which need not exist."""
+    """Whether two paths lead to one directory, which need not exist. Raises InvalidParams if their
+    disks do not answer.
+    """
     if one is None or one == other:
         return one is not None
-    return await asyncio.to_thread(_lead_to_one, one, other)
+    try:
+        return await _real(one) == await _real(other)
+    except TimeoutError as error:
+        raise InvalidParams(f"`cwd`: {disks.SILENT}.") from error
 
 
-def _lead_to_one(one: str, other: str) -> bool:
-    return os.path.realpath(one) == os.path.realpath(other)
+async def _real(path: str) -> str:
+    return await disks.call(path, partial(os.path.realpath, path))
 
 
 async def require_directory(cwd: str | None) -> None:
     """Raises InvalidParams if a session's directory, which it keeps for ever, does not exist."""
-    if cwd is not None and not await asyncio.to_thread(os.path.isdir, cwd):
+    if cwd is None:
+        return
+    try:
+        found = await disks.call(cwd, partial(os.path.isdir, cwd))
+    except TimeoutError as error:
+        raise InvalidParams(f"`cwd`: {disks.SILENT}.") from error
+    if not found:
         raise InvalidParams("`cwd`: there is no such directory.")
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -24,6 +24,7 @@ from pykoclaw_acp.sessions.ports import FoundTranscripts
 from pykoclaw_acp.sessions.ports.journal import ListAndTranscripts
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import titles
+from pykoclaw_acp.system import disks
 
 PAGE: Final = 50  # sessions
 
@@ -87,7 +88,7 @@ class Catalogue:
         query = ListQuery(
             PAGE + 1,
             after,
-            None if cwd is None else await asyncio.to_thread(_spellings, cwd),
+            None if cwd is None else await _spellings(cwd),
             archived,
             self.settings.hide_channels,
             transcripts=self._found is not None,
@@ -195,6 +196,8 @@ class Catalogue:
         return str(Path(self.settings.data, "conversations", listed.conversation or ""))
 
 
-def _spellings(cwd: str) -> tuple[str, ...]:
+async def _spellings(cwd: str) -> tuple[str, ...]:
     """A directory as it was given, and without symbolic links, as Claude names it."""
-    return tuple(dict.fromkeys((cwd, os.path.realpath(cwd))))
+    with contextlib.suppress(TimeoutError):
+        return tuple(dict.fromkeys((cwd, await disks.call(cwd, partial(os.path.realpath, cwd)))))
+    return (cwd,)

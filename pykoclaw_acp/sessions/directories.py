@@ -5,9 +5,11 @@ starts anew in what has come back.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
-from collections.abc import Awaitable, Collection
+from collections.abc import Awaitable, Collection, Iterable
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
@@ -19,6 +21,7 @@ from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.system import disks
 from pykoclaw_acp.system.paths import upwards
 from pykoclaw_acp.trust.content import Stamp
 from pykoclaw_acp.trust.looking import Looking, same
@@ -49,15 +52,15 @@ class Directories:
         options = self._state.options
         added = [one for one in options.additional_directories if one != options.cwd]
         seen = await self._look()
-        read, self._read = self._read, {}
-        if read and not await asyncio.to_thread(same, read):
-            log.info("What Claude reads at its start was changed", action="early_outdated")
-            self._workers.retire(self._state.id)
         before, self._seen = self._seen, {path: one for path, (one, _) in seen.items()}
         if options.cwd and self._seen[options.cwd] is None:
             raise WorkerFailed(
                 ErrorKind.CWD_MISSING, cwd_missing(options.cwd, seen[options.cwd][1])
             )
+        read, self._read = self._read, {}
+        if read and not await _is_as_read(options.cwd, read):
+            log.info("What Claude reads at its start was changed", action="early_outdated")
+            self._workers.retire(self._state.id)
         replaced = [
             path
             for path, one in self._seen.items()
@@ -76,12 +79,13 @@ class Directories:
         """Note those that are there, in which a worker is started before there is a prompt."""
         seen = await self._look()
         self._seen = {path: one for path, (one, _) in seen.items() if one is not None}
-        self._read = await asyncio.to_thread(_read_in, self._state.options.cwd)
+        cwd = self._state.options.cwd
+        if self._seen.get(cwd) is not None:
+            self._read = await disks.call(cwd, partial(_read_in, cwd))
 
     async def _look(self) -> dict[str, tuple[Identity | None, str]]:
         options = self._state.options
-        paths = dict.fromkeys((options.cwd, *options.additional_directories))
-        return await asyncio.to_thread(_look, [one for one in paths if one])
+        return await _look((options.cwd, *options.additional_directories))
 
 
 async def require(paths: Collection[str], known: Collection[str] = ()) -> None:
@@ -91,14 +95,14 @@ async def require(paths: Collection[str], known: Collection[str] = ()) -> None:
     new = [path for path in paths if path not in known]
     if not new:
         return
-    for path, (one, why) in (await asyncio.to_thread(_look, new)).items():
+    for path, (one, why) in (await _look(new)).items():
         if one is None:
             at = list(paths).index(path)
             raise InvalidParams(f"`additionalDirectories[{at}]`: {why}.")
 
 
 def cwd_missing(path: str, why: str) -> str:
-    """What is said when the session's own directory is gone."""
+    """What is said when the session's own directory is gone, or its disk is."""
     return (
         f"The session's directory {path} cannot be used: {why}. The prompt was not sent to Claude. What was said can "
         "still be read. Put the directory back and send the prompt again, or start a session elsewhere."
@@ -123,8 +127,23 @@ def _read_in(cwd: str) -> dict[str, Stamp | None]:
     return looking.stamps
 
 
-def _look(paths: Collection[str]) -> dict[str, tuple[Identity | None, str]]:
-    return {path: _identity(path) for path in paths}
+async def _is_as_read(cwd: str, read: dict[str, Stamp | None]) -> bool:
+    with contextlib.suppress(TimeoutError):
+        return await disks.call(cwd, partial(same, read))
+    return False
+
+
+async def _look(paths: Iterable[str]) -> dict[str, tuple[Identity | None, str]]:
+    """Which directories they are."""
+    given = [path for path in dict.fromkeys(paths) if path]
+    return dict(zip(given, await asyncio.gather(*map(_looked_at, given)), strict=True))
+
+
+async def _looked_at(path: str) -> tuple[Identity | None, str]:
+    try:
+        return await disks.call(path, partial(_identity, path))
+    except TimeoutError:
+        return None, disks.SILENT
 
 
 def _identity(path: str) -> tuple[Identity | None, str]:

@@ -5,10 +5,13 @@ waiting.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from pykoclaw_acp.model.permissions import Workspace
+from pykoclaw_acp.system import disks
 from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.trust.scan import scan, text, unchanged
 
@@ -24,8 +27,9 @@ class Watch:
     ) -> Content:
         """What acts there, as in `scan`; a disk that does not answer in time may hold anything."""
         try:
-            async with asyncio.timeout(LOOK_WAIT):
-                return await asyncio.to_thread(scan, cwd, directories, sources)
+            await asyncio.gather(*map(_answers, filter(None, [cwd, *directories])))
+            place = cwd or directories[0]
+            return await disks.call(place, partial(scan, cwd, directories, sources), LOOK_WAIT)
         except TimeoutError:
             return Content(
                 (Workspace(text(cwd or directories[0]), "", (OVERDUE,)),), {"": (0,) * 6}
@@ -33,8 +37,13 @@ class Watch:
 
     async def unchanged(self, content: Content) -> bool:
         """Whether nothing that was looked at has changed since."""
+        place = next(iter(content.resolved), "")
         try:
-            async with asyncio.timeout(LOOK_WAIT):
-                return await asyncio.to_thread(unchanged, content)
+            return await disks.call(place, partial(unchanged, content), LOOK_WAIT)
         except TimeoutError:
             return False
+
+
+async def _answers(path: str) -> None:
+    """Raises TimeoutError if its disk does not answer."""
+    await disks.call(path, partial(os.path.exists, path))

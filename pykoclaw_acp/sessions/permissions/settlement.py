@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
@@ -18,6 +18,7 @@ from pykoclaw_acp.sessions.permissions import decisions, words
 from pykoclaw_acp.sessions.permissions.parked_answers import ParkedAnswers
 from pykoclaw_acp.sessions.permissions.pending import PendingRequest
 from pykoclaw_acp.sessions.ports import PermissionStore, Workers
+from pykoclaw_acp.system import disks
 
 log: Final = structlog.get_logger()
 
@@ -63,7 +64,11 @@ class Settler:
     async def _directory(self) -> str:
         """The session's directory without symbolic links: where its rules last."""
         cwd = self._cwd()
-        return await asyncio.to_thread(os.path.realpath, cwd) if cwd else ""
+        if not cwd:
+            return ""
+        with contextlib.suppress(TimeoutError):
+            return await disks.call(cwd, partial(os.path.realpath, cwd))
+        return cwd
 
     async def _settle_held(self, pending: PendingRequest, decision: Decision) -> bool:
         """Tell the worker that waits; a decision that could not be written down counts as none."""

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -24,6 +25,7 @@ from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Turn, TurnState
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.choosing import Choosing
+from pykoclaw_acp.sessions.directories import cwd_missing
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
@@ -34,6 +36,7 @@ from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.titling import Titling
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
 from pykoclaw_acp.sessions.workspace_gate import CHANGING, LOOKS, WorkspaceGate
+from pykoclaw_acp.system import disks
 from pykoclaw_acp.tasks import Tasks, in_pieces, told_elsewhere
 
 T = TypeVar("T")
@@ -280,7 +283,12 @@ class TurnRunner:
         """The options with what the database has for a worker that is launched."""
         if self._workers.is_live(self._state.id):
             return options
-        path = await asyncio.to_thread(os.path.realpath, options.cwd)
+        try:
+            path = await disks.call(options.cwd, partial(os.path.realpath, options.cwd))
+        except TimeoutError as error:
+            raise WorkerFailed(
+                ErrorKind.CWD_MISSING, cwd_missing(options.cwd, disks.SILENT)
+            ) from error
         rules = () if options.restricted else await self._journal.rules(path, self._state.id)
         return replace(options, plan=await self._state.plan(), rules=rules)
 
