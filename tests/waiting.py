@@ -40,6 +40,13 @@ async def within(condition: Callable[[], object], seconds: float) -> bool:
     return True
 
 
+def pass_loop_time(seconds: float) -> None:
+    """Set the running loop's clock forward: what is due by then is done in its next round."""
+    loop = asyncio.get_running_loop()
+    shown = loop.time
+    loop.time = lambda: shown() + seconds  # type: ignore[method-assign]
+
+
 def eventually_sync(condition: Callable[[], T], timeout: float = 60) -> T:
     """`eventually` for tests and threads without an event loop."""
     begun = time.monotonic()

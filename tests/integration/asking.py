@@ -22,7 +22,7 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import TIMES, Client, Rig
 from tests.integration.rig import rig as plain_rig
-from tests.waiting import eventually
+from tests.waiting import eventually, pass_loop_time, within
 
 LONG = 3600.0  # s
 
@@ -61,13 +61,13 @@ class Person(Client):
         self.asked: list[PermissionRequest] = []
         self.withdrawn: list[str] = []
         self.told: list[str] = []
-        self._open: dict[str, asyncio.Future[dict[str, Any]]] = {}
+        self.unanswered: dict[str, asyncio.Future[dict[str, Any]]] = {}
 
     async def request_permission(
         self, session_id: str, request: PermissionRequest
     ) -> dict[str, Any]:
         self.asked.append(request)
-        future = self._open[request.ask_id] = asyncio.get_running_loop().create_future()
+        future = self.unanswered[request.ask_id] = asyncio.get_running_loop().create_future()
         try:
             return dict(await future)
         except asyncio.CancelledError:
@@ -78,11 +78,11 @@ class Person(Client):
         self.told.append(ask_id)
 
     async def answer(self, ask_id: str, outcome: dict[str, Any] | Exception) -> None:
-        await eventually(lambda: ask_id in self._open)
+        await eventually(lambda: ask_id in self.unanswered)
         if isinstance(outcome, Exception):
-            self._open.pop(ask_id).set_exception(outcome)
+            self.unanswered.pop(ask_id).set_exception(outcome)
         else:
-            self._open.pop(ask_id).set_result(outcome)
+            self.unanswered.pop(ask_id).set_result(outcome)
 
     @property
     def ids(self) -> list[str]:
@@ -98,21 +98,21 @@ class Asking:
         self.r, self.session, self.turn, self.channel = r, session, turn, channel
         self.answers: list[Answer] = []
         self.prompts: list[Prompt] = []
-        self._open: list[str] = []
+        self.unanswered: list[str] = []
         self._send = channel.send
         channel.send = self._listen  # type: ignore[method-assign]
 
     async def _listen(self, frame: ToWorker) -> None:
         if isinstance(frame, Answer):
             self.answers.append(frame)
-            self._open.remove(frame.ask_id)
+            self.unanswered.remove(frame.ask_id)
         elif isinstance(frame, Interrupt):
-            for ask_id in self._open:
+            for ask_id in self.unanswered:
                 self.channel.last += 1
                 self.channel.say(
                     AskWithdrawn(epoch=frame.epoch, n=self.channel.last, ask_id=ask_id)
                 )
-            self._open.clear()
+            self.unanswered.clear()
         elif isinstance(frame, Prompt):
             self.prompts.append(frame)
         await self._send(frame)
@@ -127,7 +127,7 @@ class Asking:
         **more: Any,
     ) -> PermissionRequest:
         self.channel.last += 1
-        self._open.append(ask_id)
+        self.unanswered.append(ask_id)
         question = PermissionRequest(
             epoch=self.channel.spec.epoch,
             n=self.channel.last,
@@ -177,6 +177,14 @@ class Asking:
             f"SELECT {columns} FROM acp_permissions WHERE permission_id = ?",
             (ask_id,),
         )
+
+    async def times_out_in(self, ask_id: str, seconds: float) -> None:
+        """Let this time pass: the question is open until a minute before, and not a minute after."""
+        pass_loop_time(seconds - 60)
+        assert not await within(lambda: ask_id not in self.session.permissions.pending_ids, 0.3)
+        assert (await self.row(ask_id))[1] is None
+        pass_loop_time(120)
+        assert await self.settled(ask_id) == ("timeout", None, "timeout")
 
     async def settled(self, ask_id: str) -> tuple[Any, ...]:
         """Outcome, option, who, once there is one."""

@@ -7,8 +7,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pykoclaw_acp.sessions.cursor_retention import CursorAges
 from pykoclaw_acp.store.session_journal import SessionJournal
+from pykoclaw_acp.system import clock
 from tests.integration.linked import Front, front, there
 from tests.integration.rig import Rig, rig
 from tests.waiting import eventually
@@ -22,8 +25,9 @@ def process(pid: int, start: int = 7, **other: Any) -> dict[str, Any]:
 class Windows:
     """A client's processes: which of them live, and the fronts that they have started."""
 
-    def __init__(self, r: Rig, stack: AsyncExitStack) -> None:
+    def __init__(self, r: Rig, stack: AsyncExitStack, patch: pytest.MonkeyPatch) -> None:
         self.r = r
+        self._patch = patch
         self.living: set[str] = set()
         r.sessions.confirmations.alive = self._alive
         self._stack = stack
@@ -50,12 +54,13 @@ class Windows:
             await one.leave()
 
     async def pass_time(self, length: int) -> None:
-        """As much as this (ms) by the data directory's own clock; a daemon looks before and after
+        """The machine is awake for as much as this (ms); a daemon looks before and after
         it.
         """
         ages = CursorAges(self.r.sessions, SessionJournal(self.r.database))
         await ages.look()
-        self.r.database.clock._before += length
+        uptime = clock.uptime
+        self._patch.setattr(clock, "uptime", lambda: uptime() + length)
         await ages.look()
 
 
@@ -63,7 +68,8 @@ class Windows:
 async def windows(path: Path) -> AsyncIterator[Windows]:
     async with rig(path) as r:
         async with AsyncExitStack() as stack:
-            yield Windows(r, stack)
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            yield Windows(r, stack, patch)
         await r.sessions.confirmations.flush()
 
 

@@ -28,8 +28,8 @@ class Front:
     def __init__(self, r: Rig, hello: dict[str, Any]) -> None:
         self.heard: list[tuple[str, str]] = []
         self.gone = False
-        self._in: asyncio.Queue[bytes] = asyncio.Queue()
-        self._in.put_nowait(b"front %b\n" % json.dumps(hello).encode())
+        self.incoming: asyncio.Queue[bytes] = asyncio.Queue()
+        self.incoming.put_nowait(b"front %b\n" % json.dumps(hello).encode())
         self.connection: Connection | None = None
         self.serving = asyncio.ensure_future(self._serve(r))
 
@@ -42,7 +42,7 @@ class Front:
         self.connection.leave()
 
     async def read(self) -> bytes:
-        return await self._in.get()
+        return await self.incoming.get()
 
     async def write(self, line: bytes) -> None:
         if self.gone:
@@ -55,7 +55,7 @@ class Front:
         self.heard.append((kind, rest))
 
     def say(self, line: str) -> None:
-        self._in.put_nowait(line.encode() + b"\n")
+        self.incoming.put_nowait(line.encode() + b"\n")
 
     def call(self, number: int, method: str, again: int | None = None, **params: Any) -> None:
         """A request under the id `number`; `again`: sent once more, when the client had sent it at
@@ -103,7 +103,7 @@ class Front:
     async def leave(self) -> None:
         """As a front that is killed."""
         self.gone = True
-        self._in.put_nowait(b"")
+        self.incoming.put_nowait(b"")
         await self.serving
 
 

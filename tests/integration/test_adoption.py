@@ -455,7 +455,7 @@ async def test_question_without_living_worker_is_settled(
         await first.database.commit(Unit(statements=(Statement(sql, rows=1),)))
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
-        await eventually(lambda: not again.permissions._pending)
+        await eventually(lambda: not again.permissions.pending_ids)
         assert await second.database.read("SELECT outcome FROM acp_permissions") == [
             ("interrupted",)
         ]

@@ -146,7 +146,7 @@ async def test_a_turn_that_has_begun_needs_nobody(tmp_path: Path) -> None:
             one.call(2, "session/prompt", **linked.words(session, "hang"))
             await eventually(lambda: r.launcher.launched and r.launcher.launched[-1].prompts)
             one.gone = True
-            one._in.put_nowait(b"")
+            one.incoming.put_nowait(b"")
             await one.serving
         found = await r.sessions.get(session)
         async with linked.front(r, "two", environment={}) as two:

@@ -130,7 +130,7 @@ async def test_load_with_unreadable_log_is_an_error(
         session = await new(wire)
         await wire.call("session/prompt", **prompt(session, "say 3"))
         live = r.sessions.live[session]
-        live.log._tail.clear()
+        live.log.forget()
 
         async def broken(*_: Any) -> Any:
             raise OSError("input/output error")
@@ -154,7 +154,7 @@ async def test_unreadable_row_is_one_note_among_rest(tmp_path: Path) -> None:
             connection.execute("UPDATE acp_log SET payload = '{broken' WHERE seq = 7")
 
         await on_writer(r.database, spoil)
-        r.sessions.live[session].log._tail.clear()
+        r.sessions.live[session].log.forget()
         async with client(r) as wire:
             await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
             assert wire.seqs() == [1, 2, 7]

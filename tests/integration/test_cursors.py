@@ -494,7 +494,8 @@ async def test_only_confirmations_of_same_session_repeat_claim_read(
     """Else a client that keeps the database busy keeps all others from opening their sessions."""
     async with rig(tmp_path) as r:
         mine, theirs = await r.session(), await r.session()
-        confirmations, journal = r.sessions.confirmations, SessionJournal(r.database)
+        journal = SessionJournal(r.database)
+        confirmations = Confirmations(journal, lambda _: False)
         me, other = Reader("editor", "me", "front 1"), Reader("editor", "other", "front 2")
         reads, read = 0, journal.cursors
 
@@ -507,8 +508,6 @@ async def test_only_confirmations_of_same_session_repeat_claim_read(
                 await confirmations.flush()
             return found
 
-        confirmations._journal = journal
         journal.cursors = cursors  # type: ignore[method-assign]
-        confirmations.alive = lambda _: False
         assert await confirmations.claim(mine.id, 100, me, []) == (1 if own else None)
         assert reads == (2 if own else 1)

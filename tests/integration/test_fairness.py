@@ -175,7 +175,7 @@ async def test_too_many_calls_are_refused_then_not_read(
         wire.blocked.clear()
         asked = [wire.begin("session/new", cwd="/", mcpServers=[]) for _ in range(100)]
         await eventually(lambda: len(wire.connection.calls) == 20)
-        assert wire._in.qsize() >= 70, "what it says more is not read"
+        assert wire.incoming.qsize() >= 70, "what it says more is not read"
         wire.blocked.set()
         answers = [await wire.answer(message_id) for message_id in asked]
         refused = [answer["error"] for answer in answers if "error" in answer]
@@ -245,7 +245,7 @@ async def test_many_simultaneous_requests_start_in_portions(tmp_path: Path) -> N
                 await asyncio.sleep(0)
 
         watching = asyncio.ensure_future(watch())
-        flood._in.put_nowait("".join(line + "\n" for line in lines).encode())
+        flood.incoming.put_nowait("".join(line + "\n" for line in lines).encode())
         quiet = await other.call("session/new", cwd="/", mcpServers=[])
         assert "result" in quiet
         await eventually(lambda: sum("error" in line for line in flood.lines) == 2000)

@@ -19,7 +19,7 @@ from tests.integration.asking import LONG, SOON, Asking, Person, begin, restarte
 from tests.integration.rig import Rig
 from tests.integration.rig import rig as plain_rig
 from tests.integration.wires import Wire, _listen, hanging
-from tests.waiting import eventually
+from tests.waiting import eventually, pass_loop_time
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
 FORM = Form("secretary", "Who are you?", SCHEMA)
@@ -162,11 +162,10 @@ async def test_form_is_not_parked_when_room_is_needed(tmp_path: Path) -> None:
         deadline = await asking.away("q1")
         assert abs(deadline / 1000 - time.time() - LONG) < 60
         assert (await asking.row("q1"))[0] == "wait"
-        (one,) = asking.session.permissions._pending.values()
-        await eventually(lambda: one.clock.away)
+        pass_loop_time(2 * SOON)  # nobody comes back
         assert asking.session.permissions.away.unattended_since is None
         r.sessions.worker_events.make_room("another")
-        assert one.holds_worker
+        assert not asking.session.permissions.away.has_parked(asking.turn.turn_id)
         person = Person(forms=True)
         asking.session.subscribe(person, 0)
         await person.answer("q1", ADA)

@@ -327,9 +327,9 @@ async def test_broken_introductions_end_the_connection_only(tmp_path: Path) -> N
     async with rig(tmp_path) as r:
         for hello in (b"front nonsense\n", b'front {"front": 3}\n', b"front {}\n"):
             broken = Front(r, {})
-            broken._in = asyncio.Queue()
-            broken._in.put_nowait(hello)
-            broken._in.put_nowait(b"")
+            broken.incoming = asyncio.Queue()
+            broken.incoming.put_nowait(hello)
+            broken.incoming.put_nowait(b"")
             with pytest.raises(Exception, match=r"introduc|read"):
                 await broken.serving
         async with front(r) as one:

@@ -16,6 +16,7 @@ from pykoclaw_acp.protocol import list_cursor
 from pykoclaw_acp.sessions import catalogue
 from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.store import overview
+from pykoclaw_acp.store.readers import ReaderPool
 from pykoclaw_acp.store.units import Statement, Unit
 from tests.integration.journals import upsert_row
 from tests.integration.rig import Rig, rig
@@ -392,12 +393,12 @@ async def test_a_page_is_one_trip_to_a_reader(
 ) -> None:
     async with rig(tmp_path) as r:
         trips: list[object] = []
-        read = r.database._readers.read_with
+        read = ReaderPool.read_with
 
-        async def counted(work: Any) -> Any:
+        async def counted(self: ReaderPool, work: Any) -> Any:
             trips.append(work)
-            return await read(work)
+            return await read(self, work)
 
-        monkeypatch.setattr(r.database._readers, "read_with", counted)
+        monkeypatch.setattr(ReaderPool, "read_with", counted)
         await r.journal.listed(ListQuery(10, None, ("/a", "/b"), transcripts=True))
         assert len(trips) == 1

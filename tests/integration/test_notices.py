@@ -323,9 +323,9 @@ async def test_notice_without_its_delivery_is_not_recorded(
     )
     async with rig(tmp_path) as r:
         await write(r, trigger)
-        async with telling(r, CHAT) as one:
+        async with telling(r, CHAT):
             tried = asyncio.Event()
-            add = one._store.add
+            add = SqlNoticeStore.add
 
             async def noted(*values: Any) -> bool:
                 try:
@@ -333,7 +333,7 @@ async def test_notice_without_its_delivery_is_not_recorded(
                 finally:
                     tried.set()
 
-            monkeypatch.setattr(one._store, "add", noted)
+            monkeypatch.setattr(SqlNoticeStore, "add", noted)
             await r.run(await away(r), "say 1")
             await asyncio.wait_for(tried.wait(), 30)
             assert await notices(r) == []

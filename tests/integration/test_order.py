@@ -107,7 +107,9 @@ async def test_turn_from_parked_answer_may_run_unattended(tmp_path: Path) -> Non
         )  # fmt: skip
         channel.say(ask)
         await eventually(lambda: session.permissions.pending_ids)
-        session.permissions.away._start_parking(next(iter(session.permissions._pending.values())))
+        away = session.permissions.away
+        await eventually(lambda: away.unattended_since is not None)
+        away.park_oldest()
         await eventually(turn.ended.done)
         await session.permissions.decide("q", Decision("selected", "allow_once", "somebody"))
         await eventually(lambda: len(r.launcher.launched) == 2 or len(channel.prompts) == 2)

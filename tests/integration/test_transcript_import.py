@@ -626,7 +626,7 @@ async def test_nul_and_halves_of_characters_are_imported_as_text(p: Place) -> No
     p.transcript.add("custom-title", customTitle=bad, sessionId=CLAUDE)
     p.transcript.prompt(bad, f"p{bad}", cwd=bad, entrypoint=bad)
     p.transcript.say(bad, bad)
-    p.transcript._assistant({"type": "thinking", "thinking": bad}, "t")
+    p.transcript.assistant({"type": "thinking", "thinking": bad}, "t")
     p.transcript.call(f"c{bad}", "Bash", command=bad, description=bad, **{bad: [bad, {bad: bad}]})
     details = {"stdout": bad, "stderr": bad}
     p.transcript.result(f"c{bad}", bad, toolUseResult=details)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from claude_agent_sdk import ResultMessage
@@ -36,6 +38,7 @@ from pykoclaw_acp.channel.frames import (
 )
 from pykoclaw_acp.channel.home import HeldDirectory
 from pykoclaw_acp.channel.socket import SocketLine, read_frames
+from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.failures import TurnFailure
@@ -43,7 +46,9 @@ from pykoclaw_acp.pool.leftovers import read_spool
 from pykoclaw_acp.pool.local_whereabouts import ask
 from pykoclaw_acp.worker import main, orphan
 from pykoclaw_acp.worker.claude import ClaudeSession
+from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.main import Worker
+from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from tests.waiting import eventually
 from tests.workers import spec
@@ -66,11 +71,30 @@ class Daemon:
             if not isinstance(frame, Heartbeat):
                 return frame
 
-    async def ready(self, after: int = 0) -> Ready:
-        await self.send(Hello(epoch=3, after=after, protocol=PROTOCOL))
+    async def ready(self, after: int = 0, data: str = "") -> Ready:
+        await self.send(Hello(epoch=3, after=after, protocol=PROTOCOL, data=data))
         frame = await self.receive()
         assert isinstance(frame, Ready)
         return frame
+
+
+class Claude(ClaudeSession):
+    """A session without Claude, which says what the test does."""
+
+    made: ClassVar[list[Claude]] = []
+
+    def __init__(
+        self, spec: LaunchSpec, temporary: str, outbox: Outbox, calls: DatabaseCalls
+    ) -> None:
+        super().__init__(spec, temporary, outbox, calls)
+        self.box = outbox
+        self.made.append(self)
+
+    async def connect(self) -> None:
+        pass
+
+    async def run(self) -> None:
+        await asyncio.get_running_loop().create_future()
 
 
 class Rig:
@@ -82,8 +106,27 @@ class Rig:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(self.files.socket)
         listener.listen()
-        self.worker = Worker(self.spec, self.files)
-        self.serving = asyncio.ensure_future(self.worker.serve(listener))
+        self.serving = asyncio.ensure_future(Worker(self.spec, self.files).serve(listener))
+        self.claude = Claude.made.pop()
+
+    def stop(self) -> None:
+        """Let the worker end, as a service manager does."""
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL, "it does not serve yet"
+        signal.raise_signal(signal.SIGTERM)
+
+    async def place(self) -> Place:
+        """What the worker tells whoever asks."""
+        place = await ask(self.files.socket)
+        assert place is not None
+        return place
+
+    async def left_alone(self) -> None:
+        """Return when the worker has noticed that its daemon is gone."""
+
+        async def is_alone() -> Any:
+            return not (await self.place()).attached
+
+        await eventually(is_alone)
 
     async def connect(self) -> Daemon:
         connection = socket.socket(socket.AF_UNIX)
@@ -92,7 +135,7 @@ class Rig:
         return Daemon(SocketLine(connection))
 
     def say(self, text: str) -> None:
-        self.worker._outbox.put(EventFrame(epoch=3, turn_id="t", event=Text(text, text)))
+        self.claude.box.put(EventFrame(epoch=3, turn_id="t", event=Text(text, text)))
 
     @property
     def on_disk(self) -> list[int]:
@@ -105,23 +148,17 @@ class Rig:
 @asynccontextmanager
 async def worker(path: Path, grace: float = 100.0) -> AsyncIterator[Rig]:
     rig = Rig(path, grace)
+    await asyncio.sleep(0)  # it serves
     try:
         yield rig
     finally:
-        rig.worker._ended.set()
+        rig.stop()
         await asyncio.wait_for(rig.serving, 30)
 
 
 @pytest.fixture(autouse=True)
 def without_claude(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def connect(self: ClaudeSession) -> None:
-        pass
-
-    async def run(self: ClaudeSession) -> None:
-        await asyncio.get_running_loop().create_future()
-
-    monkeypatch.setattr(ClaudeSession, "connect", connect)
-    monkeypatch.setattr(ClaudeSession, "run", run)
+    monkeypatch.setattr(main, "ClaudeSession", Claude)
 
 
 async def test_each_daemon_receives_the_frames_it_lacks(tmp_path: Path) -> None:
@@ -157,27 +194,28 @@ async def test_whoever_asks_where_it_belongs_disturbs_nobody(tmp_path: Path) -> 
             acked=0,
             attached=False,
         )
-        first = await rig.connect()
-        await first.ready()
-        rig.say("one")
-        assert await first.receive() is not None
         data = tmp_path / "data"
         data.mkdir()
-        rig.worker._home.follow(str(data))
+        first = await rig.connect()
+        await first.ready(data=str(data))
+        rig.say("one")
+        assert await first.receive() is not None
         moved = data.rename(tmp_path / "moved")
         waiting = await rig.connect()  # the next daemon, which waits until this one is gone
         await waiting.send(Hello(epoch=3, after=0, protocol=PROTOCOL))
-        place = await ask(rig.files.socket)
-        assert place is not None
+        place = await rig.place()
         assert (place.path, place.inode, place.deleted) == (str(moved), moved.stat().st_ino, False)
         assert (place.last, place.acked, place.attached) == (1, 0, True)
         moved.rmdir()
         await first.send(Ack(epoch=3, upto=1))
         rig.say("two")
-        await eventually(lambda: rig.worker._outbox.told == (2, 1))
-        place = await ask(rig.files.socket)
-        assert place is not None
-        assert (place.deleted, place.last, place.acked) == (True, 2, 1)
+
+        async def told() -> Any:
+            place = await rig.place()
+            return (place.last, place.acked) == (2, 1)
+
+        await eventually(told)
+        assert (await rig.place()).deleted
         assert isinstance(await first.receive(), EventFrame)
         await first.line.close()
         assert isinstance(await waiting.receive(), Ready)
@@ -322,7 +360,7 @@ async def test_daemon_connecting_too_late_is_turned_away(
         first = await rig.connect()
         await first.ready()
         await first.line.close()
-        rig.worker._ended.set()
+        rig.stop()
         await closing.wait()
         late = await rig.connect()
         await late.send(Hello(epoch=3, after=0, protocol=PROTOCOL))
@@ -337,13 +375,13 @@ async def test_worker_reports_mode_model_and_last_frame(tmp_path: Path) -> None:
         ready = await first.ready()
         assert (ready.mode, ready.model, ready.upto) == ("default", "default", 0)
         await first.line.close()
-        await eventually(lambda: not rig.worker._daemon.attached)
+        await rig.left_alone()
         rig.say("a")
         rig.say("b")
         second = await rig.connect()
         assert (await second.ready()).upto == 2
         await second.line.close()
-        await eventually(lambda: not rig.worker._daemon.attached)
+        await rig.left_alone()
         third = await rig.connect()
         assert (await third.ready(after=2)).upto == 0
         await third.line.close()
@@ -367,7 +405,7 @@ async def test_giving_up_without_turn_spoils_no_later_turn(tmp_path: Path) -> No
     async with worker(tmp_path) as rig:
         daemon = await rig.connect()
         await daemon.ready()
-        claude = rig.worker._claude
+        claude = rig.claude
         await claude.give_up(TurnFailure(ErrorKind.SPOOL_FULL, "No room."))
         claude._report_end("t", result())
         ended = await daemon.receive()

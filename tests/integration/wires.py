@@ -27,14 +27,14 @@ class Wire:
         self.lines: list[dict[str, Any]] = []
         self.blocked = asyncio.Event()
         self.blocked.set()
-        self._in: asyncio.Queue[bytes] = asyncio.Queue()
+        self.incoming: asyncio.Queue[bytes] = asyncio.Queue()
         self._next = 0
         self._methods: dict[str, str] = {}  # by the id of the request
         self.connection = Connection(r.sessions, METHODS, DirectPeer(self))
         self.serving = asyncio.ensure_future(self.connection.serve())
 
     async def read(self) -> bytes:
-        return await self._in.get()
+        return await self.incoming.get()
 
     async def write(self, line: bytes) -> None:
         await self.blocked.wait()
@@ -51,7 +51,7 @@ class Wire:
             for one in messages
             if "id" in one and "method" in one
         }
-        self._in.put_nowait(
+        self.incoming.put_nowait(
             b"".join(
                 json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in messages
             )
@@ -88,7 +88,7 @@ class Wire:
         )
 
     async def close(self) -> None:
-        self._in.put_nowait(b"")
+        self.incoming.put_nowait(b"")
         await self.serving
         await self.connection.settle()
 

@@ -16,11 +16,12 @@ class Refusing:
     """A client whose request the CLI does not take; it has ended with `status` by then."""
 
     def __init__(self, status: int | None) -> None:
-        self._transport = SimpleNamespace(_process=SimpleNamespace(returncode=None))
+        self.process = SimpleNamespace(returncode=None)
+        self._transport = SimpleNamespace(_process=self.process)  # as the SDK's client
         self._status = status
 
     async def connect(self) -> None:
-        self._transport._process.returncode = self._status
+        self.process.returncode = self._status
         raise CLIConnectionError("Failed to write to process stdin")
 
 

@@ -284,7 +284,7 @@ async def _all(box: Box, after: int = 0) -> list[tuple[int, str]]:
     """What the next daemon is sent; a gap under its last number, with the word `gap`."""
     box.outbox.attach(after)
     told: list[tuple[int, str]] = []
-    while box.outbox._sent < box.outbox._last:
+    while (told[-1][0] if told else after) < box.outbox.told[0]:
         for line in (await box.outbox.take()).splitlines():
             one = decode_from_worker(line)
             assert isinstance(one, EventFrame | Gap)

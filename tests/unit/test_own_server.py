@@ -14,17 +14,25 @@ from pykoclaw_acp.worker.servers import Servers
 from tests.workers import OPTIONS, spec
 
 
+class Loaded:
+    """Plugins that give servers of these names when they are loaded."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.servers: list[dict[str, Any]] = []
+        self._names = names
+
+    async def load(self) -> None:
+        self.servers.append({name: {"type": "sdk", "name": name} for name in self._names})
+
+
 async def loaded(*given: str, plugins: tuple[str, ...] = (), profile: Any = "editor") -> Servers:
     """Servers of a session whose client and plugins give servers of these names."""
     calls: Any = None
     servers = tuple(McpServer(name=name, command=f"client-{name}") for name in given)
     options = replace(OPTIONS, mcp_servers=servers, profile=profile)
-    made = Servers(replace(spec(Path("instance")), options=options), calls)
-
-    async def load() -> None:
-        made._plugins.servers.append({name: {"type": "sdk", "name": name} for name in plugins})
-
-    made._plugins.load = load  # type: ignore[method-assign]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pykoclaw_acp.worker.servers.Plugins", lambda *_: Loaded(plugins))
+        made = Servers(replace(spec(Path("instance")), options=options), calls)
     await made.load()
     return made
 
@@ -57,5 +65,6 @@ async def test_a_plugin_may_replace_it() -> None:
 @pytest.mark.parametrize(("given", "own"), [((), "pykoclaw"), (("pykoclaw",), "pykoclaw-acp")])
 async def test_the_profile_allows_pykoclaws_tools_only(given: tuple[str, ...], own: str) -> None:
     made = await loaded(*given, profile="pykoclaw")
-    allowed = profile.allowed_tools(made._spec, made.own)
+    launched = replace(spec(Path("instance")), options=replace(OPTIONS, profile="pykoclaw"))
+    allowed = profile.allowed_tools(launched, made.own)
     assert [one for one in allowed if one.startswith("mcp__")] == [f"mcp__{own}__*"]

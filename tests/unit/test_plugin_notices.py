@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.worker.plugins.loading import Complaint
@@ -17,9 +20,10 @@ THIRD = Complaint("third", "did not load", serious=True)
 
 def servers(told: str, *complaints: Complaint) -> Servers:
     calls: Any = None
-    made = Servers(spec(Path("instance"), told=told), calls)
-    made._plugins.complaints.extend(complaints)
-    return made
+    plugins = SimpleNamespace(complaints=complaints)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pykoclaw_acp.worker.servers.Plugins", lambda *_: plugins)
+        return Servers(spec(Path("instance"), told=told), calls)
 
 
 def said(of: Servers) -> str:

@@ -45,19 +45,19 @@ class Transcript:
 
     def say(self, text: str, message_id: str | None = None, **more: Any) -> str:
         """What Claude has said."""
-        return self._assistant({"type": "text", "text": text}, message_id, **more)
+        return self.assistant({"type": "text", "text": text}, message_id, **more)
 
     def call(self, tool: str, name: str = "Bash", **arguments: Any) -> str:
         """Claude calls a tool."""
         block = {"type": "tool_use", "id": tool, "name": name, "input": arguments}
-        return self._assistant(block, None)
+        return self.assistant(block, None)
 
     def result(self, tool: str, content: Any = "out", **more: Any) -> str:
         """What a tool has returned."""
         block = {"type": "tool_result", "tool_use_id": tool, "content": content}
         return self.prompt([block], **more)
 
-    def _assistant(self, block: dict[str, Any], message_id: str | None, **more: Any) -> str:
+    def assistant(self, block: dict[str, Any], message_id: str | None, **more: Any) -> str:
         message_id = message_id or f"msg{self.count}"
         message = {"id": message_id, "model": "claude", "content": [block]}
         return self.add("assistant", message=message, **more)
