@@ -147,6 +147,13 @@ class OtherPrograms:
         self._told = self._missing
         return notes.transcript_missing(self._missing)
 
+    async def has_prompt(self, turn_id: str) -> bool:
+        """Whether Claude's transcript has the prompt of this turn, after a look."""
+        await self.look()
+        record = self._state.record
+        claude = record.claude_session_id or record.session_id
+        return bool(await self._transcripts.holding(record, claude, [turn_id]))
+
     async def hold_lock(self, turn: Turn) -> None:
         """Have the conversation's lock, if it is free, while a turn of another daemon goes on."""
         if self._locks is None:

@@ -34,11 +34,11 @@ async def come_back(subscriber: Subscriber, front: str, places: Mapping[str, Las
         # Under which of several ids it prompted is unknown: rather show its own message than
         # nothing.
         is_only = owners[subscriber.sessions.owner(session_id)] == 1
-        await _go_on(subscriber, front if is_only else None, session_id, place)
+        await _go_on(subscriber, front, session_id, place, is_only=is_only)
 
 
 async def _go_on(
-    subscriber: Subscriber, front: str | None, session_id: str, place: LastPlace
+    subscriber: Subscriber, front: str, session_id: str, place: LastPlace, *, is_only: bool
 ) -> None:
     sessions = subscriber.sessions
     session = await sessions.find(session_id)
@@ -47,7 +47,7 @@ async def _go_on(
     if place.opened is not None:
         sessions.take_options(session, *place.opened)
     subscriber.loading[session_id] = place.load
-    own = set() if front is None else await sessions.turns_of_front(session.id, front)
+    own = await sessions.turns_of_front(session.id, front) if is_only else set()
     # A replay includes the client's own messages; updates must not overtake the response to a
     # resume.
     hold = subscriber.traits.catch_up_pause if not place.answered and not place.load else 0
@@ -61,3 +61,5 @@ async def _go_on(
     certain = min((one for one in (known, seen) if one is not None), default=None)
     subscription = subscriber.subscribe(session, session_id, seq, place.load, hold, seen=certain)
     subscription.own |= session.still_queued(own) if place.load else own
+    if place.answered:
+        session.unclaimed.claim_for(subscriber.name, front)

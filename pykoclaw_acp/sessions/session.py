@@ -106,7 +106,8 @@ class Session:
             unclaimed=self.unclaimed, gate=gate, endings=self._endings,
             choosing=self.choosing, surroundings=self.surroundings, titling=self._titling,
             look=lambda: directories.after(self.others.before_prompt(self._background.over)),
-            unlock=self.others.unlock, lost=self.others.context.lost, note_directories=directories.note,
+            is_with_claude=self.others.has_prompt, unlock=self.others.unlock, lost=self.others.context.lost,
+            note_directories=directories.note,
         )  # fmt: skip
         self.next_worker.end = self.runner.early.end
         self._queue = TurnQueue(self.id, self.runner.run, self._rest, all_waiting, self._hold_lock)
@@ -257,10 +258,9 @@ class Session:
                 leaving.append(self._tasks.start(self.runner.stop(one)))
             elif self._queue.remove(one):
                 leaving.append(self._tasks.start(self._endings.finish(one, outcomes.CANCELLED)))
-        background = list(self._background) if turn is None and until is None else []
-        return leaving + [
-            self._tasks.start(self.runner.stop_background(turn_id)) for turn_id in background
-        ]
+        background = self._background if turn is None and until is None else ()
+        leaving += [self._tasks.start(self.runner.stop_background(one)) for one in background]
+        return leaving
 
     async def idle(self) -> None:
         """Wait until no turn runs or waits."""

@@ -39,6 +39,28 @@ async def test_turn_ending_without_daemon_is_complete_afterwards(stack: Stack) -
     assert len(stack.asked()) == 2
 
 
+async def test_prompt_of_dead_front_runs_whose_client_was_back_before_the_deploy(
+    stack: Stack,
+) -> None:
+    await stack.daemon()
+    client = await stack.front()
+    session = await client.new(stack.work)
+    gate = stack.work / "gate"
+    gate.mkdir()
+    client.prompting(session, script("bash while [ -d gate ]; do sleep 0.05; done", "text One."))
+    await client.until(lambda: client.of(session, "tool_call"))
+    client.prompting(session, script("text Two."))
+    await eventually(lambda: len(stack.rows("SELECT 1 FROM acp_turns")) == 2)
+    os.killpg(client.process.pid, signal.SIGKILL)
+    back = await stack.front()
+    await back.load(session, stack.work)
+    await stack.end_daemon()
+    await eventually(stack.daemon_pid)
+    gate.rmdir()
+    await back.until(lambda: back.text(session).endswith("Two."))
+    assert (await back.prompt(session, script("text Three.")))["stopReason"] == "end_turn"
+
+
 @pytest.mark.long
 async def test_stopped_worker_leaves_true_state_on_disk(stack: Stack) -> None:
     session, before, worker = await alone(stack, LONG)

@@ -278,6 +278,33 @@ async def test_worker_ahead_of_restored_database_ends_in_words(stack: Stack) -> 
     assert '"restored"' in stack.rows("SELECT error FROM acp_turns ORDER BY created_at")[0]["error"]
 
 
+async def test_prompt_that_ran_after_the_backup_is_not_called_unsent(stack: Stack) -> None:
+    """Nobody comes for it, so that it is not sent again either."""
+    await stack.daemon()
+    client = await stack.front()
+    session = await client.new(stack.work)
+    gate = stack.work / "gate"
+    gate.mkdir()
+    client.prompting(session, script("bash while [ -d gate ]; do sleep 0.05; done", "text One."))
+    await client.until(lambda: client.of(session, "tool_call"))
+    second = client.prompting(session, script("text Two."))
+    await eventually(lambda: len(stack.rows("SELECT 1 FROM acp_turns")) == 2)
+    backup = back_up(stack)
+    gate.rmdir()
+    await client.answer(second)
+    await client.close()
+    await stack.end_daemon()
+    put_back(stack, backup)
+    await stack.daemon(PYKOCLAW_REJOIN_WINDOW="0.1")
+    ended = "SELECT error FROM acp_turns WHERE state NOT IN ('queued', 'running', 'dispatched')"
+    await eventually(lambda: len(stack.rows(ended)) == 2)
+    assert '"restored"' in stack.rows(f"{ended} ORDER BY position DESC")[0]["error"]
+    after = await stack.front()
+    await after.load(session, stack.work)
+    assert "has it, so it was not sent again" in after.text(session)
+    assert "before it sent this prompt" not in after.text(session)
+
+
 # --- missing
 
 

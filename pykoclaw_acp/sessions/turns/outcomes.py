@@ -55,7 +55,7 @@ PROMPT_LOST: Final = (
 )
 GIVEN: Final = (
     "The database was put back to an earlier state, from before this prompt was sent to Claude. Claude's transcript "
-    "has it, so it was not sent again: what Claude did for it is above. To have it done once more, repeat it."
+    "has it, so it was not sent again: look at what was done. To have it done once more, repeat it."
 )
 STOPPED: Final = "The server stopped in the middle of this turn."
 WORKER_STOPPED: Final = "The server was stopped, and Claude's worker with it."

@@ -63,13 +63,15 @@ class TurnRunner:
         surroundings: SessionSurroundings,
         titling: Titling,
         look: Callable[[], Coroutine[Any, Any, list[Event]]],
+        is_with_claude: Callable[[str], Awaitable[bool]],
         unlock: Callable[[], None],
         note_directories: Callable[[], Awaitable[None]],
         lost: Callable[[WorkerFailed], Awaitable[None]],
     ) -> None:
         """`look` keeps other programs from the conversation, until `unlock`, and takes in what they
-        did; it is called before each prompt. `note_directories` is, before a worker is started without
-        one. `lost` is called when no worker could be had; if it
+        did; it is called before each prompt. `is_with_claude` says, after a
+        look, whether Claude's transcript has this turn's prompt. `note_directories` is called before
+        a worker is started without a prompt. `lost` is called when no worker could be had; if it
         returns, one may be had now.
         """
         self._state = state
@@ -82,6 +84,7 @@ class TurnRunner:
         self._surroundings = surroundings
         self._titling = titling
         self._look = look
+        self._is_with_claude = is_with_claude
         self._unlock = unlock
         self._lost = lost
         self._waited = False  # for the user, while others could use the conversation
@@ -96,7 +99,7 @@ class TurnRunner:
         """Run a queued turn to its end, whatever happens."""
         try:
             if not await self._unclaimed.wait_for_claim(turn):
-                await self.endings.finish(turn, outcomes.not_begun())
+                await self._end_unclaimed(turn)
             elif not turn.cancelled.is_set():
                 await self._begin(turn)
             if turn.cancelled.is_set() and turn.state == TurnState.QUEUED:
@@ -195,6 +198,18 @@ class TurnRunner:
             )
             self._workers.kill(self._state.id)
 
+    async def _end_unclaimed(self, turn: Turn) -> None:
+        given = turn.recovered and await self._is_with_claude(turn.turn_id)
+        shown = await self._is_shown(turn)
+        outcome = outcomes.given_already() if given or shown else outcomes.not_begun()
+        await self.endings.finish(turn, outcome, shown=shown)
+
+    async def _is_shown(self, turn: Turn) -> bool:
+        """Whether the prompt was taken in from a transcript: Claude has had it, which a database does
+        not know that was put back.
+        """
+        return turn.recovered and await self._journal.in_transcript(self._state.id, turn.turn_id)
+
     async def _begin(self, turn: Turn) -> None:
         """Have a worker, write down that the prompt leaves, let it leave."""
         await self._count(turn)
@@ -202,7 +217,7 @@ class TurnRunner:
         if prepared is None:
             return
         options, self._state.epoch, notes = prepared
-        if turn.recovered and await self._journal.in_transcript(self._state.id, turn.turn_id):
+        if await self._is_shown(turn):
             await self.endings.finish(turn, outcomes.given_already(), notes, shown=True)
             return
         await self._count(turn)

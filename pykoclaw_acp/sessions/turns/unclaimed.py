@@ -1,8 +1,8 @@
 """Prompts that a new daemon found waiting: each runs only if somebody stands behind it.
 
 That is its own front, which sends it again, or its own client, which loads, resumes or sends it
-again, within a window. The window begins when the daemon does and, behind a turn that it adopted,
-once more when that has ended.
+again, or comes back with the session open, within a window. The window begins when the daemon does
+and, behind a turn that it adopted, once more when that has ended.
 """
 
 from __future__ import annotations
@@ -44,14 +44,16 @@ class Unclaimed:
         """Let the prompt run: somebody stands behind it."""
         self._settle(turn, claimed=True)
 
-    def claim_for(self, name: str) -> None:
-        """Let the prompts of a client run that has loaded or resumed the session.
+    def claim_for(self, name: str, front: str | None = None) -> None:
+        """Let the prompts of a client run that has loaded or resumed the session, or has come back to
+        it: without those of its `front`, which sends again what it keeps.
 
         Of a prompt that an earlier version took down without a name, the client is the one that
         made the session.
         """
         for turn in list(self._claims):
-            if (turn.client or self._record.client or name) == name:
+            its_own = front is not None and turn.keys.front == front
+            if (turn.client or self._record.client or name) == name and not its_own:
                 self._settle(turn, claimed=True)
 
     def drop_older(self, newer: Turn) -> None:
