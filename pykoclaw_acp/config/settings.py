@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
@@ -36,6 +37,7 @@ from pykoclaw_acp.config.values import (
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.surroundings import OWN, House, stored
+from pykoclaw_acp.system import credentials
 
 T = TypeVar("T")
 
@@ -56,7 +58,9 @@ class Settings(BaseSettings):
         description="Directory of the database, shared with pykoclaw.",
     )
     model: str | None = Field(
-        default=None, description="Claude model of new sessions; Claude's own default if unset."
+        default=None,
+        validation_alias=AliasChoices("PYKOCLAW_MODEL", sources.BARE["model"]),
+        description="Claude model of new sessions; if unset that of the user's Claude settings, else Claude's default.",
     )
     cli_path: Annotated[Path | None, BeforeValidator(values.program)] = Field(
         default=None,
@@ -290,7 +294,11 @@ class Settings(BaseSettings):
         """The daemon's own account and variables, and where accounts are."""
         directory = self.accounts or self.data / "accounts"
         cli = None if self.cli_path is None else str(self.cli_path)
-        return House(stored(self.account), str(directory), variables, cli)
+        return House(
+            stored(self.account), str(directory), variables, cli,
+            claudes=credentials.configuration(os.environ, Path.home()),
+            mode_is_set=self.origin("permission_mode") != "default",
+        )  # fmt: skip
 
     def origin(self, name: str) -> str:
         """Source of the setting `name`: "default", "environment", or the path of a .env file."""

@@ -49,7 +49,7 @@ class Given:
         account = environment.get(names.ACCOUNT)
         return cls(
             account=None if account is None else stored(account),
-            model=environment.get(names.MODEL),
+            model=environment.get(names.MODEL) or environment.get(names.CLAUDES_MODEL),
             mode=environment.get(names.MODE),
             variables={
                 name: value for name, value in environment.items() if name not in names.SETTINGS
@@ -66,12 +66,17 @@ class Given:
 class House:
     """What the daemon itself gives: the account of new sessions, the directory of accounts, the
     variables that are its own, and Claude's CLI; None: the one that the SDK brings along.
+
+    `claudes`: Claude's own configuration directory. `mode_is_set`: a setting of ours says the
+    permission mode of new sessions; otherwise the user's Claude settings may.
     """
 
     account: str = ""
     accounts: str = ""
     variables: Mapping[str, str] = field(default_factory=dict)
     cli_path: str | None = None
+    claudes: str = ""
+    mode_is_set: bool = False
 
     def configuration(self, account: str) -> str | None:
         """Claude's configuration directory of an account; None: Claude's own."""

@@ -24,6 +24,7 @@ from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.system import disks
 from pykoclaw_acp.system.paths import upwards
 from pykoclaw_acp.trust.content import Stamp
+from pykoclaw_acp.trust.layout import config_home
 from pykoclaw_acp.trust.looking import Looking, same
 
 Identity = tuple[int, int]  # device and inode
@@ -117,13 +118,18 @@ def _gone(path: str, why: str) -> str:
 
 
 def _read_in(cwd: str) -> dict[str, Stamp | None]:
-    """What Claude reads there when it starts, as it is now: its memory, also above, and what acts,
-    of which the directory itself tells also when it is gone again.
+    """What Claude reads when it starts there, as it is now: its memory, also above, and what acts,
+    of which the directory itself tells also when it is gone again; the user's own, too.
     """
     looking = Looking()
+    user = config_home()
     memory = (os.path.join(place, name) for place in upwards(cwd) for name in _MEMORY)
-    for path in (cwd, os.path.join(cwd, ".claude"), *memory):
+    own = (os.path.join(user, name) for name in ("CLAUDE.md", "settings.json"))
+    for path in (cwd, os.path.join(cwd, ".claude"), *memory, *own):
         looking.kind(path)
+    for rules in (os.path.join(cwd, ".claude", "rules"), os.path.join(user, "rules")):
+        for path in looking.files(rules):
+            looking.kind(path)
     return looking.stamps
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pykoclaw_acp.channel.options import WorkerOptions
@@ -13,6 +13,8 @@ from pykoclaw_acp.model import choices
 from pykoclaw_acp.model import surroundings as rules
 from pykoclaw_acp.model.surroundings import Given, House, Surroundings
 from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.sessions import user_settings
+from pykoclaw_acp.sessions.user_settings import UserSettings
 from pykoclaw_acp.system import environment as names
 
 ACCOUNT: Final = "pykoclaw.dev/account"
@@ -45,7 +47,7 @@ class Begun:
 
 class Beginnings:
     """Begins sessions: by the client's environment, else by the settings, of which `template` is
-    made.
+    made, else by the user's Claude settings.
     """
 
     def __init__(self, house: House, template: WorkerOptions) -> None:
@@ -63,15 +65,30 @@ class Beginnings:
         if given is None:
             return Begun(self._template.model, None, begun)
         self._require_mode(given.mode)
-        return Begun(given.model or self._template.model, given.mode, begun)
+        user = await self._of_user(chosen)
+        return Begun(
+            given.model or self._template.model or user.model, given.mode or user.mode, begun
+        )
 
     def beside(self, record: SessionRecord) -> Begun:
         """Of a session that works for another one: with its account and environment."""
         return Begun(self._template.model, None, record.surroundings)
 
-    def _require_mode(self, mode: str | None) -> None:
+    async def _of_user(self, account: str) -> UserSettings:
+        """What the user's Claude settings say, as far as it counts."""
+        directory = self._house.configuration(account) or self._house.claudes
+        if not directory or "user" not in self._template.setting_sources:
+            return UserSettings()
+        found = await asyncio.to_thread(user_settings.read, directory)
+        counts = found.mode in self._modes() and not self._house.mode_is_set
+        return found if counts else replace(found, mode=None)
+
+    def _modes(self) -> list[str]:
         bypass = [choices.BYPASS] if self._template.bypass else []
-        known = [one.id for one in (*choices.MODES, *bypass)]
+        return [one.id for one in (*choices.MODES, *bypass)]
+
+    def _require_mode(self, mode: str | None) -> None:
+        known = self._modes()
         if mode is not None and mode not in known:
             raise InvalidParams(
                 f"{names.MODE} in the client's environment: must be one of {', '.join(known)}.",

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from typing import Final
 
 MODEL: Final = "PYKOCLAW_MODEL"
+CLAUDES_MODEL: Final = "ANTHROPIC_MODEL"  # Claude's own name of it
 MODE: Final = "PYKOCLAW_PERMISSION_MODE"
 ACCOUNT: Final = "PYKOCLAW_ACCOUNT"
 CONFIGURATION: Final = "CLAUDE_CONFIG_DIR"
-SETTINGS: Final = frozenset({MODEL, MODE, ACCOUNT})
+SETTINGS: Final = frozenset({MODEL, CLAUDES_MODEL, MODE, ACCOUNT})
 
 # Whose account is used, and through which service. Always replaced together: a key must not be sent
 # to the gateway of another environment.

@@ -225,13 +225,22 @@ async def test_directory_that_is_another_one_at_the_prompt_gets_another_worker(
         shutil.rmtree(place)
 
 
-async def test_memory_that_is_written_before_the_prompt_is_read(tmp_path: Path) -> None:
-    place = tmp_path / "place"
-    place.mkdir()
+@pytest.mark.parametrize(
+    "changed",
+    ["CLAUDE.md", "place/.claude/rules/a.md", "user/rules/deep/a.md", "user/CLAUDE.md"],
+)
+async def test_memory_that_is_written_before_the_prompt_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "user"))
+    place, memory = tmp_path / "place", tmp_path / changed
+    for directory in (place, memory.parent):
+        directory.mkdir(parents=True, exist_ok=True)
+    memory.write_text("Be clear.")
     async with rig(tmp_path) as r:
         session = await begin(r, await r.sessions.create(str(place), (), ()))
         await started(r, session)
-        (tmp_path / "CLAUDE.md").write_text("Be brief.")
+        memory.write_text("Be brief.")
         assert (await r.run(session, "say 1")).state == "done"
         assert (await r.run(session, "say 1")).state == "done"
         first, second = r.launcher.launched
