@@ -9,6 +9,7 @@ from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.neutral import neutral
 
 CANCELLED: Final = "\n\nCancelled.\n\n"
+NOT_SENT: Final = "\n\nCancelled before it was sent to Claude.\n\n"
 
 
 def ended(turn_id: str, outcome: Outcome) -> list[Event]:
@@ -25,6 +26,11 @@ def ended(turn_id: str, outcome: Outcome) -> list[Event]:
 def cancelled(turn_id: str) -> list[Event]:
     """Says that a turn was cancelled."""
     return [Text(f"{turn_id}-cancelled", CANCELLED, note=True)]
+
+
+def not_sent(turn_id: str) -> list[Event]:
+    """Says that a prompt was cancelled that waited for its turn."""
+    return [Text(f"{turn_id}-cancelled", NOT_SENT, note=True)]
 
 
 def gap(message_id: str, missing: int, file: str | None) -> list[Event]:

@@ -257,10 +257,10 @@ class Session:
             if one is self._queue.current or one in self._queue.steered:
                 leaving.append(self._tasks.start(self.runner.stop(one)))
             elif self._queue.remove(one):
-                leaving.append(self._tasks.start(self._endings.finish(one, outcomes.CANCELLED)))
-        background = self._background if turn is None and until is None else ()
-        leaving += [self._tasks.start(self.runner.stop_background(one)) for one in background]
-        return leaving
+                ending = self._endings.cancel_waiting(one, self._queue.current)
+                leaving.append(self._tasks.start(ending))
+        every = self._background if turn is None and until is None else ()
+        return leaving + [self._tasks.start(self.runner.stop_background(one)) for one in every]
 
     async def idle(self) -> None:
         """Wait until no turn runs or waits."""

@@ -12,6 +12,7 @@ from tests.integration.wires import Wire, client, hanging, new, prompt
 from tests.waiting import eventually
 
 SAID = "\n\nCancelled.\n\n"
+NOT_SENT = "\n\nCancelled before it was sent to Claude.\n\n"
 
 
 def said(wire: Wire) -> list[Any]:
@@ -31,16 +32,32 @@ async def test_cancelled_turns_say_so_once(tmp_path: Path) -> None:
         wire.send({"method": "session/cancel", "params": {"sessionId": session}})
         for one in (running, waiting):
             assert (await wire.answer(one))["result"]["stopReason"] == "cancelled"
-        assert sorted(said(wire)) == [SAID, SAID]
-        told = [one for one in wire.updates() if one.get("content", {}).get("text") == SAID]
+        await eventually(lambda: said(wire) == [SAID, NOT_SENT])
+        told = [one for one in wire.updates() if one.get("content", {}).get("text") in said(wire)]
         assert {one["_meta"]["pykoclaw.dev/note"] for one in told} == {"note"}
         ids = [one["messageId"] for one in told]
         wire.lines.clear()
         await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
-        assert sorted(said(wire)) == sorted(["hang", SAID, "say 1", SAID])
-        assert said(wire)[0] == "hang"
-        told = [one for one in wire.updates() if one.get("content", {}).get("text") == SAID]
-        assert sorted(one["messageId"] for one in told) == sorted(ids)
+        assert said(wire) == ["hang", SAID, "say 1", NOT_SENT]
+        notes = [one for one in wire.updates() if "pykoclaw.dev/note" in one["_meta"]]
+        assert [one["messageId"] for one in notes] == ids
+
+
+async def test_words_of_a_waiting_prompt_do_not_cut_the_running_answer(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, running, worker, turn = await hanging(r, wire)
+        worker.say(worker.event(turn, "one "))
+        waiting = wire.begin("session/prompt", **prompt(session, "waits"))
+        await eventually(lambda: len(r.sessions.live[session].turns) == 2)
+        wire.send({"method": "$/cancel_request", "params": {"requestId": waiting}})
+        assert (await wire.answer(waiting))["result"]["stopReason"] == "cancelled"
+        worker.say(worker.event(turn, "two "))
+        worker.say(worker.ended(turn))
+        assert (await wire.answer(running))["result"]["stopReason"] == "end_turn"
+        await eventually(lambda: said(wire) == ["one ", "two ", NOT_SENT])
+        wire.lines.clear()
+        await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+        assert said(wire) == ["hang", "one two ", "waits", NOT_SENT]
 
 
 async def test_turn_that_was_not_cancelled_does_not_say_so(tmp_path: Path) -> None:

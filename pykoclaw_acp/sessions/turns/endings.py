@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -10,7 +11,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.errors import NoPlaceForEnd, StoreClosed
+from pykoclaw_acp.errors import Conflict, NoPlaceForEnd, StoreClosed
 from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
@@ -18,7 +19,7 @@ from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.turns import outcomes
-from pykoclaw_acp.tasks import in_pieces
+from pykoclaw_acp.tasks import Tasks, in_pieces
 
 log: Final = structlog.get_logger()
 
@@ -32,13 +33,34 @@ class Endings:
         self._state = state
         self._journal = journal
         self._drop_request = drop_request
+        self._tasks = Tasks()
         self.ending: dict[str, Turn] = {}  # those whose end waits for its commit
 
+    async def cancel_waiting(self, turn: Turn, running: Turn | None) -> None:
+        """End a prompt that waits for its turn. What the log says of it comes after the turn that is
+        `running`, whose answer it would cut in two.
+        """
+        await self.finish(turn, outcomes.CANCELLED, silent=running is not None)
+        if running is not None:
+            self._tasks.start(self._tell_after(running, turn))
+
+    async def _tell_after(self, running: Turn, turn: Turn) -> None:
+        await running.over()
+        said = [*await in_pieces(outcomes.user_messages(turn)), *notes.not_sent(turn.turn_id)]
+        with contextlib.suppress(StoreClosed, Conflict):  # a conflict: the session was deleted
+            await self._state.log.tell(said, patient=True)
+
     async def finish(
-        self, turn: Turn, outcome: Outcome, more: Sequence[Event] = (), *, shown: bool = False
+        self,
+        turn: Turn,
+        outcome: Outcome,
+        more: Sequence[Event] = (),
+        *,
+        shown: bool = False,
+        silent: bool = False,
     ) -> None:
         """End a turn that no worker ends, saying so in the log; nobody is told before the journal
-        has it. `shown`: the log has the prompt.
+        has it. `shown`: the log has the prompt. `silent`: the log says nothing.
         """
         if turn.ended.done() or turn.turn_id in self.ending:
             return
@@ -50,7 +72,7 @@ class Endings:
                 else []
             )
             outcome = replace(outcome, told=turn.turn_id in self._state.explained)
-            events = [*said, *more, *notes.ended(turn.turn_id, outcome)]
+            events = [] if silent else [*said, *more, *notes.ended(turn.turn_id, outcome)]
             self.resolve(turn, await self.end(turn.turn_id, outcome, events, turn.cancelled))
         except StoreClosed:
             log.info("The next daemon ends the turn", action="turn_end_left", turn=turn.turn_id)
