@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from msgspec.structs import replace
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.database import DatabaseCall
@@ -48,6 +47,7 @@ SPOOL_WAIT: Final = 10.0  # s; for a worker that writes to its spool what nobody
 CLEAN_UP_GRACE: Final = 1.5
 HURRIED_GRACE: Final = 0.3  # s; as long as that while the server stops
 DIED: Final = TurnFailure(ErrorKind.WORKER_LOST, "Claude's worker process died.")
+STOPPED: Final = TurnFailure(ErrorKind.STOPPED, "Claude's worker was stopped.")
 REPLACED: Final = TurnFailure(ErrorKind.WORKER_LOST, "Claude's worker was replaced by a newer one.")
 NOT_RECORDED: Final = "The answer could not be recorded; the log of pykoclaw-acp says why."
 
@@ -167,8 +167,7 @@ class WorkerLife:
             else:
                 if failure.kind == DIED.kind and memory.kills() > kills:
                     failure = TurnFailure(ErrorKind.OUT_OF_MEMORY, memory.KILLED)
-                stopped = replace(failure, kind=ErrorKind.STOPPED)
-                self._failure = stopped if self.stopping else failure
+                self._failure = STOPPED if self.stopping else failure
                 await asyncio.shield(self._end())
             self._liveness.ended()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Final
 
 from pykoclaw_acp.channel.frames import (
     AskWithdrawn,
@@ -34,6 +35,8 @@ from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.queue import TurnQueue
 from pykoclaw_acp.sessions.turns.runner import TurnRunner
 from pykoclaw_acp.tasks import Tasks
+
+CLOSED: Final = "The session was closed."
 
 
 class WorkerReports:
@@ -135,7 +138,8 @@ class WorkerReports:
         """The worker is gone: what it was doing ends now, in words. After an error it may be called
         again.
         """
-        closed = self._state.log.open_tools.failed(outcomes.cut_off(message))
+        why = CLOSED if self._state.record.closed else message
+        closed = self._state.log.open_tools.failed(outcomes.cut_off(why))
         ends = (
             (turn, outcomes.lost(turn, kind, message))
             for turn in self._queue.given

@@ -328,6 +328,17 @@ async def test_cancel_stops_subagents_whose_prompt_was_answered(stack: Stack) ->
     await seen_again(stack, client, session, **NAMED)
 
 
+async def test_call_of_a_command_that_ends_with_its_session_says_so(stack: Stack) -> None:
+    client = await begin(stack)
+    session = await client.new(stack.work)
+    command = {"command": waiting(stack.work / "gate"), "run_in_background": True}
+    await client.prompt(session, script(tool("Bash", **command), "text It runs."))
+    (call,) = calls(client, session).values()
+    await client.call("session/close", sessionId=session)
+    await until_shown(client, session, call, "Cut off before its end. The session was closed.")
+    assert shown(client.of(session), call)["status"] == "failed"
+
+
 async def test_subagents_of_an_imported_session_are_shown_as_they_were_live(stack: Stack) -> None:
     """One that was waited for, and one in the background."""
     client = await begin(stack)
