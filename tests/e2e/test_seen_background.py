@@ -298,9 +298,9 @@ async def test_cancel_stops_subagents_whose_prompt_was_answered(stack: Stack) ->
     gate = stack.work / "gate"
     agents = [
         tool("Agent", description=name, prompt=script(f"bash {command}", "text Done."))
-        for name, command in (
-            ("one", "while [ -d gate ]; do sleep 0.05; done; touch one"),
-            ("two", "while [ -d gate ]; do sleep 0.05; done; touch two"),
+        for name in ("one", "two")
+        for command in (
+            f"touch {name}.begun; while [ -d gate ]; do sleep 0.05; done; touch {name}",
         )
     ]
     command = {"command": waiting(gate), "description": "Wait", "run_in_background": True}
@@ -311,6 +311,7 @@ async def test_cancel_stops_subagents_whose_prompt_was_answered(stack: Stack) ->
     ids = calls(client, session)
     first, second = ids["Agent: one"], ids["Agent: two"]
     third = next(ids[title] for title in ids if title.startswith("Wait: "))
+    await client.until(lambda: len(list(stack.work.glob("*.begun"))) == 2)
     client.cancel(session)
     for call in (first, second):
         await until_shown(client, session, call, "Stopped by the user.")
