@@ -62,13 +62,11 @@ class Beginnings:
         chosen = self._house.account if account is None else account
         await _require_account(self._house, chosen, place)
         begun = rules.begin(self._house, chosen, given)
-        if given is None:
-            return Begun(self._template.model, None, begun)
-        self._require_mode(given.mode)
+        asked = given or Given()
+        self._require_mode(asked.mode)
         user = await self._of_user(chosen)
-        return Begun(
-            given.model or self._template.model or user.model, given.mode or user.mode, begun
-        )
+        model = asked.model or self._template.model or user.model
+        return Begun(model, asked.mode or user.mode, begun)
 
     def beside(self, record: SessionRecord) -> Begun:
         """Of a session that works for another one: with its account and environment."""

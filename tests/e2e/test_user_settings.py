@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.e2e.harness import Client, Stack, script
 
 OWN = {"model": "haiku", "permissions": {"defaultMode": "acceptEdits"}}
@@ -24,9 +26,13 @@ async def begun(stack: Stack, client: Client) -> tuple[str, dict[str, Any]]:
     return new["sessionId"], shown
 
 
-async def test_model_and_mode_of_the_users_settings_are_shown_and_used(stack: Stack) -> None:
+@pytest.mark.parametrize("by_itself", [False, True])
+async def test_model_and_mode_of_the_users_settings_are_shown_and_used(
+    stack: Stack, by_itself: bool
+) -> None:
+    """By a daemon, and by a server on its client's standard streams."""
     write(stack, OWN)
-    client = await stack.front()
+    client = await (stack.start() if by_itself else stack.front())
     session, shown = await begun(stack, client)
     assert (shown["model"], shown["mode"]) == ("haiku", "acceptEdits")
     await client.prompt(session, script("write new.txt <<< text", "text Written."))
