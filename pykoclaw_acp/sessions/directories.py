@@ -81,7 +81,7 @@ class Directories:
         seen = await self._look()
         self._seen = {path: one for path, (one, _) in seen.items() if one is not None}
         cwd = self._state.options.cwd
-        if self._seen.get(cwd) is not None:
+        with contextlib.suppress(TimeoutError):  # then its next prompt is refused
             self._read = await disks.call(cwd, partial(_read_in, cwd))
 
     async def _look(self) -> dict[str, tuple[Identity | None, str]]:

@@ -317,6 +317,7 @@ async def test_cancel_stops_subagents_whose_prompt_was_answered(stack: Stack) ->
         await until_shown(client, session, call, "Stopped by the user.")
         assert shown(client.of(session), call)["status"] == "failed"
     assert shown(client.of(session), third)["status"] == "in_progress"
+    await eventually(lambda: not stack.find("one.begun") and not stack.find("two.begun"))
     gate.rmdir()
     await client.until(lambda: shown(client.of(session), third)["status"] == "completed")
     await client.until(lambda: "I know." in client.text(session))
