@@ -85,7 +85,7 @@ class ContextUsage:
 
 
 async def learn_window(client: ClaudeSDKClient, usage: ContextUsage) -> None:
-    """Ask the CLI for the window of its model, which costs no request to the model."""
+    """Ask the CLI for the window of its model; it has tokens counted for that, and nothing answered."""
     try:
         found = await client.get_context_usage()
         usage.learn(found["model"], found["rawMaxTokens"])
