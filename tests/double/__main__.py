@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.double import original, whatsapp
 from tests.double.agent import Canned, Claude, Engine
-from tests.double.handle import Handle, init_db
+from tests.double.handle import Handle, init_db, use_wal
 from tests.double.messaging import dispatch_to_agent, send
 from tests.double.record import Record
 from tests.double.scheduler import run_scheduler
@@ -75,12 +75,12 @@ async def _send(arguments: argparse.Namespace, db: Handle, engine: Engine) -> No
 
 
 async def _poller(arguments: argparse.Namespace, db: Handle, engine: Engine) -> None:
-    db.execute("PRAGMA journal_mode=WAL")
+    use_wal(db)
     await whatsapp.poll(db, every=arguments.every, rounds=arguments.rounds, prefix=arguments.prefix)
 
 
 async def _whatsapp(arguments: argparse.Namespace, db: Handle, engine: Engine) -> None:
-    db.execute("PRAGMA journal_mode=WAL")
+    use_wal(db)
     rounds = arguments.rounds or 1
     while rounds > 0:
         whatsapp.receive(db, arguments.jid, "someone", arguments.message)

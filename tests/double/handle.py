@@ -110,3 +110,20 @@ def init_db(path: Path, record: Record | None = None) -> Handle:
         except sqlite3.OperationalError as error:
             db.record.add("alter_swallowed", column=f"{table}.{column}", error=str(error))
     return db
+
+
+def use_wal(db: Handle) -> None:
+    """Switch the file to WAL, as the scheduler and the bot do once after their start.
+
+    SQLite refuses to switch a file at once while anybody writes it, without a wait. On a new file
+    that happens to programs which start together, whether ours is one of them or not: the process
+    ends and is recorded as `wal_refused`.
+    """
+    (before,) = db.execute("PRAGMA journal_mode").fetchone()
+    try:
+        db.execute("PRAGMA journal_mode=WAL")
+    except sqlite3.OperationalError:
+        if before == "wal":
+            raise
+        db.record.add("wal_refused")
+        raise SystemExit(1) from None

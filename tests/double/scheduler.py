@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.double.agent import Engine, ProcessFailed, query_agent
-from tests.double.handle import Handle
+from tests.double.handle import Handle, use_wal
 from tests.double.rules import delivery_target, next_run, prompt_hash, without_reply_tags
 from tests.double.tables import (
     Task,
@@ -29,7 +29,7 @@ async def run_scheduler(
     """Look at once, run what is due one after the other from that snapshot, sleep; for ever, or so
     many times.
     """
-    db.execute("PRAGMA journal_mode=WAL")
+    use_wal(db)
     db.record.add("ready")
     while rounds is None or rounds > 0:
         for task in get_due_tasks(db):

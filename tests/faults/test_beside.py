@@ -9,7 +9,8 @@ import json
 import os
 import random
 import signal
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,10 +58,16 @@ class Others:
     def kill_one(self, chance: random.Random) -> None:
         chance.choice(list(self._running.values())).kill()
 
-    async def end(self) -> None:
-        for role in self._running.values():
-            role.kill()
-            await role.process.wait()
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """All of them, from their first start until the end of the block."""
+        try:
+            await self.fill()
+            yield
+        finally:
+            for role in self._running.values():
+                role.kill()
+                await role.process.wait()
 
     def done(self, did: str) -> list[dict[str, Any]]:
         """What was recorded of this kind, by all of them."""
@@ -86,23 +93,22 @@ def make_tasks(path: Path, *targets: str) -> None:
 async def test_random_kills_lose_nothing_of_anybody(stack: Stack) -> None:
     chance, stop = random.Random(SEED), asyncio.Event()
     others = Others(stack)
-    await others.fill()  # the first start of all at once, on no file
-    talkers = [Talker(stack, number) for number in range(2)]
-    await asyncio.gather(*(talker.begin() for talker in talkers))
-    ours = [f"acp-{talker.session[:8]}" for talker in talkers]
-    make_tasks(stack.data / "pykoclaw.db", *ours, "wa-andy-4@g.us")
-    async with asyncio.timeout(60 * KILLS), asyncio.TaskGroup() as talking:
-        for talker in talkers:
-            talking.create_task(talker.talk(stop))
-        for number in range(KILLS):
+    async with others.running():  # the first start of all at once, on no file
+        talkers = [Talker(stack, number) for number in range(2)]
+        await asyncio.gather(*(talker.begin() for talker in talkers))
+        ours = [f"acp-{talker.session[:8]}" for talker in talkers]
+        make_tasks(stack.data / "pykoclaw.db", *ours, "wa-andy-4@g.us")
+        async with asyncio.timeout(60 * KILLS), asyncio.TaskGroup() as talking:
+            for talker in talkers:
+                talking.create_task(talker.talk(stop))
+            for number in range(KILLS):
+                await _go_on(others, talkers)
+                if number % 2:
+                    await _kill_daemon(stack)
+                else:
+                    others.kill_one(chance)
             await _go_on(others, talkers)
-            if number % 2:
-                await _kill_daemon(stack)
-            else:
-                others.kill_one(chance)
-        await _go_on(others, talkers)
-        stop.set()
-    await others.end()
+            stop.set()
 
     for role in others.all:
         assert role.failures() == [], role.output()
