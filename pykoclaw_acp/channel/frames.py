@@ -165,7 +165,7 @@ class AskWithdrawn(_Numbered, frozen=True, kw_only=True, tag="ask_withdrawn"):
 
 class TurnEnded(_Numbered, frozen=True, kw_only=True, tag="turn_ended"):
     """Exactly one per turn: a stop reason of ACP, or an error. `last_uuid`: of Claude's transcript.
-    `told`: as in LaunchSpec; None: of an earlier version.
+    `told`: as in LaunchSpec; None: of an earlier version. `windows`: of models, in tokens.
     """
 
     turn_id: str
@@ -176,6 +176,7 @@ class TurnEnded(_Numbered, frozen=True, kw_only=True, tag="turn_ended"):
     last_uuid: str | None = None
     into: str | None = None  # the turn that has taken its prompt up, and ended with it
     told: str | None = None
+    windows: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class Background(_Numbered, frozen=True, kw_only=True, tag="background"):

@@ -27,7 +27,8 @@ class LaunchSpec(WorkerIdentity, frozen=True, kw_only=True):
 
     `resume_session_id` comes from `WorkerPool.set_resume` alone; None begins a Claude session under
     the ACP id. With a `branch` it begins one that branches off another. `told` identifies what an
-    earlier worker of the session has said to the user about plugins and MCP servers.
+    earlier worker of the session has said to the user about plugins and MCP servers; `windows` are
+    sizes of context windows, in tokens, as far as workers with this model have learned them.
     """
 
     options: WorkerOptions
@@ -39,6 +40,7 @@ class LaunchSpec(WorkerIdentity, frozen=True, kw_only=True):
     spool_limit: int  # bytes
     data: str = ""  # the data directory that it works for
     told: str = ""
+    windows: dict[str, int] = {}
 
     @property
     def identity(self) -> WorkerIdentity:

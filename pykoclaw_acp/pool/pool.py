@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.channel.frames import Ready, ToWorker
+from pykoclaw_acp.channel.frames import Ready, ToWorker, TurnEnded
 from pykoclaw_acp.channel.options import WorkerOptions, suits
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec
@@ -111,9 +111,9 @@ class WorkerPool:
         worker = self._workers.get(session_id)
         return worker is not None and worker.takes_blocks
 
-    def note_told(self, session_id: str, told: str) -> None:
-        """Note what its worker has said about plugins and servers, for its next one."""
-        self._continuity.note_told(session_id, told)
+    def note_ended(self, session_id: str, ended: TurnEnded) -> None:
+        """Note what its worker says at a turn's end, for the next ones."""
+        self._continuity.note_ended(session_id, ended)
 
     def forget(self, session_id: str) -> bool:
         """Forget the session until the next `set_resume`; False, and nothing is done, while it has
@@ -305,7 +305,7 @@ class WorkerPool:
             orphan_grace=self._limits.orphan_grace,
             spool_limit=self._limits.spool_limit,
             data=self._limits.data,
-            **self._continuity.of(session_id),
+            **self._continuity.of(session_id, options),
         )
 
     async def _warm(self) -> None:

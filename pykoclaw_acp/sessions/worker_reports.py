@@ -84,8 +84,8 @@ class WorkerReports:
         self._state.log.publish(await self._journal.record(self._state.id, epoch, frames, ends))
         for frame in frames:
             self._act(epoch, frame)
-            if isinstance(frame, TurnEnded) and frame.told is not None:
-                self._workers.note_told(self._state.id, frame.told)
+            if isinstance(frame, TurnEnded):
+                self._workers.note_ended(self._state.id, frame)
         for turn_id, outcome in ends.items():
             self._end_background(turn_id)
             self._state.record.claude_session_id = outcome.claude_session_id

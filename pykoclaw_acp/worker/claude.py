@@ -69,6 +69,7 @@ class ClaudeSession:
         self._temporary = temporary
         self._outbox = outbox
         self._translator = deciding.translator(spec.options)
+        self._translator.meanwhile.usage.windows.update(spec.windows)
         self.permissions = PermissionCallbacks(
             spec.epoch, outbox.put, self._translator, self._tool_reported, self._turn_reported
         )
@@ -325,7 +326,8 @@ class ClaudeSession:
         notice = self.servers.notice(turn_id) if turn_id == self._prompted else []
         for event in [*early_end(turn_id, ended.stop_reason), *notice]:
             self._put(event, turn_id)
-        ended = replace(ended, told=self.told)
+        windows = self._translator.meanwhile.usage.windows
+        ended = replace(ended, told=self.told, windows=dict(windows))
         self._outbox.put(ended)
         return ended
 

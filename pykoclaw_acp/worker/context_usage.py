@@ -22,12 +22,14 @@ _INPUT: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_inpu
 
 
 class ContextUsage:
-    """Counts the context; `ask` is called when the window of a model is not known."""
+    """Counts the context; `ask` is called when the window of a model is not known. `windows`: those
+    that are known, in tokens, by model.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.ask: Callable[[], object] = lambda: None
+        self.windows: dict[str, int] = {}
         self._clock = clock
-        self._windows: dict[str, int] = {}
         self._model = ""
         self._used = 0
         self._cost: float | None = None
@@ -37,11 +39,11 @@ class ContextUsage:
     def learn(self, model: str, window: int) -> None:
         """The size of a model's window, in tokens."""
         if window > 0:
-            self._windows[model] = window
+            self.windows[model] = window
 
     def requested(self, model: str, usage: dict[str, Any] | None) -> list[Event]:
         """A request of the main agent is answered, of so many tokens."""
-        if model and model not in self._windows:
+        if model and model not in self.windows:
             self.ask()
         self._model = model or self._model
         self._used = sum(int((usage or {}).get(key) or 0) for key in _INPUT)
@@ -76,7 +78,7 @@ class ContextUsage:
         return self.set(0)
 
     def _report(self) -> list[Event]:
-        window = self._windows.get(self._model) or max(self._windows.values(), default=0)
+        window = self.windows.get(self._model) or max(self.windows.values(), default=0)
         now = Usage(used=self._used, size=window, cost=self._cost)
         if not window or now == self._told:
             return []

@@ -132,10 +132,23 @@ async def test_usage_is_told_after_turn(shared: Stack) -> None:
     parts = ("inputTokens", "outputTokens", "cachedReadTokens", "cachedWriteTokens")
     assert usage["totalTokens"] == sum(usage[part] for part in parts)
     assert usage["outputTokens"] > 0
-    (window,) = client.of(session, "usage_update")
+    *_, window = client.of(session, "usage_update")
     assert 0 < window["used"] < window["size"]
     assert window["cost"]["currency"] == "USD"
     assert client.of(session)[-1] == window
+
+
+async def test_window_is_learned_once_for_all_sessions(stack: Stack) -> None:
+    client = await stack.start()
+    first = await client.new(stack.work)
+    await client.prompt(first, text("One."))
+    size = client.of(first, "usage_update")[-1]["size"]
+    stack.model.clear()
+    second = await client.new(stack.work)
+    await client.prompt(second, text("Two."))
+    assert client.of(second, "usage_update")[0]["size"] == size
+    counted = [one for one in stack.model.requests(None) if one["path"].endswith("count_tokens")]
+    assert counted == []
 
 
 async def test_resource_link_reaches_the_model(shared: Stack) -> None:

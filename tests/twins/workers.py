@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykoclaw_acp.channel.frames import Interrupt, Prompt, ToWorker
+from pykoclaw_acp.channel.frames import Interrupt, Prompt, ToWorker, TurnEnded
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.turns import TurnState
@@ -45,7 +45,7 @@ class MemoryWorkers:
     def workspace(self, session_id: str) -> str | None:
         return "" if session_id in self.live else None
 
-    def note_told(self, session_id: str, told: str) -> None:
+    def note_ended(self, session_id: str, ended: TurnEnded) -> None:
         pass
 
     def forget(self, session_id: str) -> bool:
