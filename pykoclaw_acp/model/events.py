@@ -18,6 +18,7 @@ MAX_TEXT: Final = (
 )  # characters in one event; six bytes each at worst keeps a line below 1 MiB
 
 BY_WORDS: Final = "words"  # a title of the first prompt's words
+BY_CONTENT: Final = "content"  # what a first prompt without words has: a command, files, images
 BY_CLAUDE: Final = "claude"  # one that Claude has made
 
 PlanStatus = Literal["pending", "in_progress", "completed"]
@@ -200,7 +201,7 @@ class ConfigChanged(_Event, frozen=True, tag="config_changed"):
 class TitleChanged(_Event, frozen=True, tag="title_changed"):
     """The title was set or changed.
 
-    `by`: who made it, one of BY_WORDS and BY_CLAUDE; empty: a person, or an earlier version, and
+    `by`: who made it, one of BY_WORDS, BY_CONTENT and BY_CLAUDE; empty: a person, or an earlier version, and
     then no other one replaces it. `at`: when the session was used last (ms since 1970), if that
     has changed with it; 0: it has not.
     """

@@ -15,6 +15,7 @@ import structlog
 from pykoclaw_acp.errors import Conflict, InvalidParams, RowRefused, SessionNotFound
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.sessions.ports import ConversationStore
 from pykoclaw_acp.system import disks
 from pykoclaw_acp.tasks import Pace
@@ -158,7 +159,7 @@ async def require_directory(cwd: str | None) -> None:
     except TimeoutError as error:
         raise InvalidParams(f"`cwd`: {disks.SILENT}.") from error
     if not found:
-        raise InvalidParams("`cwd`: there is no such directory.")
+        raise InvalidParams(f"`cwd`: there is no such directory: {neutral(cwd)}")
 
 
 async def _share(store: ConversationStore, session_id: str, name: str, owner: str) -> str:

@@ -282,7 +282,7 @@ class OtherPrograms:
 
     async def _entitle(self, logged: Collection[Logged]) -> None:
         """A conversation without a title has one from the first prompt that was taken in."""
-        if self._state.record.title is not None:
+        if not titling.lacks_words(self._state.record):
             return
         for one in logged:
             if isinstance(one.event, UserMessage):

@@ -35,6 +35,7 @@ class Compaction:
     shown: Callable[[str], str] = str
     repeated: set[str] = field(default_factory=set)
     tokens: int = 0  # in the context, after the newest compaction
+    failure: str = ""  # why the newest one failed
     _call: str | None = None
 
     def follow(self, subtype: str, data: dict[str, Any]) -> list[Event]:
@@ -42,7 +43,8 @@ class Compaction:
         if subtype == "status" and data.get("status") == "compacting":
             return self._begin()
         if subtype == "status" and data.get("compact_result") == "failed":
-            return self.end(f"{_STOPPED}: {self._reason(data.get('compact_error'))}")
+            reason = self.failure = self._reason(data.get("compact_error"))
+            return self.end(f"{_STOPPED}: {reason}")
         if subtype == "compact_boundary":
             given = data.get("compact_metadata")
             return self._done(given if isinstance(given, dict) else {})

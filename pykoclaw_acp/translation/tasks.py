@@ -246,7 +246,7 @@ def shown(output: Output | None, *, ended: bool = False) -> tuple[ToolPart, ...]
 def _why_background(details: dict[str, Any]) -> str | None:
     limit = details.get("timedOutAfterMs")
     if isinstance(limit, int | float):
-        return f"Its time limit of {limit / 1000:g} s is over; it goes on in the background."
+        return f"Its time limit of {limit / 1000:g} s is over; it was moved to the background."
     if details.get("backgroundedByUser"):
-        return "It goes on in the background."
+        return "It was moved to the background."
     return None

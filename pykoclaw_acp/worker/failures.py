@@ -41,7 +41,10 @@ _ADVICE: Final = {
     ErrorKind.SERVER_ERROR: "Claude's service had an error. Send the prompt again.",
     ErrorKind.CONTEXT_TOO_LARGE: "The prompt is too long for the model. Shorten it, or use /compact first.",
     ErrorKind.MODEL_NOT_FOUND: f"The model {_UNUSABLE}",
-    ErrorKind.INVALID_REQUEST: "Claude refused the request.",
+    ErrorKind.INVALID_REQUEST: (
+        "Claude's service did not take the request for valid. If it happens again, go on with another model, or in a"
+        " new session."
+    ),
 }
 
 
@@ -62,6 +65,9 @@ _ADDRESS: Final = re.compile(
 )
 _NOISE: Final = re.compile(
     r"^API Error: (?:(?!413)\d{3} )?| If it persists, check your inference gateway[^.]{0,20}\.?"
+)
+_LOST: Final = re.compile(
+    r"connection (?:to the API )?(?:was )?(?:lost|closed|error)|ECONNRESET", re.IGNORECASE
 )
 _LONGEST: Final = 300  # characters of other programs' words
 _LOOKED_AT: Final = 16 * 1024  # characters of them in which the first ones are looked for
@@ -155,6 +161,8 @@ def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> Tu
     elif result.terminal_reason == "prompt_too_long":
         kind = ErrorKind.CONTEXT_TOO_LARGE
     sentence = _ADVICE.get(kind) if refused is None else refused.advice
+    if kind == ErrorKind.SERVER_ERROR and status is None and _LOST.search(words[:_LOOKED_AT]):
+        sentence = "The connection to Claude's service was lost. Send the prompt again."
     detail = in_one_line(words)
     if kind == ErrorKind.CONTEXT_TOO_LARGE:
         detail = " ".join(words[:_LOOKED_AT].split())[:_LONGEST]

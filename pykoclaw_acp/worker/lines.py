@@ -14,6 +14,7 @@ from pykoclaw_acp.worker.failures import in_one_line
 
 BLOCKED: Final = 2  # the exit status with which a hook forbids what is about to happen
 _SHOWN: Final = ("notice", "suggestion", "warning")  # levels; `info` is for the CLI's transcript
+_CALLS: Final = "PreToolUse"  # the call that such a hook blocks has failed, and says why
 _HOOKS_SAID: Final = "blocked_by_hook"  # what a line of the hook says already
 
 
@@ -39,11 +40,14 @@ class Lines:
         return []
 
     def _hook(self, data: dict[str, Any]) -> list[Event]:
-        name = f"`{neutral(str(data.get('hook_name')), 'command')}`"
+        hook = str(data.get("hook_name"))
+        name = f"`{neutral(hook, 'command')}`"
         said = _plain(data.get("stderr") or data.get("output"))
         reason = _refusal(data.get("stdout"))
         status = data.get("exit_code")
         if status == BLOCKED or reason is not None:
+            if hook.startswith(_CALLS):
+                return []
             why = said if reason is None else reason
             what = "sent Claude on" if "Stop" in name else "blocked this"
             return line(f"**A hook {what}** ({name}){_after(why)}")

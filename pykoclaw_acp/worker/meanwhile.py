@@ -101,6 +101,10 @@ class Meanwhile:
         """Whether the CLI has sent the message before, and sends it again after a compaction."""
         return message.uuid in self._compaction.repeated
 
+    def says_again(self, text: str) -> bool:
+        """Whether the CLI says as its answer why nothing was compacted, which the call has said."""
+        return bool(text) and text == self._compaction.failure
+
     def _system(self, message: SystemMessage) -> list[Event]:
         events = self._compaction.follow(message.subtype, message.data)
         if message.subtype == "compact_boundary" and self._compaction.tokens:

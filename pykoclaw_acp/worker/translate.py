@@ -198,6 +198,9 @@ class Translator(Translation):
                     else ("thinking", block.thinking)
                 )
                 if message.model == local_commands.SYNTHETIC:
+                    if self.meanwhile.says_again(text):
+                        self.spoke = True
+                        continue
                     text, self.instead = self.instead or local_commands.markdown(text), None
                 if message.parent_tool_use_id is None:
                     events.extend(self._whole(kind, text, message))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
+from urllib.request import proxy_bypass
 
 from msgspec.structs import replace
 
@@ -24,6 +25,7 @@ _WHY: Final[dict[str, str]] = {
 _USUAL: Final = "api.anthropic.com"
 _BASE: Final = "ANTHROPIC_BASE_URL"
 _PROXIES: Final = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy")
+_NO_PROXIES: Final = ("NO_PROXY", "no_proxy")
 _ELSEWHERE: Final = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "CLAUDE_CODE_USE_FOUNDRY")
 
 
@@ -43,16 +45,23 @@ def _host(environment: Mapping[str, str]) -> str:
     """The host alone, in which no client finds a number that means something else to it."""
     if any(environment.get(name) for name in _ELSEWHERE):
         return "the configured address"
-    try:
-        host = urlsplit(environment.get(_BASE, "")).hostname or _USUAL
-    except ValueError:
-        host = ""
-    shown = neutral(host[:253])
+    shown = neutral(_address(environment)[:253])
     return f"the host in {_BASE}" if not shown or MISREAD in shown else f"`{shown}`"
+
+
+def _address(environment: Mapping[str, str]) -> str:
+    """The host's name, or its address; empty if it cannot be read."""
+    try:
+        return urlsplit(environment.get(_BASE, "")).hostname or _USUAL
+    except ValueError:
+        return ""
 
 
 def _advice(environment: Mapping[str, str]) -> str:
     proxy = next((name for name in _PROXIES if environment.get(name)), None)
+    direct = ",".join(environment.get(name, "") for name in _NO_PROXIES)
+    if proxy_bypass(_address(environment), {"no": direct}):
+        proxy = None
     checks = [
         f"{_BASE} and what it leads to" if environment.get(_BASE) else "the network connection",
         *([f"the proxy in {proxy}"] if proxy else []),

@@ -165,6 +165,18 @@ async def test_rich_clients_get_notices_and_compaction_updates(stack: Stack) -> 
     assert "thinking" in [row["kind"] for row in stack.log(session)]
 
 
+async def test_compaction_that_failed_says_why_once(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, "/context")
+    await client.prompt(session, "/compact")
+    (compaction,) = calls(client, session, "compaction-")
+    assert compaction["status"] == "failed"
+    assert compaction["title"].startswith("The conversation was not compacted: Not enough messages")
+    assert "Not enough messages" not in client.text(session)
+    await seen_again(stack, client, session)
+
+
 async def test_limits_and_hooks_are_one_line_each(stack: Stack) -> None:
     hooks = {"PreToolUse": "echo no echoes >&2; exit 2", "PostToolUse": "exit 1"}
     configured = {
@@ -188,7 +200,9 @@ async def test_limits_and_hooks_are_one_line_each(stack: Stack) -> None:
     assert said.count("92 % of Claude's 5-hour limit is used") == 1
     assert "93 %" not in said
     assert said.count("95 % of Claude's weekly limit is used") == 1
-    assert said.count("A hook blocked this** (`PreToolUse:Bash`): no echoes") == 1
+    assert "A hook blocked this" not in said
+    (blocked,) = [one for one in calls(client, session, "") if one.get("status") == "failed"]
+    assert "no echoes" in json.dumps(blocked)
     assert said.count("A hook failed** (`PostToolUse:Read`, exit status 1)") == 1
     with pytest.raises(RpcError) as error:
         await client.prompt(session, script("limit rejected resets=3000", "text Never."))

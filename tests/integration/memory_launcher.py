@@ -189,6 +189,8 @@ class MemoryChannel:
             for at in range(int(rest)):
                 self.say(self.event(turn_id, f"{at} "))
             self.say(self.ended(turn_id))
+        elif word.startswith("/"):
+            self.say(self.ended(turn_id))
         elif word == "die":
             if rest:
                 self.say(self.event(turn_id, rest))

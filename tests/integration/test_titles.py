@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from pykoclaw_acp.channel.requests import MakeTitle, Reply
-from pykoclaw_acp.model.events import BY_CLAUDE, BY_WORDS, TitleChanged
+from pykoclaw_acp.model.events import BY_CLAUDE, BY_CONTENT, BY_WORDS, TitleChanged
 from pykoclaw_acp.model.turns import TurnState
 from pykoclaw_acp.sessions.ports import Standing
 from pykoclaw_acp.sessions.session import Session
@@ -106,6 +106,14 @@ async def test_words_stay_if_claude_makes_none(
         await r.run(session, "say 5")
         assert asked(worker) == ["say 1", "say 2", "say 3"], "then it is left alone"
         assert await changes(r, session) == [("say 1", BY_WORDS)]
+
+
+async def test_words_replace_the_title_of_a_first_prompt_without_any(tmp_path: Path) -> None:
+    async with rig(tmp_path, options=BY_WORDS_ALONE) as r:
+        session = await r.session()
+        for prompt in ("/init", "/context", "say 1", "/init"):
+            await r.run(session, prompt)
+        assert await changes(r, session) == [("/init", BY_CONTENT), ("say 1", BY_WORDS)]
 
 
 async def test_turn_without_an_answer_asks_for_no_title(tmp_path: Path) -> None:

@@ -169,6 +169,15 @@ LOCAL = {"ANTHROPIC_BASE_URL": "http://user:pw@gateway.local:4130/v1"}
         ),
         (
             "API Error: Connection refused (ECONNREFUSED)",
+            {
+                "ANTHROPIC_BASE_URL": "http://localhost:1",
+                "HTTPS_PROXY": "http://proxy",
+                "NO_PROXY": "localhost",
+            },
+            "Check ANTHROPIC_BASE_URL and what it leads to, then",
+        ),
+        (
+            "API Error: Connection refused (ECONNREFUSED)",
             {"ANTHROPIC_BASE_URL": "http://n413.local"},
             "at the host in ANTHROPIC_BASE_URL (ECONNREFUSED)",
         ),

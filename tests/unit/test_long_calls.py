@@ -177,7 +177,7 @@ async def test_a_command_that_outlives_its_time_limit_goes_on_and_says_so(cli: C
     await cli.call("call", command="sleep 999")
     details = {"stdout": "", "backgroundTaskId": "b1", "timedOutAfterMs": 120000}
     [progressed] = await cli.result("call", "moved to the background", details)
-    note = TextPart("Its time limit of 120 s is over; it goes on in the background.")
+    note = TextPart("Its time limit of 120 s is over; it was moved to the background.")
     assert progressed == ToolProgressed("call", (note,))
     await cli.over()
     [ended] = await cli.ended("call", "b1", "failed", "failed with exit code 1")

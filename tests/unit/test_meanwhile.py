@@ -258,6 +258,9 @@ class TestLines:
         (said,) = texts(run(system("hook_response", hook_name="Pre:Bash", **data)))
         assert told in said
 
+    def test_a_call_that_a_hook_blocked_says_so_itself(self) -> None:
+        assert run(system("hook_response", hook_name="PreToolUse:Bash", exit_code=2)) == []
+
     def test_a_hook_that_keeps_failing_is_told_once_and_one_that_works_never(self) -> None:
         failed = system("hook_response", hook_name="Post", exit_code=1, outcome="error", stderr="x")
         fine = system(

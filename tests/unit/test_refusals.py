@@ -37,7 +37,7 @@ def failure(words: str, status: int | None, named: str = "invalid_request") -> t
         ("PDF too large (max 100 pages, 20MB). Try reading the file a different way", "document_refused", "pages"),
         ("PDF is password protected. Try using a CLI tool", "document_refused", "password"),
         ("API Error: 400 Your credit balance is too low to access the Anthropic API.", "billing_error", "Add credit"),
-        ("API Error: 400 tools.0.name: is invalid", "invalid_request", "Claude refused the request"),
+        ("API Error: 400 tools.0.name: is invalid", "invalid_request", "did not take the request for valid"),
     ],
 )  # fmt: skip
 def test_refused_content_is_one_clear_error(words: str, kind: str, advice: str) -> None:
@@ -47,6 +47,17 @@ def test_refused_content_is_one_clear_error(words: str, kind: str, advice: str) 
         assert advice in message
         said = words.removeprefix("API Error: ").removeprefix("400 ")
         assert said[:60] in message, "the CLI's own words, too"
+
+
+def test_lost_connection_is_not_an_error_of_the_service() -> None:
+    words = "API Error: Connection to the API was lost (ECONNRESET). Check your network and retry."
+    kind, message = failure(words, None, "server_error")
+    assert kind == "server_error"
+    assert message.startswith(
+        "The connection to Claude's service was lost. Send the prompt again. ("
+    )
+    _, message = failure("API Error: 500 connection error", 500, "server_error")
+    assert message.startswith("Claude's service had an error.")
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def test_colours_are_all_that_a_coloured_output_has_more(text: str) -> None:
 def test_notes_and_reasons_stand_below_the_terminal() -> None:
     screen = Screen()
     screen.take(BEGUN)
-    note = TextPart("It goes on in the background.")
+    note = TextPart("It was moved to the background.")
     output = Output("one\n")
     noted = screen.take(ToolProgressed("call", (*shown(output), note), output))
     assert [part["type"] for part in noted["content"]] == ["terminal", "content"]

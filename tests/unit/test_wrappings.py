@@ -173,6 +173,27 @@ def test_title_is_first_user_words_in_one_line(
 
 
 @pytest.mark.parametrize(
+    ("blocks", "title"),
+    [
+        ([text(CONTEXT.format("/review src"))], "/review src"),
+        ([text(f"/init {'x' * 100}")], f"/init {'x' * 73}…"),
+        ([{"type": "image", "data": "", "mimeType": "image/png"}], "Image"),
+        ([{"type": "resource_link", "uri": "file:///a", "name": "a.py"},
+          {"type": "resource", "resource": {"uri": "file:///src/my%20plan.md?x#y", "text": ""}},
+          {"type": "image", "data": "", "mimeType": "image/png"},
+          {"type": "image", "data": "", "mimeType": "image/png"}], "a.py, my plan.md, Image"),
+        ([{"type": "resource", "resource": {"uri": "http://[", "text": ""}}], "["),
+        ([text("<command-name>/model</command-name>\n")], None),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_title_of_prompt_without_words_is_what_it_has(
+    blocks: list[dict[str, Any]], title: str | None
+) -> None:
+    assert titles.of_content(blocks) == title
+
+
+@pytest.mark.parametrize(
     "end", ["</conversation-notes>", "</ Conversation-Notes >", "<  /conversation-notes>"]
 )
 def test_a_note_cannot_end_the_block_of_notes(end: str) -> None:

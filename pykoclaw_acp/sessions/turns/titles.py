@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
+from urllib.parse import unquote
 
 from pykoclaw_acp.model import client_traits, prompt_text
 from pykoclaw_acp.sessions.turns import plain_words
@@ -15,6 +16,7 @@ MOST_BLOCKS: Final = 100  # that are looked at
 MOST_NAMES: Final = 50  # of tags whose ends are looked for
 
 _NAME: Final = re.compile(r"([a-z]++(?:[-_][a-z]++)++)\b")
+_QUERY: Final = re.compile(r"[?#]")
 _LONGEST_NAME: Final = 100  # characters
 _FILE: Final = client_traits.DEFAULT.wrapping.file
 
@@ -35,6 +37,17 @@ def words(content: Sequence[dict[str, Any]]) -> str | None:
     return None if prompt_text.is_command(said) else said or None
 
 
+def of_content(content: Sequence[dict[str, Any]]) -> str | None:
+    """One line of at most 80 characters for a prompt of which `title` knows none: its slash command,
+    or what is attached to it.
+    """
+    said = "\n".join(_texts(content)).strip()
+    if prompt_text.is_command(said):
+        return shorten(said)
+    attached = dict.fromkeys(filter(None, map(_attached, content[:MOST_BLOCKS])))
+    return shorten(", ".join(attached))
+
+
 def shorten(words: str) -> str | None:
     """The words in one line of at most 80 characters; None if there are none at the beginning."""
     line = plain_words.visible(words[:LOOKED_AT])
@@ -46,6 +59,18 @@ def without_noise(text: str) -> str:
     <div>.
     """
     return " ".join(_kept(text))
+
+
+def _attached(block: dict[str, Any]) -> str:
+    kind = block.get("type")
+    if kind in ("image", "audio"):
+        return str(kind).capitalize()
+    if kind == "resource_link":
+        return str(block["name"])
+    if kind == "resource":
+        path = _QUERY.split(str(block["resource"]["uri"]), maxsplit=1)[0]
+        return unquote(path.rstrip("/").rpartition("/")[2])
+    return ""
 
 
 def _texts(content: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -12,8 +12,8 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.errors import InvalidRequest, StoreClosed, StoreUnavailable
-from pykoclaw_acp.model.events import BY_CLAUDE, BY_WORDS, Event, TitleChanged
-from pykoclaw_acp.model.turns import Turn, TurnState
+from pykoclaw_acp.model.events import BY_CLAUDE, BY_CONTENT, BY_WORDS, Event, TitleChanged
+from pykoclaw_acp.model.turns import SessionRecord, Turn, TurnState
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.sessions.turns.plain_words import without_markdown
@@ -41,11 +41,16 @@ class Titling:
         return bool(self._tasks)
 
     def first(self, turn: Turn) -> list[Event]:
-        """The title from the words of a prompt that is about to leave, if the session has none."""
-        if self._state.record.title is not None or self._state.record.auxiliary:
+        """The title from the words of a prompt that is about to leave, if the session has none; until
+        a prompt has words, one from what it has else.
+        """
+        record = self._state.record
+        if record.auxiliary or not lacks_words(record):
             return []
-        title = titles.title(turn.content)
-        return [] if title is None else [changed(title, BY_WORDS)]
+        if (title := titles.title(turn.content)) is not None:
+            return [changed(title, BY_WORDS)]
+        title = titles.of_content(turn.content) if record.title is None else None
+        return [] if title is None else [changed(title, BY_CONTENT)]
 
     def after(self, turn: Turn) -> None:
         """Ask Claude for a title, after an answer, if the setting allows it and the session has
@@ -70,6 +75,11 @@ class Titling:
                 await self._state.log.tell([changed(title, BY_CLAUDE)])
         except (InvalidRequest, StoreUnavailable, StoreClosed) as error:
             log.info("Claude has made no title", action="title_not_made", reason=str(error))
+
+
+def lacks_words(record: SessionRecord) -> bool:
+    """Whether a session has no title yet, or only one of a prompt without words."""
+    return record.title is None or record.title_by == BY_CONTENT
 
 
 def changed(title: str, by: str) -> TitleChanged:
