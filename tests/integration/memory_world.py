@@ -328,6 +328,7 @@ class World:
 
     def __init__(self, path: Path, patch: pytest.MonkeyPatch, **settings: Any) -> None:
         self.faults = Faults()
+        self._looks = FaultyLooks(self.faults)
         self.clock = Clock(patch)
         self.launcher = WorldLauncher(path / "state", self._given)
         self.fronts: list[MemoryFront] = []
@@ -446,6 +447,7 @@ class World:
         for connection in self._connections:
             await connection.close()
         self._connections.clear()
+        self._looks.close_all()
 
     # --- fronts
 
@@ -630,7 +632,7 @@ class World:
 
         for module in (store_connection, history_copy):
             patch.setattr(module, "sqlite3", FaultyModule(lambda: world._life))
-        patch.setattr(open_file, "os", FaultyLooks(world.faults))
+        patch.setattr(open_file, "os", self._looks)
         patch.setattr(store_connection.Connection, "open", open_)
         patch.setattr(store_connection.Connection, "run", run)
         patch.setattr(store_connection.Connection, "post", post)

@@ -192,6 +192,21 @@ class FaultyLooks:
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
+        self._descriptors: set[int] = set()
+
+    def open(self, *given: Any) -> int:
+        made = os.open(*given)
+        self._descriptors.add(made)
+        return made
+
+    def close(self, descriptor: int) -> None:
+        self._descriptors.discard(descriptor)
+        os.close(descriptor)
+
+    def close_all(self) -> None:
+        """As the end of the process does."""
+        while self._descriptors:
+            os.close(self._descriptors.pop())
 
     def stat(self, *given: Any) -> os.stat_result:
         self._faults.look()
