@@ -37,6 +37,7 @@ class ClientTraits:
     `keeps_blocks`: it keeps text only when a block of Markdown is complete, so that a process of it
     that ends has lost the open one. `keeps_spares`: it makes sessions long before it prompts them, if
     ever. `drops_replay`: of what `session/load` sends it keeps nothing.
+    `asks_together`: it shows several permission requests of a session at the same time.
     `titles_only`: of a tool call and of a permission request
     its user sees the title alone. `approves_by_itself`: it may choose the first option that allows
     without asking its user. `cancels_when_absent`: an outcome `cancelled` without a
@@ -55,6 +56,7 @@ class ClientTraits:
     keeps_blocks: bool = False
     keeps_spares: bool = False
     drops_replay: bool = False
+    asks_together: bool = False
     titles_only: bool = False
     approves_by_itself: bool = False
     cancels_when_absent: bool = False
@@ -97,7 +99,7 @@ UNNAMED: Final = "unknown"  # name of a client that gives none
 TABLE: Final[tuple[tuple[str, str, ClientTraits], ...]] = (
     ("mitto", "", MITTO),
     ("acpx", "", replace(DEFAULT, legacy_models=True, long_lines=True, shows_errors=True)),
-    ("zed", "", replace(DEFAULT, long_lines=True, shows_errors=True)),
+    ("zed", "", replace(DEFAULT, long_lines=True, asks_together=True, shows_errors=True)),
     ("toad", "", replace(DEFAULT, shows_errors=True, wants_details=True)),
     # Mitto does not always give its name; who else gives none may show no errors, and keep replays.
     (UNNAMED, "", replace(MITTO, shows_errors=False, drops_replay=False)),

@@ -73,6 +73,11 @@ class AcpClient:
         return self._shown.booleans
 
     @property
+    def asks_together(self) -> bool:
+        """Whether it shows several permission requests of a session at the same time."""
+        return self.subscriber.traits.asks_together
+
+    @property
     def cancels_when_absent(self) -> bool:
         """Whether it cancels a permission request because nobody is there to see it."""
         return self.subscriber.traits.cancels_when_absent

@@ -39,6 +39,7 @@ class CommandClient:
     name: Final = "cli"
     forms: Final = True  # it can decline them
     pages: Final = False
+    asks_together: Final = False
     cancels_when_absent: Final = False
 
     def __init__(self, peer: Peer, *, present: bool, events: bool = False) -> None:

@@ -21,6 +21,7 @@ from pykoclaw_acp.sessions.ports import Client
 from pykoclaw_acp.tasks import Pace, told_elsewhere
 
 PAGE: Final = 500  # events per read
+TOGETHER: Final = 8  # permission requests that a client is asked at a time, if it shows several
 LEFT_OUT: Final = "*({turns} earlier turn{s} of this conversation left out.)*\n\n"
 
 log: Final = structlog.get_logger()
@@ -73,7 +74,7 @@ class Subscription:
         self._number = number
         self._hold = hold
         self._begun = False
-        self.asking = asyncio.Lock()  # one question at a time
+        self.asking = asyncio.Semaphore(TOGETHER if client.asks_together else 1)
         self.noticed = asyncio.Event()  # a sign of life of the client in this session
         self._moved = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(

@@ -42,6 +42,7 @@ class Client:
     present = True
     forms = False
     pages = False
+    asks_together = False
     cancels_when_absent = False
 
     def __init__(self) -> None:

@@ -326,6 +326,35 @@ async def test_what_chooses_nothing_answers_nothing(
         await end(r, wire)
 
 
+@pytest.mark.parametrize(("name", "together"), [("zed", True), ("an editor", False)])
+async def test_requests_come_together_where_the_client_shows_several(
+    tmp_path: Path, name: str, together: bool
+) -> None:
+    async with rig(tmp_path) as r:
+        wire, answers = await asked_over_acp(r, name=name)
+        await eventually(lambda: requests(wire))
+        channel = r.launcher.launched[-1]
+        channel.last += 1
+        channel.say(
+            PermissionRequest(
+                epoch=1, n=channel.last, ask_id="q2", turn_id=next(iter(await r.states())),
+                tool_call_id="c2", title="Another", tool_kind="other",
+            )
+        )  # fmt: skip
+        (session,) = r.sessions.live.values()
+        await eventually(lambda: len(session.permissions.pending_ids) == 2)
+        if together:
+            await eventually(lambda: len(requests(wire)) == 2)
+        else:
+            await wire.call("session/list")
+            assert len(requests(wire)) == 1
+        for number in (1, 2):
+            asked = (await eventually(lambda: requests(wire)[number - 1 :]))[0]  # noqa: B023
+            wire.send({"id": asked["id"], "result": {"outcome": choice("allow_once")}})
+        await eventually(lambda: len(answers) == 2)
+        await end(r, wire)
+
+
 async def test_client_that_approves_by_itself_answers_no_question(tmp_path: Path) -> None:
     """Mitto takes the first option that allows, and its user sees titles alone."""
     async with plain_rig(tmp_path) as r:

@@ -40,9 +40,10 @@ log: Final = structlog.get_logger()
 class Broker:
     """Pending requests of one session, the oldest first.
 
-    A client is asked one at a time, since Mitto refuses the first request when a second comes. A
-    client that does not choose leaves the request to the others; if none is left, that settles it,
-    unless its user was not there. `away` acts while no client is there.
+    A client is asked one at a time, since Mitto refuses the first request when a second comes, or
+    several if it is known to show them together. A client that does not choose leaves the request
+    to the others; if none is left, that settles it, unless its user was not there. `away` acts
+    while no client is there.
 
     `park` is as in Away, `claim` and `enqueue` as in Settler.
     """

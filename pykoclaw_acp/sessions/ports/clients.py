@@ -33,6 +33,10 @@ class Client(Protocol):
         """Whether it can open a page for the user."""
 
     @property
+    def asks_together(self) -> bool:
+        """Whether it shows several permission requests of a session at the same time."""
+
+    @property
     def cancels_when_absent(self) -> bool:
         """Whether it cancels a permission request because nobody is there to see it."""
 
