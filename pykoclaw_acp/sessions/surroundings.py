@@ -64,10 +64,10 @@ class SessionSurroundings:
         )
 
     async def returned(self, turn: Turn) -> None:
-        """Wait for a client that gives what a turn needs which nobody watches, and which an earlier
-        daemon has accepted: clients come back to a new daemon one by one.
+        """Wait for a client that gives what a turn needs which an earlier daemon has accepted: clients
+        come back to a new daemon one by one, and an operator may decide that it runs before they do.
         """
-        if not (turn.recovered and turn.unattended):
+        if not turn.recovered:
             return
         await clients_return(lambda: bool(self.options(turn).withheld))
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
 from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
@@ -164,11 +165,7 @@ async def test_the_question_outlives_the_daemon(stack: Stack, repository: Reposi
     for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
         await stack.end_daemon(number)
         await eventually(lambda: (pid := stack.daemon_pid()) is not None and stack.serves(pid))
-
-    async def listed() -> Any:
-        return (await run(stack, "approve", "--json")).json
-
-    found: Any = await eventually(listed)
+    found: Any = await eventually(lambda: _listed(stack))
     (waiting,) = found
     assert waiting["title"].startswith(f"Trust {repository.path}?")
     assert repository.ran == set()
@@ -178,6 +175,27 @@ async def test_the_question_outlives_the_daemon(stack: Stack, repository: Reposi
     assert (
         len({one["id"] for one in client.questions if about_trust(one["params"])}) == 1
     )  # the same one, each time
+
+
+async def test_operators_answer_waits_for_the_client_that_has_the_key(
+    stack: Stack, repository: Repository
+) -> None:
+    client = await stack.front()
+    client.permit = lambda params: None if about_trust(params) else selected("allow_once")
+    prompt = client.prompting(await client.new(repository.path), WORK)
+    await client.until(lambda: asked(client))
+    os.kill(client.process.pid, signal.SIGSTOP)
+    try:
+        await stack.end_daemon(signal.SIGKILL)
+        found: Any = await eventually(lambda: _listed(stack))
+        assert (await run(stack, "approve", found[0]["id"], "--always")).status == 0
+    finally:
+        os.kill(client.process.pid, signal.SIGCONT)
+    assert (await client.answer(prompt))["stopReason"] == "end_turn"
+
+
+async def _listed(stack: Stack) -> Any:
+    return (await run(stack, "approve", "--json")).json
 
 
 @pytest.mark.long
