@@ -12,6 +12,8 @@ import pytest
 
 from tests.leftovers import Run, foreign_variables
 
+LONGEST = "test_fuzz.py"  # goes first in a long run: last, it would run alone for half an hour
+
 _RUN = pytest.StashKey[Run]()
 _LEFT = pytest.StashKey[list[str]]()
 
@@ -39,7 +41,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    if os.environ.get("PYKOCLAW_TEST_LONG") != "1":
+    if os.environ.get("PYKOCLAW_TEST_LONG") == "1":
+        items.sort(key=lambda item: item.path.name != LONGEST)
+    else:
         skip = pytest.mark.skip(reason="long: run by `make test-long`")
         for item in items:
             if item.get_closest_marker("long"):

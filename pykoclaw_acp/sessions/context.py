@@ -57,25 +57,30 @@ class Context:
 
         Raises WorkerFailed if it does not, and has to.
         """
+        if (loss := await self.loss()) is not None:
+            await self._lose(loss)
+
+    async def loss(self) -> Loss | None:
+        """What of the newest turns the transcript lacks; None if nothing, or a worker lives."""
         record = self._state.record
         claude = record.claude_session_id
         if claude is None or record.branch is not None or self._workers.is_live(self._state.id):
-            return
+            return None
         ends = await self._journal.newest_ends(self._state.id, claude, LOOKED_AT)
         entries = [uuid for end in ends for uuid in end.entries]
         for left in range(LOOKS - 1, -1, -1):
             held = await self._transcripts.holding(record, claude, entries) if entries else None
             if held is None:
-                return  # the CLI says what is wrong with it
+                return None  # the CLI says what is wrong with it
             lost = _lost(ends, held)
             if not lost:
-                return
+                return None
             if left and not held.isdisjoint(lost[0].entries):
                 await asyncio.sleep(PAUSE)  # the CLI of a worker that ends may still write
                 continue
             name = f"{self._state.id} {lost[0].turn_id}"
-            await self._lose(Loss(len(lost) if held else None, name))
-            return
+            return Loss(len(lost) if held else None, name)
+        return None
 
     async def lost(self, failure: WorkerFailed) -> None:
         """Claude could not be started with its memory. Afterwards it can be without; raises

@@ -79,7 +79,10 @@ class Directories:
     async def note(self) -> None:
         """Note those that are there, in which a worker is started before there is a prompt."""
         seen = await self._look()
-        self._seen = {path: one for path, (one, _) in seen.items() if one is not None}
+        said = {path for path, one in self._seen.items() if one is None}  # that they are gone
+        self._seen = {
+            path: one for path, (one, _) in seen.items() if one is not None or path in said
+        }
         cwd = self._state.options.cwd
         with contextlib.suppress(TimeoutError):  # then its next prompt is refused
             self._read = await disks.call(cwd, partial(_read_in, cwd))

@@ -1,5 +1,5 @@
-"""Workers of new sessions, started before their first prompts: Claude takes a second or two to
-start, in which the user still writes.
+"""Workers of sessions that were opened, started before a prompt comes: Claude takes a second or two
+to start, in which the user still writes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pykoclaw_acp.sessions.session import Session
 
 MOST: Final = 2  # at a time; each has some 250 MB
 UNUSED: Final = 300.0  # s without a prompt, after which such a worker is stopped
+READING: Final = 1.0  # s after a load; a client that opens many gets a worker for the last one
 
 
 class EarlyStarts:
@@ -22,12 +23,28 @@ class EarlyStarts:
         self._live = live
         self._workers = workers
         self._ends: dict[str, asyncio.TimerHandle] = {}  # by session
+        self._next: asyncio.TimerHandle | None = None
+
+    def begin_soon(self, session: Session) -> None:
+        """As `begin`, for a session that was loaded: its user reads first."""
+        if self._next is not None:
+            self._next.cancel()
+        self._next = asyncio.get_running_loop().call_later(READING, self._begin_if_open, session)
+
+    def _begin_if_open(self, session: Session) -> None:
+        self._next = None
+        if session.subscriptions and not session.record.auxiliary:
+            self.begin(session)
 
     def begin(self, session: Session) -> None:
-        """Start the worker of a session without a prompt, in the background."""
+        """Start the worker of a session that nobody has prompted, in the background."""
         gone = session.record.closed or self._live.get(session.id) is not session
-        if gone or session.record.prompted or session.id in self._ends:
+        if gone or session.busy or self._workers.is_live(session.id):
             return
+        if session.id in self._ends:
+            if not session.runner.early.used:
+                return
+            self._end(session.id)
         while len(self._ends) >= MOST:
             self._end(next(iter(self._ends)))
         loop = asyncio.get_running_loop()
@@ -44,5 +61,5 @@ class EarlyStarts:
         session = self._live.get(session_id)
         if session is None:
             self._workers.evict(session_id)
-        elif not session.record.prompted:
+        elif not session.runner.early.used:
             session.runner.early.end()

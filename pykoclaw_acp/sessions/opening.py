@@ -122,7 +122,9 @@ async def load(
     except BaseException:
         subscription.close()
         raise
-    more = [] if left is None else [partial(_show_again, subscriber, session, session_id, left)]
+    more: list[FollowUp] = [] if again else [partial(_start_soon, subscriber, session)]
+    if left is not None:
+        more.append(partial(_show_again, subscriber, session, session_id, left))
     return replace(await _opened(subscriber, session, session_id, *more), place=place)
 
 
@@ -160,6 +162,8 @@ async def resume(
         follow_ups = _go_on(
             subscriber, session, session_id, await _left(subscriber, session, session_id)
         )
+    if not again:
+        follow_ups.append(partial(_start_soon, subscriber, session))
     return await _opened(subscriber, session, session_id, *follow_ups)
 
 
@@ -292,6 +296,12 @@ async def _start_early(subscriber: Subscriber, session: Session) -> None:
     early = subscriber.sessions.early
     if early is not None and not subscriber.traits.keeps_spares:
         early.begin(session)
+
+
+async def _start_soon(subscriber: Subscriber, session: Session) -> None:
+    early = subscriber.sessions.early
+    if early is not None and not subscriber.traits.keeps_spares:
+        early.begin_soon(session)
 
 
 async def _end_line(session: Session, subscription: Subscription) -> None:

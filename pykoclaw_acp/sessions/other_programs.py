@@ -147,6 +147,16 @@ class OtherPrograms:
         self._told = self._missing
         return notes.transcript_missing(self._missing)
 
+    async def before_early_start(self, note_directories: Callable[[], Awaitable[None]]) -> bool:
+        """Whether a worker may be started without a prompt: it has what was taken in until now, and
+        what is to be said of a lost memory is said to a prompt.
+        """
+        await note_directories()
+        if self._state.record.branch is not None or await self.context.loss() is not None:
+            return False
+        self._outdated = False
+        return True
+
     async def has_prompt(self, turn_id: str) -> bool:
         """Whether Claude's transcript has the prompt of this turn, after a look."""
         await self.look()

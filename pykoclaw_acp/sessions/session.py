@@ -107,7 +107,7 @@ class Session:
             choosing=self.choosing, surroundings=self.surroundings, titling=self._titling,
             look=lambda: directories.after(self.others.before_prompt(self._background.over)),
             is_with_claude=self.others.has_prompt, unlock=self.others.unlock, lost=self.others.context.lost,
-            note_directories=directories.note,
+            before_early=lambda: self.others.before_early_start(directories.note),
         )  # fmt: skip
         self.next_worker.end = self.runner.early.end
         self._queue = TurnQueue(self.id, self.runner.run, self._rest, all_waiting, self._hold_lock)

@@ -69,6 +69,12 @@ async def shown(client: Client, session: str, words: str) -> None:
     await client.until(lambda: words in client.text(session))
 
 
+async def ended(stack: Stack, session: str) -> None:
+    """End the session's worker."""
+    stack.worker(session).kill()
+    await eventually(lambda: stack.claude(session) is None)
+
+
 @pytest.mark.long
 async def test_a_conversation_of_the_earlier_plugin_shows_its_history_and_claude_knows_it(
     stack: Stack,
@@ -104,6 +110,30 @@ async def test_a_turn_of_another_program_is_shown_and_known_while_our_worker_liv
     assert client.text(session).split(".") == ["First", "Second", "Third", "Fourth", ""]
     await client.load(session, stack.work)
     assert client.text(session).split(".") == ["First", "Second", "Third", "Fourth", ""]
+
+
+async def test_claude_that_started_while_the_user_read_knows_everything(stack: Stack) -> None:
+    """Also what another program said after the start."""
+    client = await stack.front()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("First."))
+    await client.close()
+    await ended(stack, session)
+    reader = await stack.spawn_front()
+    await reader.initialize(clientInfo={"name": "editor", "version": "1"})
+    await reader.call("session/resume", sessionId=session, cwd=str(stack.work), mcpServers=[])
+    early = await reader.until(lambda: stack.claude(session))
+    await reader.prompt(session, text("Second."))
+    assert answers(stack) == ["First."]
+    assert stack.claude(session) == early
+    await ended(stack, session)
+    await reader.load(session, stack.work)
+    early = await reader.until(lambda: stack.claude(session))
+    await dispatch(stack, name_of(stack, session), text("Third."))
+    await reader.prompt(session, text("Fourth."))
+    assert answers(stack) == ["First.", "Second.", "Third."]
+    assert stack.claude(session) != early
+    assert reader.text(session) == "First.Second.Third.Fourth."
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""Workers that are started before a session's first prompt."""
+"""Workers that are started before a prompt."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ import pytest
 from pykoclaw_acp.channel.choosing import SetMode
 from pykoclaw_acp.channel.frames import Prompt, Stop
 from pykoclaw_acp.channel.options import McpServer
+from pykoclaw_acp.model.contexts import Loss
 from pykoclaw_acp.sessions import early_starts
 from pykoclaw_acp.sessions.directories import Directories
 from pykoclaw_acp.sessions.early_starts import MOST, EarlyStarts
+from pykoclaw_acp.sessions.ports import Standing
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns.early_start import EarlyStart
 from tests.integration.rig import Client, Rig, rig
+from tests.integration.scripted_transcripts import ScriptedTranscripts
 from tests.integration.trusting import act, looking
+from tests.integration.wires import client, load
 from tests.waiting import eventually
 
 
@@ -65,6 +69,110 @@ async def test_prompt_in_the_midst_of_the_start_waits_for_it(tmp_path: Path) -> 
         assert len(r.launcher.launched) == 1
         assert (await r.run(session, "say 2")).state == "done"
         assert len(r.launcher.launched) == 1
+
+
+async def loaded(r: Rig, *, turns: int = 1) -> Session:
+    """A session with so many turns, without a worker."""
+    session = await r.session()
+    for _ in range(turns):
+        assert (await r.run(session, "say 1")).state == "done"
+    await r.pool.stop(session.id)
+    await eventually(lambda: not session.others)
+    return session
+
+
+async def test_session_that_is_loaded_has_a_worker_before_its_prompt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(early_starts, "READING", 2.0)
+    async with rig(tmp_path) as r, client(r, "an editor") as wire:
+        r.sessions.early = EarlyStarts(r.sessions.live, r.pool)
+        sessions = [await loaded(r) for _ in range(3)]
+        for one in sessions:
+            await load(wire, one.id)
+        await started(r, sessions[-1])
+        assert [r.pool.is_live(one.id) for one in sessions] == [False, False, True]
+        worker = r.launcher.launched[-1]
+        assert worker.spec.resume_session_id == sessions[-1].record.claude_session_id is not None
+        assert (await r.run(sessions[-1], "say 2")).state == "done"
+        assert worker.prompts == ["say 2"]
+        monkeypatch.setattr(early_starts, "READING", 0.05)
+        await load(wire, sessions[0].id)
+        await started(r, sessions[0])
+        await r.pool.stop(sessions[-1].id)
+        await load(wire, sessions[-1].id)
+        await started(r, sessions[-1])
+
+
+@pytest.mark.parametrize("why", ["mitto", "closed"])
+async def test_loaded_session_that_nobody_reads_gets_no_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    monkeypatch.setattr(early_starts, "READING", 0.05)
+    async with rig(tmp_path) as r, client(r, "mitto" if why == "mitto" else "an editor") as wire:
+        r.sessions.early = EarlyStarts(r.sessions.live, r.pool)
+        session, later = await loaded(r), await loaded(r)
+        await load(wire, session.id)
+        if why == "closed":
+            await wire.call("session/close", sessionId=session.id)
+        await asyncio.sleep(0.1)
+        r.sessions.early.begin(later)
+        await started(r, later)
+        assert not r.pool.is_live(session.id)
+
+
+@pytest.mark.parametrize("loops", [None, *range(12)])
+async def test_worker_that_lacks_turns_of_others_is_replaced_at_the_prompt(
+    tmp_path: Path, loops: int | None
+) -> None:
+    """Also if the prompt comes in the midst of the start."""
+    transcripts = ScriptedTranscripts()
+    async with rig(tmp_path, transcripts) as r:
+        session = await loaded(r)
+        transcripts.find(Standing.MOVED_ON)
+        await begin(r, session)
+        for _ in range((loops or 0) ** 2):
+            await asyncio.sleep(0)
+        if loops is None:
+            await started(r, session)
+        assert (await r.run(session, "say 2")).state == "done"
+        _, early, last = r.launcher.launched
+        assert (early.prompts, last.prompts) == ([], ["say 2"])
+
+
+async def test_what_was_taken_in_before_the_start_is_known_to_the_worker(tmp_path: Path) -> None:
+    transcripts = ScriptedTranscripts()
+    async with rig(tmp_path, transcripts) as r:
+        session = await loaded(r)
+        transcripts.find(Standing.MOVED_ON)
+        await session.others.look()
+        transcripts.find(Standing.SAME)
+        await begin(r, session)
+        await started(r, session)
+        assert (await r.run(session, "say 2")).state == "done"
+        assert r.launcher.launched[-1].prompts == ["say 2"]
+        assert len(r.launcher.launched) == 2
+
+
+async def test_lost_memory_is_said_to_the_prompt_and_starts_no_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await loaded(r)
+
+        async def loss() -> Loss:
+            return Loss(1, "lost")
+
+        monkeypatch.setattr(session.others.context, "loss", loss)
+        end = session.last_seq
+        await begin(r, session)
+        later = await begin(r)
+        await started(r, later)
+        assert not r.pool.is_live(session.id)
+        assert session.last_seq == end
+        assert (await r.run(session, "say 2")).state == "done"
+        said = [str(one.event) for one in await r.journal.read(session.id, end, 9)]
+        assert any("history above is kept" in one for one in said), said
 
 
 async def test_worker_without_a_prompt_is_stopped(

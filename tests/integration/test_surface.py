@@ -31,7 +31,7 @@ from tests.databases import on_writer
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import Rig, rig
 from tests.integration.surface import hidden
-from tests.integration.wires import Wire, client, hanging, new, prompt
+from tests.integration.wires import Wire, client, hanging, load, new, prompt
 from tests.waiting import eventually
 
 OFFER = Offer(
@@ -72,10 +72,6 @@ def current(answer: dict[str, Any]) -> tuple[str, str]:
     assert mode in [one["value"] for one in options["mode"]["options"]]
     assert model in models
     return mode, model
-
-
-async def load(wire: Wire, session: str) -> dict[str, Any]:
-    return await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
 
 
 async def slow_worker(r: Rig, wire: Wire, session: str) -> tuple[int, MemoryChannel]:
@@ -390,19 +386,16 @@ async def test_first_prompt_is_title_reported_once_and_kept(tmp_path: Path) -> N
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         for text in ("/init", "say  2\n", "say 1"):
-            running = wire.begin("session/prompt", **prompt(session, text))
-            if text == "/init":
-                await eventually(lambda: r.launcher.launched and r.launcher.launched[0].acked)
-                wire.send({"method": "session/cancel", "params": {"sessionId": session}})
-            await wire.answer(running)
-        assert [update["title"] for update in kinds(wire, "session_info_update")] == ["say 2"]
+            await wire.call("session/prompt", **prompt(session, text))
+        titles = [update["title"] for update in kinds(wire, "session_info_update")]
+        assert titles == ["/init", "say 2"]
         assert await r.database.read("SELECT title FROM acp_sessions") == [("say 2",)]
         await r.sessions.catalogue.set_title(session, "  Another\ntitle ")
         await eventually(lambda: kinds(wire, "session_info_update")[-1]["title"] == "Another title")
     async with rig(tmp_path) as r, client(r) as wire:
         await load(wire, session)
         assert [update["title"] for update in kinds(wire, "session_info_update")] == [
-            "say 2",
+            *titles,
             "Another title",
         ]
         await wire.call("session/prompt", **prompt(session, "say 3"))

@@ -94,9 +94,10 @@ class Wire:
 
 
 @asynccontextmanager
-async def client(r: Rig) -> AsyncIterator[Wire]:
+async def client(r: Rig, name: str | None = None) -> AsyncIterator[Wire]:
     wire = Wire(r)
-    await wire.call("initialize", protocolVersion=1)
+    said = {} if name is None else {"clientInfo": {"name": name, "version": "1"}}
+    await wire.call("initialize", protocolVersion=1, **said)
     try:
         yield wire
     finally:
@@ -111,6 +112,10 @@ async def new(wire: Wire) -> str:
 
 def prompt(session: str, text: str) -> dict[str, Any]:
     return {"sessionId": session, "prompt": [{"type": "text", "text": text}]}
+
+
+async def load(wire: Wire, session: str) -> dict[str, Any]:
+    return await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
 
 
 async def hanging(r: Rig, wire: Wire) -> tuple[str, int, MemoryChannel, str]:

@@ -1,4 +1,4 @@
-"""Start of a session's worker before its first prompt."""
+"""Start of a session's worker before its next prompt."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ log: Final = structlog.get_logger()
 
 class EarlyStart:
     """That of one session. `complete` adds to the options what the database has for a worker,
-    `note_directories` is called before it starts in them.
+    `allowed` says whether one may be started, and is called before each start.
+
+    `used`: a turn has come for the worker since.
     """
 
     def __init__(
@@ -34,7 +36,7 @@ class EarlyStart:
         choosing: Choosing,
         *,
         complete: Callable[[WorkerOptions], Awaitable[WorkerOptions]],
-        note_directories: Callable[[], Awaitable[None]],
+        allowed: Callable[[], Awaitable[bool]],
     ) -> None:
         self._state = state
         self._workers = workers
@@ -42,7 +44,8 @@ class EarlyStart:
         self._surroundings = surroundings
         self._choosing = choosing
         self._complete = complete
-        self._note_directories = note_directories
+        self._allowed = allowed
+        self.used = False
         self._tasks = Tasks()
         self._starting: asyncio.Task[None] | None = None
         self._waiting = 0  # turns, which have the worker when it is ready
@@ -51,11 +54,13 @@ class EarlyStart:
         """Start the worker in the background; not if somebody has to be asked before, or another
         worker would have to end.
         """
-        if self._starting is None:
+        if self._starting is None or self._starting.done():
+            self.used = False
             self._starting = self._tasks.start(self._start())
 
     async def over(self) -> None:
         """Wait until the worker is ready, or could not be started; for a turn that acquires it."""
+        self.used = True
         if self._starting is not None:
             self._waiting += 1
             try:
@@ -80,7 +85,8 @@ class EarlyStart:
 
     async def _start(self) -> None:
         try:
-            await self._note_directories()
+            if not await self._allowed():
+                return
             options = await self._gate.without_asking(self._surroundings.options())
             if options is None or not self._workers.has_room:
                 return

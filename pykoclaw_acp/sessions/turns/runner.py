@@ -65,13 +65,13 @@ class TurnRunner:
         look: Callable[[], Coroutine[Any, Any, list[Event]]],
         is_with_claude: Callable[[str], Awaitable[bool]],
         unlock: Callable[[], None],
-        note_directories: Callable[[], Awaitable[None]],
+        before_early: Callable[[], Awaitable[bool]],
         lost: Callable[[WorkerFailed], Awaitable[None]],
     ) -> None:
         """`look` keeps other programs from the conversation, until `unlock`, and takes in what they
         did; it is called before each prompt. `is_with_claude` says, after a
-        look, whether Claude's transcript has this turn's prompt. `note_directories` is called before
-        a worker is started without a prompt. `lost` is called when no worker could be had; if it
+        look, whether Claude's transcript has this turn's prompt. `before_early` is as `allowed` of
+        EarlyStart. `lost` is called when no worker could be had; if it
         returns, one may be had now.
         """
         self._state = state
@@ -91,7 +91,7 @@ class TurnRunner:
         self._tasks = Tasks()
         self.early = EarlyStart(
             state, workers, gate, surroundings, choosing,
-            complete=self._completed, note_directories=note_directories,
+            complete=self._completed, allowed=before_early,
         )  # fmt: skip
         self.endings = endings
 
@@ -248,6 +248,8 @@ class TurnRunner:
         forgot = False  # what Claude remembered
         while True:
             self._waited = False
+            # Before the look, so that this sees what such a worker lacks.
+            await self._unless_cancelled(turn, self.early.over())
             looked = await self._unless_cancelled(turn, self._look())
             if looked is None:
                 return None
@@ -273,7 +275,6 @@ class TurnRunner:
         changing while workers start.
         """
         notes: list[Event] = []
-        await self.early.over()
         await self._surroundings.returned(turn)
         for _ in range(LOOKS):
             wanted = self._surroundings.options(turn)
