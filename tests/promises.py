@@ -224,11 +224,18 @@ def check_at_rest(w: Told) -> None:
         assert not front.open, f"never answered: {[front.asked[number] for number in front.open]}"
     for worker in w.workers:
         _said_is_logged(w, worker, rows)
+    assert is_shown(w), "a client has not got the end"
+
+
+def is_shown(w: Told) -> bool:
+    """Whether each client has got the end of the logs that it follows."""
     ended = closed(w)
-    for front in w.fronts:
-        for session, view in front.views.items():
-            if session in front.followed - ended:
-                assert answer_text(w, session).endswith(view.text), "the client has not got the end"
+    return all(
+        answer_text(w, session).endswith(view.text)
+        for front in w.fronts
+        for session, view in front.views.items()
+        if session in front.followed - ended
+    )
 
 
 def closed(w: Told) -> set[str]:

@@ -168,8 +168,8 @@ class RealWorld:
         self.for_nobody: list[str] = []
         self._came: list[RealFront] = []
         self._scripts: dict[str, Script] = {}
-        # Prompts that nobody stood behind when a daemon ended; how often each client had asked for
-        # their session then.
+        # Prompts behind which nobody stood when a daemon ended, whose front or another one that has the
+        # session open; how often each client had asked for their session then.
         self._left: dict[str, dict[RealFront, int]] = {}
         self._reader: sqlite3.Connection | None = None
         self._model: list[str] = []  # markers, in the order in which they reached it
@@ -300,7 +300,10 @@ class RealWorld:
         return {
             row.words: {front: front.wanted[row.session] for front in self._came}
             for row in waiting
-            if not any(front.is_front_of(str(row.key)) for front in self.fronts)
+            if not any(
+                front.is_front_of(str(row.key)) or row.session in front.followed
+                for front in self.fronts
+            )
         }
 
     async def serves(self) -> None:

@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.harness import Stack
 from tests.faults.limits import FileSize, FullDisk, Limit, Locked, Moved
 from tests.faults.real_world import RealFront, RealWorld
-from tests.promises import ENDED, check, check_at_rest, turns
+from tests.promises import ENDED, check, check_at_rest, is_shown, turns
 from tests.waiting import eventually, within
 
 WALKS: Final = 8
@@ -181,6 +181,7 @@ class Walk:
         self.w.look()
         await self.w.serves()
         await eventually(over, REST)
+        await eventually(lambda: is_shown(self.w), REST)
         self._check()
         check_at_rest(self.w)
 
