@@ -37,6 +37,8 @@ RETRYABLE: Final = frozenset(
         ErrorKind.OUT_OF_DESCRIPTORS,
         ErrorKind.OUT_OF_MEMORY,
         ErrorKind.OUT_OF_PROCESSES,
+        ErrorKind.STORE_BLOCKED,
+        ErrorKind.STORE_LOCKED,
     }
 )
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 from uuid import uuid4
 
 import msgspec
@@ -764,3 +765,21 @@ async def test_checkpoints_go_on_after_it(
     )
     await eventually(lambda: wal.stat().st_size == 0)
     await database.close()
+
+
+async def test_prompt_for_which_the_disk_cannot_be_read_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        unreadable = StoreUnavailable("blocked", "The disk has an error.")
+        with monkeypatch.context() as patch:
+            patch.setattr(r.journal, "pending_notes", AsyncMock(side_effect=unreadable))
+            outcome = await r.run(session, "say 1")
+        assert outcome.failure is not None
+        assert (outcome.failure.kind, outcome.failure.retryable) == ("store_blocked", True)
+        assert "could not be read. The disk has an error. The prompt was not sent" in (
+            outcome.failure.message
+        )
+        assert (await r.run(session, "say 1")).state == "done"
+        assert r.launcher.launched[-1].prompts == ["say 1"]

@@ -8,6 +8,7 @@ from typing import Any, Final
 from pykoclaw_acp.channel.frames import TurnEnded
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.errors import StoreUnavailable, WorkerFailed
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event, UserMessage, split_text
 from pykoclaw_acp.model.failures import TurnFailure
@@ -15,6 +16,10 @@ from pykoclaw_acp.model.plain import plain
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 
 INTERNAL: Final = "pykoclaw-acp had a fault; its log says more. Send the prompt again."
+UNREAD: Final = (
+    "The database could not be read. {} The prompt was not sent to Claude; send it again when this has"
+    " ended."
+)
 KEPT: Final = (
     "What was received is kept here, but Claude may not remember it. "
     "The prompt was not sent again: look at what was done, then repeat it."
@@ -133,13 +138,16 @@ def of_frame(frame: TurnEnded, cancelled: bool) -> Outcome:
     return Outcome(TurnState.DONE, stop_reason=stop, usage=usage, **where)
 
 
-def not_started(
-    turn: Turn, kind: ErrorKind, message: str, retry_after: int | None = None
-) -> Outcome:
+def not_started(turn: Turn, error: Exception) -> Outcome:
     """The prompt never left for Claude, or the turn broke on our side."""
-    if turn.cancelled.is_set() or kind == ErrorKind.SHUTTING_DOWN:
+    failure = TurnFailure(ErrorKind.INTERNAL, INTERNAL)
+    if isinstance(error, WorkerFailed):
+        failure = TurnFailure(error.kind, error.message, retry_after=error.retry_after)
+    elif isinstance(error, StoreUnavailable) and turn.state == TurnState.QUEUED:
+        failure = TurnFailure(ErrorKind(f"store_{error.state}"), UNREAD.format(error.reason))
+    if turn.cancelled.is_set() or failure.kind == ErrorKind.SHUTTING_DOWN:
         return CANCELLED
-    return Outcome(TurnState.FAILED, failure=TurnFailure(kind, message, retry_after=retry_after))
+    return Outcome(TurnState.FAILED, failure=failure)
 
 
 def deadly() -> Outcome:

@@ -18,7 +18,7 @@ from pykoclaw_acp.channel.frames import Interrupt, Prompt
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import StoreClosed, WorkerFailed
+from pykoclaw_acp.errors import StoreClosed, StoreUnavailable, WorkerFailed
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.prompt_text import Note
@@ -106,15 +106,10 @@ class TurnRunner:
                 await self.endings.finish(turn, outcomes.CANCELLED)
         except StoreClosed:
             log.info("The turn is left to the next daemon", action="turn_left")
-        except WorkerFailed as failure:
-            await self.endings.finish(
-                turn, outcomes.not_started(turn, failure.kind, failure.message, failure.retry_after)
-            )
-        except Exception:
-            log.exception("The turn could not be run", action="turn_broken")
-            await self.endings.finish(
-                turn, outcomes.not_started(turn, ErrorKind.INTERNAL, outcomes.INTERNAL)
-            )
+        except Exception as error:
+            if not isinstance(error, WorkerFailed | StoreUnavailable):
+                log.exception("The turn could not be run", action="turn_broken")
+            await self.endings.finish(turn, outcomes.not_started(turn, error))
         try:
             await turn.over()
             self._titling.after(turn)
