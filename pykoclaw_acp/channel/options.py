@@ -70,6 +70,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     # Variables that the worker gets besides those of the fork server; None: of a daemon that does
     # not say. Never logged or stored.
     environment: dict[str, str] | None = None
+    # Rules of a directory that is not trusted, which forbid calls (`deny`) or make Claude ask (`ask`).
+    restrictions: dict[str, tuple[str, ...]] = {}
     own_credential: bool = True  # whether the key that systemd holds for the daemon may be used
     account: str = ""  # empty: Claude's own configuration
     # Claude's list of tasks as the log has it last: Claude keeps it, and tells changes alone.

@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 from msgspec.structs import replace
 
-from pykoclaw_acp.channel.options import TRUSTED, WITHOUT, WorkerOptions
+from pykoclaw_acp.channel.options import TRUSTED, WITHOUT, WorkerOptions, is_restricted
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.model import prompt_text, trust
@@ -29,6 +29,7 @@ from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.trust.content import Content
 
+MAX_RULES: Final = 32 * 1024  # characters; Claude gets them on its command line
 LOOKS: Final = 5  # changes of a directory in the middle of one prompt's beginning, at most
 CHANGING: Final = "What acts in the directory keeps changing, so the prompt was not sent to Claude. Send it again."
 
@@ -178,9 +179,15 @@ class WorkspaceGate:
 
 
 def _in_place(options: WorkerOptions, content: Content, workspace: str) -> WorkerOptions:
-    """The options of a worker that starts where was looked, wherever a link leads by then."""
+    """The options of a worker that starts where was looked, wherever a link leads by then. What
+    directories forbid counts without trust, too; raises WorkerFailed if that is too much.
+    """
     cwd = options.cwd and content.resolved.get(options.cwd, options.cwd)
-    return replace(options, cwd=cwd, workspace=workspace)
+    restrictions = content.restrictions if is_restricted(workspace) else {}
+    size = sum(len(rule) for rules in restrictions.values() for rule in rules)
+    if size > MAX_RULES:
+        raise WorkerFailed(ErrorKind.WORKSPACE_REFUSED, workspace_words.too_many_rules(cwd, size))
+    return replace(options, cwd=cwd, workspace=workspace, restrictions=restrictions)
 
 
 def is_trusted(one: Workspace, known: Sequence[Trusted]) -> bool:

@@ -92,6 +92,14 @@ def refusal(workspaces: Sequence[Workspace]) -> str:
     )
 
 
+def too_many_rules(cwd: str, size: int) -> str:
+    """Why Claude cannot run without trust where so many characters of rules forbid something."""
+    return (
+        f"The prompt was not sent to Claude: the settings in {neutral(cwd)} forbid more than can be kept without trust "
+        f"({size:,} characters of `permissions.deny` and `permissions.ask`). Trust the directory, or shorten them."
+    )
+
+
 def _names(workspaces: Sequence[Workspace]) -> str:
     return " and ".join(neutral(one.path) for one in workspaces)
 

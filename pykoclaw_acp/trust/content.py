@@ -16,7 +16,8 @@ class Content:
     """The places that hold something that acts, and all paths that were looked at, as they were
     (None: not there).
 
-    `below`: by directory, what was found below it. `resolved`: by path of a directory as it was
+    `below`: by directory, what was found below it. `restrictions`: rules of the session's directory
+    that forbid calls (`deny`), or make Claude ask about them (`ask`). `resolved`: by path of a directory as it was
     given, where symbolic links led from there.
     """
 
@@ -24,6 +25,7 @@ class Content:
     stamps: dict[str, Stamp | None] = field(default_factory=dict)
     below: dict[str, Below] = field(default_factory=dict)
     resolved: dict[str, str] = field(default_factory=dict)
+    restrictions: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

@@ -9,6 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 from pykoclaw_acp.model.permissions import Workspace
@@ -58,8 +59,15 @@ def scan(cwd: str | None, directories: Sequence[str], sources: Sequence[str]) ->
     here = None if cwd is None else resolved[cwd]
     session = places(looking, here, [resolved[path] for path in directories], sources)
     deep = {place.path: below.find(place.path, own) for place in session if place.below}
-    found = [_look(looking, place, own, deep.get(place.path)) for place in session]
-    return Content(tuple(one for one in found if one.found), looking.stamps, deep, resolved)
+    restrictions: dict[str, list[str]] = {}
+    found = [_look(looking, place, own, deep.get(place.path), restrictions) for place in session]
+    return Content(
+        tuple(one for one in found if one.found),
+        looking.stamps,
+        deep,
+        resolved,
+        {kind: tuple(dict.fromkeys(rules)) for kind, rules in restrictions.items()},
+    )
 
 
 def unchanged(content: Content) -> bool:
@@ -77,9 +85,18 @@ def unchanged(content: Content) -> bool:
     )
 
 
-def _look(looking: Looking, place: Place, own: str, deep: below.Below | None) -> Workspace:
+def _look(
+    looking: Looking,
+    place: Place,
+    own: str,
+    deep: below.Below | None,
+    restrictions: dict[str, list[str]],
+) -> Workspace:
+    """What acts in the place; its restrictions are added to those."""
     one = _Scan(looking, place, own, deep)
     one.run()
+    for kind, rules in one.restrictions.items():
+        restrictions.setdefault(kind, []).extend(rules)
     found = [neutral(text(line)) for line in one.found]
     if looking.limit:
         found.append(f"there is more than is looked at: {looking.limit}")
@@ -124,6 +141,7 @@ class _Scan:
 
     def __init__(self, looking: Looking, place: Place, own: str, deep: below.Below | None) -> None:
         self.found: list[str] = []
+        self.restrictions: dict[str, list[str]] = {}
         self._looking = looking
         self._place = place
         self._own = own
@@ -148,14 +166,13 @@ class _Scan:
 
     def run(self) -> None:
         place = self._place
-        only = settings.PLUGINS if place.added else None
         for name, directories in (
             ("settings.json", place.shared),
             ("settings.local.json", place.own),
         ):
             for directory in self._with_folder(directories):
                 path = os.path.join(directory, ".claude", name)
-                self._take(path, directory, lambda value: settings.of_settings(value, only))
+                self._take(path, directory, partial(self._of_settings, directory=directory))
         for directory in place.servers:
             self._take(os.path.join(directory, ".mcp.json"), directory, settings.of_mcp)
         deep = self._below
@@ -196,6 +213,14 @@ class _Scan:
         if found:
             self._say(path, found, file.digest)
             self._programs(settings.strings(value), directory)
+
+    def _of_settings(self, value: dict[str, Any], directory: str) -> list[str]:
+        """What a settings file does; its rules that allow nothing are noted."""
+        if self._place.added:
+            return settings.of_settings(value, settings.PLUGINS)
+        for kind, rules in settings.restrictions(value, directory).items():
+            self.restrictions.setdefault(kind, []).extend(rules)
+        return settings.of_settings(value)
 
     def _say(self, path: str, found: Sequence[str], digest: str) -> None:
         self._files[path] = digest

@@ -5,6 +5,7 @@ acts.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ _HARMLESS: Final = frozenset(
     }
 )  # fmt: skip
 _HARMLESS_PERMISSIONS: Final = frozenset({"deny", "ask"})
+_OF_FILE: Final = re.compile(r"\A(Read|Edit|Write|MultiEdit|NotebookEdit|Glob|Grep|LS)\(/(?!/)")
 _ONLY_IF_TRUE: Final = frozenset(
     {"enableAllProjectMcpServers", "skipDangerousModePermissionPrompt"}
 )
@@ -71,6 +73,25 @@ def of_mcp(value: dict[str, Any]) -> list[str]:
     if not isinstance(servers, dict):
         return ["names MCP servers in a form that cannot be understood"]
     return [_server(name, one) for name, one in servers.items()]
+
+
+def restrictions(value: dict[str, Any], directory: str) -> dict[str, list[str]]:
+    """Rules of a settings file that forbid calls (`deny`) or make Claude ask about them (`ask`), as
+    they mean the same from elsewhere; `directory`: whose file it is.
+    """
+    found = value.get("permissions")
+    return {
+        kind: [_from_root(one, directory) for one in rules if isinstance(one, str)]
+        for kind, rules in (found.items() if isinstance(found, dict) else ())
+        if kind in _HARMLESS_PERMISSIONS and isinstance(rules, list)
+    }
+
+
+def _from_root(rule: str, directory: str) -> str:
+    """The rule, with a path that is relative to the directory of its file (`/a`) as one from the
+    root (`//…/a`).
+    """
+    return _OF_FILE.sub(lambda found: f"{found[1]}(/{directory}/", rule)
 
 
 def strings(value: Any) -> Iterator[str]:

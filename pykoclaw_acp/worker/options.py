@@ -155,7 +155,9 @@ def options(
 def _settings(spec: LaunchSpec) -> dict[str, Any]:
     # Claude deletes transcripts after 30 days by default.
     kept: dict[str, Any] = {"cleanupPeriodDays": 36500}
-    if spec.options.rules and not spec.options.restricted:
+    if spec.options.restricted:
+        kept["permissions"] = dict(spec.options.restrictions)
+    elif spec.options.rules:
         kept["permissions"] = {"allow": rules.given(spec.options.rules)}
     return {**kept, "fastMode": True} if spec.options.config.fast else kept
 

@@ -112,6 +112,34 @@ async def test_nothing_acts_without_trust_but_words_count(stack: Stack) -> None:
     assert tool_asked, "the repository's own permissions.allow must not count"
 
 
+async def test_what_the_directory_forbids_counts_without_trust(stack: Stack) -> None:
+    work = stack.root / "clone"
+    (work / ".claude").mkdir(parents=True)
+    for name in ("secret", "other", "told"):
+        (work / f"{name}.txt").write_text(f"WORDS of {name}")
+    permissions = {"allow": ["Bash"], "deny": ["Read(./secret.txt)", "Read(/other.txt)"]}
+    local = {"permissions": {"ask": ["Read(told.txt)"]}}
+    hooks = {"SessionStart": [{"hooks": [{"type": "command", "command": "touch ran"}]}]}
+    for name, settings in (
+        ("settings.json", {"permissions": permissions, "hooks": hooks}),
+        ("settings.local.json", local),
+    ):
+        (work / ".claude" / name).write_text(json.dumps(settings))
+    client = await stack.front()
+    choose(client, WITHOUT)
+    session = await client.new(work)
+    await client.prompt(
+        session, script("read secret.txt", "read other.txt", "read told.txt", "report")
+    )
+    (question,) = [one["params"] for one in client.questions if not about_trust(one["params"])]
+    assert "told.txt" in question["toolCall"]["title"]
+    heard = json.dumps(stack.asked())
+    assert "WORDS of told" in heard
+    assert "WORDS of secret" not in heard
+    assert "WORDS of other" not in heard
+    assert not (work / "ran").exists()
+
+
 async def test_trusted_content_acts_and_its_change_is_asked(
     shared: Stack, repository: Repository
 ) -> None:

@@ -274,6 +274,24 @@ async def test_who_refuses_sends_nothing(tmp_path: Path, work: Path) -> None:
         assert await trusted(r) == []
 
 
+@pytest.mark.parametrize(("rules", "sent"), [(10, True), (4000, False)])
+async def test_what_is_forbidden_counts_without_trust_or_nothing_is_sent(
+    tmp_path: Path, work: Path, rules: int, sent: bool
+) -> None:
+    denied = [f"Read(./file-{number})" for number in range(rules)]
+    local = {"permissions": {"deny": denied}}
+    (work / ".claude/settings.local.json").write_text(json.dumps(local))
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        outcome = await one.answer(await one.prompt(), "allow_once")
+        assert [options.restrictions for options in one.options] == (
+            [{"deny": tuple(denied)}] if sent else []
+        )
+        assert (outcome.state == "done") == sent
+        if outcome.failure is not None:
+            assert "forbid more than can be kept without trust" in outcome.failure.message
+
+
 async def test_a_cancel_withdraws_the_question(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path) as r:
         one = await Working.begin(r, work)

@@ -226,6 +226,21 @@ def test_a_path_with_an_exclamation_mark_acts(work: Path) -> None:
     assert found(work) == [".claude/skills/a !/SKILL.md: has an exclamation mark in its path"]
 
 
+@pytest.mark.parametrize(
+    ("permissions", "kept"),
+    [
+        ({"deny": ["Read(/a b/**)", "Read(//etc/x)", "Bash(/bin/x)", "Edit(./x)", "WebFetch", 7]},
+         {"deny": ["Read(//work/a b/**)", "Read(//etc/x)", "Bash(/bin/x)", "Edit(./x)", "WebFetch"]}),
+        ({"ask": ["Write(~/x)"], "allow": ["Bash"], "defaultMode": "plan"}, {"ask": ["Write(~/x)"]}),
+        ({"deny": "Read", "ask": None}, {}),
+        ([], {}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_settings_forbid_means_the_same_from_elsewhere(permissions: Any, kept: Any) -> None:
+    assert settings.restrictions({"permissions": permissions}, "/work") == kept
+
+
 def test_a_directory_without_settings_does_not_act(work: Path) -> None:
     write(work / "CLAUDE.md", "Words.")
     write(work / ".claude/rules/a.md", "Words.")
