@@ -8,11 +8,15 @@ import signal
 from collections.abc import Generator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.leftovers import Run, foreign_variables
 
 LONGEST = "test_fuzz.py"  # goes first in a long run: last, it would run alone for half an hour
+
+hypothesis.settings.register_profile("tests", deadline=None)  # a busy machine misses any
+hypothesis.settings.load_profile("tests")
 
 _RUN = pytest.StashKey[Run]()
 _LEFT = pytest.StashKey[list[str]]()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from pykoclaw_acp.model.events import DiffPart, Location, TextPart, ToolPart
@@ -13,7 +14,7 @@ UNCHANGED: Final = "(The file had this content already.)"
 
 
 class Change(NamedTuple):
-    """A change that was made; `locations` has the line of each hunk."""
+    """A change that was made; `locations` has the first line of each hunk that was changed."""
 
     parts: tuple[ToolPart, ...]
     locations: tuple[Location, ...]
@@ -47,17 +48,18 @@ def made(details: dict[str, Any], path: str) -> Change | None:
     if not patch:
         return Change((TextPart(UNCHANGED),), ()) if details.get("type") == "update" else None
     parts: list[ToolPart] = []
+    lines: list[int] = []
     room = MAX_SHOWN
     for at, hunk in enumerate(patch):
         found = _hunk(hunk, path, room)
         if found is None:
             return None
         parts.append(found)
+        lines.append((found.line or 0) + _unchanged_before(hunk["lines"]))
         room -= len(found.old_text or "") + len(found.new_text)
         if (room <= 0 or at + 1 == MAX_HUNKS) and (left := len(patch) - at - 1):
             parts.append(TextPart(f"({left} more changes of this file are not shown)"))
             break
-    lines = [part.line for part in parts if isinstance(part, DiffPart)]
     return Change(tuple(parts), tuple(Location(path, line) for line in lines))
 
 
@@ -84,6 +86,11 @@ def _replaced(path: str, edits: list[Any]) -> tuple[ToolPart, ...]:
                 DiffPart(path=path, old_text=shorten(old, most), new_text=shorten(new, most))
             )
     return tuple(parts)
+
+
+def _unchanged_before(lines: list[Any]) -> int:
+    """Number of lines of a hunk before the first one that was changed."""
+    return sum(1 for _ in takewhile(lambda line: str(line).startswith(" "), lines))
 
 
 def _hunk(hunk: object, path: str, room: int) -> DiffPart | None:

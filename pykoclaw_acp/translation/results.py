@@ -57,6 +57,8 @@ class Result(NamedTuple):
 
 _SILENT: Final = (*EDITS, "Skill", "EnterPlanMode", "ExitPlanMode")  # once they have succeeded
 _MARKDOWN: Final = ("Agent", "Task", "WebSearch", "WebFetch", "ExitPlanMode")
+# Where the CLI keeps an image of an MCP tool, said to the model beside the image.
+_IMAGE_PLACE: Final = re.compile(r"\[Image: source: [^\]\n]{1,4096}\]")
 _JSON: Final = (("{", "}"), ("[", "]"))  # how a text begins and ends
 _NOTHING: Final = ("(Bash completed with no output)", "(no content)")
 _UNCHANGED_FILE: Final = "(unchanged since it was last read)"
@@ -176,6 +178,8 @@ def _text(name: str, text: str) -> Iterable[TextPart]:
 
 def _as_markdown(name: str, text: str) -> str:
     mcp = name.startswith("mcp__")
+    if mcp and _IMAGE_PLACE.fullmatch(text.strip()):
+        return ""
     if mcp and (text.strip()[:1], text.strip()[-1:]) in _JSON:
         return fenced(text.strip(), "json")
     return shorten(output_text(text).rstrip()) if mcp or name in _MARKDOWN else fenced(text)

@@ -22,6 +22,7 @@ class Refusal(NamedTuple):
 
 
 _TOO_LONG: Final = "The prompt is too long for the model. Shorten it, or use /compact first."
+_TOO_LONG_ALONE: Final = "The prompt is too long for the model. Shorten it, or attach less."
 _FULL: Final = "The context of the conversation is full. Use /compact, or begin a new conversation."
 _HEAVY: Final = (
     "The request is larger than Claude's service takes: this prompt, or the conversation with its images and files."
@@ -39,6 +40,10 @@ _DOCUMENT: Final = (
 TOO_LARGE: Final = Refusal(ErrorKind.CONTEXT_TOO_LARGE, _HEAVY, guessed=True)
 # In this order, the first that the words hold; all words of a line must be in them.
 _KNOWN: Final[tuple[tuple[tuple[str, ...], Refusal], ...]] = (
+    (
+        ("prompt is too long", "cannot be compacted"),
+        Refusal(ErrorKind.CONTEXT_TOO_LARGE, _TOO_LONG_ALONE),
+    ),
     (("prompt is too long",), Refusal(ErrorKind.CONTEXT_TOO_LARGE, _TOO_LONG)),
     # It blames images and attachments for every status 413, also where there are none (2.1.327).
     (("request too large", "attachments"), TOO_LARGE),

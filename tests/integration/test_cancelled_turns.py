@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.integration.asking import BOTH, park
 from tests.integration.asking import rig as asking_rig
@@ -58,6 +61,26 @@ async def test_words_of_a_waiting_prompt_do_not_cut_the_running_answer(tmp_path:
         wire.lines.clear()
         await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
         assert said(wire) == ["hang", "one two ", "waits", NOT_SENT]
+
+
+async def test_prompt_that_was_cancelled_before_claude_was_there_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        starts = asyncio.Event()
+
+        async def never(*_: Any) -> int:
+            starts.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        monkeypatch.setattr(r.pool, "acquire", never)
+        running = wire.begin("session/prompt", **prompt(session, "say 1"))
+        await starts.wait()
+        wire.send({"method": "session/cancel", "params": {"sessionId": session}})
+        assert (await wire.answer(running))["result"]["stopReason"] == "cancelled"
+        await eventually(lambda: said(wire) == [NOT_SENT])
 
 
 async def test_turn_that_was_not_cancelled_does_not_say_so(tmp_path: Path) -> None:

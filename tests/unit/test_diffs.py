@@ -41,7 +41,7 @@ def test_hunks_have_their_context_and_their_lines() -> None:
         DiffPart("/w/a", "a\nb\ne\n", "a\nc\nd\ne\n", 47, 47),
         DiffPart("/w/a", "x\ny\n", "y\n", 91, 90),
     )
-    assert found.locations == (Location("/w/a", 47), Location("/w/a", 91))
+    assert found.locations == (Location("/w/a", 48), Location("/w/a", 91))
 
 
 def test_paths_are_absolute_as_acp_wants_them() -> None:

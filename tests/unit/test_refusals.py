@@ -21,6 +21,7 @@ def failure(words: str, status: int | None, named: str = "invalid_request") -> t
     ("words", "kind", "advice"),
     [
         ("Prompt is too long", "context_too_large", "Shorten it"),
+        ("Prompt is too long · A single-exchange conversation cannot be compacted", "context_too_large", "attach less"),
         ("Prompt is too long · automatic compaction failed: API Error: 400 x", "context_too_large", "Shorten"),
         (
             "API Error: 400 input length and `max_tokens` exceed context limit: 190000 + 21000 > 200000",

@@ -132,6 +132,7 @@ def test_failure_is_told_without_words_for_the_model(
         ("Bash", PREVIEW, "```\n1\n2\n```\n(Only the beginning of 106.3KB is shown.)"),
         ("mcp__s__t", PREVIEW, "1\n2\n(Only the beginning of 106.3KB is shown.)"),
         ("mcp__s__t", '{"a_b": [1]}', '```json\n{"a_b": [1]}\n```'),
+        ("mcp__s__t", "[Image: source: /home/a/tool-results/mcp-blob-1.png]", ""),
         ("mcp__s__t", "*yes*", "*yes*"),
         ("Read", "     1→a\n     2→b", "```\na\nb\n```"),
         ("Read", "10\ta\n11\tb\n\n<system-reminder>\nBe good.\n</system-reminder>\n", "```\na\nb\n```"),

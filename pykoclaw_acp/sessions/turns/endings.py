@@ -72,7 +72,9 @@ class Endings:
                 else []
             )
             outcome = replace(outcome, told=turn.turn_id in self._state.explained)
-            events = [] if silent else [*said, *more, *notes.ended(turn.turn_id, outcome)]
+            unsent = turn.state == TurnState.QUEUED and outcome == outcomes.CANCELLED
+            last = notes.not_sent(turn.turn_id) if unsent else notes.ended(turn.turn_id, outcome)
+            events = [] if silent else [*said, *more, *last]
             self.resolve(turn, await self.end(turn.turn_id, outcome, events, turn.cancelled))
         except StoreClosed:
             log.info("The next daemon ends the turn", action="turn_end_left", turn=turn.turn_id)
