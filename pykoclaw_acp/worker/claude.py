@@ -35,7 +35,7 @@ from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.failures import TurnFailure
-from pykoclaw_acp.worker import content, deciding, ignored, raw_frames, results, sdk_private
+from pykoclaw_acp.worker import content, deciding, ending, ignored, raw_frames, results, sdk_private
 from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.command_reports import instead_of
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
@@ -54,7 +54,6 @@ from pykoclaw_acp.worker.steering import Steered
 from pykoclaw_acp.worker.translate import is_turn_start
 
 INTERRUPT_AGAIN: Final = 0.5  # s; an interrupt before the CLI took the prompt up does nothing
-DISCONNECT_WAIT: Final = 10.0  # s; the SDK itself kills a CLI that does not end, after 5 s
 
 log: Final = structlog.get_logger()
 
@@ -184,20 +183,11 @@ class ClaudeSession:
         return await self._requests.carry_out(self._client, request)
 
     async def close(self) -> None:
-        """Interrupt the turn, then close the CLI: a plain disconnect waits 5 s and loses the
-        partial answer.
-        """
+        """Interrupt the turn that runs, and end the CLI with its background tasks."""
         self._states.close()
         self._work.close()
-        if self._client is None:
-            return
-        if self.running:
-            with contextlib.suppress(Exception):
-                async with asyncio.timeout(1):
-                    await self._client.interrupt()
-        with contextlib.suppress(Exception):
-            async with asyncio.timeout(DISCONNECT_WAIT):
-                await self._client.disconnect()
+        if self._client is not None:
+            await ending.end(self._client, running=bool(self.running), busy=self.busy)
 
     # --- the pump
 

@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from tests.e2e.commands import run
 from tests.e2e.harness import Client, Stack, script, text
 
 DAEMON = script("bash touch begun; setsid sleep 331 & sleep 332", "text Never said.")
@@ -244,3 +245,35 @@ async def test_files_of_workers_are_removed(stack: Stack) -> None:
     left = {path.name: path for path in state.rglob("*") if not path.is_dir()}
     assert left.keys() == {"workers.log", "instance.json"}, "the latter is the daemon's"
     assert "Traceback" not in left["workers.log"].read_text()
+
+
+COMMAND = "background sleep 3; touch ended"
+SUBAGENT = (
+    'tool Agent {"description": "look", "subagent_type": "claude", "run_in_background": true, '
+    '"prompt": "[[script bash sleep 3; touch ended ;; bash touch further ;; text Seen.]]"}'
+)
+
+
+@pytest.mark.parametrize("task", [COMMAND, SUBAGENT], ids=["command", "subagent"])
+@pytest.mark.parametrize(
+    "how", ["close", *(pytest.param(one, marks=pytest.mark.long) for one in ("delete", "command"))]
+)
+async def test_nothing_begins_in_a_session_that_is_closed(
+    stack: Stack, task: str, how: str
+) -> None:
+    """Not about a background task either, which would end while Claude does."""
+    client = await stack.front()
+    session = await client.new(stack.work)
+    script_ = script(task, "text Runs.", "stop end_turn", "bash touch after", "text Spoke.")
+    await client.prompt(session, script_)
+    await client.until(lambda: stack.find("sleep 3"))
+    asked, claude = len(stack.asked()), stack.claude(session)
+    if how == "command":
+        assert (await run(stack, "workers", "stop", session)).status == 0
+    else:
+        await client.call(f"session/{how}", sessionId=session)
+    await client.until(lambda: claude is not None and not claude.alive)
+    await client.until(lambda: not stack.find("sleep 3"))
+    assert [one.name for one in stack.work.iterdir() if one.is_file()] == []
+    assert len(stack.asked()) == asked
+    assert "Spoke." not in client.text(session)

@@ -1,0 +1,44 @@
+"""End of the CLI.
+
+At the end of its input alone, a CLI with background tasks goes on for 5 s, and begins turns about
+the tasks that end meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from typing import Final
+
+from claude_agent_sdk import ClaudeSDKClient
+
+from pykoclaw_acp.system import processes
+from pykoclaw_acp.worker import sdk_private
+
+INTERRUPT_WAIT: Final = 1.0  # s; the partial answer is written down meanwhile
+IDLE_END: Final = 0.5  # s in which an idle CLI ends at the end of its input
+DISCONNECT_WAIT: Final = 10.0  # s; the SDK itself kills a CLI that does not end
+
+
+async def end(client: ClaudeSDKClient, *, running: bool, busy: bool) -> None:
+    """End the CLI. `running`: a turn is to be interrupted; `busy`: a turn or background tasks run."""
+    if running:
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(INTERRUPT_WAIT):
+                await client.interrupt()
+    terminating = asyncio.ensure_future(_terminate(client, 0.0 if busy else IDLE_END))
+    with contextlib.suppress(Exception):
+        async with asyncio.timeout(DISCONNECT_WAIT):
+            await client.disconnect()
+    terminating.cancel()
+
+
+async def _terminate(client: ClaudeSDKClient, grace: float) -> None:
+    """SIGTERM, upon which the CLI ends its tools and itself, if it has not ended in time."""
+    pid = sdk_private.cli_pid(client)
+    await asyncio.sleep(grace)
+    if pid is not None and not processes.ending(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
