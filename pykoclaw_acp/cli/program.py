@@ -239,11 +239,14 @@ def restart() -> None:
     change of settings.
 
     The new daemon adopts the workers, and connected clients reconnect. It has the environment of a
-    connected client or of this shell; under systemd, that of the unit. Exit status: 3 if no daemon
-    is running.
+    connected client or of this shell; under systemd, that of the unit. The running daemon is left
+    alone if a setting cannot be used. Exit status: 3 if no daemon is running, 78 if a setting
+    cannot be used.
     """
     from pykoclaw_acp.commands import ending as command
+    from pykoclaw_acp.config import loading
 
+    loading.load()  # which the next daemon does
     command.restart()
 
 

@@ -268,7 +268,8 @@ class Relay:
     def _refuse(self, line: KeptLine) -> None:
         assert self._failure is not None
         self._refused = True
-        self._client.put(words.refusal(line.message["id"], self._failure[0], self._failure[2]))
+        message, _, kind = self._failure
+        self._client.put(words.refusal(line.message["id"], message, kind, taken=line.taken))
         del self._ledger.lines[line.number]
 
     def _end(self, wait: float = LINGER) -> None:

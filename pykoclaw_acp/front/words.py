@@ -53,9 +53,18 @@ def greeting(request: dict[str, Any]) -> bytes | None:
     return _encode({"jsonrpc": "2.0", "id": request_id, "result": answer})
 
 
-def refusal(request_id: Any, message: str, kind: ErrorKind) -> bytes:
-    """The error answer of a request while there is no daemon."""
-    return _error(request_id, TurnFailed.code, message, {"errorKind": kind})
+TAKEN: Final = (
+    " The daemon had taken this request, which is kept: what it began may go on, and the rest may be done when the "
+    "session is opened again. Look there before you send it again."
+)
+
+
+def refusal(request_id: Any, message: str, kind: ErrorKind, *, taken: bool) -> bytes:
+    """The error answer of a request while there is no daemon; `taken`: an earlier one had it."""
+    if not taken:
+        return _error(request_id, TurnFailed.code, message, {"errorKind": kind})
+    data = {"errorKind": kind, "turnState": "unknown", "retryable": False}
+    return _error(request_id, TurnFailed.code, message + TAKEN, data)
 
 
 def too_long(line: Oversized) -> bytes:

@@ -49,7 +49,7 @@ _ADVICE: Final = {
 
 
 _EARLY: Final = {
-    "refusal": "Claude refused to go on. Say it differently, or begin a new conversation.",
+    "refusal": "Claude refused to go on. Say it differently, choose another model, or begin a new session.",
     "max_tokens": "The answer has reached the longest that the model may give. Ask Claude to go on.",
     "max_turn_requests": "The turn has reached the most steps that it may take. Ask Claude to go on.",
 }

@@ -202,6 +202,34 @@ async def test_a_deleted_session_is_gone(shared: Stack) -> None:
     )
 
 
+async def test_a_wrong_setting_ends_no_daemon_and_is_not_the_end_of_what_runs(
+    stack: Stack,
+) -> None:
+    client = await stack.front()
+    session = await client.new(stack.work)
+    running = client.prompting(
+        session, script("text Begun.", "bash sleep 2; touch ran", "text Over.")
+    )
+    await client.until(lambda: "Begun." in client.text(session))
+    pid = stack.daemon_pid()
+    wrong = stack.data / ".env"
+    wrong.write_text("PYKOCLAW_MAX_WORKERS=banana\n")
+    wrong.chmod(0o600)
+    result = await run(stack, "restart")
+    assert (result.status, stack.daemon_pid()) == (78, pid)
+    assert "PYKOCLAW_MAX_WORKERS" in result.error
+    await stack.end_daemon()
+    with pytest.raises(RpcError) as refused:
+        await client.answer(running)
+    assert refused.value.data["turnState"] == "unknown"
+    assert "The daemon had taken this request" in refused.value.message
+    await eventually((stack.work / "ran").is_file)
+    wrong.unlink()
+    again = await stack.front()
+    await again.load(session, stack.work)
+    await again.until(lambda: again.text(session).endswith("Over."))
+
+
 @pytest.mark.long
 async def test_session_is_followed_across_daemon_restart(stack: Stack) -> None:
     client = await stack.front()
