@@ -82,6 +82,21 @@ class Context:
             return Loss(len(lost) if held else None, name)
         return None
 
+    async def is_whole(self) -> bool | None:
+        """Whether the transcript holds the newest turns, also while a worker lives; None if there is
+        no transcript, or it cannot be said.
+        """
+        record = self._state.record
+        claude = record.claude_session_id
+        if claude is None or record.branch is not None:
+            return True
+        ends = await self._journal.newest_ends(self._state.id, claude, LOOKED_AT)
+        entries = [uuid for end in ends for uuid in end.entries]
+        if not entries:
+            return True
+        held = await self._transcripts.holding(record, claude, entries)
+        return None if held is None else not _lost(ends, held)
+
     async def lost(self, failure: WorkerFailed) -> None:
         """Claude could not be started with its memory. Afterwards it can be without; raises
         WorkerFailed if it must not.

@@ -99,6 +99,8 @@ class OtherPrograms:
         self._end_watching: Callable[[], None] | None = None
         self._again = False  # something has changed since the last look began
         self._outdated = False  # the worker lacks turns of others
+        self._early = False  # the worker was started without a prompt, and has had none
+        self._was_whole: bool | None = None  # the transcript, before that
         self._missing: str | None = None  # Claude session in the row that has no transcript
         self._branched = False  # the log says that there is a branch which Claude lacks
         self._told: str | None = None  # as `_missing`; the log says so
@@ -140,7 +142,10 @@ class OtherPrograms:
             await background_over()
             log.info("The worker lacks turns of others", action="worker_outdated")
             self._workers.retire(self._state.id)
-        self._outdated = self._branched = False
+        elif self._early and await self.context.is_whole() not in (True, self._was_whole):
+            log.info("Claude's transcript lacks turns by now", action="early_outdated")
+            self._workers.retire(self._state.id)
+        self._outdated = self._branched = self._early = False
         await self.context.before_launch()
         if self._missing is None or self._missing == self._told:
             return []
@@ -154,7 +159,8 @@ class OtherPrograms:
         await note_directories()
         if self._state.record.branch is not None or await self.context.loss() is not None:
             return False
-        self._outdated = False
+        self._outdated, self._early = False, True
+        self._was_whole = await self.context.is_whole()
         return True
 
     async def has_prompt(self, turn_id: str) -> bool:

@@ -13,6 +13,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
+from pykoclaw_acp.system import shortage
+
 MAX_DIRECTORIES: Final = 100_000
 MAX_TIME: Final = 5.0  # s
 # directories, about 0.1 s: as many are looked through again before each prompt
@@ -53,6 +55,8 @@ def find(root: str, own: str) -> Below:
         try:
             entries = _directories(path)
         except OSError as error:
+            if shortage.of(error) is not None:
+                raise  # it says nothing of the directory
             if os.access(path, os.X_OK) and os.path.isdir(path):
                 limit = f"a directory that cannot be read ({error.strerror}: {path})"
             continue

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from pykoclaw_acp.system import shortage
 from pykoclaw_acp.trust.content import Stamp
 
 MAX_FILE: Final = 1024 * 1024  # bytes of one file
@@ -65,6 +66,8 @@ class Looking:
             # Neither a pipe nor a terminal may make us wait.
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         except OSError as error:
+            if shortage.of(error) is not None:
+                raise  # it says nothing of the file
             self.kind(path)
             if error.errno in _ABSENT:
                 return None
@@ -83,6 +86,8 @@ class Looking:
                 return Read(path, None, f"unread {seen}", "was not read")
             data = os.read(descriptor, MAX_FILE + 1)
         except OSError as error:
+            if shortage.of(error) is not None:
+                raise  # it says nothing of the file
             return Read(
                 path, None, f"unreadable {error.errno}", f"cannot be read ({error.strerror})"
             )
@@ -109,6 +114,8 @@ class Looking:
         try:
             names = self._names(directory)
         except OSError as error:
+            if shortage.of(error) is not None:
+                raise  # it says nothing of the file
             self.limit = f"a directory that cannot be read ({error.strerror}: {directory})"
             return
         for name in names:

@@ -136,6 +136,31 @@ async def test_claude_that_started_while_the_user_read_knows_everything(stack: S
     assert reader.text(session) == "First.Second.Third.Fourth."
 
 
+@pytest.mark.parametrize("left", [0, 1])
+async def test_memory_that_is_lost_while_the_user_reads_is_said(stack: Stack, left: int) -> None:
+    """The transcript is removed, or cut back to its first turn."""
+    client = await stack.front()
+    session = await client.new(stack.work)
+    (transcript,) = [stack.home / ".claude/projects"]
+    await client.prompt(session, text("First."))
+    (transcript,) = await eventually(lambda: list(transcript.glob(f"*/{session}.jsonl")))
+    first = transcript.read_bytes()
+    await client.prompt(session, text("Second."))
+    await client.close()
+    await ended(stack, session)
+    reader = await stack.spawn_front()
+    await reader.initialize(clientInfo={"name": "editor", "version": "1"})
+    await reader.load(session, stack.work)
+    early = await reader.until(lambda: stack.claude(session))
+    if left:
+        transcript.write_bytes(first)
+    else:
+        transcript.unlink()
+    await reader.prompt(session, text("Third."))
+    assert "does not remember" in reader.text(session)
+    assert stack.claude(session) != early
+
+
 @pytest.mark.long
 async def test_a_turn_in_the_terminal_is_shown_and_known(stack: Stack) -> None:
     client = await stack.front()

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -138,6 +139,20 @@ async def test_worker_that_lacks_turns_of_others_is_replaced_at_the_prompt(
         assert (await r.run(session, "say 2")).state == "done"
         _, early, last = r.launcher.launched
         assert (early.prompts, last.prompts) == ([], ["say 2"])
+
+
+async def test_worker_whose_transcript_lacks_turns_by_then_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await loaded(r)
+        await begin(r, session)
+        await started(r, session)
+        monkeypatch.setattr(session.others.context, "is_whole", AsyncMock(return_value=False))
+        for prompt in ("say 2", "say 3"):
+            assert (await r.run(session, prompt)).state == "done"
+        _, early, last = r.launcher.launched
+        assert (early.prompts, last.prompts) == ([], ["say 2", "say 3"])
 
 
 async def test_what_was_taken_in_before_the_start_is_known_to_the_worker(tmp_path: Path) -> None:

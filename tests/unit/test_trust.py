@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.trust import below, looking, markdown, settings
 from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.trust.scan import scan, unchanged
@@ -535,3 +537,23 @@ async def test_look_cancelled_as_it_ends_is_cancelled(
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_shortage_of_descriptors_is_no_content(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+
+    def none_left(path: Any, *given: Any, **named: Any) -> int:
+        if str(path).endswith(".mcp.json"):
+            raise OSError(errno.EMFILE, "Too many open files")
+        return opened(path, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", none_left)
+        with pytest.raises(
+            WorkerFailed, match="could not be looked at, as no file descriptor"
+        ) as at:
+            await Watch().look(str(work), [], ("user", "project", "local"))
+    assert at.value.kind == "out_of_descriptors"
+    assert not (await Watch().look(str(work), [], ("user", "project", "local"))).acting

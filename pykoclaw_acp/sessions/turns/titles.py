@@ -66,10 +66,11 @@ def _attached(block: dict[str, Any]) -> str:
     if kind in ("image", "audio"):
         return str(kind).capitalize()
     if kind == "resource_link":
-        return str(block["name"])
+        return str(block.get("name") or "")
     if kind == "resource":
-        path = _QUERY.split(str(block["resource"]["uri"]), maxsplit=1)[0]
-        return unquote(path.rstrip("/").rpartition("/")[2])
+        resource = block.get("resource")
+        uri = str(resource.get("uri") or "") if isinstance(resource, dict) else ""
+        return unquote(_QUERY.split(uri, maxsplit=1)[0].rstrip("/").rpartition("/")[2])
     return ""
 
 
