@@ -126,7 +126,7 @@ async def test_tools_are_shown_for_people_live_again_and_imported(stack: Stack) 
         (f"{context[0]}line 50\n{context[1]}", f"{context[0]}fifty\nmore\n{context[1]}")
     ]
     assert edited["content"][0]["_meta"] == {"pykoclaw.dev/line": 47, "pykoclaw.dev/oldLine": 47}
-    assert edited["locations"] == [{"path": str(stack.work / "app.py"), "line": 47}]
+    assert edited["locations"] == [{"path": str(stack.work / "app.py"), "line": 50}]
     assert diffs(found["Write old.txt"]) == [("one\ntwo\n", "one\n2\n")]
     assert diffs(found["Write new.txt"]) == [(None, "hello\n")]
     assert diffs(found["Edit book.ipynb (cell c1)"]) == [("print(1)", "print(2)")]

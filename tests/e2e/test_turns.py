@@ -143,6 +143,8 @@ async def test_window_is_learned_once_for_all_sessions(stack: Stack) -> None:
     first = await client.new(stack.work)
     await client.prompt(first, text("One."))
     size = client.of(first, "usage_update")[-1]["size"]
+    stack.worker(first).kill()  # which may still count
+    await client.until(lambda: stack.claude(first) is None)
     stack.model.clear()
     second = await client.new(stack.work)
     await client.prompt(second, text("Two."))
