@@ -185,14 +185,23 @@ class Translation:
         return [*events, self.long.ended(tool_id, end)]
 
     def end_unanswered(self, reason: str = UNANSWERED) -> list[Event]:
-        """The calls of the main agent that got no result by the end of their turn have failed."""
+        """Calls that got no result by the end of their turn have failed: those of the main agent, and
+        of subagents that do not go on in the background.
+        """
         self.long.hidden.clear()
-        unanswered = [
-            one
-            for one, parent in self.running.items()
-            if parent is None and one not in self.background
-        ]
+        unanswered = [one for one in self.running if not self._goes_on(one)]
         return self.end_these(unanswered, reason)
+
+    def _goes_on(self, tool_id: str) -> bool:
+        """Whether a running call, or one that it is part of, is in the background; of a call that was
+        never reported nothing else is known.
+        """
+        at: str | None = tool_id
+        while at is not None and at not in self.background:
+            if at not in self.running:
+                return at not in self.names
+            at = self.running[at]
+        return at is not None
 
     def end_these(self, calls: Sequence[str], reason: str = UNANSWERED) -> list[Event]:
         """These calls have failed without a result."""

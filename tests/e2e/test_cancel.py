@@ -5,11 +5,13 @@ session goes on.
 from __future__ import annotations
 
 import functools
+import json
 import time
 
 import pytest
 
 from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.harness.seen import seen
 from tests.folds import told
 
 SOON = 5.0  # seconds; far below the 10 s after which an interrupted worker would be killed
@@ -249,3 +251,23 @@ async def test_server_ends_during_turn(stack: Stack, end: str, work: str) -> Non
     assert took < 3
     await stack.nothing_left(1)
     assert states(stack, session) == ["cancelled"]
+
+
+async def test_calls_of_a_subagent_end_with_it(shared: Stack) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
+    prompt = "[[script bash touch begun; sleep 71 ;; text Never.]]"
+    call = {"description": "look", "subagent_type": "claude", "prompt": prompt}
+    agent = json.dumps({**call, "run_in_background": False})
+    pending = client.prompting(session, script(f"tool Agent {agent}", "text Never."))
+    await client.until(lambda: shared.find("sleep 71"))
+    client.cancel(session)
+    assert (await client.answer(pending))["stopReason"] == "cancelled"
+    await client.until(
+        lambda: [
+            one["status"] for one in seen(client.of(session)) if "toolCallId" in one
+        ] == ["failed", "failed"]
+    )  # fmt: skip
+    await client.load(session, shared.work)
+    calls = [one for one in seen(client.of(session)) if "toolCallId" in one]
+    assert {one["status"] for one in calls} == {"failed"}

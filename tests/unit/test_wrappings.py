@@ -184,6 +184,7 @@ def test_title_is_first_user_words_in_one_line(
           {"type": "image", "data": "", "mimeType": "image/png"}], "a.py, my plan.md, Image"),
         ([{"type": "resource", "resource": {"uri": "http://[", "text": ""}}], "["),
         ([text("<command-name>/model</command-name>\n")], None),
+        ([{"type": "resource", "uri": "file:///src/plan.md", "sha256": "0"}], "plan.md"),
         ([{"type": "resource"}, {"type": "resource_link"}, {"type": "resource", "resource": {}}], None),
     ],
     ids=str,

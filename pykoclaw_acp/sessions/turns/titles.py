@@ -68,7 +68,7 @@ def _attached(block: dict[str, Any]) -> str:
     if kind == "resource_link":
         return str(block.get("name") or "")
     if kind == "resource":
-        resource = block.get("resource")
+        resource = block.get("resource", block)  # flat, where it is stored
         uri = str(resource.get("uri") or "") if isinstance(resource, dict) else ""
         return unquote(_QUERY.split(uri, maxsplit=1)[0].rstrip("/").rpartition("/")[2])
     return ""
