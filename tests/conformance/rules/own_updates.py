@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from itertools import takewhile
 from typing import Any, Final
 
 from tests.conformance import scripts
@@ -42,7 +43,7 @@ async def _loaded(peer: Peer, chat: Chat, *kinds: str) -> list[Frame]:
 @must
 async def changes_of_files_say_at_which_line_they_are(agent: Agent) -> None:
     """A diff of an edited file has `pykoclaw.dev/line` and `pykoclaw.dev/oldLine`, from 1, and
-    `locations` has the line.
+    `locations` has the first changed line.
     """
     async with agent.client() as peer:
         needs_keys(peer)
@@ -60,7 +61,13 @@ async def changes_of_files_say_at_which_line_they_are(agent: Agent) -> None:
                 check(
                     all(isinstance(one, int) and one > 0 for one in places), f"no lines: {update}"
                 )
-                check(places[0] in lines, f"the line is no location: {update}")
+                old, new = (str(part[key]).splitlines() for key in ("oldText", "newText"))
+                same = sum(
+                    1
+                    for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False))
+                )
+                changed = int(places[0] or 0) + same
+                check(changed in lines, f"the first changed line is no location: {update}")
                 found += 1
         check(found, "no diff of the edited file")
 
