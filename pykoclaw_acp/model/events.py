@@ -201,8 +201,8 @@ class ConfigChanged(_Event, frozen=True, tag="config_changed"):
 class TitleChanged(_Event, frozen=True, tag="title_changed"):
     """The title was set or changed.
 
-    `by`: who made it, one of BY_WORDS, BY_CONTENT and BY_CLAUDE; empty: a person, or an earlier version, and
-    then no other one replaces it. `at`: when the session was used last (ms since 1970), if that
+    `by`: who made it, one of BY_WORDS, BY_CONTENT and BY_CLAUDE; empty: a person, or an earlier
+    version, and then no other one replaces it. `at`: when the session was used last (ms since 1970), if that
     has changed with it; 0: it has not.
     """
 

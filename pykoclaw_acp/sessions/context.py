@@ -67,9 +67,8 @@ class Context:
         if claude is None or record.branch is not None or self._workers.is_live(self._state.id):
             return None
         ends = await self._journal.newest_ends(self._state.id, claude, LOOKED_AT)
-        entries = [uuid for end in ends for uuid in end.entries]
         for left in range(LOOKS - 1, -1, -1):
-            held = await self._transcripts.holding(record, claude, entries) if entries else None
+            held = await self._held(claude, ends)
             if held is None:
                 return None  # the CLI says what is wrong with it
             lost = _lost(ends, held)
@@ -91,11 +90,17 @@ class Context:
         if claude is None or record.branch is not None:
             return True
         ends = await self._journal.newest_ends(self._state.id, claude, LOOKED_AT)
+        held = await self._held(claude, ends)
+        return None if held is None else not _lost(ends, held)
+
+    async def _held(self, claude: str, ends: list[TurnEnd]) -> set[str] | None:
+        """Which entries of these turns the transcript holds; None if there is none, or they have
+        none.
+        """
         entries = [uuid for end in ends for uuid in end.entries]
         if not entries:
-            return True
-        held = await self._transcripts.holding(record, claude, entries)
-        return None if held is None else not _lost(ends, held)
+            return None
+        return await self._transcripts.holding(self._state.record, claude, entries)
 
     async def lost(self, failure: WorkerFailed) -> None:
         """Claude could not be started with its memory. Afterwards it can be without; raises

@@ -122,7 +122,7 @@ async def load(
     except BaseException:
         subscription.close()
         raise
-    more: list[FollowUp] = [] if again else [partial(_start_soon, subscriber, session)]
+    more: list[FollowUp] = [] if again else [partial(_start_early, subscriber, session, soon=True)]
     if left is not None:
         more.append(partial(_show_again, subscriber, session, session_id, left))
     return replace(await _opened(subscriber, session, session_id, *more), place=place)
@@ -163,7 +163,7 @@ async def resume(
             subscriber, session, session_id, await _left(subscriber, session, session_id)
         )
     if not again:
-        follow_ups.append(partial(_start_soon, subscriber, session))
+        follow_ups.append(partial(_start_early, subscriber, session, soon=True))
     return await _opened(subscriber, session, session_id, *follow_ups)
 
 
@@ -292,16 +292,10 @@ async def _warm(subscriber: Subscriber) -> None:
     subscriber.sessions.workers.warm()
 
 
-async def _start_early(subscriber: Subscriber, session: Session) -> None:
+async def _start_early(subscriber: Subscriber, session: Session, *, soon: bool = False) -> None:
     early = subscriber.sessions.early
     if early is not None and not subscriber.traits.keeps_spares:
-        early.begin(session)
-
-
-async def _start_soon(subscriber: Subscriber, session: Session) -> None:
-    early = subscriber.sessions.early
-    if early is not None and not subscriber.traits.keeps_spares:
-        early.begin_soon(session)
+        (early.begin_soon if soon else early.begin)(session)
 
 
 async def _end_line(session: Session, subscription: Subscription) -> None:

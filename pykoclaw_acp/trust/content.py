@@ -17,8 +17,8 @@ class Content:
     (None: not there).
 
     `below`: by directory, what was found below it. `restrictions`: rules of the session's directory
-    that forbid calls (`deny`), or make Claude ask about them (`ask`). `resolved`: by path of a directory as it was
-    given, where symbolic links led from there.
+    that forbid calls (`deny`), or make Claude ask about them (`ask`). `resolved`: by path of a
+    directory as it was given, where symbolic links led from there.
     """
 
     acting: tuple[Workspace, ...] = ()

@@ -93,10 +93,8 @@ def _look(
     restrictions: dict[str, list[str]],
 ) -> Workspace:
     """What acts in the place; its restrictions are added to those."""
-    one = _Scan(looking, place, own, deep)
+    one = _Scan(looking, place, own, deep, restrictions)
     one.run()
-    for kind, rules in one.restrictions.items():
-        restrictions.setdefault(kind, []).extend(rules)
     found = [neutral(text(line)) for line in one.found]
     if looking.limit:
         found.append(f"there is more than is looked at: {looking.limit}")
@@ -139,9 +137,16 @@ def _words(command: str) -> dict[str, None]:
 class _Scan:
     """One place."""
 
-    def __init__(self, looking: Looking, place: Place, own: str, deep: below.Below | None) -> None:
+    def __init__(
+        self,
+        looking: Looking,
+        place: Place,
+        own: str,
+        deep: below.Below | None,
+        restrictions: dict[str, list[str]],
+    ) -> None:
         self.found: list[str] = []
-        self.restrictions: dict[str, list[str]] = {}
+        self._restrictions = restrictions
         self._looking = looking
         self._place = place
         self._own = own
@@ -219,7 +224,7 @@ class _Scan:
         if self._place.added:
             return settings.of_settings(value, settings.PLUGINS)
         for kind, rules in settings.restrictions(value, directory).items():
-            self.restrictions.setdefault(kind, []).extend(rules)
+            self._restrictions.setdefault(kind, []).extend(rules)
         return settings.of_settings(value)
 
     def _say(self, path: str, found: Sequence[str], digest: str) -> None:
