@@ -116,7 +116,9 @@ async def test_loaded_session_that_nobody_reads_gets_no_worker(
         await load(wire, session.id)
         if why == "closed":
             await wire.call("session/close", sessionId=session.id)
-        await asyncio.sleep(0.1)
+        read = asyncio.Event()  # set by a later timer than the one that a load may have set
+        asyncio.get_running_loop().call_later(early_starts.READING, read.set)
+        await read.wait()
         r.sessions.early.begin(later)
         await started(r, later)
         assert not r.pool.is_live(session.id)
