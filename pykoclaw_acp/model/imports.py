@@ -38,7 +38,8 @@ class Imported:
     `followed`: the Claude session that holds the conversation's history, to be resumed from; None if
     there is none yet. `complete`: False if a transcript could not be read to its end for now.
     `title`: that a person has given the session there, if it has changed; `title_is_new`: since the
-    look before, and not before the first one.
+    look before, and not before the first one. `replaced`: a transcript is gone, another file, or
+    shorter than at the look before.
     """
 
     standing: Standing
@@ -49,6 +50,7 @@ class Imported:
     complete: bool = True
     title: str | None = None
     title_is_new: bool = False
+    replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

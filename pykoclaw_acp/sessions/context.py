@@ -81,8 +81,8 @@ class Context:
             return Loss(len(lost) if held else None, name)
         return None
 
-    async def is_whole(self) -> bool | None:
-        """Whether the transcript holds the newest turns, also while a worker lives; None if there is
+    async def is_whole(self) -> bool:
+        """Whether the transcript holds the newest turns, also while a worker lives; False if there is
         no transcript, or it cannot be said.
         """
         record = self._state.record
@@ -91,7 +91,7 @@ class Context:
             return True
         ends = await self._journal.newest_ends(self._state.id, claude, LOOKED_AT)
         held = await self._held(claude, ends)
-        return None if held is None else not _lost(ends, held)
+        return held is not None and not _lost(ends, held)
 
     async def _held(self, claude: str, ends: list[TurnEnd]) -> set[str] | None:
         """Which entries of these turns the transcript holds; None if there is none, or they have

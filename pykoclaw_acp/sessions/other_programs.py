@@ -99,8 +99,7 @@ class OtherPrograms:
         self._end_watching: Callable[[], None] | None = None
         self._again = False  # something has changed since the last look began
         self._outdated = False  # the worker lacks turns of others
-        self._early = False  # the worker was started without a prompt, and has had none
-        self._was_whole: bool | None = None  # the transcript, before that
+        self._replaced = False  # a transcript, since the worker had all that it holds
         self._missing: str | None = None  # Claude session in the row that has no transcript
         self._branched = False  # the log says that there is a branch which Claude lacks
         self._told: str | None = None  # as `_missing`; the log says so
@@ -129,8 +128,9 @@ class OtherPrograms:
             await asyncio.wait([looking], timeout=STORE_CHECK)
 
     async def before_prompt(self, background_over: Callable[[], Awaitable[None]]) -> list[Event]:
-        """Take the conversation's lock and look. Replace the worker if it lacks turns of others, once
-        no turn that Claude began by itself runs on it. Returns what the log says.
+        """Take the conversation's lock and look. Replace the worker if it lacks turns of others, or
+        the transcript lacks its own, once no turn that Claude began by itself runs on it. Returns
+        what the log says.
 
         Raises WorkerFailed if another program keeps the lock, or Claude's memory is lost and has to
         be there.
@@ -138,14 +138,11 @@ class OtherPrograms:
         if self._locks is not None:
             await self._locks.acquire(self._state.record.conversation_name, self._say_it_waits)
         await self.look()
-        if self._outdated and self._workers.is_live(self._state.id):
+        if self._workers.is_live(self._state.id) and (why := await self._why_replace()):
             await background_over()
-            log.info("The worker lacks turns of others", action="worker_outdated")
+            log.info(why, action="worker_outdated", session=self._state.id)
             self._workers.retire(self._state.id)
-        elif self._early and await self.context.is_whole() not in (True, self._was_whole):
-            log.info("Claude's transcript lacks turns by now", action="early_outdated")
-            self._workers.retire(self._state.id)
-        self._outdated = self._branched = self._early = False
+        self._outdated = self._branched = self._replaced = False
         await self.context.before_launch()
         if self._missing is None or self._missing == self._told:
             return []
@@ -159,9 +156,18 @@ class OtherPrograms:
         await note_directories()
         if self._state.record.branch is not None or await self.context.loss() is not None:
             return False
-        self._outdated, self._early = False, True
-        self._was_whole = await self.context.is_whole()
+        self._outdated = self._replaced = False
         return True
+
+    async def _why_replace(self) -> str:
+        """Why a worker that lives does not have the conversation as the next one will; empty if it
+        has.
+        """
+        if self._outdated:
+            return "The worker lacks turns of others"
+        if self._replaced and not await self.context.is_whole():
+            return "Claude's transcript lacks turns that the worker has"
+        return ""
 
     async def has_prompt(self, turn_id: str) -> bool:
         """Whether Claude's transcript has the prompt of this turn, after a look."""
@@ -262,6 +268,7 @@ class OtherPrograms:
             await self._say_that_it_lacks(lacking[0])
         self._missing = None
         self._outdated = self._outdated or found.standing is Standing.MOVED_ON
+        self._replaced = self._replaced or found.replaced
         if row is None or own is None or claude in (None, own):
             if row is not None and claude is not None and not known.is_current:
                 await self._journal.follow(self._state.id, row)

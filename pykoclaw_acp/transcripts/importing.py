@@ -48,6 +48,7 @@ class Found:
     changed: bool = False
     title: str | None = None
     first_look: bool = False
+    replaced: bool = False  # as in `Imported`
 
     def add(self, logged: Collection[Logged]) -> None:
         """The next events."""
@@ -80,6 +81,7 @@ class Import:
             path = await asyncio.to_thread(files.find, projects, claude_session_id)
             look = None if path is None else files.look(path)
         if path is None or look is None:
+            self.found.replaced |= row is not None
             return None
         if row is not None and (row.size, row.mtime, row.inode) == look:
             return row
@@ -89,6 +91,8 @@ class Import:
         replaced = row is not None and not files.begins_line(path, row.read_upto)
         if replaced:
             only = ""  # written over in place: nothing of it is certainly of this conversation
+        if row is not None:
+            self.found.replaced |= replaced or row.inode != look.inode or row.size > look.size
         if row is None or row.inode != look.inode or replaced:
             related = row is not None and row.related
             row = TranscriptRow(claude_session_id, path, 0, 0, 0, 0, "", None, related)

@@ -133,7 +133,9 @@ class ImportedTranscripts:
                 standing = Standing.SAME  # our prompt is on its way into the transcript
         text, digest_id = digest or (None, None)
         renamed = (look.found.title, not look.found.first_look)
-        return Imported(standing, logged, text, digest_id, followed, complete, *renamed)
+        return Imported(
+            standing, logged, text, digest_id, followed, complete, *renamed, look.found.replaced
+        )
 
     def _remember(
         self, session: str, which: tuple[str | None, str | None, bool], standing: Standing

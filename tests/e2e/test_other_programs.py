@@ -69,6 +69,12 @@ async def shown(client: Client, session: str, words: str) -> None:
     await client.until(lambda: words in client.text(session))
 
 
+def size_known(stack: Stack, session: str) -> int:
+    """Size of the transcript of a session of ours at the newest look at it."""
+    found = stack.rows("SELECT size FROM acp_transcripts WHERE claude_session_id = ?", session)
+    return int(found[0]["size"]) if found else 0
+
+
 async def ended(stack: Stack, session: str) -> None:
     """End the session's worker."""
     stack.worker(session).kill()
@@ -159,6 +165,34 @@ async def test_memory_that_is_lost_while_the_user_reads_is_said(stack: Stack, le
     await reader.prompt(session, text("Third."))
     assert "does not remember" in reader.text(session)
     assert stack.claude(session) != early
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("left", [0, 1])
+async def test_memory_that_is_lost_beside_an_idle_claude_is_said(stack: Stack, left: int) -> None:
+    """The transcript is removed, or cut back to its first turn, between two prompts."""
+    client = await stack.front()
+    session = await client.new(stack.work)
+    projects = stack.home / ".claude/projects"
+    await client.prompt(session, text("First."))
+    (transcript,) = await eventually(lambda: list(projects.glob(f"*/{session}.jsonl")))
+    await eventually(lambda: '"text":"First."' in transcript.read_text())
+    first = transcript.read_bytes()
+    await client.prompt(session, text("Second."))
+    await eventually(lambda: '"text":"Second."' in transcript.read_text())
+    await eventually(lambda: size_known(stack, session) == transcript.stat().st_size)
+    worker = stack.worker(session)
+    if left:
+        transcript.write_bytes(first)
+    else:
+        transcript.unlink()
+    await client.prompt(session, text("Third."))
+    assert client.text(session).count("does not remember") == 1
+    assert "Answered: Second." in notes(stack)
+    assert stack.worker(session).pid != worker.pid
+    await client.prompt(session, text("Fourth."))
+    assert client.text(session).count("does not remember") == 1
+    assert answers(stack) == ["First.", "Third."][1 - left :]
 
 
 @pytest.mark.long

@@ -33,6 +33,7 @@ class Finding:
     title: str | None = None
     title_is_new: bool = False
     complete: bool = True
+    replaced: bool = False
 
 
 class ScriptedTranscripts:
@@ -54,11 +55,12 @@ class ScriptedTranscripts:
         title: str | None = None,
         title_is_new: bool = False,
         complete: bool = True,
+        replaced: bool = False,
     ) -> None:
         """Another look finds this."""
         events = tuple(Text("other", one) if isinstance(one, str) else one for one in said)
         self._findings.append(
-            Finding(standing, events, digest, meanwhile, title, title_is_new, complete)
+            Finding(standing, events, digest, meanwhile, title, title_is_new, complete, replaced)
         )
 
     @property
@@ -93,6 +95,7 @@ class ScriptedTranscripts:
         return Imported(
             found.standing, logged, found.digest, found.digest, followed,
             complete=found.complete, title=found.title, title_is_new=found.title_is_new,
+            replaced=found.replaced,
         )  # fmt: skip
 
     def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:

@@ -7,11 +7,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.prompt_text import NOTES_TAG
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.sessions import context
+from pykoclaw_acp.sessions.ports import Standing
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.database import Statement, Unit
 from tests.integration.rig import Client, Rig, rig
@@ -138,6 +141,43 @@ async def test_a_memory_that_is_required_ends_the_prompt(tmp_path: Path) -> None
         assert failure.kind == "context_lost"
         assert "PYKOCLAW_LOST_CONTEXT" in failure.message
         assert len(r.launcher.launched) == launched
+
+
+@pytest.mark.parametrize("policy", LostContext)
+async def test_what_is_lost_while_a_worker_lives_is_lost(
+    tmp_path: Path, policy: LostContext
+) -> None:
+    """The prompt is treated as that for which a worker starts."""
+    async with talked(tmp_path, 2, policy) as (r, session, turns, transcripts):
+        transcripts.held = whole(*turns)
+        await r.run(session, "say 3")
+        await eventually(lambda: not session.others)
+        transcripts.find(Standing.SAME, replaced=True)
+        transcripts.held = whole(turns[0])
+        before = len(r.launcher.launched)
+        outcome = await r.run(session, "say 4")
+        if policy is LostContext.REQUIRED:
+            assert _failure(outcome).kind == "context_lost"
+        else:
+            assert len(r.launcher.launched) == before + 1
+            assert ("Asked: say 3" in given(r)) == (policy is LostContext.AUTO)
+            [notice] = await shown(session)
+            assert "the last 2 turns" in notice
+
+
+async def test_transcript_that_is_another_file_with_all_turns_keeps_its_worker(
+    tmp_path: Path,
+) -> None:
+    async with talked(tmp_path, 1) as (r, session, turns, transcripts):
+        transcripts.held = whole(*turns)
+        await r.run(session, "say 2")
+        await eventually(lambda: not session.others)
+        transcripts.held = whole(*await ids(r))
+        before = len(r.launcher.launched)
+        transcripts.find(Standing.SAME, replaced=True)
+        assert (await r.run(session, "say 3")).state is TurnState.DONE
+        assert len(r.launcher.launched) == before
+        assert await shown(session) == []
 
 
 async def test_without_a_summary_claude_begins_with_nothing(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import AsyncMock
 
 import pytest
 
@@ -144,13 +143,14 @@ async def test_worker_that_lacks_turns_of_others_is_replaced_at_the_prompt(
 
 
 async def test_worker_whose_transcript_lacks_turns_by_then_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    async with rig(tmp_path) as r:
+    transcripts = ScriptedTranscripts()
+    async with rig(tmp_path, transcripts) as r:
         session = await loaded(r)
         await begin(r, session)
         await started(r, session)
-        monkeypatch.setattr(session.others.context, "is_whole", AsyncMock(return_value=False))
+        transcripts.find(Standing.SAME, replaced=True)
         for prompt in ("say 2", "say 3"):
             assert (await r.run(session, prompt)).state == "done"
         _, early, last = r.launcher.launched

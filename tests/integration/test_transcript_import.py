@@ -528,6 +528,23 @@ async def test_changes_are_noticed_while_somebody_watches(
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
+async def test_transcript_that_is_not_the_one_of_the_look_before_is_said_to_be(p: Place) -> None:
+    path = p.transcript.path
+    turns(p.transcript, 3)
+    await p.look()
+    turns(p.transcript, 1, 3)
+    kept = path.read_bytes()
+    assert not (await p.look()).replaced
+    path.write_bytes(kept[: kept.index(b"\n") + 1])
+    assert (await p.look()).replaced
+    assert not (await p.look()).replaced
+    path.with_suffix(".new").write_bytes(kept)
+    path.with_suffix(".new").rename(path)
+    assert (await p.look()).replaced
+    path.unlink()
+    assert (await p.look()).replaced
+
+
 async def test_file_that_takes_the_place_of_an_open_one_is_watched(
     p: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
