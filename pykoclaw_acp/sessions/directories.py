@@ -124,7 +124,7 @@ def _read_in(cwd: str) -> dict[str, Stamp | None]:
     """What Claude reads when it starts there, as it is now: its memory, also above, and what acts,
     of which the directory itself tells also when it is gone again; the user's own, too.
     """
-    looking = Looking()
+    looking = Looking(os.path.realpath(cwd))
     user = config_home()
     memory = (os.path.join(place, name) for place in upwards(cwd) for name in _MEMORY)
     own = (os.path.join(user, name) for name in ("CLAUDE.md", "settings.json"))

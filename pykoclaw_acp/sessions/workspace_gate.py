@@ -64,11 +64,14 @@ class WorkspaceGate:
         `pause` is called with the turn once it waits for the user.
         Raises WorkerFailed if the user refuses.
         """
+        asked: tuple[Workspace, ...] | None = None
         for _ in range(LOOKS):
             content = await self._look(options)
             said, workspace = await self._decide(turn, content, pause)
-            if not said or await self.unchanged():  # the answer may have taken long
+            # The answer may have taken long; what does not act may change all the time.
+            if not said or content.acting == asked or await self.unchanged():
                 return _in_place(options, content, workspace), said
+            asked = content.acting
         raise WorkerFailed(ErrorKind.WORKSPACE_CHANGING, CHANGING)
 
     async def without_asking(self, options: WorkerOptions) -> WorkerOptions | None:

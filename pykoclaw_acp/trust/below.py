@@ -41,7 +41,7 @@ def find(root: str, own: str) -> Below:
     left out.
     """
     until = time.monotonic() + MAX_TIME
-    waiting, links = deque([] if _is_the_kernels(root) else [root]), deque[str]()
+    waiting, links = deque([] if is_the_kernels(root) else [root]), deque[str]()
     seen = {root}
     holders: list[str] = []
     limit = ""
@@ -64,13 +64,16 @@ def find(root: str, own: str) -> Below:
             if entry.name == FOLDER and path != root:
                 holders.append(path)
             target = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-            if target not in seen and target != own and not _is_the_kernels(target):
+            if target == "/":
+                limit = f"a link to / ({entry.path})"
+            elif target not in seen and target != own and not is_the_kernels(target):
                 seen.add(target)
                 (waiting if target == entry.path else links).append(target)
     return Below(tuple(holders), limit, many=len(seen) > QUICK)
 
 
-def _is_the_kernels(path: str) -> bool:
+def is_the_kernels(path: str) -> bool:
+    """Whether there are no files at the path, whatever it looks like."""
     return any(f"{path}/".startswith(f"{one}/") for one in KERNEL)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pykoclaw_acp.system import shortage
+from pykoclaw_acp.trust.below import is_the_kernels
 from pykoclaw_acp.trust.content import Stamp
 
 MAX_FILE: Final = 1024 * 1024  # bytes of one file
@@ -39,10 +40,13 @@ class Looking:
     """One look at a directory. `stamps` has every path that was looked at, None for those that are
     not there.
 
-    `limit` says in words which limit was reached: then there may be more than was seen.
+    `limit` says in words which limit was reached: then there may be more than was seen. `here`: the
+    session's directory, without symbolic links; links to what is around it are not followed, as they
+    lead to all that the user has.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, here: str = "/") -> None:
+        self._here = here
         self.stamps: dict[str, Stamp | None] = {}
         self.limit = ""
         self._bytes = 0
@@ -103,6 +107,9 @@ class Looking:
         yield from self._files(directory, MAX_DEPTH, set())
 
     def _files(self, directory: str, depth: int, seen: set[tuple[int, int]]) -> Iterator[str]:
+        if os.path.islink(directory) and self._is_too_much(target := os.path.realpath(directory)):
+            self.limit = f"a link to {target} ({directory})"
+            return
         kind = self.kind(directory)
         at = self.stamps[directory]
         if not stat.S_ISDIR(kind) or at is None or at[:2] in seen:
@@ -124,6 +131,10 @@ class Looking:
                 yield from self._files(path, depth - 1, seen)
             else:
                 yield path
+
+    def _is_too_much(self, target: str) -> bool:
+        around = target != self._here and f"{self._here}/".startswith(f"{target}/")
+        return target == "/" or around or is_the_kernels(target)
 
     def _names(self, directory: str) -> list[str]:
         names: list[str] = []

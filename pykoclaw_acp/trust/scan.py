@@ -53,10 +53,10 @@ def scan(cwd: str | None, directories: Sequence[str], sources: Sequence[str]) ->
     """Look at the directories, without `cwd` at the further ones alone; `sources`: setting sources
     that count.
     """
-    looking = Looking()
     own = config_home()
     resolved = {path: os.path.realpath(path) for path in (cwd, *directories) if path is not None}
     here = None if cwd is None else resolved[cwd]
+    looking = Looking(next(iter(resolved.values()), "/"))
     session = places(looking, here, [resolved[path] for path in directories], sources)
     deep = {place.path: below.find(place.path, own) for place in session if place.below}
     restrictions: dict[str, list[str]] = {}
@@ -97,7 +97,7 @@ def _look(
     one.run()
     found = [neutral(text(line)) for line in one.found]
     if looking.limit:
-        found.append(f"there is more than is looked at: {looking.limit}")
+        found.append(neutral(text(f"there is more than is looked at: {looking.limit}")))
     listed = _listed(found)
     # What nobody was shown whole is not remembered as trusted.
     whole = listed == found and not looking.limit and not (deep is not None and deep.limit)

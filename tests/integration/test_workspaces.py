@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -17,6 +18,7 @@ from pykoclaw_acp.server.recovery import hand_over
 from pykoclaw_acp.store import events, permissions, trust
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.units import Statement
+from pykoclaw_acp.trust.watch import Watch
 from tests.integration.adopting import recovered
 from tests.integration.asking import LONG, SOON, choice, write
 from tests.integration.asking import rig as asking_rig
@@ -327,6 +329,17 @@ async def test_change_while_question_waits_is_asked_about(tmp_path: Path, work: 
         await one.person.answer(one.person.ids[1], choice("allow_always"))
         await over(turn)
         assert [each.restricted for each in one.options] == [False]
+
+
+async def test_what_changes_all_the_time_and_does_not_act_refuses_no_prompt(
+    tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Watch, "unchanged", AsyncMock(return_value=False))
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        assert (await one.answer(await one.prompt(), "allow_once")).state == "done"
+        assert [each.restricted for each in one.options] == [True]
+        assert len(one.person.asked) == 1
 
 
 async def test_park_waits_without_limit_until_approved(tmp_path: Path, work: Path) -> None:

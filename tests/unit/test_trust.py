@@ -431,6 +431,31 @@ def test_circular_directories_terminate(work: Path) -> None:
     assert len(found(work)) == 1
 
 
+@pytest.mark.parametrize("target", ["/", "..", "../..", "/proc/self", "/sys"])
+@pytest.mark.parametrize("link", [".claude/skills", ".claude/agents/a", ".claude/workflows/a"])
+def test_link_to_everything_is_named_and_not_followed(work: Path, link: str, target: str) -> None:
+    place = work / "deep/er"
+    write(place / "plain.txt", "Words.")
+    target = os.path.realpath(place / target)
+    (place / link).parent.mkdir(parents=True)
+    (place / link).symlink_to(target)
+    content = look(place)
+    (one,) = content.acting
+    assert one.found[-1].startswith(f"there is more than is looked at: a link to {target} (")
+    assert one.found[-1].endswith(f"{link})")
+    assert one.content == "", "what nobody has seen cannot be trusted"
+    assert not [path for path in content.stamps if path.startswith(f"{place}/{link}/")]
+    assert unchanged(content)
+
+
+def test_link_to_the_root_costs_no_look_below_it(work: Path) -> None:
+    (work / "z").symlink_to("/")
+    write(work / "sub" / SKILL, ACTS)
+    assert below.find(os.fspath(work), "") == below.Below(
+        (f"{work}/sub",), f"a link to / ({work}/z)"
+    )
+
+
 def test_names_that_are_no_text_can_be_told(work: Path) -> None:
     name = os.fsdecode(b"\xff\xfe.md")
     write(work / ".claude/commands" / name, "!`x`")
