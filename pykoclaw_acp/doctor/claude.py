@@ -16,6 +16,7 @@ from typing import Any, Final
 from pykoclaw_acp.doctor.report import TOOL_WAIT, Context, Finding
 from pykoclaw_acp.model.choices import BYPASS, may_bypass
 from pykoclaw_acp.model.surroundings import OWN
+from pykoclaw_acp.sessions.user_settings import trouble
 from pykoclaw_acp.system import credentials
 
 PROGRAM: Final = "pykoclaw-acp"
@@ -74,6 +75,16 @@ def credential(context: Context) -> Finding:
         )  # fmt: skip
     what = "Claude's login in" if file.endswith(credentials.LOGIN) else "a helper program, in"
     return Finding("credential", "ok", f"{what} {file}")
+
+
+def user_settings(context: Context) -> Finding:
+    """Claude reads the user's own settings, which it leaves out in silence if they are broken."""
+    environment, _ = workers_environment(context)
+    path = os.path.join(credentials.configuration(environment, context.home), "settings.json")
+    if wrong := trouble(path):
+        found = f"{path} is {wrong}: Claude does without it, also without what it forbids"
+        return Finding("Claude settings", "warning", found, "Correct the file; it counts at once.")
+    return Finding("Claude settings", "ok", path if os.path.exists(path) else "no file of yours")
 
 
 def accounts(context: Context) -> Finding:
@@ -151,7 +162,7 @@ def mitto(context: Context) -> Finding:
     return _named(context, "Mitto", path, found)
 
 
-CHECKS: Final = (claude_cli, credential, accounts, environment, profile, zed, mitto)
+CHECKS: Final = (claude_cli, credential, user_settings, accounts, environment, profile, zed, mitto)
 
 
 def _named(context: Context, client: str, path: Path, commands: list[str]) -> Finding:

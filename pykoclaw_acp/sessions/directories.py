@@ -18,9 +18,11 @@ import structlog
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import InvalidParams, WorkerFailed
 from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.model.surroundings import House
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.sessions.user_settings import BrokenSettings
 from pykoclaw_acp.system import disks
 from pykoclaw_acp.system.paths import upwards
 from pykoclaw_acp.trust.content import Stamp
@@ -35,11 +37,12 @@ log: Final = structlog.get_logger()
 
 
 class Directories:
-    """Of one session: its own, and those that its client has added."""
+    """Of one session: its own, those that its client has added, and that of the user's settings."""
 
-    def __init__(self, state: SessionState, workers: Workers) -> None:
+    def __init__(self, state: SessionState, workers: Workers, house: House) -> None:
         self._state = state
         self._workers = workers
+        self._settings = BrokenSettings(state, house)
         self._seen: dict[str, Identity | None] = {}  # at the last prompt; None: gone
         self._read: dict[str, Stamp | None] = {}  # when a worker was started before its prompt
 
@@ -73,6 +76,7 @@ class Directories:
         gone = [
             path for path in added if self._seen[path] is None and before.get(path, ()) is not None
         ]
+        said = [*said, *await self._settings.look()]
         words = "\n\n".join(_gone(path, seen[path][1]) for path in dict.fromkeys(gone))
         return [*said, Text(f"directories-{uuid4()}", f"{words}\n\n", note=True)] if gone else said
 

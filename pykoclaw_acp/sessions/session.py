@@ -97,7 +97,7 @@ class Session:
             state, journal, workers, transcripts or RowsOnly(), self._unfinished, locks=locks,
             policy=times.lost_context,
         )  # fmt: skip
-        directories = Directories(state, workers)
+        directories = Directories(state, workers, house or House())
         self.surroundings = SessionSurroundings(state, workers, house or House())
         gate = WorkspaceGate(state, journal, workers, self.permissions, workspaces)
         self._endings = Endings(state, journal, gate.drop_request)

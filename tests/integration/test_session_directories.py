@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,24 @@ async def test_bad_directories_are_refused_in_words(tmp_path: Path) -> None:
                 assert answer["error"]["message"] == (
                     "`additionalDirectories[1]`: there is no such directory."
                 )
+
+
+async def test_users_settings_that_claude_leaves_out_are_named_once(tmp_path: Path) -> None:
+    settings = tmp_path / "claude/settings.json"
+    settings.parent.mkdir()
+    (tmp_path / "data").mkdir()
+    async with rig(tmp_path / "data") as r, client(r) as wire:
+        r.sessions.house = replace(r.sessions.house, claudes=str(settings.parent))
+        made = await opened(wire, "session/new", cwd="/")
+        session = made["result"]["sessionId"]
+        said = []
+        for data in ("{}", '{"permissions": {"deny": ["Read"]},}', "[", "{}", "["):
+            settings.write_text(data)
+            assert "result" in await wire.call("session/prompt", **prompt(session, "say 1"))
+            said.append(len(notes(wire)))
+        assert said == [0, 1, 1, 1, 2]
+        assert f"`{settings}` cannot be understood: no JSON from line 1" in notes(wire)[0]
+        assert len(r.launcher.launched) == 1
 
 
 async def test_path_that_is_too_long_is_refused_unread(tmp_path: Path) -> None:
