@@ -137,7 +137,8 @@ class ToolProgressed(_Event, frozen=True, tag="tool_progressed"):
 
     `output`: what of `content` a command has written, for clients that have terminals. `title`:
     another one than before. `allowed`: the user was asked about the call and has allowed it, and
-    `title` and `content`, though it may be empty, replace what clients showed with the question.
+    `title` and `content`, though it may be empty, replace what clients showed with the question;
+    `input` is then the one that was asked about, if it is another than the call's.
     """
 
     tool_call_id: str
@@ -145,12 +146,13 @@ class ToolProgressed(_Event, frozen=True, tag="tool_progressed"):
     output: Output | None = None
     title: str | None = None
     allowed: bool = False
+    input: dict[str, Any] | None = None
 
 
 class ToolEnded(_Event, frozen=True, tag="tool_ended"):
     """End of a tool call; empty `content` and `locations` keep what was shown before, unless there is
     an `exit_code`, of a command, that is not 0, or a `reason`: why it has failed, for the user.
-    `title`: another one than before.
+    `title`, `input`: another one than before.
     """
 
     tool_call_id: str
@@ -160,6 +162,7 @@ class ToolEnded(_Event, frozen=True, tag="tool_ended"):
     locations: tuple[Location, ...] = ()
     reason: str | None = None
     title: str | None = None
+    input: dict[str, Any] | None = None
 
 
 class Usage(_Event, frozen=True, tag="usage"):

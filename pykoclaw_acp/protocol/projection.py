@@ -101,6 +101,7 @@ def update(seq: int, event: Event | None) -> Update:
                 tool_call_id=event.tool_call_id,
                 status="in_progress",
                 content=[] if event.allowed and shown is None else shown,
+                raw_input=event.input,
                 title=event.title,
                 meta=meta,
             )
@@ -110,6 +111,7 @@ def update(seq: int, event: Event | None) -> Update:
                 status=event.status,
                 content=parts(tool_results.shown(event)),
                 locations=_locations(event.locations),
+                raw_input=event.input,
                 raw_output=tool_results.raw_output(event),
                 title=event.title,
                 meta=meta,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -45,6 +45,15 @@ class ToolResult(msgspec.Struct, frozen=True):
     is_error: bool | None = None
 
 
+class _Asked(NamedTuple):
+    """A call about which the user is asked: its title before, and the input that is asked about,
+    if it is another than the call began with.
+    """
+
+    title: str | None = None
+    input: dict[str, Any] | None = None
+
+
 @dataclass(slots=True)
 class Translation:
     """The state of one Claude session; `cwd` shortens paths in titles."""
@@ -65,7 +74,7 @@ class Translation:
     plans: str = ""  # the directory of Claude's plans, which are not shown as files
     quiet: dict[str, ToolStarted] = field(default_factory=dict)  # calls that are not shown yet
     decided: dict[str, dict[str, Any]] = field(default_factory=dict)  # inputs that are shown again
-    asked: dict[str, str] = field(default_factory=dict)  # titles before a question
+    asked: dict[str, _Asked] = field(default_factory=dict)  # what a question stands for
 
     def knows(self, tool_id: str) -> bool:
         """Whether the call was reported."""
@@ -126,18 +135,28 @@ class Translation:
 
     def ask_for(self, tool_id: str, name: str, arguments: dict[str, Any]) -> list[Event]:
         """Events that report a call about which the user is asked, if it was not shown yet."""
-        events = [*self.start_tool(tool_id, name, arguments), *self._reveal(tool_id)]
+        return [*self.start_tool(tool_id, name, arguments), *self._reveal(tool_id)]
+
+    def asks(self, tool_id: str, arguments: dict[str, Any]) -> None:
+        """The user is asked about a call: about this input, which clients show from now on."""
         if (call := self.started.get(tool_id)) is not None:
-            self.asked[tool_id] = call.title
-        return events
+            other = call.input != arguments
+            self.asked[tool_id] = _Asked(
+                call.title, tools.shown_input(arguments) if other else None
+            )
 
     def allowed(self, tool_id: str) -> list[Event]:
         """Events that put a call about which the user was asked back to what it showed before."""
-        self.asked.pop(tool_id, None)
         if (call := self.started.get(tool_id)) is None:
             return []
+        asked = self.asked.get(tool_id, _Asked())
+        self.asked[tool_id] = _Asked(input=asked.input)  # some clients see the end only
         output = Output("") if call.name in COMMANDS else None
-        return [ToolProgressed(tool_id, call.content, output, call.title, allowed=True)]
+        return [
+            ToolProgressed(
+                tool_id, call.content, output, call.title, allowed=True, input=asked.input
+            )
+        ]
 
     def _reveal(self, tool_id: str) -> list[Event]:
         started = self.quiet.pop(tool_id, None)
@@ -210,8 +229,12 @@ class Translation:
             events.extend(self._reveal(tool_id))
             began = self.started.get(tool_id)
             shown = self.long.left(tool_id) or (() if began is None else began.content)
-            title = self.asked.get(tool_id)
-            events.append(ToolEnded(tool_id, "failed", shown, reason=reason, title=title))
+            asked = self.asked.get(tool_id, _Asked())
+            events.append(
+                ToolEnded(
+                    tool_id, "failed", shown, reason=reason, title=asked.title, input=asked.input
+                )
+            )
             self._forget(tool_id)
         return events
 
@@ -236,13 +259,15 @@ class Translation:
         code = found.exit_code
         if self.running.get(tool_id) and details is None and not failed:
             code = exit_codes.of_success(self.long.command(tool_id), content)
+        asked = self.asked.get(tool_id, _Asked())
         ended = ToolEnded(
             tool_id,
             "failed" if failed else "completed",
             content=shown or (self.commands.get(tool_id, ()) if code else ()),
             exit_code=code,
             locations=found.locations,
-            title=self.asked.get(tool_id),
+            title=asked.title,
+            input=asked.input,
         )
         self._forget(tool_id)
         return ended

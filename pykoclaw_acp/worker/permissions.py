@@ -65,6 +65,7 @@ class PermissionCallbacks:
         arguments = deciding.presented(name, arguments, self._calls.decided.get(tool_id))
         if whole.too_large(arguments):
             return PermissionResultDeny(message=whole.TOO_LARGE)
+        self._calls.asks(tool_id, arguments)
         updates = rules.for_session(context.suggestions, self._calls.cwd)
         always = rules.describe(updates)
         parent, agent = self._calls.caller(tool_id)

@@ -15,20 +15,24 @@ from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, ToolPe
 from click.testing import CliRunner
 
 from pykoclaw_acp import terminal
-from pykoclaw_acp.channel.frames import Answer
+from pykoclaw_acp.channel.frames import Answer, EventFrame
 from pykoclaw_acp.cli import cli
 from pykoclaw_acp.commands import approve, attach
 from pykoclaw_acp.commands.question import GUTTER, choices, rendered
 from pykoclaw_acp.commands.transcript import Terminal
+from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import DiffPart, TextPart, ToolStarted
 from pykoclaw_acp.model.permissions import PermissionRequest, Workspace
-from pykoclaw_acp.protocol import permissions
+from pykoclaw_acp.protocol import permissions, projection
+from pykoclaw_acp.protocol.updates import ToolCallUpdate
 from pykoclaw_acp.server.command_client import whole as whole_question
 from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.translation import deciding, titles, tools
+from pykoclaw_acp.translation.translator import ToolResult
 from pykoclaw_acp.worker import existing, whole
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.translate import Translator
+from tests.e2e.harness.seen import seen
 from tests.waiting import eventually
 
 LONG_URL = "https://x.example/" + "a" * 300
@@ -207,6 +211,60 @@ async def test_question_about_a_plan_shows_what_the_call_shows(
         assert asks[0].content == shown.content
     worker.resolve(Answer(epoch=1, ask_id=asks[0].ask_id, decision="allow_once"))
     assert isinstance(await asking, PermissionResultAllow)
+
+
+@pytest.mark.parametrize("decision", ["allow_once", "reject", "cancelled"])
+async def test_input_that_was_asked_about_is_what_a_replay_shows(
+    decision: Any,
+) -> None:
+    """The CLI asks with the whole path; Claude has named the file from its directory."""
+    put: list[Any] = []
+    stream = Translator("/w")
+    named = {"file_path": "a", "content": "x"}
+    events = stream.start_tool("c", "Write", named)
+
+    async def reported(tool_id: str, name: str, arguments: dict[str, Any]) -> str:
+        assert stream.ask_for(tool_id, name, arguments) == []
+        return "t"
+
+    async def turn() -> str | None:
+        return "t"
+
+    worker = PermissionCallbacks(1, put.append, stream, reported, turn)
+    context = ToolPermissionContext(suggestions=[], tool_use_id="c")
+    whole_path = {**named, "file_path": "/w/a"}
+    asking = asyncio.create_task(worker.can_use_tool("Write", whole_path, context))
+    await eventually(lambda: bool(put))
+    question = permissions.permission("s", put[0]).tool_call
+    if decision == "cancelled":
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        events += stream.end_unanswered()
+    else:
+        worker.resolve(Answer(epoch=1, ask_id=put[0].ask_id, decision=decision))
+        await asking
+        events += [one.event for one in put if isinstance(one, EventFrame)]
+        results = [ToolResult("c", "done", is_error=decision == "reject")]
+        events += stream.end_tools(results, None)
+
+    def shown(updates: list[Any]) -> list[dict[str, Any]]:
+        return seen(msgspec.json.decode(msgspec.json.encode(updates)))
+
+    updates = [projection.update(seq, event) for seq, event in enumerate(events, 1)]
+    asked_about = ToolCallUpdate(
+        tool_call_id="c",
+        status="pending",
+        title=question.title,
+        content=question.content,
+        raw_input=question.raw_input,
+    )
+    (live,) = shown([updates[0], asked_about, *updates[1:]])
+    (ends_only,) = shown([updates[0], asked_about, updates[-1]])
+    (again,) = shown(updates)
+    assert ends_only["rawInput"] == whole_path
+    assert (live["rawInput"], live["title"]) == (whole_path, again["title"])
+    assert again["rawInput"] == live["rawInput"]
+    assert not any(folding.state(one) for one in events if getattr(one, "allowed", False))
 
 
 # --- what commands show
