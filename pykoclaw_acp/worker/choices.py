@@ -21,6 +21,7 @@ from pykoclaw_acp.model.choices import Chosen, Config, Offer
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, Text
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.worker import offering, sdk_private
+from pykoclaw_acp.worker.raw_frames import Frame
 
 LIMIT: Final = 5.0  # s; the CLI answers in milliseconds, also in the middle of a turn
 MAX_REASON: Final = 300  # characters of what Claude says when it refuses something
@@ -44,6 +45,7 @@ class Choices:
         self._running: str | None = None  # the last turn's model, in Claude's words
         self._effort: str | None = None  # that applies, in Claude's words; None: not known
         self._model: str | None = None  # that the next request goes to; the same words
+        self._typed = ""  # the model of a `/model` that has not ended yet
         self._expected: list[str] = []  # modes that were set, whose notices have not come yet
         self._last: asyncio.Task[None] | None = None
         self._learning: asyncio.Task[None] | None = None
@@ -86,9 +88,16 @@ class Choices:
         """Set the mode, the model or the config, after earlier choices."""
         self._start(lambda: self._choose(frame))
 
+    def command_runs(self, frame: Frame) -> None:
+        """Note which model the user has typed, if this is what the CLI says to `/model`."""
+        run = frame.get("local_command_run")
+        if isinstance(run, dict) and run.get("command") == "model":
+            self._typed = str(run.get("args") or "").strip()
+
     def command_ran(self) -> None:
         """Report what a command of the CLI has changed, such as `/model` or `/effort`."""
-        self._start(self._look)
+        typed, self._typed = self._typed, ""
+        self._start(lambda: self._look(typed))
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._last = asyncio.get_running_loop().create_task(self._after(self._last, work))
@@ -202,10 +211,14 @@ class Choices:
         self._effort = effort if isinstance(effort, str) else None
         self._model = model if isinstance(model, str) else None
 
-    async def _look(self) -> None:
+    async def _look(self, typed: str) -> None:
         effort, model = self._effort, self._model
         await self._learn()
-        if model is not None and self._model not in (None, model):
+        if any((one.id, one.resolved) == (typed, self._model) for one in self.offer.models):
+            self._running = self._model
+            if typed != self._now.model:  # though the same may run, as that which is the default
+                self._changed(replace(self._now, model=typed))
+        elif model is not None and self._model not in (None, model):
             self._turn_runs_with(self._model)  # the effort is this model's own, not chosen
         elif effort is not None and self._effort not in (None, effort):
             config = replace(self._now.config, effort=self._effort)

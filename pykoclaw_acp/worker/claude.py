@@ -216,6 +216,7 @@ class ClaudeSession:
             self._last_uuid = None
         if isinstance(message, SystemMessage):
             self.choices.follow(message)
+        self.choices.command_runs(frame)
         if is_turn_start(message):
             self._start_turn()
             await self._look_at_servers(message)

@@ -93,10 +93,14 @@ async def test_waits_are_counted_and_errors_are_told_once(stack: Stack) -> None:
     assert "ttachments" not in heavy.value.message
     await client.prompt(session, "/model sonnet")
     await client.until(lambda: ("model", "sonnet") in options(client, session))
+    await client.prompt(session, "/model default")
+    await client.until(lambda: ("model", "default") in options(client, session))
     await client.close()
     again = await stack.spawn()
     await again.initialize(**named)
-    await again.load(session, stack.work)
+    loaded = await again.load(session, stack.work)
+    kept = [(one["id"], one["currentValue"]) for one in loaded["configOptions"]]
+    assert ("model", "default") in kept
     assert error.value.message in again.text(session)
     assert calls(again, session, "retry-")[0]["title"] == wait["title"]
 

@@ -276,6 +276,37 @@ async def test_a_model_that_the_user_typed_is_told_when_the_command_has_ended() 
     assert made.config == Config(), "the effort is the model's own, not chosen"
 
 
+@pytest.mark.parametrize(
+    ("chosen", "typed", "runs", "shown"),
+    [
+        ("opus", "default", "claude-big", ["default"]),
+        ("default", "opus", "claude-big", ["opus"]),
+        ("haiku", "default", "claude-big", ["default"]),
+        ("haiku", "haiku", "claude-small", []),
+        ("opus", "", "claude-big", []),
+        ("opus", "opusplan", "claude-small", ["haiku"]),
+        ("opus", "haiku", "claude-big", []),
+    ],
+)
+async def test_a_model_that_the_user_typed_is_shown_as_typed(
+    chosen: str, typed: str, runs: str, shown: list[str]
+) -> None:
+    """Where it is what runs, also if the same model ran before by another name."""
+    told: list[Event] = []
+    made, claude = Choices(replace(OPTIONS, model=chosen), told.append), Claude()
+    claude.model = "claude-small" if chosen == "haiku" else "claude-big"
+    await made.connected(claude)  # type: ignore[arg-type]
+    made.follow(turn(claude.model))
+    claude.model = runs
+    made.command_runs({"local_command_run": {"command": "model", "args": typed}})
+    for _ in range(2):
+        made.command_ran()
+        await made.settled()
+    made.follow(turn(runs))
+    assert [one.selection.model for one in told if isinstance(one, ConfigChanged)] == shown
+    assert made.model == (shown or [chosen])[-1]
+
+
 async def test_a_mode_that_claude_did_not_begin_in_is_taken_back_in_words() -> None:
     told: list[Event] = []
     made, claude = Choices(replace(OPTIONS, permission_mode="auto"), told.append), Claude()
