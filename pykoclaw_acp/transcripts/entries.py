@@ -43,6 +43,7 @@ class Entry(msgspec.Struct, rename="camel"):
     """An entry; parts of any shape are decoded when they are needed."""
 
     type: str
+    subtype: str | None = None
     uuid: str | None = None
     session_id: str | None = None
     parent_uuid: str | None = None
@@ -60,6 +61,7 @@ class Entry(msgspec.Struct, rename="camel"):
     message: msgspec.Raw = _NOTHING
     tool_use_result: msgspec.Raw = _NOTHING
     attachment: msgspec.Raw = _NOTHING
+    compact_metadata: msgspec.Raw = _NOTHING
     custom_title: str | None = None
 
     @property
@@ -149,6 +151,14 @@ def error(entry: Entry) -> str:
     """Kind of the API's error."""
     found = _any(entry.error)
     return found[:MAX_ID] if isinstance(found, str) else "unknown"
+
+
+def compaction(entry: Entry) -> dict[str, Any] | None:
+    """What the CLI says of a compaction, if the entry is the boundary that it has left."""
+    if entry.type != "system" or entry.subtype != "compact_boundary":
+        return None
+    found = _any(entry.compact_metadata)
+    return found if isinstance(found, dict) else {}
 
 
 def by_claude_itself(entry: Entry) -> bool:

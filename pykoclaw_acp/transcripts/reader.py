@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from pykoclaw_acp.model.events import Event, Failure
-from pykoclaw_acp.transcripts import entries, lines, task_notices
+from pykoclaw_acp.transcripts import compactions, entries, lines, task_notices
 from pykoclaw_acp.transcripts.chain import find_turn
 from pykoclaw_acp.transcripts.content import stopped, user_messages
 from pykoclaw_acp.transcripts.entries import Entry
@@ -136,8 +136,10 @@ class Reader:
             self._begin(entry, parent, "own")
         elif entries.is_prompt(entry):
             return self._prompt(entry, parent, line)
+        elif (who := compactions.whose(self._file, entry, line, self._upto, self._own)) == "open":
+            return False
         else:
-            self._continue(entry, parent)
+            self._continue(entry, parent, own=who == "own")
         return True
 
     def _renamed(self, title: str) -> None:
@@ -249,7 +251,7 @@ class Reader:
 
     # --- what belongs to a turn
 
-    def _continue(self, entry: Entry, turn: str) -> None:
+    def _continue(self, entry: Entry, turn: str, *, own: bool = False) -> None:
         uuid = str(entry.uuid)
         self._state.follow(turn, uuid)
         found = self._state.turns.get(turn)
@@ -268,6 +270,8 @@ class Reader:
                 self._tell(turn, uuid, self._task_ended(said.text))
             elif what == "prompt":
                 self._tell(turn, uuid, user_messages(uuid, said.blocks))
+        elif not own:
+            self._tell(turn, uuid, compactions.events(entry))
 
     def _newer(self, turn: str, found: OpenTurn, uuid: str) -> bool:
         """Whether the log lacks this entry of a turn."""

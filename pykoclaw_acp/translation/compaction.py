@@ -77,11 +77,23 @@ class Compaction:
         self.repeated = {str(one) for one in uuids} if isinstance(uuids, list) else set()
         before, after = _count(given.get("pre_tokens")), _count(given.get("post_tokens"))
         self.tokens = after
-        by_itself = " automatically" if given.get("trigger") == "auto" else ""
-        counts = f": {before:,} tokens before, {after:,} after" if before and after else ""
-        title = f"Compacted the conversation{by_itself}{counts}"
         assert call is not None
-        return [*begun, ToolEnded(call, "completed", title=title)]
+        return [*begun, _ended(call, given.get("trigger"), before, after)]
+
+
+def of_transcript(uuid: str, given: dict[str, Any]) -> list[Event]:
+    """Events of a compaction of which the transcript has this `compactMetadata`, in the entry `uuid`."""
+    call = f"{COMPACTION}{uuid}"
+    before, after = _count(given.get("preTokens")), _count(given.get("postTokens"))
+    begun = ToolStarted(call, NAME, _TITLE, "think")
+    return [begun, _ended(call, given.get("trigger"), before, after)]
+
+
+def _ended(call: str, trigger: object, before: int, after: int) -> ToolEnded:
+    by_itself = " automatically" if trigger == "auto" else ""
+    counts = f": {before:,} tokens before, {after:,} after" if before and after else ""
+    title = f"Compacted the conversation{by_itself}{counts}"
+    return ToolEnded(call, "completed", title=title)
 
 
 def _count(value: object) -> int:

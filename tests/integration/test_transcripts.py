@@ -94,6 +94,8 @@ async def test_conversation_of_others_is_imported_whole(w: World) -> None:
     assert (found.standing, found.followed) == (Standing.MOVED_ON, claude)
     said = f"[terminal: {text('one')}] one [terminal: {text('two')}] two"
     assert await w.said(session) == said
+    (compacted,) = (one for one in await w.log(session) if isinstance(one, ToolEnded))
+    assert str(compacted.title).startswith("Compacted the conversation: ")
     again = await w.look(session, claude)
     assert (again.standing, again.logged, again.digest) == (Standing.MOVED_ON, [], None)
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pykoclaw_acp.model import prompt_text
@@ -22,6 +23,7 @@ from pykoclaw_acp.model.events import (
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.protocol.tool_results import raw_output
 from pykoclaw_acp.transcripts.reader import DAMAGED, MOST_EVENTS
+from pykoclaw_acp.translation.compaction import Compaction
 from tests.unit.transcripts import Reading, Transcript, words
 from tests.unit.wrapped_prompts import CONTEXT
 
@@ -146,15 +148,66 @@ def test_entry_far_behind_its_parent_belongs_to_its_turn(t: Transcript) -> None:
 def test_compaction_does_not_break_the_chain(t: Transcript) -> None:
     t.prompt("one", "p1")
     last = t.say("a")
-    t.add("system", subtype="compact_boundary", parentUuid=None, logicalParentUuid=last)
+    boundary = t.add("system", subtype="compact_boundary", parentUuid=None, logicalParentUuid=last)
     t.prompt("This session is being continued …", isCompactSummary=True)
     t.prompt("<local-command-caveat>…</local-command-caveat>", isMeta=True)
     t.prompt("<command-name>/compact</command-name><command-args></command-args>")
     t.prompt("<local-command-stdout>Compacted</local-command-stdout>")
     t.prompt("two", "p2")
     reading = Reading(t)
-    assert words(reading.look()) == ["> one", "a", "> two"]
+    compaction = ["Compacting the conversation …", f"compaction-{boundary} completed"]
+    assert words(reading.look()) == ["> one", "a", *compaction, "> two"]
     assert reading.parents == {"p1": None, "p2": "p1"}
+
+
+MANUAL = {"trigger": "manual", "preTokens": 11470, "postTokens": 2546}
+
+
+def compacted(t: Transcript, **metadata: Any) -> None:
+    """The entries of a compaction, before those of a `/compact`."""
+    t.add("system", "b1", subtype="compact_boundary", parentUuid=None, logicalParentUuid=t.head,
+          compactMetadata=metadata)  # fmt: skip
+    t.prompt("This session is being continued …", isCompactSummary=True)
+
+
+def test_compaction_of_others_is_shown_as_a_live_one_is(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    t.call("tool", command="ls")
+    t.result("tool")
+    compacted(t, trigger="auto", preTokens=11470, postTokens=2546)
+    t.say("a")
+    seen = Reading(t).look()
+    live = Compaction()
+    before = live.follow("status", {"status": "compacting"})
+    counts = {"trigger": "auto", "pre_tokens": 11470, "post_tokens": 2546}
+    before += live.follow("compact_boundary", {"compact_metadata": counts})
+    shown = [msgspec.structs.replace(one, tool_call_id="compaction-b1") for one in before]
+    assert seen[3:5] == shown
+    assert words(seen[5:]) == ["a"]
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_compaction_is_of_the_command_that_follows_it(t: Transcript, ours: bool) -> None:
+    """It comes before the command, which may not be written yet."""
+    t.prompt("one", "p1")
+    t.say("a")
+    compacted(t, **MANUAL)
+    reading = Reading(t, own=("c1",) if ours else ())
+    assert words(reading.look()) == ["> one", "a"]
+    t.prompt("<local-command-caveat>…</local-command-caveat>", isMeta=True)
+    t.prompt("<command-name>/compact</command-name>", "c1")
+    t.prompt("<local-command-stdout>Compacted</local-command-stdout>")
+    t.prompt("two", "p2")
+    shown = ["Compacting the conversation …", "compaction-b1 completed"]
+    assert words(reading.look()) == [*([] if ours else shown), "> two"]
+    assert reading.look() == []
+
+
+def test_compactions_of_our_own_turns_are_in_the_log(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    compacted(t, **{**MANUAL, "trigger": "auto"})
+    t.say("a")
+    assert Reading(t, own=("p1",)).look() == []
 
 
 def test_command_that_claude_answers_is_a_prompt(t: Transcript) -> None:
