@@ -13,7 +13,7 @@ from pykoclaw_acp.model.own_calls import COMPACTION
 NAME: Final = "Compaction"
 _TITLE: Final = "Compacting the conversation"
 _STOPPED: Final = "The conversation was not compacted"
-_FAILED: Final = "Compaction failed · "  # before what the CLI says in words
+_BEFORE: Final = ("Compaction failed · ", "skipped: ")  # what the CLI says in words
 _WHY: Final = {
     "too_few_groups": "there is too little to leave out",
     "prompt_too_long": "it is too long for that",
@@ -57,11 +57,17 @@ class Compaction:
         call, self._call = self._call, None
         return [ToolEnded(call, "failed", title=title)]
 
+    def says_again(self, text: str) -> bool:
+        """Whether the text says why the newest one failed, which its call has said."""
+        return bool(text and self.failure) and self._reason(text) == self.failure
+
     def _reason(self, given: object) -> str:
         """What the CLI gives: a word for programs, a sentence, or nothing."""
         if not isinstance(given, str) or given in ("", "error"):
             return "Claude's service did not make a summary"
-        return _WHY.get(given) or self.shown(given.removeprefix(_FAILED))
+        for words in _BEFORE:
+            given = given.removeprefix(words)
+        return _WHY.get(given) or self.shown(given)
 
     def _begin(self) -> list[Event]:
         if self._call is not None:

@@ -65,7 +65,9 @@ _ADDRESS: Final = re.compile(
 )
 _NOISE: Final = re.compile(
     r"^API Error: (?:(?!413)\d{3} )?| If it persists, check your inference gateway[^.]{0,20}\.?"
+    r"| This is a server-side issue, usually temporary[^.]{0,40}\.?"
 )
+_SAID: Final = "Overloaded"  # which our own words say
 _LOST: Final = re.compile(
     r"connection (?:to the API )?(?:was )?(?:lost|closed|error)|ECONNRESET", re.IGNORECASE
 )
@@ -168,9 +170,9 @@ def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> Tu
         detail = " ".join(words[:_LOOKED_AT].split())[:_LONGEST]
     if refused is not None and refused.guessed and status is not None:
         detail = f"HTTP status {status}"
-    return TurnFailure(
-        kind=kind, message=f"{sentence} ({detail})" if sentence else detail, status=status
-    )
+    if sentence and detail.rstrip(".") != _SAID:
+        sentence = f"{sentence} ({detail})"
+    return TurnFailure(kind=kind, message=sentence or detail, status=status)
 
 
 def naming(failure: TurnFailure, model: str) -> TurnFailure:

@@ -15,7 +15,7 @@ from pykoclaw_acp.worker.failures import in_one_line
 BLOCKED: Final = 2  # the exit status with which a hook forbids what is about to happen
 _SHOWN: Final = ("notice", "suggestion", "warning")  # levels; `info` is for the CLI's transcript
 _CALLS: Final = "PreToolUse"  # the call that such a hook blocks has failed, and says why
-_HOOKS_SAID: Final = "blocked_by_hook"  # what a line of the hook says already
+_HOOKS_SAID: Final = ("blocked_by_hook", "stopped_by_hook")  # what a line of the hook says already
 
 
 def line(words: str) -> list[Event]:
@@ -43,13 +43,15 @@ class Lines:
         hook = str(data.get("hook_name"))
         name = f"`{neutral(hook, 'command')}`"
         said = _plain(data.get("stderr") or data.get("output"))
-        reason = _refusal(data.get("stdout"))
+        given = _given(data.get("stdout"))
+        reason, halts = _refusal(given), given.get("continue") is False
         status = data.get("exit_code")
         if status == BLOCKED or reason is not None:
-            if hook.startswith(_CALLS):
+            if hook.startswith(_CALLS) and not halts:
                 return []
             why = said if reason is None else reason
             what = "sent Claude on" if "Stop" in name else "blocked this"
+            what = "stopped Claude" if halts else what
             return line(f"**A hook {what}** ({name}){_after(why)}")
         if data.get("outcome") != "error" or (name, said) in self._told:
             return []
@@ -61,7 +63,7 @@ class Lines:
 def blocks_prompt(subtype: str, data: dict[str, Any]) -> bool:
     """Whether it says that a hook has taken the prompt away."""
     outcome = data.get("prompt_submit_outcome")
-    blocked = isinstance(outcome, dict) and outcome.get("kind") == _HOOKS_SAID
+    blocked = isinstance(outcome, dict) and outcome.get("kind") in _HOOKS_SAID
     return subtype == "informational" and blocked
 
 
@@ -84,17 +86,21 @@ def _fallback(data: dict[str, Any]) -> list[Event]:
     )
 
 
-def _refusal(stdout: object) -> str | None:
-    """The reason that a hook gives as JSON for what it forbids; None if it forbids nothing."""
+def _given(stdout: object) -> dict[str, Any]:
+    """What a hook says as JSON, if it says anything so."""
     if not isinstance(stdout, str) or not stdout.lstrip().startswith("{"):
-        return None
+        return {}
     try:
         given = json.loads(stdout)
-    except ValueError:
-        return None
+    except (ValueError, RecursionError):
+        return {}
+    return given if isinstance(given, dict) else {}
+
+
+def _refusal(given: dict[str, Any]) -> str | None:
+    """The reason that a hook gives for what it forbids; None if it forbids nothing."""
     own = given.get("hookSpecificOutput")
-    denied = isinstance(own, dict) and own.get("permissionDecision") == "deny"
-    if denied:
+    if isinstance(own, dict) and own.get("permissionDecision") == "deny":
         return _plain(own.get("permissionDecisionReason"))
     if given.get("decision") == "block" or given.get("continue") is False:
         return _plain(given.get("reason") or given.get("stopReason"))

@@ -103,7 +103,7 @@ class Meanwhile:
 
     def says_again(self, text: str) -> bool:
         """Whether the CLI says as its answer why nothing was compacted, which the call has said."""
-        return bool(text) and text == self._compaction.failure
+        return self._compaction.says_again(text)
 
     def _system(self, message: SystemMessage) -> list[Event]:
         events = self._compaction.follow(message.subtype, message.data)

@@ -47,6 +47,19 @@ def failed(words: str, status: int) -> TurnFailure:
     return turn_failure(result, None)
 
 
+@pytest.mark.parametrize(
+    ("words", "status", "told"),
+    [
+        ("API Error: 529 Overloaded. This is a server-side issue, usually temporary — try again in a moment.", 529,
+         "Claude is overloaded. Wait a moment, then send the prompt again."),
+        ("API Error: 500 boom. This is a server-side issue, usually temporary — try again in a moment.", 500,
+         "Claude's service had an error. Send the prompt again. (boom.)"),
+    ],
+)  # fmt: skip
+def test_what_claude_says_is_not_said_again(words: str, status: int, told: str) -> None:
+    assert error(words, status) == told
+
+
 def test_a_model_that_is_refused_is_named_with_the_remedy() -> None:
     """And the CLI's own, an option of its command line, is not."""
     said = "There's an issue with the selected model (x-1). Run --model to pick a different model."

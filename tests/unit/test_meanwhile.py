@@ -174,6 +174,15 @@ class TestCompaction:
         events = run(system("status", status="compacting"), failed)
         assert titles(events)[-1] == f"The conversation was not compacted: {why}"
 
+    def test_one_that_a_hook_forbids_says_so_once(self) -> None:
+        words = f"Compaction blocked by PreCompact hook: [{'x' * 400}]: no"
+        failed = system("status", compact_result="failed", compact_error=f"skipped: {words}")
+        events = run(system("status", status="compacting"), failed, own(words))
+        assert str(titles(events)[-1]).startswith(
+            "The conversation was not compacted: Compaction blocked by PreCompact hook"
+        )
+        assert texts(events) == []
+
     def test_one_that_was_interrupted_has_failed(self) -> None:
         events = run(system("status", status="compacting"), ended=result(is_error=True))
         assert [one.status for one in events if isinstance(one, ToolEnded)] == ["failed"]
@@ -261,6 +270,12 @@ class TestLines:
     def test_a_call_that_a_hook_blocked_says_so_itself(self) -> None:
         assert run(system("hook_response", hook_name="PreToolUse:Bash", exit_code=2)) == []
 
+    def test_a_hook_that_ends_the_turn_at_a_call_says_why(self) -> None:
+        """The call says nothing of it: it has run."""
+        halt = json.dumps({"continue": False, "stopReason": "enough"})
+        events = run(system("hook_response", hook_name="PreToolUse:Bash", exit_code=0, stdout=halt))
+        assert texts(events) == ["**A hook stopped Claude** (`PreToolUse:Bash`): enough"]
+
     def test_a_hook_that_keeps_failing_is_told_once_and_one_that_works_never(self) -> None:
         failed = system("hook_response", hook_name="Post", exit_code=1, outcome="error", stderr="x")
         fine = system(
@@ -268,14 +283,24 @@ class TestLines:
         )
         assert len(texts(run(failed, fine, failed))) == 1
 
-    def test_a_prompt_that_a_hook_blocked_is_told_in_one_line(self) -> None:
-        blocked = system("hook_response", hook_name="UserPromptSubmit", exit_code=2, stderr="no")
+    @pytest.mark.parametrize(
+        ("response", "kind", "told"),
+        [
+            ({"exit_code": 2, "stderr": "no"}, "blocked_by_hook", "blocked this"),
+            ({"exit_code": 0, "stdout": json.dumps({"continue": False, "stopReason": "no"})},
+             "stopped_by_hook", "stopped Claude"),
+        ],
+    )  # fmt: skip
+    def test_a_prompt_that_a_hook_blocked_is_told_in_one_line(
+        self, response: dict[str, Any], kind: str, told: str
+    ) -> None:
+        blocked = system("hook_response", hook_name="UserPromptSubmit", **response)
         informed = system(
             "informational", content="blocked by hook", level="warning",
-            prompt_submit_outcome={"kind": "blocked_by_hook"},
+            prompt_submit_outcome={"kind": kind},
         )  # fmt: skip
         events = run(blocked, informed, ended=result(result="blocked by hook", num_turns=0))
-        assert texts(events) == ["**A hook blocked this** (`UserPromptSubmit`): no"]
+        assert texts(events) == [f"**A hook {told}** (`UserPromptSubmit`): no"]
 
     def test_another_model_and_notices(self) -> None:
         fallback = system(
