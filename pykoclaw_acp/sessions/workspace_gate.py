@@ -36,6 +36,14 @@ CHANGING: Final = "What acts in the directory keeps changing, so the prompt was 
 log: Final = structlog.get_logger()
 
 
+class Refused(WorkerFailed):
+    """The user does not want to run there; `said` is for the log."""
+
+    def __init__(self, message: str, said: Sequence[Event]) -> None:
+        super().__init__(ErrorKind.WORKSPACE_REFUSED, message)
+        self.said = said
+
+
 class WorkspaceGate:
     """Of one session. Without `workspaces` every directory is trusted."""
 
@@ -62,7 +70,7 @@ class WorkspaceGate:
         be.
 
         `pause` is called with the turn once it waits for the user.
-        Raises WorkerFailed if the user refuses.
+        Raises Refused if the user refuses, WorkerFailed if the directories keep changing.
         """
         asked: tuple[Workspace, ...] | None = None
         for _ in range(LOOKS):
@@ -132,9 +140,9 @@ class WorkspaceGate:
             session=self._state.id,
             choice=chosen,
         )
-        if chosen == decisions.REJECT_ONCE:
-            raise WorkerFailed(ErrorKind.WORKSPACE_REFUSED, workspace_words.refusal(doubtful))
         said = workspace_words.log_events(request, chosen)
+        if chosen == decisions.REJECT_ONCE:
+            raise Refused(workspace_words.refusal(doubtful), said)
         if chosen == decisions.ALLOW_ALWAYS:
             return said, TRUSTED + content.key
         return [*said, *workspace_words.left_out(turn.turn_id, doubtful, changes)], without

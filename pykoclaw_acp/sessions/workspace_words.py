@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Literal
 from uuid import uuid4
 
 from pykoclaw_acp.model.events import Event, Text, TextPart, ToolEnded, ToolStarted
@@ -27,7 +27,7 @@ _INCOMPLETE: Final = (
 DONE: Final = {
     ALLOW_ONCE: "Claude runs without what the directory holds.",
     ALLOW_ALWAYS: "Trusted: what the directory holds now counts, until it changes.",
-    REJECT_ONCE: "Refused: the prompt is not sent.",
+    REJECT_ONCE: "Refused: the prompt is not sent, and nothing has run.",
 }
 """What a choice on the command line has brought about."""
 
@@ -64,10 +64,11 @@ def request(
 def log_events(request: PermissionRequest, choice: str | None) -> list[Event]:
     """The log events of a request that is settled; whatever is no choice lets Claude run without."""
     done = TextPart(DONE.get(choice or ALLOW_ONCE, DONE[ALLOW_ONCE]))
+    status: Literal["completed", "failed"] = "failed" if choice == REJECT_ONCE else "completed"
     started = ToolStarted(
         request.tool_call_id, TOOL, request.title, "other", request.input, request.content
     )
-    return [started, ToolEnded(request.tool_call_id, "completed", (*request.content, done))]
+    return [started, ToolEnded(request.tool_call_id, status, (*request.content, done))]
 
 
 def left_out(

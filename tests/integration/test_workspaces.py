@@ -15,12 +15,13 @@ from pykoclaw_acp.model.events import Text, TextPart, ToolEnded, ToolStarted, Us
 from pykoclaw_acp.model.trust import ANY, FIRST_USE
 from pykoclaw_acp.protocol.permissions import choices
 from pykoclaw_acp.server.recovery import hand_over
+from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.store import events, permissions, trust
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.units import Statement
 from pykoclaw_acp.trust.watch import Watch
 from tests.integration.adopting import recovered
-from tests.integration.asking import LONG, SOON, choice, write
+from tests.integration.asking import LONG, SOON, Person, choice, write
 from tests.integration.asking import rig as asking_rig
 from tests.integration.callers import caller
 from tests.integration.rig import Rig
@@ -274,6 +275,22 @@ async def test_who_refuses_sends_nothing(tmp_path: Path, work: Path) -> None:
         assert outcome.failure.kind == "workspace_refused"
         assert one.options == []
         assert await trusted(r) == []
+
+
+async def test_a_refused_question_fails_live_and_in_the_history(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        await one.answer(await one.prompt(), "reject_once")
+        later = Person("later")
+        one.session.subscribe(later, 0)
+        await eventually(lambda: len(one.person.shown) == len(later.shown) == 4)
+        for client in (one.person, later):
+            _, started, ended, _ = (logged.event for logged in client.shown)
+            assert isinstance(started, ToolStarted)
+            assert isinstance(ended, ToolEnded)
+            assert ended.tool_call_id == started.tool_call_id == one.person.asked[0].tool_call_id
+            assert ended.status == "failed"
+            assert ended.content[-1] == TextPart(workspace_words.DONE["reject_once"])
 
 
 @pytest.mark.parametrize(("rules", "sent"), [(10, True), (4000, False)])

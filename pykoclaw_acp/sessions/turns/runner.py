@@ -35,7 +35,7 @@ from pykoclaw_acp.sessions.turns.early_start import EarlyStart
 from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.titling import Titling
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
-from pykoclaw_acp.sessions.workspace_gate import CHANGING, LOOKS, WorkspaceGate
+from pykoclaw_acp.sessions.workspace_gate import CHANGING, LOOKS, Refused, WorkspaceGate
 from pykoclaw_acp.system import disks
 from pykoclaw_acp.tasks import Tasks, in_pieces, told_elsewhere
 
@@ -109,7 +109,8 @@ class TurnRunner:
         except Exception as error:
             if not isinstance(error, WorkerFailed | StoreUnavailable):
                 log.exception("The turn could not be run", action="turn_broken")
-            await self.endings.finish(turn, outcomes.not_started(turn, error))
+            said = error.said if isinstance(error, Refused) else ()
+            await self.endings.finish(turn, outcomes.not_started(turn, error), said)
         try:
             await turn.over()
             self._titling.after(turn)
