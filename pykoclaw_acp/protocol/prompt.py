@@ -42,6 +42,12 @@ class Accepted:
     data: dict[str, bytes]
 
 
+def require_words(blocks: list[ContentBlock]) -> None:
+    """Raise InvalidParams for white space alone, which Claude could only ask about."""
+    if all(isinstance(one, TextContent) and not one.text.strip() for one in blocks):
+        raise InvalidParams("`prompt`: is blank. Write what Claude is to do, or attach something.")
+
+
 def accepted(blocks: list[ContentBlock]) -> Generator[None, None, Accepted]:
     """Check blocks and take them apart, in steps; raises InvalidParams for kinds that were not
     advertised, and for what is too large.

@@ -69,6 +69,8 @@ async def _accept(
 ) -> tuple[Session, Turn] | None:
     """Journal the prompt of a request, as `prompting.accept`."""
     kept = await in_pieces(content.accepted(params.prompt))
+    if not call.line.taken:  # by a version that took blank ones
+        content.require_words(params.prompt)
     return await prompting.accept(
         call.subscriber,
         Prompt(

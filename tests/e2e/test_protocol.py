@@ -197,6 +197,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("session/prompt", {"sessionId": 7, "prompt": PROMPT}, "sessionId"),
     ("session/prompt", {"sessionId": "x", "prompt": []}, "prompt"),
     ("session/prompt", {"sessionId": "x", "prompt": SECRET}, "prompt"),
+    ("session/prompt", {"sessionId": "x", "prompt": [{"type": "text", "text": " \n"}]}, "prompt"),
     (
         "session/prompt",
         {"sessionId": "x", "prompt": [{"type": SECRET, "text": "x"}]},

@@ -46,6 +46,17 @@ async def by_line(*blocks: Any) -> prompt.Accepted:
 PICTURE = png(3, 2)
 
 
+BLANK = {"type": "text", "text": " \n\t\u00a0"}
+
+
+@pytest.mark.parametrize("blank", [[BLANK], [BLANK, {"type": "text", "text": ""}]])
+def test_blank_prompt_is_refused_unless_something_is_attached(blank: list[Any]) -> None:
+    with pytest.raises(InvalidParams, match="is blank"):
+        prompt.require_words(decoded(*blank).prompt)
+    for more in (image(PICTURE), file("file:///a", "b"), {"type": "text", "text": "go"}):
+        prompt.require_words(decoded(*blank, more).prompt)
+
+
 def test_bytes_are_taken_out_and_come_back() -> None:
     long = "wörds " * 20_000
     given = [
