@@ -26,6 +26,7 @@ from pykoclaw_acp.worker.context_usage import ContextUsage, learn_window
 from pykoclaw_acp.worker.failures import foreign
 from pykoclaw_acp.worker.limits import Limits
 from pykoclaw_acp.worker.lines import Lines, blocks_prompt, line
+from pykoclaw_acp.worker.results import ABORTED
 from pykoclaw_acp.worker.retries import Retries
 
 CLEARED = (
@@ -91,8 +92,9 @@ class Meanwhile:
 
     def ended(self, result: ResultMessage) -> list[Event]:
         """The turn has ended: what went on has ended with it."""
+        stopped = result.terminal_reason in ABORTED
         return [
-            *self.retries.end(answered=not result.is_error),
+            *self.retries.end(answered=not result.is_error, stopped=stopped),
             *self._compaction.end(),
             *self.usage.ended(result.model_usage, result.total_cost_usd),
         ]

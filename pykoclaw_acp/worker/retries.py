@@ -36,6 +36,7 @@ class Retries:
         self._clock = clock
         self._call: str | None = None
         self._since = 0.0
+        self._due = 0.0  # when the CLI asks again
         self._attempt = 0
         self._words = _OTHER
         self._answering = False  # a message of the main agent has begun, and not ended
@@ -56,14 +57,19 @@ class Retries:
             return self.end(answered=True)
         return []
 
-    def end(self, *, answered: bool) -> list[Event]:
-        """The wait is over, if there was one: with an answer, or with the turn."""
+    def end(self, *, answered: bool, stopped: bool = False) -> list[Event]:
+        """The wait is over, if there was one: with an answer, or with the turn. One that is
+        `stopped` before the CLI has asked again has prevented that.
+        """
         if self._call is None:
             return []
         call, self._call = self._call, None
-        times = "1 retry" if self._attempt == 1 else f"{self._attempt} retries"
-        after = f"after {times}, in {_seconds(self._clock() - self._since)}"
-        said = f"{self._words[1]}; {'it answered' if answered else 'no answer'} {after}"
+        now, answered = self._clock(), answered and not stopped
+        count = self._attempt - (stopped and now < self._due)
+        times = "1 retry" if count == 1 else f"{count} retries"
+        after = f"after {times}, in {_seconds(now - self._since)}" if count else "before a retry"
+        how = "it answered" if answered else "stopped" if stopped else "no answer"
+        said = f"{self._words[1]}; {how} {after}"
         return [ToolEnded(call, "completed" if answered else "failed", title=said)]
 
     def _again(self, data: dict[str, Any]) -> Event:
@@ -75,6 +81,7 @@ class Retries:
         self._attempt = _whole(data.get("attempt"))
         delay = _whole(data.get("retry_delay_ms")) / 1000
         self.pause, pause = math.ceil(delay), _seconds(delay)
+        self._due = self._clock() + delay
         most = _whole(data.get("max_retries"))
         title = f"{self._words[0]}; asking again in {pause} ({self._attempt} of {most})"
         if self._call is not None:

@@ -40,6 +40,8 @@ from pykoclaw_acp.translation.plan import TaskList
 from pykoclaw_acp.worker.context_usage import ContextUsage
 from pykoclaw_acp.worker.failures import turn_failure
 from pykoclaw_acp.worker.limits import Limits
+from pykoclaw_acp.worker.meanwhile import Meanwhile
+from pykoclaw_acp.worker.retries import Retries
 from pykoclaw_acp.worker.translate import Translator
 from tests.unit.sdk_messages import block, delta, result, start, whole
 
@@ -114,6 +116,30 @@ class TestRetries:
         assert translator.meanwhile.explained(failure).retry_after == 4
         assert translator.meanwhile.explained(failure).retry_after is None
         assert not ids(events) & ids(translator.events(retry(1, None)))
+
+    @pytest.mark.parametrize(
+        ("attempts", "passed", "said"),
+        [
+            (1, 1, "Claude was overloaded; stopped before a retry"),
+            (1, 3, "Claude was overloaded; stopped after 1 retry, in 3 s"),
+            (2, 1, "Claude was overloaded; stopped after 1 retry, in 1 s"),
+            (3, 1, "Claude was overloaded; stopped after 2 retries, in 1 s"),
+        ],
+    )
+    def test_a_cancel_prevents_the_retry_that_was_announced(
+        self, attempts: int, passed: float, said: str
+    ) -> None:
+        now = [0.0]
+        meanwhile = Meanwhile()
+        meanwhile.retries = Retries(lambda: now[0])
+        for attempt in range(attempts):
+            meanwhile.follow(retry(attempt + 1, delay=2000))
+        now[0] = passed
+        cancelled = result(
+            subtype="error_during_execution", is_error=True, terminal_reason="aborted_streaming"
+        )
+        (ended,) = (one for one in meanwhile.ended(cancelled) if isinstance(one, ToolEnded))
+        assert (ended.status, ended.title) == ("failed", said)
 
     @pytest.mark.parametrize("status", [401, 403])
     def test_a_refused_credential_is_no_error_of_the_service(self, status: int) -> None:
