@@ -71,7 +71,7 @@ _SAID: Final = "Overloaded"  # which our own words say
 _LOST: Final = re.compile(
     r"connection (?:to the API )?(?:was )?(?:lost|closed|error)|ECONNRESET", re.IGNORECASE
 )
-_LONGEST: Final = 300  # characters of other programs' words
+LONGEST: Final = 300  # characters of other programs' words
 _LOOKED_AT: Final = 16 * 1024  # characters of them in which the first ones are looked for
 
 
@@ -102,10 +102,12 @@ def foreign(words: str) -> str:
     return in_one_line(_without_places(words))
 
 
-def in_one_line(words: str) -> str:
-    """Output of another program as one line, without digits that a client would misread."""
+def in_one_line(words: str, most: int = LONGEST) -> str:
+    """Output of another program as one line of at most so many characters, without digits that a
+    client would misread.
+    """
     line = " ".join("…" if MISREAD in word else word for word in words[:_LOOKED_AT].split())
-    return _cut(line, _LONGEST)
+    return _cut(line, most)
 
 
 def _cut(line: str, most: int) -> str:
@@ -167,7 +169,7 @@ def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> Tu
         sentence = "The connection to Claude's service was lost. Send the prompt again."
     detail = in_one_line(words)
     if kind == ErrorKind.CONTEXT_TOO_LARGE:
-        detail = " ".join(words[:_LOOKED_AT].split())[:_LONGEST]
+        detail = " ".join(words[:_LOOKED_AT].split())[:LONGEST]
     if refused is not None and refused.guessed and status is not None:
         detail = f"HTTP status {status}"
     if sentence and detail.rstrip(".") != _SAID:

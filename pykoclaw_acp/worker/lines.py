@@ -10,10 +10,11 @@ from uuid import uuid4
 
 from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.neutral import neutral
-from pykoclaw_acp.worker.failures import in_one_line
+from pykoclaw_acp.worker.failures import LONGEST, in_one_line
 
 BLOCKED: Final = 2  # the exit status with which a hook forbids what is about to happen
 _SHOWN: Final = ("notice", "suggestion", "warning")  # levels; `info` is for the CLI's transcript
+_LONGEST_NOTICE: Final = 1000  # characters; its end says what to do
 _CALLS: Final = "PreToolUse"  # the call that such a hook blocks has failed, and says why
 _HOOKS_SAID: Final = ("blocked_by_hook", "stopped_by_hook")  # what a line of the hook says already
 
@@ -68,7 +69,7 @@ def blocks_prompt(subtype: str, data: dict[str, Any]) -> bool:
 
 
 def _notice(data: dict[str, Any]) -> list[Event]:
-    said = _plain(data.get("content"))
+    said = _plain(data.get("content"), _LONGEST_NOTICE)
     if not said or data.get("level") not in _SHOWN or blocks_prompt("informational", data):
         return []
     return line(said)
@@ -107,8 +108,8 @@ def _refusal(given: dict[str, Any]) -> str | None:
     return None
 
 
-def _plain(words: object) -> str:
-    return neutral(in_one_line(words)) if isinstance(words, str) else ""
+def _plain(words: object, most: int = LONGEST) -> str:
+    return neutral(in_one_line(words, most)) if isinstance(words, str) else ""
 
 
 def _after(words: str) -> str:

@@ -339,9 +339,19 @@ class TestLines:
         ]
         assert texts(run(system("informational", level="info", content="hi"))) == []
 
-    def test_a_long_notice_ends_with_a_sentence_and_a_mark(self) -> None:
-        """The one of the CLI that was once cut inside of its last sentence."""
-        sentences = "Auto mode can't check actions in this session. " + "So it is. " * 24
+    def test_a_notice_is_whole_with_what_to_do_at_its_end(self) -> None:
+        """The one of CLI 2.1.327 for commands in plan mode behind a gateway."""
+        told = (
+            "Auto mode can't check actions in this session. Its safety check runs on the server, and your requests go"
+            " through 127.0.0.1:45457, which doesn't pass it through. Nobody can be asked to approve actions in this"
+            " session, so every action that needs the check is refused. To run these actions, use another permission"
+            " mode. To use auto mode, ask whoever runs 127.0.0.1:45457 to pass Claude Code's server-side safety check"
+            " through: https://code.claude.com/docs/en/permission-modes#server-side-classifier-review"
+        )
+        assert texts(run(system("informational", level="warning", content=told))) == [told]
+
+    def test_a_longer_notice_ends_with_a_sentence_and_a_mark(self) -> None:
+        sentences = "Auto mode can't check actions in this session. " + "So it is. " * 94
         notice = system(
             "informational", level="warning", content=sentences + "To go on, use another mode."
         )
