@@ -27,6 +27,16 @@ async def begin(stack: Stack, **params: Any) -> Client:
     return client
 
 
+def outputs(stack: Stack) -> list[Path]:
+    """Files of the output of Claude's tasks; other directories come and go meanwhile."""
+    return [
+        Path(directory, name)
+        for directory, _, names in os.walk(stack.home)
+        for name in names
+        if directory.endswith("/tasks") and name.endswith(".output")
+    ]
+
+
 def tool(name: str, **arguments: Any) -> str:
     return f"tool {name} {json.dumps(arguments)}"
 
@@ -101,7 +111,7 @@ async def test_the_shell_of_a_command_says_which_one_it_runs(stack: Stack) -> No
     prompted = client.prompting(session, script(agents[0], f"& {agents[1]}", "text Done."))
 
     def told_apart() -> bool:
-        places = [Place(one.stem, str(one)) for one in stack.home.rglob("tasks/*.output")]
+        places = [Place(one.stem, str(one)) for one in outputs(stack)]
         return set(commands) <= set(output_files.shells(places).values())
 
     await eventually(told_apart)
@@ -200,9 +210,7 @@ async def test_commands_in_the_background(stack: Stack) -> None:
         await until_shown(client, session, call, said)
 
     [output] = [
-        file
-        for file in stack.home.rglob("*.output")
-        if file.is_file() and file.read_text().startswith("second")
+        file for file in outputs(stack) if file.is_file() and file.read_text().startswith("second")
     ]
     await client.prompt(
         session,

@@ -278,7 +278,8 @@ async def test_a_slash_command_works_inside_of_mittos_wrapping(shared: Stack) ->
     await client.prompt(session, WRAPPED.format("/greet [[script text Hello. ]]"))
     assert client.text(session) == "Hello."
     assert "Please greet" in shared.asked()[-1]["user_texts"][-1]
-    assert client.of(session, "session_info_update") == []
+    [named] = client.of(session, "session_info_update")
+    assert named["title"] == "/greet [[script text Hello. ]]"
 
 
 async def test_titles_and_history_are_the_users_own_words(shared: Stack) -> None:
