@@ -141,8 +141,11 @@ async def test_tools_are_shown_for_people_live_again_and_imported(stack: Stack) 
     told = calls(imported, session)
     told["sec: Whisper a secret"] = told.pop("sec: Whisper") | {"title": "sec: Whisper a secret"}
     for title, call in found.items():
-        call.pop("_meta", None)
-        told[title].pop("_meta", None)
+        for one in (call, told[title]):
+            one.pop("_meta", None)
+            # whole in a question, which a transcript does not have
+            if (path := one.get("rawInput", {}).get("file_path")) is not None:
+                one["rawInput"]["file_path"] = str(stack.work / path)
         assert told[title] == call
 
 
