@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -32,6 +33,7 @@ from pykoclaw_acp.protocol.messages import PromptParams
 MAX_TEXT: Final = MOST_TEXT  # characters; twice of what a model with a million tokens can read
 MAX_BLOCKS: Final = 1000
 MAX_LINK: Final = 64 * 1024  # characters of a link's fields together
+_BLANK: Final = re.compile(r"[\s\ufeff]*")  # U+FEFF is white space to the CLI, not to Python
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class Accepted:
 
 def require_words(blocks: list[ContentBlock]) -> None:
     """Raise InvalidParams for white space alone, which Claude could only ask about."""
-    if all(isinstance(one, TextContent) and not one.text.strip() for one in blocks):
+    if all(isinstance(one, TextContent) and _BLANK.fullmatch(one.text) for one in blocks):
         raise InvalidParams("`prompt`: is blank. Write what Claude is to do, or attach something.")
 
 

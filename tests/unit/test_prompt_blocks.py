@@ -49,7 +49,15 @@ PICTURE = png(3, 2)
 BLANK = {"type": "text", "text": " \n\t\u00a0"}
 
 
-@pytest.mark.parametrize("blank", [[BLANK], [BLANK, {"type": "text", "text": ""}]])
+@pytest.mark.parametrize(
+    "blank",
+    [
+        [BLANK],
+        [BLANK, {"type": "text", "text": ""}],
+        [{"type": "text", "text": "\ufeff"}],
+        [{"type": "text", "text": "\ufeff\n\u2028 \u3000\ufeff"}, BLANK],
+    ],
+)
 def test_blank_prompt_is_refused_unless_something_is_attached(blank: list[Any]) -> None:
     with pytest.raises(InvalidParams, match="is blank"):
         prompt.require_words(decoded(*blank).prompt)
