@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from pykoclaw_acp.model.events import Event, ToolEnded, ToolStarted
 from pykoclaw_acp.model.own_calls import COMPACTION
+from pykoclaw_acp.model.plain import plain
 
 NAME: Final = "Compaction"
 _TITLE: Final = "Compacting the conversation"
@@ -67,7 +68,7 @@ class Compaction:
             return "Claude's service did not make a summary"
         for words in _BEFORE:
             given = given.removeprefix(words)
-        return _WHY.get(given) or self.shown(given)
+        return _WHY.get(given) or self.shown(plain(given))
 
     def _begin(self) -> list[Event]:
         if self._call is not None:

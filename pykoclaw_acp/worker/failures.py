@@ -103,11 +103,11 @@ def foreign(words: str) -> str:
 
 
 def in_one_line(words: str, most: int = LONGEST) -> str:
-    """Output of another program as one line of at most so many characters, without digits that a
-    client would misread.
+    """Output of another program as one line of at most so many characters, escaped, and without
+    digits that a client would misread.
     """
     line = " ".join("…" if MISREAD in word else word for word in words[:_LOOKED_AT].split())
-    return _cut(line, most)
+    return _cut(neutral(line), most)
 
 
 def _cut(line: str, most: int) -> str:
@@ -169,7 +169,7 @@ def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> Tu
         sentence = "The connection to Claude's service was lost. Send the prompt again."
     detail = in_one_line(words)
     if kind == ErrorKind.CONTEXT_TOO_LARGE:
-        detail = " ".join(words[:_LOOKED_AT].split())[:LONGEST]
+        detail = neutral(" ".join(words[:_LOOKED_AT].split()))[:LONGEST]
     if refused is not None and refused.guessed and status is not None:
         detail = f"HTTP status {status}"
     if sentence and detail.rstrip(".") != _SAID:
@@ -182,5 +182,5 @@ def naming(failure: TurnFailure, model: str) -> TurnFailure:
     if failure.kind != ErrorKind.MODEL_NOT_FOUND:
         return failure
     said = failure.message.partition(_OWN_ADVICE)[0]
-    named = f"The model `{neutral(in_one_line(model))}` {_UNUSABLE}"
+    named = f"The model `{in_one_line(model)}` {_UNUSABLE}"
     return replace(failure, message=said.replace(_ADVICE[ErrorKind.MODEL_NOT_FOUND], named))

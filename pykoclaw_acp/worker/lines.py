@@ -109,7 +109,7 @@ def _refusal(given: dict[str, Any]) -> str | None:
 
 
 def _plain(words: object, most: int = LONGEST) -> str:
-    return neutral(in_one_line(words, most)) if isinstance(words, str) else ""
+    return in_one_line(words, most) if isinstance(words, str) else ""
 
 
 def _after(words: str) -> str:

@@ -22,6 +22,7 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.translation.compaction import Compaction
 from pykoclaw_acp.translation.local_commands import SYNTHETIC
+from pykoclaw_acp.translation.texts import one_line
 from pykoclaw_acp.worker.context_usage import ContextUsage, learn_window
 from pykoclaw_acp.worker.failures import foreign
 from pykoclaw_acp.worker.limits import Limits
@@ -119,4 +120,4 @@ class Meanwhile:
         """The title that `/rename` has set: the CLI tells of titles at other times, too."""
         title, self._title = self._title, None
         said = "".join(block.text for block in message.content if isinstance(block, TextBlock))
-        return [TitleChanged(title)] if title and title in said else []
+        return [TitleChanged(one_line(title))] if title and title in said else []

@@ -33,6 +33,7 @@ def test_an_end_in_order_is_not_talked_about(reason: str | None) -> None:
 def test_foreign_text_holds_no_digits_mitto_misreads() -> None:
     assert in_one_line("port 8413 is\n  busy (request req_413ab)") == "port … is busy (request …"
     assert len(in_one_line("x" * 1000)) == 300
+    assert in_one_line("\x1b[31mred\0") == "\\x1b[31mred\\x00"
 
 
 def error(words: str, status: int) -> str:

@@ -209,6 +209,17 @@ class TestCompaction:
         )
         assert texts(events) == []
 
+    def test_what_a_terminal_would_obey_is_no_part_of_its_title(self) -> None:
+        """The CLI repeats the reason without it, and that is the same reason."""
+        words = (
+            "skipped: Compaction blocked by PreCompact hook: [h]: \x1b[31mred\x1b[0m \0 \u202enul"
+        )
+        failed = system("status", compact_result="failed", compact_error=words)
+        again = own("Compaction blocked by PreCompact hook: [h]: red  \u202enul")
+        events = run(system("status", status="compacting"), failed, again)
+        assert str(titles(events)[-1]).endswith(": [h]: red \\u202enul")
+        assert texts(events) == []
+
     def test_one_that_was_interrupted_has_failed(self) -> None:
         events = run(system("status", status="compacting"), ended=result(is_error=True))
         assert [one.status for one in events if isinstance(one, ToolEnded)] == ["failed"]
@@ -230,6 +241,8 @@ class TestLocalCommands:
         told = system("session_title_changed", title="Mine")
         assert TitleChanged("Mine") in run(told, own("Session renamed to: Mine"))
         assert TitleChanged("Mine") not in run(told, own("Something else"))
+        told = system("session_title_changed", title="\x1b[31mMine")
+        assert TitleChanged("\\x1b[31mMine") in run(told, own("Session renamed to: \x1b[31mMine"))
 
     def test_clear_says_that_the_memory_is_gone(self) -> None:
         reset = ConversationResetMessage(new_conversation_id="n", uuid="u", session_id="s")
