@@ -16,6 +16,14 @@ BLOCKED: Final = 2  # the exit status with which a hook forbids what is about to
 _SHOWN: Final = ("notice", "suggestion", "warning")  # levels; `info` is for the CLI's transcript
 _LONGEST_NOTICE: Final = 1000  # characters; its end says what to do
 _CALLS: Final = "PreToolUse"  # the call that such a hook blocks has failed, and says why
+_AFTERWARDS: Final = ("PostToolUse", "PostToolUseFailure")  # the call has run; Claude is told
+# What cannot be stopped any more, or not by a hook.
+_UNSTOPPABLE: Final = frozenset(
+    {
+        "SessionStart", "SessionEnd", "Setup", "Notification", "SubagentStart", "PostCompact", "StopFailure",
+        "InstructionsLoaded", "CwdChanged", "FileChanged", "WorktreeRemove", "PermissionDenied",
+    }
+)  # fmt: skip
 _HOOKS_SAID: Final = ("blocked_by_hook", "stopped_by_hook")  # what a line of the hook says already
 
 
@@ -42,23 +50,32 @@ class Lines:
 
     def _hook(self, data: dict[str, Any]) -> list[Event]:
         hook = str(data.get("hook_name"))
+        event = hook.partition(":")[0]
         name = f"`{neutral(hook, 'command')}`"
         said = _plain(data.get("stderr") or data.get("output"))
         given = _given(data.get("stdout"))
         reason, halts = _refusal(given), given.get("continue") is False
         status = data.get("exit_code")
-        if status == BLOCKED or reason is not None:
+        if event in _UNSTOPPABLE:
+            if reason is not None and status != BLOCKED:
+                return self._failed(f"{name}, which can stop nothing", reason)
+        elif status == BLOCKED or reason is not None:
             if hook.startswith(_CALLS) and not halts:
                 return []
             why = said if reason is None else reason
-            what = "sent Claude on" if "Stop" in name else "blocked this"
+            what = "sent Claude on" if "Stop" in event else "blocked this"
+            what = "objected" if event in _AFTERWARDS else what
             what = "stopped Claude" if halts else what
             return line(f"**A hook {what}** ({name}){_after(why)}")
-        if data.get("outcome") != "error" or (name, said) in self._told:
+        if data.get("outcome") != "error" and status != BLOCKED:
             return []
-        self._told.add((name, said))
-        shown = name if status is None else f"{name}, exit status {status}"
-        return line(f"**A hook failed** ({shown}){_after(said)}")
+        return self._failed(name if status is None else f"{name}, exit status {status}", said)
+
+    def _failed(self, hook: str, said: str) -> list[Event]:
+        if (hook, said) in self._told:
+            return []
+        self._told.add((hook, said))
+        return line(f"**A hook failed** ({hook}){_after(said)}")
 
 
 def blocks_prompt(subtype: str, data: dict[str, Any]) -> bool:

@@ -306,6 +306,29 @@ class TestLines:
         (said,) = texts(run(system("hook_response", hook_name="Pre:Bash", **data)))
         assert told in said
 
+    @pytest.mark.parametrize(
+        ("hook", "data", "told"),
+        [
+            ("SessionStart:startup", {"exit_code": 2, "stderr": "no"},
+             "**A hook failed** (`SessionStart:startup`, exit status 2): no"),
+            ("SessionStart:startup", {"exit_code": 0, "stdout": json.dumps({"continue": False, "stopReason": "no"})},
+             "**A hook failed** (`SessionStart:startup`, which can stop nothing): no"),
+            ("Notification", {"exit_code": 0, "stdout": json.dumps({"decision": "block", "reason": "no"})},
+             "**A hook failed** (`Notification`, which can stop nothing): no"),
+            ("StopFailure", {"exit_code": 2, "outcome": "error", "stderr": "no"},
+             "**A hook failed** (`StopFailure`, exit status 2): no"),
+            ("PostToolUse:Bash", {"exit_code": 2, "stderr": "no"}, "**A hook objected** (`PostToolUse:Bash`): no"),
+            ("PostToolUse:Bash", {"exit_code": 0, "stdout": json.dumps({"continue": False, "stopReason": "no"})},
+             "**A hook stopped Claude** (`PostToolUse:Bash`): no"),
+            ("SubagentStop", {"exit_code": 2, "stderr": "no"}, "**A hook sent Claude on** (`SubagentStop`): no"),
+        ],
+    )  # fmt: skip
+    def test_a_hook_blocks_only_what_it_can(
+        self, hook: str, data: dict[str, Any], told: str
+    ) -> None:
+        responded = system("hook_response", hook_name=hook, **data)
+        assert texts(run(responded)) == [told]
+
     def test_a_call_that_a_hook_blocked_says_so_itself(self) -> None:
         assert run(system("hook_response", hook_name="PreToolUse:Bash", exit_code=2)) == []
 
