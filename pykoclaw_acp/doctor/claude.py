@@ -82,7 +82,7 @@ def user_settings(context: Context) -> Finding:
     environment, _ = workers_environment(context)
     path = os.path.join(credentials.configuration(environment, context.home), "settings.json")
     if wrong := trouble(path):
-        found = f"{path} is {wrong}: Claude does without it, also without what it forbids"
+        found = f"{path} {wrong}: Claude does without it, also without what it forbids"
         return Finding("Claude settings", "warning", found, "Correct the file; it counts at once.")
     return Finding("Claude settings", "ok", path if os.path.exists(path) else "no file of yours")
 

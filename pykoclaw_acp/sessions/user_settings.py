@@ -6,11 +6,12 @@ import json
 import os
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Never
 from uuid import uuid4
 
 import structlog
 
+from pykoclaw_acp.model import choices
 from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.model.surroundings import House
 from pykoclaw_acp.neutral import neutral
@@ -20,6 +21,16 @@ from pykoclaw_acp.trust import settings
 from pykoclaw_acp.trust.looking import Looking
 
 log: Final = structlog.get_logger()
+
+LARGEST: Final = 2 * 1024 * 1024  # bytes of a file that the CLI reads (measured with CLI 2.1.327)
+_KINDS: Final = (
+    ("permissions", dict, "no object"),
+    ("model", str, "no text"),
+    ("env", dict, "no object"),
+)
+_LISTS: Final = ("allow", "deny", "ask", "additionalDirectories")
+_MODES: Final = frozenset({*(one.id for one in choices.MODES), choices.BYPASS.id, "manual"})
+_GATES: Final = ("PreToolUse", "PermissionRequest")  # hooks of others are left out one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +65,9 @@ class BrokenSettings:
             return []
         log.warning("The user's Claude settings are broken", action="settings_broken", path=path)
         words = (
-            f"**Your Claude settings in `{neutral(path, 'command')}` cannot be understood: {wrong}.** Claude goes on"
-            " without them, also without what they forbid. They count again as soon as the file is corrected."
+            f"**Your Claude settings do not count: `{neutral(path, 'command')}` {wrong}.** Claude goes on without"
+            " them, also without what they forbid, from its next start at the latest. They count again as soon as the"
+            " file is corrected."
         )
         return [Text(f"settings-{uuid4()}", f"{words}\n\n", note=True)]
 
@@ -83,18 +95,59 @@ def read(directory: str) -> UserSettings:
 
 
 def trouble(path: str) -> str:
-    """Why the CLI leaves out what this settings file says; empty if it does not, or there is none."""
-    found = Looking().read(path)
-    text = "" if found is None else (found.data or b"").decode("utf-8-sig", "replace")
+    """What is wrong with this settings file, so that the CLI leaves out all that it says; empty if it
+    does not, if that cannot be told, or if there is none.
+    """
+    found = Looking().read(path, LARGEST)
+    if found is None:
+        return ""
+    if found.data is None:
+        return found.trouble
+    text = found.data.decode("utf-8-sig", "replace")
     if not text.strip():
         return ""  # it says nothing
     try:
-        value = json.loads(text)
+        value = json.loads(text, parse_int=float, parse_constant=_no_number)
     except json.JSONDecodeError as error:
-        return f"no JSON from line {error.lineno}, column {error.colno}"
-    except (ValueError, RecursionError):
-        return "no JSON"
-    return "" if isinstance(value, dict) else "no JSON object"
+        return f"is no JSON from line {error.lineno}, column {error.colno}"
+    except ValueError as error:
+        return f"is no JSON: {error}"
+    except RecursionError:
+        return ""  # the CLI reads deeper than Python
+    return _misshapen(value) if isinstance(value, dict) else "is no JSON object"
+
+
+def _no_number(word: str) -> Never:
+    raise ValueError(f"it has {word}")  # which Python takes, and JavaScript does not
+
+
+def _misshapen(value: dict[str, Any]) -> str:
+    """The first value for which the CLI leaves out the whole file (measured with CLI 2.1.327), of those
+    that can be told without its schema.
+    """
+    for key, kind, words in _KINDS:
+        if key in value and not isinstance(value[key], kind):
+            return f"has {words} in `{key}`"
+    permissions = value.get("permissions", {})
+    for key in _LISTS:
+        if key in permissions and not isinstance(permissions[key], list):
+            return f"has no list in `permissions.{key}`"
+    mode = permissions.get("defaultMode", "default")
+    if not isinstance(mode, str) or mode not in _MODES:
+        return "has no permission mode of Claude in `permissions.defaultMode`"
+    hooks = value.get("hooks")
+    for event, matchers in hooks.items() if isinstance(hooks, dict) else ():
+        if event in _GATES and not _is_matchers(matchers):
+            return f"has no list of matchers with hooks in `hooks.{event}`"
+    return ""
+
+
+def _is_matchers(value: Any) -> bool:
+    if value is None:
+        return True
+    return isinstance(value, list) and all(
+        isinstance(one, dict) and isinstance(one.get("hooks"), list) for one in value
+    )
 
 
 def _text(value: Any) -> str | None:

@@ -64,8 +64,8 @@ class Looking:
         self.stamps[path] = stamp(status)
         return stat.S_IFMT(status.st_mode)
 
-    def read(self, path: str) -> Read | None:
-        """The file at the path; None if nothing is there."""
+    def read(self, path: str, most: int = MAX_FILE) -> Read | None:
+        """The file at the path, of at most so many bytes; None if nothing is there."""
         try:
             # Neither a pipe nor a terminal may make us wait.
             descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -83,12 +83,12 @@ class Looking:
             seen = self.stamps[path] = stamp(status)
             if not stat.S_ISREG(status.st_mode):
                 return Read(path, None, f"special {seen}", "is not a file")
-            if status.st_size > MAX_FILE:
-                return Read(path, None, f"large {seen}", f"is larger than {MAX_FILE // 1024} KiB")
+            if status.st_size > most:
+                return Read(path, None, f"large {seen}", f"is larger than {most // 1024} KiB")
             if self._bytes > MAX_BYTES:
                 self.limit = f"more than {MAX_BYTES // 1024 // 1024} MiB of files"
                 return Read(path, None, f"unread {seen}", "was not read")
-            data = os.read(descriptor, MAX_FILE + 1)
+            data = os.read(descriptor, most + 1)
         except OSError as error:
             if shortage.of(error) is not None:
                 raise  # it says nothing of the file

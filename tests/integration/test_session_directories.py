@@ -67,7 +67,7 @@ async def test_users_settings_that_claude_leaves_out_are_named_once(tmp_path: Pa
             assert "result" in await wire.call("session/prompt", **prompt(session, "say 1"))
             said.append(len(notes(wire)))
         assert said == [0, 1, 1, 1, 2]
-        assert f"`{settings}` cannot be understood: no JSON from line 1" in notes(wire)[0]
+        assert f"do not count: `{settings}` is no JSON from line 1" in notes(wire)[0]
         assert len(r.launcher.launched) == 1
 
 
