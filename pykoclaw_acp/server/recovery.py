@@ -27,6 +27,7 @@ from pykoclaw_acp.model.turns import STARTED, Outcome, TurnState
 from pykoclaw_acp.pool.launcher import Inheritance, Launcher
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.server.identity import Standing
+from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import outcomes as endings
@@ -278,6 +279,9 @@ async def _end_turn(
             said.extend(await in_pieces(endings.user_messages(turn)))
         open_tools = await events.open_tools(database, turn.session_id, left.epoch or 0)
         said.extend(_closed(open_tools, last_words))
+    if turn.state == TurnState.QUEUED:
+        asked = await permissions.about_trust(database, turn.turn_id)
+        said.extend(workspace_words.ends(asked))
     said.extend(notes.ended(turn.turn_id, outcome))
     await journal.finish(turn.session_id, turn.turn_id, outcome, said)
     log.warning(

@@ -100,7 +100,7 @@ class Session:
         directories = Directories(state, workers, house or House())
         self.surroundings = SessionSurroundings(state, workers, house or House())
         gate = WorkspaceGate(state, journal, workers, self.permissions, workspaces)
-        self._endings = Endings(state, journal, gate.drop_request)
+        self._endings = Endings(state, journal, gate)
         self.runner = TurnRunner(
             state, journal, workers, times.cancel_grace,
             unclaimed=self.unclaimed, gate=gate, endings=self._endings,

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from pykoclaw_acp.channel.options import TRUSTED, WITHOUT, WorkerOptions, is_restricted
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import WorkerFailed
+from pykoclaw_acp.errors import StoreUnavailable, WorkerFailed
 from pykoclaw_acp.model import prompt_text, trust
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest, Workspace
@@ -36,14 +36,6 @@ CHANGING: Final = "What acts in the directory keeps changing, so the prompt was 
 log: Final = structlog.get_logger()
 
 
-class Refused(WorkerFailed):
-    """The user does not want to run there; `said` is for the log."""
-
-    def __init__(self, message: str, said: Sequence[Event]) -> None:
-        super().__init__(ErrorKind.WORKSPACE_REFUSED, message)
-        self.said = said
-
-
 class WorkspaceGate:
     """Of one session. Without `workspaces` every directory is trusted."""
 
@@ -62,6 +54,7 @@ class WorkspaceGate:
         self._workspaces = workspaces
         self._tasks = Tasks()
         self._seen: tuple[WorkerOptions, Content] | None = None
+        self._asked_for = ""  # the last turn with a question
 
     async def admit(
         self, turn: Turn, options: WorkerOptions, pause: Callable[[Turn], None]
@@ -70,7 +63,7 @@ class WorkspaceGate:
         be.
 
         `pause` is called with the turn once it waits for the user.
-        Raises Refused if the user refuses, WorkerFailed if the directories keep changing.
+        Raises WorkerFailed if the user refuses, or the directories keep changing.
         """
         asked: tuple[Workspace, ...] | None = None
         for _ in range(LOOKS):
@@ -94,8 +87,21 @@ class WorkspaceGate:
             return True
         return await self._workspaces.unchanged(self._seen[1])
 
+    async def ends(self, turn: Turn, said: Sequence[Event] = ()) -> list[Event]:
+        """What the log says of the turn's questions that `said` has nothing of: the prompt is not
+        sent, or does not need their answers any more.
+        """
+        if turn.turn_id != self._asked_for and not turn.recovered:
+            return []
+        try:
+            asked = await self._store.trust_requests(turn.turn_id)
+        except StoreUnavailable:
+            log.exception("A question's end could not be told", action="workspace_end_cut")
+            return []
+        return workspace_words.ends(asked, said)
+
     def drop_request(self, turn: Turn) -> None:
-        """Close the trust request of a turn that has ended, if one is pending."""
+        """Close the trust request of a turn that does not need it any more, if one is pending."""
         if self._broker.trust_request(turn.turn_id) is not None:
             self._tasks.start(self._broker.drop_trust_request(turn.turn_id))
 
@@ -140,9 +146,9 @@ class WorkspaceGate:
             session=self._state.id,
             choice=chosen,
         )
-        said = workspace_words.log_events(request, chosen)
         if chosen == decisions.REJECT_ONCE:
-            raise Refused(workspace_words.refusal(doubtful), said)
+            raise WorkerFailed(ErrorKind.WORKSPACE_REFUSED, workspace_words.refusal(doubtful))
+        said = workspace_words.log_events(request, chosen)
         if chosen == decisions.ALLOW_ALWAYS:
             return said, TRUSTED + content.key
         return [*said, *workspace_words.left_out(turn.turn_id, doubtful, changes)], without
@@ -174,7 +180,8 @@ class WorkspaceGate:
         """The answer to the question about these: of now, or of a daemon that died before the
         prompt left.
         """
-        for one in await self._store.find_answers(turn.turn_id):
+        self._asked_for = turn.turn_id
+        for one in await self._store.trust_requests(turn.turn_id):
             if one.outcome is not None and _are_same(one.request.workspaces, doubtful):
                 return one.request, Decision(one.outcome, one.option, one.answered_by)
         request = self._broker.trust_request(turn.turn_id)

@@ -10,9 +10,14 @@ from typing import Final, Literal
 from uuid import uuid4
 
 from pykoclaw_acp.model.events import Event, Text, TextPart, ToolEnded, ToolStarted
-from pykoclaw_acp.model.permissions import PermissionRequest, Workspace
+from pykoclaw_acp.model.permissions import Decision, PermissionRequest, StoredRequest, Workspace
 from pykoclaw_acp.neutral import fenced, neutral
-from pykoclaw_acp.sessions.permissions.decisions import ALLOW_ALWAYS, ALLOW_ONCE, REJECT_ONCE
+from pykoclaw_acp.sessions.permissions.decisions import (
+    ALLOW_ALWAYS,
+    ALLOW_ONCE,
+    REJECT_ONCE,
+    is_choice,
+)
 
 TOOL: Final = "workspace_trust"  # the tool of the question, of which there is none
 _CHOICES: Final = (
@@ -30,7 +35,8 @@ DONE: Final = {
     REJECT_ONCE: "Refused: the prompt is not sent, and nothing has run.",
 }
 """What a choice on the command line has brought about."""
-
+WITHDRAWN: Final = "withdrawn"  # in place of a choice
+_ENDS: Final = {**DONE, WITHDRAWN: "Withdrawn: nobody has answered."}
 
 Changes = Mapping[str, Sequence[str]]
 """By directory: what has changed in it since it was trusted, in lines."""
@@ -63,12 +69,32 @@ def request(
 
 def log_events(request: PermissionRequest, choice: str | None) -> list[Event]:
     """The log events of a request that is settled; whatever is no choice lets Claude run without."""
-    done = TextPart(DONE.get(choice or ALLOW_ONCE, DONE[ALLOW_ONCE]))
-    status: Literal["completed", "failed"] = "failed" if choice == REJECT_ONCE else "completed"
+    done = TextPart(_ENDS.get(choice or ALLOW_ONCE, DONE[ALLOW_ONCE]))
+    failed = choice in (REJECT_ONCE, WITHDRAWN)
+    status: Literal["completed", "failed"] = "failed" if failed else "completed"
     started = ToolStarted(
         request.tool_call_id, TOOL, request.title, "other", request.input, request.content
     )
     return [started, ToolEnded(request.tool_call_id, status, (*request.content, done))]
+
+
+def ends(asked: Sequence[StoredRequest], said: Sequence[Event] = ()) -> list[Event]:
+    """The log events of a turn's requests, the newest first, that `said` has nothing of. Claude does
+    not run by their answers.
+    """
+    known = {one.tool_call_id for one in said if isinstance(one, ToolStarted)}
+    return [
+        event
+        for one in reversed(asked)
+        if one.request.tool_call_id not in known
+        for event in log_events(one.request, _chosen(one) or WITHDRAWN)
+    ]
+
+
+def _chosen(one: StoredRequest) -> str | None:
+    if one.outcome is None or not is_choice(one.request, Decision(one.outcome, one.option)):
+        return None
+    return one.option
 
 
 def left_out(

@@ -204,10 +204,10 @@ async def matching(database: Database, prefix: str) -> list[StoredRequest]:
 
 
 async def about_trust(database: Database, turn_id: str) -> list[StoredRequest]:
-    """Settled trust requests of a turn, the newest first."""
+    """Trust requests of a turn, settled or not, the newest first."""
     rows = await database.read(
         f"SELECT {_COLUMNS} FROM acp_permissions p"  # noqa: S608
-        " WHERE p.turn_id = ? AND p.workspace IS NOT NULL AND p.outcome IS NOT NULL ORDER BY p.position DESC",
+        " WHERE p.turn_id = ? AND p.workspace IS NOT NULL ORDER BY p.position DESC",
         (turn_id,),
     )
     return _questions(rows)

@@ -62,16 +62,17 @@ async def test_digests_are_noted_where_there_are_none(s: Subject) -> None:
     }
 
 
-async def test_answers_of_turn_are_found_newest_first(s: Subject) -> None:
+async def test_questions_of_turn_are_found_newest_first(s: Subject) -> None:
     await asked(s, "a", "b", "c")
     await s.journal.settle(Settlement("a", "selected", "reject_once"))
     await s.journal.settle(Settlement("c", "cancelled"))
-    found = await s.journal.find_answers("turn")
+    found = await s.journal.trust_requests("turn")
     assert [(one.request.ask_id, one.outcome) for one in found] == [
         ("c", "cancelled"),
+        ("b", None),
         ("a", "selected"),
     ]
-    assert await s.journal.find_answers("other") == []
+    assert await s.journal.trust_requests("other") == []
 
 
 async def test_requests_of_workers_are_no_trust_requests(s: Subject) -> None:
@@ -79,7 +80,7 @@ async def test_requests_of_workers_are_no_trust_requests(s: Subject) -> None:
     _, epoch = await s.running(session)
     await s.journal.record(session, epoch, [request("a", epoch=epoch)], {})
     await s.journal.settle(Settlement("a", "selected", "allow_once"))
-    assert await s.journal.find_answers("turn") == []
+    assert await s.journal.trust_requests("turn") == []
 
 
 async def test_first_use_trust_yields_to_found_content(s: Subject) -> None:

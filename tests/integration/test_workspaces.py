@@ -37,6 +37,7 @@ def work(tmp_path: Path) -> Path:
     return path
 
 
+WITHDRAWN = "Withdrawn: nobody has answered."
 HELPER = "\nSummarize this message in 2-3 words: hello"
 
 
@@ -277,20 +278,85 @@ async def test_who_refuses_sends_nothing(tmp_path: Path, work: Path) -> None:
         assert await trusted(r) == []
 
 
+async def assert_failed(one: Working, end: str) -> None:
+    """The first question ends after the user's words, live as in the history."""
+    later = Person("later")
+    one.session.subscribe(later, 0)
+    await eventually(lambda: len(one.person.shown) == len(later.shown) == 4)
+    for client in (one.person, later):
+        message, started, ended, _ = (logged.event for logged in client.shown)
+        assert isinstance(message, UserMessage)
+        assert isinstance(started, ToolStarted)
+        assert isinstance(ended, ToolEnded)
+        assert ended.tool_call_id == started.tool_call_id == one.person.asked[0].tool_call_id
+        assert ended.status == "failed"
+        assert ended.content[-1] == TextPart(end)
+
+
 async def test_a_refused_question_fails_live_and_in_the_history(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path) as r:
         one = await Working.begin(r, work)
         await one.answer(await one.prompt(), "reject_once")
-        later = Person("later")
-        one.session.subscribe(later, 0)
-        await eventually(lambda: len(one.person.shown) == len(later.shown) == 4)
-        for client in (one.person, later):
-            _, started, ended, _ = (logged.event for logged in client.shown)
-            assert isinstance(started, ToolStarted)
-            assert isinstance(ended, ToolEnded)
-            assert ended.tool_call_id == started.tool_call_id == one.person.asked[0].tool_call_id
-            assert ended.status == "failed"
-            assert ended.content[-1] == TextPart(workspace_words.DONE["reject_once"])
+        await assert_failed(one, workspace_words.DONE["reject_once"])
+
+
+async def test_question_of_a_cancelled_prompt_fails(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        turn = await one.prompt()
+        await one.asked()
+        one.session.cancel()
+        await over(turn)
+        await assert_failed(one, WITHDRAWN)
+
+
+@pytest.mark.parametrize("resident", [True, False])
+async def test_question_fails_whose_prompt_is_cancelled_after_a_kill(
+    tmp_path: Path, work: Path, resident: bool
+) -> None:
+    """With `resident` the next daemon asks again; else it ends the prompt, as one over stdio does."""
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        await one.prompt()
+        await one.asked()
+        await one.session._queue.suspend()
+    data = tmp_path / "data"
+    data.chmod(0o700)
+    async with asking_rig(data, **looking()) as r:
+        found = await recovered(r, data, resident=resident)
+        again = Working(r, await r.sessions.get(one.session.id))
+        again.person.asked += one.person.asked
+        await hand_over(found, r.sessions, r.pool, r.database)
+        again.session.cancel()
+        await assert_failed(again, WITHDRAWN)
+
+
+async def test_question_fails_that_a_change_has_replaced(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        turn = await one.prompt()
+        await one.asked()
+        await one.session._queue.suspend()
+    act(work, "curl")
+    data = tmp_path / "data"
+    data.chmod(0o700)
+    async with asking_rig(data, **looking()) as r:
+        found = await recovered(r, data)
+        again = Working(r, await r.sessions.get(one.session.id))
+        await hand_over(found, r.sessions, r.pool, r.database)
+        for waiting in again.session.turns:
+            again.session.claim(waiting.turn_id)
+        await eventually(lambda: again.person.ids[-1:] not in ([], one.person.ids))
+        await again.person.answer(again.person.ids[-1], choice("allow_once"))
+        await eventually(lambda: not again.session.busy)
+        assert (await r.states())[turn.turn_id] == "done"
+        told = [logged.event for logged in await SessionLog(r, again).read()]
+        ended = [each for each in told if isinstance(each, ToolEnded)]
+        assert [(each.tool_call_id, each.status) for each in ended] == [
+            (one.person.ids[0], "failed"),
+            (again.person.ids[-1], "completed"),
+        ]
+        assert isinstance(told[0], UserMessage)
 
 
 @pytest.mark.parametrize(("rules", "sent"), [(10, True), (4000, False)])

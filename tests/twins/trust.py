@@ -39,6 +39,6 @@ class MemoryTrustStore(MemoryStore):
             lambda: self.database.insert_request(session_id, ask), patient=True
         )
 
-    async def find_answers(self, turn_id: str) -> list[StoredRequest]:
+    async def trust_requests(self, turn_id: str) -> list[StoredRequest]:
         rows = [one for one in self.database.read().requests.values() if one.turn_id == turn_id]
-        return [one for one in reversed(rows) if one.request.workspaces and one.outcome is not None]
+        return [one for one in reversed(rows) if one.request.workspaces]

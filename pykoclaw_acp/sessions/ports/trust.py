@@ -38,5 +38,5 @@ class TrustStore(Store, Protocol):
     async def insert_request(self, session_id: str, request: PermissionRequest) -> None:
         """Insert a trust request, which comes from no worker. Patient."""
 
-    async def find_answers(self, turn_id: str) -> list[StoredRequest]:
-        """Settled trust requests of a turn, the newest first."""
+    async def trust_requests(self, turn_id: str) -> list[StoredRequest]:
+        """Trust requests of a turn, settled or not, the newest first."""

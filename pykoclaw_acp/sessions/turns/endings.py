@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,20 +19,19 @@ from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.turns import outcomes
+from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
 from pykoclaw_acp.tasks import Tasks, in_pieces
 
 log: Final = structlog.get_logger()
 
 
 class Endings:
-    """Ends a session's turns. `drop_request` takes the turn's question about its directories back."""
+    """Ends a session's turns, and with `gate` their questions about directories."""
 
-    def __init__(
-        self, state: SessionState, journal: TurnsAndNotes, drop_request: Callable[[Turn], None]
-    ) -> None:
+    def __init__(self, state: SessionState, journal: TurnsAndNotes, gate: WorkspaceGate) -> None:
         self._state = state
         self._journal = journal
-        self._drop_request = drop_request
+        self._gate = gate
         self._tasks = Tasks()
         self.ending: dict[str, Turn] = {}  # those whose end waits for its commit
 
@@ -71,6 +70,8 @@ class Endings:
                 if (turn.state == TurnState.QUEUED or turn.unsaid) and not shown
                 else []
             )
+            if turn.state == TurnState.QUEUED:
+                said += await self._gate.ends(turn, more)
             outcome = replace(outcome, told=turn.turn_id in self._state.explained)
             unsent = turn.state == TurnState.QUEUED and outcome == outcomes.CANCELLED
             last = notes.not_sent(turn.turn_id) if unsent else notes.ended(turn.turn_id, outcome)
@@ -126,7 +127,7 @@ class Endings:
     def resolve(self, turn: Turn, outcome: Outcome) -> None:
         """Tell those who wait for the turn's end, which is in the journal."""
         turn.state = outcome.state
-        self._drop_request(turn)
+        self._gate.drop_request(turn)
         if not turn.ended.done():
             turn.ended.set_result((outcome, self._state.last_seq))
             crash_points.reached("turn_end_committed")

@@ -35,7 +35,7 @@ from pykoclaw_acp.sessions.turns.early_start import EarlyStart
 from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.titling import Titling
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
-from pykoclaw_acp.sessions.workspace_gate import CHANGING, LOOKS, Refused, WorkspaceGate
+from pykoclaw_acp.sessions.workspace_gate import CHANGING, LOOKS, WorkspaceGate
 from pykoclaw_acp.system import disks
 from pykoclaw_acp.tasks import Tasks, in_pieces, told_elsewhere
 
@@ -109,8 +109,7 @@ class TurnRunner:
         except Exception as error:
             if not isinstance(error, WorkerFailed | StoreUnavailable):
                 log.exception("The turn could not be run", action="turn_broken")
-            said = error.said if isinstance(error, Refused) else ()
-            await self.endings.finish(turn, outcomes.not_started(turn, error), said)
+            await self.endings.finish(turn, outcomes.not_started(turn, error))
         try:
             await turn.over()
             self._titling.after(turn)
@@ -219,6 +218,8 @@ class TurnRunner:
         await self._count(turn)
         pending = await self._journal.pending_notes(self._state.id)
         prompt, carried = await self._prompt(turn, pending)
+        notes = [*await self._gate.ends(turn, notes), *notes]
+        self._gate.drop_request(turn)
         said = [*await in_pieces(outcomes.user_messages(turn)), *notes]
         said += self._titling.first(turn)
         seqs = await self._journal.dispatch(turn, self._state.epoch, said, carried)

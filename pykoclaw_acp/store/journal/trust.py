@@ -36,6 +36,6 @@ class SqlTrustStore(SqlStore):
             patient=True,
         )
 
-    async def find_answers(self, turn_id: str) -> list[StoredRequest]:
-        """Settled trust requests of a turn, the newest first."""
+    async def trust_requests(self, turn_id: str) -> list[StoredRequest]:
+        """Trust requests of a turn, settled or not, the newest first."""
         return await permissions.about_trust(self._database, turn_id)
