@@ -6,7 +6,7 @@ An event makes at most one update. Clients see nothing else, so that `fold(live)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -268,28 +268,50 @@ def split_text(text: str, limit: int = MAX_TEXT) -> list[str]:
     return [text[at : at + limit] for at in range(0, len(text), limit)] or [""]
 
 
+class _Open(NamedTuple):
+    """A running call, as the log shows it; `asked`: clients show the title of a question."""
+
+    title: str
+    content: tuple[ToolPart, ...]
+    input: dict[str, Any] | None = None  # another one than it began with
+    asked: bool = False
+
+
 class OpenTools:
     """Running tool calls, in order, with what they show, as a fold over events."""
 
     def __init__(self) -> None:
-        self._shown: dict[str, tuple[ToolPart, ...]] = {}
+        self._shown: dict[str, _Open] = {}
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._shown))
 
     def follow(self, event: Event | None) -> None:
         """Apply the next event."""
-        if isinstance(event, ToolStarted) or (
-            isinstance(event, ToolProgressed)
-            and event.content
-            and event.tool_call_id in self._shown
-        ):
-            self._shown[event.tool_call_id] = event.content
+        if isinstance(event, ToolStarted):
+            self._shown[event.tool_call_id] = _Open(event.title, event.content)
+        elif isinstance(event, ToolProgressed):
+            if (call := self._shown.get(event.tool_call_id)) is not None:
+                self._shown[event.tool_call_id] = _Open(
+                    call.title if event.title is None else event.title,
+                    event.content or call.content,
+                    event.input or call.input,
+                    call.asked and not event.allowed,
+                )
         elif isinstance(event, ToolEnded):
             self._shown.pop(event.tool_call_id, None)
 
+    def ask(self, tool_call_id: str, arguments: dict[str, Any] | None) -> None:
+        """The user is asked about a call: clients show this input, and another title."""
+        if (call := self._shown.get(tool_call_id)) is not None:
+            self._shown[tool_call_id] = call._replace(input=arguments, asked=True)
+
     def failed(self, reason: str) -> list[Event]:
-        """Ends for all of them, which keep what they show."""
+        """Ends for all of them, which keep what they show, but for what a question has put there."""
         return [
-            ToolEnded(tool, "failed", shown, reason=reason) for tool, shown in self._shown.items()
-        ]
+            ToolEnded(
+                tool, "failed", call.content, reason=reason,
+                title=call.title if call.asked else None, input=call.input,
+            )
+            for tool, call in self._shown.items()
+        ]  # fmt: skip

@@ -35,6 +35,7 @@ from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.queue import TurnQueue
 from pykoclaw_acp.sessions.turns.runner import TurnRunner
 from pykoclaw_acp.tasks import Tasks
+from pykoclaw_acp.translation.tools import asked_input
 
 CLOSED: Final = "The session was closed."
 
@@ -122,6 +123,7 @@ class WorkerReports:
             if (turn := self._queue.running(frame.turn_id)) is not None:
                 turn.taken_by, turn.unsaid, turn.spoke = frame.into, False, True
         elif isinstance(frame, PermissionRequest):
+            self._state.log.open_tools.ask(frame.tool_call_id, asked_input(frame.input))
             self._permissions.open(epoch, frame, self._state.last_seq)
         elif isinstance(frame, AskWithdrawn):
             self._permissions.withdraw(frame.ask_id)

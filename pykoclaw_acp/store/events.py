@@ -14,12 +14,13 @@ from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import WHY, Event, OpenTools, Plan, PlanEntry, decode, encode
 from pykoclaw_acp.model.folding import Piece
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.store import open_calls
+from pykoclaw_acp.store import open_calls, permissions
 from pykoclaw_acp.store.database import Database, NewEvent
 from pykoclaw_acp.store.folding import rest
 from pykoclaw_acp.store.logs import of_turn
 from pykoclaw_acp.store.sql import LOG_KEY
 from pykoclaw_acp.tasks import in_pieces
+from pykoclaw_acp.translation.tools import asked_input
 
 PAGE_SIZE: Final = 1024 * 1024  # characters after which a page ends
 PLAN_WITHIN: Final = 20_000  # seqs at the end of a log in which a plan is looked for
@@ -135,6 +136,8 @@ async def open_tools(database: Database, session_id: str, epoch: int) -> OpenToo
     for _, payload in found:
         tools.follow(decode(payload))
     if any(tools):  # what they show last; replaced states have no rows
+        for one in await permissions.about_calls(database, session_id, list(tools)):
+            tools.ask(one.request.tool_call_id, asked_input(one.request.input))
         for (payload,) in await database.read(_PROGRESS, (session_id, first)):
             tools.follow(decode(payload))
     return tools

@@ -213,6 +213,18 @@ async def about_trust(database: Database, turn_id: str) -> list[StoredRequest]:
     return _questions(rows)
 
 
+async def about_calls(
+    database: Database, session_id: str, calls: Collection[str]
+) -> list[StoredRequest]:
+    """Requests of workers about these tool calls, settled or not, the oldest first."""
+    rows = await database.read(
+        f"SELECT {_COLUMNS} FROM acp_permissions p WHERE p.acp_session_id = ? AND p.workspace IS NULL"  # noqa: S608
+        f" AND p.tool_call_id IN {places(calls)} ORDER BY p.position",
+        (session_id, *calls),
+    )
+    return _questions(rows)
+
+
 async def is_open(database: Database, ask_id: str) -> bool:
     """Whether the request is pending."""
     rows = await database.read(

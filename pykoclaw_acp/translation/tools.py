@@ -92,6 +92,11 @@ def shown_input(arguments: dict[str, Any]) -> dict[str, Any]:
     return {key: _bounded(value) for key, value in arguments.items()}
 
 
+def asked_input(arguments: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The input of a question, for the end of its call."""
+    return None if arguments is None else shown_input(arguments)
+
+
 def _bounded(value: object) -> object:
     if isinstance(value, str):
         return shorten(value)

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+from msgspec.structs import replace
+
 from pykoclaw_acp.channel.frames import EventFrame
 from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.model.events import (
@@ -20,6 +23,7 @@ from pykoclaw_acp.model.events import (
     ToolStarted,
 )
 from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.store import events
 from tests.integration.adopting import _die, alive, daemon, found, killed
@@ -179,6 +183,55 @@ async def test_only_what_a_call_showed_last_is_read_for_its_end(tmp_path: Path) 
         await session.log.tell([BEGUN, other, output("a"), output("x", "other"), done, output("b")])
         tools = await events.open_tools(r.database, session.id, 1)
         assert tools.failed("why") == [ToolEnded("call", "failed", (TextPart("b"),), reason="why")]
+
+
+def question(channel: MemoryChannel, turn_id: str) -> PermissionRequest:
+    """The CLI asks about the call, with another input and title than it has."""
+    channel.last += 1
+    return PermissionRequest(
+        epoch=channel.spec.epoch, n=channel.last, ask_id="ask", turn_id=turn_id,
+        tool_call_id="call", title="make", tool_kind="execute", input={"path": "/w/a"},
+    )  # fmt: skip
+
+
+async def test_call_that_was_asked_about_fails_with_the_input_of_its_question(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as r:
+        session, turn, channel = await hanging(r)
+        client = Client()
+        session.subscribe(client, 0)
+        tell(channel, turn.turn_id, replace(BEGUN, title="Make it", input={"path": "a"}))
+        channel.say(question(channel, turn.turn_id))
+        await acknowledged(channel)
+        channel.kill()
+        await eventually(lambda: isinstance(calls(client.shown)[-1], ToolEnded))
+        end = calls(client.shown)[-1]
+        assert isinstance(end, ToolEnded)
+        assert (end.title, end.input) == ("Make it", {"path": "/w/a"})
+
+
+@pytest.mark.parametrize("worker", ["dead", "adopted"])
+async def test_call_that_an_earlier_daemon_asked_about_fails_with_its_input(
+    tmp_path: Path, alive: WorkerProcess, worker: str
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+        tell(channel, turn.turn_id, replace(BEGUN, title="Make it", input={"path": "a"}))
+        channel.say(question(channel, turn.turn_id))
+        await acknowledged(channel)
+    if worker == "dead":
+        await _die(alive)
+    async with daemon(tmp_path, first) as second:
+        again = await found(second, session)
+        client = Client()
+        again.subscribe(client, 0)
+        if worker == "adopted":
+            channel.kill()
+        await eventually(lambda: isinstance((calls(client.shown) or [None])[-1], ToolEnded))
+        end = calls(client.shown)[-1]
+        assert isinstance(end, ToolEnded)
+        assert (end.title, end.input) == ("Make it", {"path": "/w/a"})
 
 
 async def test_mitto_is_not_told_of_progress_which_it_would_keep_and_never_show(
