@@ -13,6 +13,7 @@ from pykoclaw_acp.transcripts.entries import Entry
 from pykoclaw_acp.translation import compaction
 
 AHEAD: Final = 1000  # lines in which the command is looked for
+_COMMAND: Final = "/compact"
 
 
 def events(entry: Entry) -> list[Event]:
@@ -23,27 +24,29 @@ def events(entry: Entry) -> list[Event]:
 
 def whose(
     descriptor: int, entry: Entry, line: lines.Line, upto: int, own: Collection[str]
-) -> Literal["own", "other", "open"]:
+) -> Literal["own", "other", "turn", "open"]:
     """Whether the entry in this line is the boundary of a compaction for a prompt of ours, whose uuids
-    `own` has; `open` as long as nothing follows it that says so.
+    `own` has, or for a command of another program; `open` as long as nothing follows it that says so.
 
-    A compaction that Claude has made by itself is of the turn that it is in.
+    `turn`: what it is, is of the turn that it is in, as a compaction that Claude has made by itself.
     """
     given = entries.compaction(entry)
     if given is None or given.get("trigger") == "auto":
-        return "other"
+        return "turn"
     below, passed = {entry.uuid}, False
     for count, after in enumerate(lines.read(descriptor, line.end, upto)):
         found = entries.decode(after.text)
         if found is None or found.uuid is None or found.parent not in below:
             passed = passed or (found is not None and found.uuid is not None)
             if count >= AHEAD:
-                return "other"
+                return "turn"
             continue
         below.add(found.uuid)
         if found.uuid in own:
             return "own"
         made = found.is_meta or found.is_compact_summary
         if found.type == "assistant" or (found.type == "user" and not made):
-            return "other"
-    return "other" if passed else "open"
+            words = (entries.message(found) or entries.Message()).text
+            command = entries.command(words) or ""
+            return "other" if command.startswith(_COMMAND) else "turn"
+    return "turn" if passed else "open"

@@ -139,7 +139,7 @@ class Reader:
         elif (who := compactions.whose(self._file, entry, line, self._upto, self._own)) == "open":
             return False
         else:
-            self._continue(entry, parent, own=who == "own")
+            self._continue(entry, parent, who)
         return True
 
     def _renamed(self, title: str) -> None:
@@ -251,11 +251,14 @@ class Reader:
 
     # --- what belongs to a turn
 
-    def _continue(self, entry: Entry, turn: str, *, own: bool = False) -> None:
+    def _continue(self, entry: Entry, turn: str, compacted: str = "turn") -> None:
+        """Add an entry to a turn. `compacted`: for whom, if it is the boundary of a compaction."""
         uuid = str(entry.uuid)
         self._state.follow(turn, uuid)
         found = self._state.turns.get(turn)
         if found is None or not self._newer(turn, found, uuid):
+            if found is not None and found.owner == "own" and compacted == "other":
+                self._tell(turn, uuid, compactions.events(entry))  # it stands behind our turn
             return
         if entry.type == "assistant":
             self._tell(turn, uuid, self._assistant(turn, entry))
@@ -270,7 +273,7 @@ class Reader:
                 self._tell(turn, uuid, self._task_ended(said.text))
             elif what == "prompt":
                 self._tell(turn, uuid, user_messages(uuid, said.blocks))
-        elif not own:
+        elif compacted != "own":
             self._tell(turn, uuid, compactions.events(entry))
 
     def _newer(self, turn: str, found: OpenTurn, uuid: str) -> bool:

@@ -100,6 +100,36 @@ async def test_conversation_of_others_is_imported_whole(w: World) -> None:
     assert (again.standing, again.logged, again.digest) == (Standing.MOVED_ON, [], None)
 
 
+@pytest.mark.parametrize("looked", [True, False])
+async def test_compaction_in_a_terminal_after_a_turn_of_ours_is_shown_once(
+    w: World, looked: bool
+) -> None:
+    session = await w.session()
+    async with w.claude(session_id=session) as client:
+        claude = await w.ours(session, text("first"), client)
+        await w.ours(session, "/compact", client)
+        await w.ours(session, text("second"), client)
+    await written(w, claude, "second")
+    if looked:
+        assert (await w.look(session, claude)).logged == [], "ours is in the log"
+    await w.terminal("/compact", resume=claude)
+    found = await w.look(session, claude)
+    (end,) = (one.event for one in found.logged if isinstance(one.event, ToolEnded))
+    assert str(end.title).startswith("Compacted the conversation: ")
+    assert (await w.look(session, claude)).logged == []
+    path = w.transcript(claude)
+    copy = path.with_suffix(".copy")
+    copy.write_bytes(path.read_bytes())
+    copy.replace(path)
+    assert (await w.look(session, claude)).logged == [], "not even if it is read anew"
+    async with w.claude(resume=claude) as client:
+        await w.ours(session, text("third"), client)
+    await written(w, claude, "third")
+    assert (await w.look(session, claude)).logged == []
+    ends = [one for one in await w.log(session) if isinstance(one, ToolEnded)]
+    assert len(ends) == 2
+
+
 async def test_blank_session_in_the_row_is_a_side_turn(w: World) -> None:
     session = await w.session()
     async with w.claude(session_id=session) as client:
