@@ -15,11 +15,14 @@ SETTING: Final = "PYKOCLAW_LOST_CONTEXT"
 
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
-    """A turn as Claude's transcript has it: its prompt, and its last entry. `whole`: it ended well."""
+    """A turn as Claude's transcript has it: its prompt, and its last entry. `whole`: it ended well.
+    `first_seq`: of its events in the log; 0 if that is not known.
+    """
 
     turn_id: str
     last_uuid: str
     whole: bool = False
+    first_seq: int = 0
 
     @property
     def entries(self) -> tuple[str, str]:
@@ -27,20 +30,27 @@ class TurnEnd:
         return self.turn_id.rpartition("/")[2], self.last_uuid  # a fork's copy has both in its id
 
     def lost(self, held: Collection[str]) -> bool:
-        """Whether a transcript with these entries was cut off before the turn, or inside of it."""
+        """Whether a transcript with these entries lacks the turn, its beginning, or its end."""
         if self.whole:
-            return self.last_uuid not in held
+            return not all(one in held for one in self.entries)
         return not any(one in held for one in self.entries)
+
+    def begun(self, held: Collection[str]) -> bool:
+        """Whether they have its prompt, so that its end may be about to be written."""
+        return self.entries[0] in held
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What Claude does not remember: the newest `turns`, or everything (None). `name`: of this loss,
-    the same one as long as nothing was prompted.
+    """What Claude does not remember: the turns `lost`, the newest first, or everything (None).
+    `name`: of this loss, the same one as long as nothing was prompted. `kept`: turns beside them that
+    it remembers, `upto`: the place in the log where those that follow begin; None: none follow.
     """
 
-    turns: int | None
+    lost: tuple[TurnEnd, ...] | None
     name: str
+    kept: frozenset[str] = frozenset()
+    upto: int | None = None
 
     @property
     def note_id(self) -> str:
@@ -60,7 +70,7 @@ def said(loss: Loss, *, digest: bool) -> list[Event]:
     """What the log says."""
     goes_on = "without it"
     if digest:
-        goes_on = "with a summary of them" if loss.turns else "with a summary of the newest turns"
+        goes_on = "with a summary of them" if loss.lost else "with a summary of the newest turns"
     text = f"\n\n**{_what(loss)}** The history above is kept; Claude goes on {goes_on}. ({SETTING})\n\n"
     return [Text(f"context-{loss.note_id}", text, note=True)]
 
@@ -68,16 +78,25 @@ def said(loss: Loss, *, digest: bool) -> list[Event]:
 def note(loss: Loss, digest: str) -> Note:
     """What Claude is told."""
     what = "You have no record of the newest turns of this conversation."
-    if loss.turns is None:
+    if loss.upto is not None:
+        what = "You have no record of some turns of this conversation, before its newest ones."
+    if loss.lost is None:
         what = "Your record of this conversation was lost: it had begun before what you remember."
     return Note(loss.note_id, f"{what} This is a summary of what was said:\n\n{digest}")
 
 
 def _what(loss: Loss) -> str:
-    if loss.turns is None:
+    if loss.lost is None:
         return (
             "Claude does not remember this conversation any more: its transcript is gone, empty, or"
             " that of another one."
         )
-    turns = "turn" if loss.turns == 1 else f"{loss.turns} turns"
+    count = len(loss.lost)
+    if loss.upto is not None:
+        turns = "a turn" if count == 1 else f"{count} turns"
+        return (
+            f"Claude does not remember {turns} before the newest ones: the transcript was removed, cut"
+            " off or replaced meanwhile."
+        )
+    turns = "turn" if count == 1 else f"{count} turns"
     return f"Claude does not remember the last {turns}: the transcript was cut off."

@@ -1,14 +1,13 @@
 """What happens when Claude's memory of a conversation cannot be restored: never anything silent.
 
 Nothing of it is decided before a worker has to be launched. A transcript that is missing or empty is
-refused by the CLI; of one that was cut off, or is another conversation's, the CLI says nothing, so
-that it is searched for the newest turns.
+refused by the CLI; of one that was cut off, replaced, or is another conversation's, the CLI says
+nothing, so that it is searched for the newest turns. Each that it lacks is told once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from itertools import takewhile
 from typing import Final
 
 import structlog
@@ -26,6 +25,7 @@ from pykoclaw_acp.sessions.ports.journal import LogAndContext
 from pykoclaw_acp.sessions.state import SessionState
 
 LOOKED_AT: Final = 20  # newest turns that are searched for
+MOST_LOST: Final = 2000  # that are searched for if the oldest of those is lost
 PAGE: Final = 500  # rows
 LOOKS: Final = 9  # at a transcript that lacks the end of a turn
 PAUSE: Final = 0.25  # s between them
@@ -61,7 +61,9 @@ class Context:
             await self._lose(loss)
 
     async def loss(self) -> Loss | None:
-        """What of the newest turns the transcript lacks; None if nothing, or a worker lives."""
+        """What of the newest turns the transcript lacks, and was not told; None if nothing, or a
+        worker lives.
+        """
         record = self._state.record
         claude = record.claude_session_id
         if claude is None or record.branch is not None or self._workers.is_live(self._state.id):
@@ -71,14 +73,16 @@ class Context:
             held = await self._held(claude, ends)
             if held is None:
                 return None  # the CLI says what is wrong with it
-            lost = _lost(ends, held)
+            lost = [end for end in ends if end.lost(held)]
             if not lost:
                 return None
-            if left and not held.isdisjoint(lost[0].entries):
+            if left and lost[0] is ends[0] and lost[0].begun(held):
                 await asyncio.sleep(PAUSE)  # the CLI of a worker that ends may still write
                 continue
-            name = f"{self._state.id} {lost[0].turn_id}"
-            return Loss(len(lost) if held else None, name)
+            if lost[-1] is ends[-1] and len(ends) == LOOKED_AT:  # of one loss, all is told at once
+                ends = await self._journal.newest_ends(self._state.id, claude, MOST_LOST)
+                held = await self._held(claude, ends)
+            return None if held is None else _loss(self._state.id, ends, held)
         return None
 
     async def is_whole(self) -> bool:
@@ -91,7 +95,7 @@ class Context:
             return True
         ends = await self._journal.newest_ends(self._state.id, claude, LOOKED_AT)
         held = await self._held(claude, ends)
-        return held is not None and not _lost(ends, held)
+        return held is not None and not any(end.lost(held) for end in ends)
 
     async def _held(self, claude: str, ends: list[TurnEnd]) -> set[str] | None:
         """Which entries of these turns the transcript holds; None if there is none, or they have
@@ -112,15 +116,21 @@ class Context:
         await self._lose(Loss(None, f"{self._state.id} {claude}"))
 
     async def _lose(self, loss: Loss) -> None:
+        lost = [end.turn_id for end in loss.lost or ()]
+        if lost and await self._journal.has_note(
+            loss.note_id
+        ):  # of a version that did not keep which
+            await self._journal.lose_context(self._state.id, None, None, [], lost)
+            return
         if self._policy is LostContext.REQUIRED:
             raise WorkerFailed(ErrorKind.CONTEXT_LOST, contexts.refusal(loss))
         if self._told == loss.name or await self._journal.has_note(loss.note_id):
             return
         text = await self._digest(loss) if self._policy is LostContext.AUTO else ""
         said = contexts.said(loss, digest=bool(text))
-        branch = Branch("") if loss.turns is None else None
+        branch = Branch("") if loss.lost is None else None
         note = contexts.note(loss, text) if text else None
-        seqs = await self._journal.lose_context(self._state.id, branch, note, said)
+        seqs = await self._journal.lose_context(self._state.id, branch, note, said, lost)
         self._told = loss.name
         self._state.log.committed(seqs, None, said)
         if branch is not None:
@@ -130,25 +140,40 @@ class Context:
         log.warning("Claude's memory is lost", action="context_lost", session=self._state.id)
 
     async def _digest(self, loss: Loss) -> str:
-        """The newest turns that are lost, as bounded text."""
-        place = await self._journal.last_turns(
-            self._state.id, min(loss.turns or MOST_TURNS, MOST_TURNS)
-        )
-        after, end = place.after, self._state.last_seq
+        """The newest turns that are lost, and what lies between them, as bounded text."""
+        end = self._state.last_seq
+        if loss.lost is None:
+            place = await self._journal.last_turns(self._state.id, MOST_TURNS)
+            after, left_out = place.after, place.left_out
+        else:
+            after = max(0, loss.lost[:MOST_TURNS][-1].first_seq - 1)
+            left_out = max(0, len(loss.lost) - MOST_TURNS)
+            end = end if loss.upto is None else loss.upto - 1
         summaries: dict[str, Summary] = {}
         for _ in range(MOST_PAGES):
             page = await self._journal.read(self._state.id, after, PAGE) if after < end else []
             if not page:
                 break
             for one in page:
-                _add(summaries, one.event)
+                if one.seq <= end:
+                    _add(summaries, one.event)
             after = page[-1].seq
-        return digest.text(list(summaries.values()), 0 if loss.turns else place.left_out)
+        told = [one for turn, one in summaries.items() if turn not in loss.kept]
+        return digest.text(told, left_out)
 
 
-def _lost(ends: list[TurnEnd], held: set[str]) -> list[TurnEnd]:
-    """The newest turns that are not there, or not to their end."""
-    return list(takewhile(lambda end: end.lost(held), ends))
+def _loss(session_id: str, ends: list[TurnEnd], held: set[str]) -> Loss | None:
+    """What a transcript with these entries lacks of these turns, the newest first."""
+    lost = [end for end in ends if end.lost(held)]
+    if not lost:
+        return None
+    name = f"{session_id} {lost[0].turn_id}"
+    if not held:
+        return Loss(None, name)
+    kept = [end for end in ends if not end.lost(held)]
+    newer = kept[: ends.index(lost[0])]
+    ids = frozenset(end.turn_id for end in kept)
+    return Loss(tuple(lost), name, ids, newer[-1].first_seq if newer else None)
 
 
 def _add(summaries: dict[str, Summary], event: object) -> None:

@@ -17,6 +17,7 @@ from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.prompt_text import NOTES_TAG
 from tests.double import files
 from tests.double.roles import Role
+from tests.e2e.commands import done
 from tests.e2e.harness import Client, RpcError, Stack, script, text
 from tests.e2e.other_programs import answers, dispatch, row
 from tests.waiting import eventually
@@ -308,3 +309,37 @@ async def test_a_conversation_whose_transcript_is_gone_is_loaded_and_not_continu
         await client.prompt(OLD, text("Anew."))
     assert failure.value.kind == "context_lost"
     assert len(stack.asked()) == asked
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("policy", ["auto", "off", "required"])
+async def test_a_transcript_that_was_removed_during_a_turn_is_a_lost_memory(
+    stack: Stack, policy: str
+) -> None:
+    """The CLI goes on in a new file, which has only the rest of that turn."""
+    client = await stack.front(PYKOCLAW_LOST_CONTEXT=policy)
+    session = await client.new(stack.work)
+    for words in ("First.", "Second."):
+        await client.prompt(session, text(words))
+    gate = stack.root / "gate"
+    going = client.prompting(
+        session, script(f"bash while [ ! -e {gate} ]; do sleep 0.05; done", "text Third.")
+    )
+    await eventually(lambda: '"tool_use"' in stack.transcript(session))
+    (transcript,) = (stack.home / ".claude/projects").rglob(f"{session}.jsonl")
+    transcript.unlink()
+    gate.touch()
+    assert (await client.answer(going))["stopReason"] == "end_turn"
+    await done(stack, "workers", "stop")
+    if policy == "required":
+        with pytest.raises(RpcError) as failure:
+            await client.prompt(session, text("Fourth."))
+        assert failure.value.kind == "context_lost"
+        return
+    for words in ("Fourth.", "Fifth."):
+        await client.prompt(session, text(words))
+        told = [words in notes(stack) for words in ("First.", "Second.", "Third.")]
+        assert told == [policy == "auto"] * 3
+        assert notes(stack).count("You have no record") == (policy == "auto")
+        await done(stack, "workers", "stop")
+    assert client.text(session).count("does not remember the last 3 turns") == 1

@@ -92,6 +92,67 @@ async def test_what_a_transcript_lacks_is_summed_up_once(tmp_path: Path) -> None
         assert len(await shown(session)) == 1
 
 
+@pytest.mark.parametrize("policy", LostContext)
+async def test_turns_that_a_transcript_lacks_before_its_newest_ones_are_told_once(
+    tmp_path: Path, policy: LostContext
+) -> None:
+    """It was replaced by an older one during a turn, or before the daemon looked at it."""
+    async with talked(tmp_path, 4, policy) as (r, session, turns, transcripts):
+        transcripts.held = whole(turns[0], turns[3])
+        outcome = await r.run(session, "say 5")
+        if policy is LostContext.REQUIRED:
+            assert _failure(outcome).kind == "context_lost"
+            assert "2 turns before the newest ones" in _failure(outcome).message
+            assert _failure(await r.run(session, "say 5")).kind == "context_lost"
+            _policy(session, LostContext.OFF)
+            await r.run(session, "say 5")
+        [notice] = await shown(session)
+        assert "2 turns before the newest ones" in notice
+        lacked = [f"Asked: say {one}" in given(r) for one in (1, 2, 3, 4, 5)]
+        assert any(lacked) == (policy is LostContext.AUTO)
+        assert lacked in ([False, True, True, False, False], [False] * 5)
+        _policy(session, LostContext.REQUIRED)
+        for number in (6, 7):
+            await rest(r, session)
+            transcripts.held |= whole((await ids(r))[-1])
+            assert (await r.run(session, f"say {number}")).state is TurnState.DONE
+            assert given(r) == ""
+        assert len(await shown(session)) == 1
+
+
+async def test_a_transcript_that_begins_inside_of_its_newest_turn_is_told(tmp_path: Path) -> None:
+    """It was removed during the turn: the CLI goes on in a new file."""
+    async with talked(tmp_path, 3) as (r, session, turns, transcripts):
+        transcripts.held = {f"end-{turns[2]}"}
+        await r.run(session, "say 4")
+        assert all(f"Asked: say {one}" in given(r) for one in (1, 2, 3))
+        assert r.launcher.launched[-1].spec.branch is None
+        [notice] = await shown(session)
+        assert "the last 3 turns" in notice
+
+
+async def test_all_turns_of_a_long_loss_are_told_at_once(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(context, "LOOKED_AT", 2)
+    async with talked(tmp_path, 5) as (r, session, turns, transcripts):
+        transcripts.held = whole(turns[0], turns[4])
+        await r.run(session, "say 6")
+        assert all(f"Asked: say {one}" in given(r) for one in (2, 3, 4))
+        [notice] = await shown(session)
+        assert "3 turns before the newest ones" in notice
+
+
+async def test_a_prompt_that_a_hook_has_stopped_is_in_no_transcript(tmp_path: Path) -> None:
+    """Its turn has the newest entry of the one before."""
+    async with talked(tmp_path, 3) as (r, session, turns, transcripts):
+        stopped = "UPDATE acp_turns SET last_uuid = ? WHERE turn_id = ?"
+        values = (f"end-{turns[1]}", turns[2])
+        await r.database.commit(Unit((Statement(stopped, values, rows=1),)))
+        transcripts.held = whole(*turns[:2])
+        await r.run(session, "say 4")
+        assert given(r) == ""
+        assert await shown(session) == []
+
+
 async def test_a_transcript_that_ends_inside_of_its_last_turn_is_told(
     tmp_path: Path, monkeypatch: Any
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from pykoclaw_acp.channel.choosing import SetMode
 from pykoclaw_acp.channel.frames import Prompt, Stop
 from pykoclaw_acp.channel.options import McpServer
-from pykoclaw_acp.model.contexts import Loss
+from pykoclaw_acp.model.contexts import Loss, TurnEnd
 from pykoclaw_acp.sessions import early_starts
 from pykoclaw_acp.sessions.directories import Directories
 from pykoclaw_acp.sessions.early_starts import MOST, EarlyStarts
@@ -178,7 +178,7 @@ async def test_lost_memory_is_said_to_the_prompt_and_starts_no_worker(
         session = await loaded(r)
 
         async def loss() -> Loss:
-            return Loss(1, "lost")
+            return Loss((TurnEnd("turn", "end"),), "lost")
 
         monkeypatch.setattr(session.others.context, "loss", loss)
         end = session.last_seq

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.contexts import TurnEnd
@@ -14,15 +14,31 @@ from tests.twins.base import MemoryStore
 
 class MemoryContextStore(MemoryStore):
     async def newest_ends(self, session_id: str, claude_id: str, limit: int) -> list[TurnEnd]:
+        database = self.database.read()
+        seqs: dict[str | None, int] = {}
+        for one in database.logs.get(session_id, []):
+            seqs.setdefault(one.turn_id, one.seq)
+        ends = {
+            row.outcome.last_uuid: row.turn_id
+            for row in reversed(database.turns.values())
+            if row.session_id == session_id and row.outcome is not None
+        }
         mine = [
-            TurnEnd(row.turn_id, row.outcome.last_uuid, row.outcome.stop_reason == "end_turn")
-            for row in self.database.read().turns.values()
+            TurnEnd(
+                row.turn_id,
+                row.outcome.last_uuid,
+                row.outcome.stop_reason == "end_turn",
+                seqs.get(row.turn_id, 0),
+            )
+            for row in database.turns.values()
             if row.session_id == session_id
             and row.state is TurnState.DONE
             and not row.background
             and row.outcome is not None
             and row.outcome.claude_session_id == claude_id
             and row.outcome.last_uuid is not None
+            and ends[row.outcome.last_uuid] == row.turn_id
+            and not row.lost
             and not any(str(block.get("text", "")).startswith("/") for block in row.content)
         ]
         return mine[::-1][:limit]
@@ -31,13 +47,20 @@ class MemoryContextStore(MemoryStore):
         return note_id in self.database.read().notes
 
     async def lose_context(
-        self, session_id: str, branch: Branch | None, note: Note | None, said: Sequence[Event]
+        self,
+        session_id: str,
+        branch: Branch | None,
+        note: Note | None,
+        said: Sequence[Event],
+        lost: Collection[str] = (),
     ) -> list[int]:
         def lose() -> list[int]:
             if branch is not None:
                 self.database.session(session_id).record.branch = branch
             if note is not None:
                 self.database.notes.setdefault(note.note_id, (session_id, note.text))
+            for turn_id in lost:
+                self.database.turns[turn_id].lost = True
             return self.database.log(session_id, None, said)
 
         return await self.database.write(lose, patient=True)

@@ -63,6 +63,7 @@ class TurnRow:
     started: bool = False
     attempts: int = 0
     answered: bool = False
+    lost: bool = False
     outcome: Outcome | None = None
     ended_clock: int | None = None
 

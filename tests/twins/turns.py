@@ -130,7 +130,7 @@ class MemoryTurnJournal(MemoryStore):
         if row is None or not row.unfinished:
             return False
         row.state, row.ended_clock = outcome.state, self.clock.now()
-        row.outcome = replace(outcome, claude_session_id=None)
+        row.outcome = outcome
         return True
 
     async def finish(
@@ -143,7 +143,7 @@ class MemoryTurnJournal(MemoryStore):
             row = self.database.turns.get(turn_id)
             if row is None or row.outcome is None:
                 raise NoPlaceForEnd(turn_id)
-            return row.outcome, []
+            return _told(row.outcome), []
 
         return await self.database.write(finish, patient=True)
 
@@ -202,4 +202,9 @@ def _ended(row: TurnRow) -> tuple[Turn, Outcome]:
         state=row.state,
         answered=row.answered,
     )
-    return turn, row.outcome
+    return turn, _told(row.outcome)
+
+
+def _told(outcome: Outcome) -> Outcome:
+    """As it is read again."""
+    return replace(outcome, claude_session_id=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from pykoclaw_acp.model.branches import Branch
@@ -17,15 +17,22 @@ class ContextStore(Store, Protocol):
 
     async def newest_ends(self, session_id: str, claude_id: str, limit: int) -> list[TurnEnd]:
         """The newest turns that this Claude session must hold, the newest first: complete ones of
-        clients that were no slash commands.
+        clients that were no slash commands, which have entries of their own,
+        and of which it was not told that they are lost.
         """
 
     async def has_note(self, note_id: str) -> bool:
         """Whether there is a note with this id, given to Claude or not."""
 
     async def lose_context(
-        self, session_id: str, branch: Branch | None, note: Note | None, said: Sequence[Event]
+        self,
+        session_id: str,
+        branch: Branch | None,
+        note: Note | None,
+        said: Sequence[Event],
+        lost: Collection[str] = (),
     ) -> list[int]:
-        """Let the next Claude session begin at `branch`, give it the note with the next prompt, and
-        log these events; returns their seqs. One transaction. Patient.
+        """Let the next Claude session begin at `branch`, give it the note with the next prompt, log
+        these events, and keep that it was told of the turns `lost`; returns the events' seqs. One
+        transaction. Patient.
         """

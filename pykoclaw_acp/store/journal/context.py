@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from pykoclaw_acp.model.branches import Branch
@@ -12,16 +13,21 @@ from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.store import branches, events, notes
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.sql import DONE
-from pykoclaw_acp.store.units import Unit
+from pykoclaw_acp.store.units import Statement, Unit
 
 _ENDS: Final = (
-    "SELECT turn_id, last_uuid, stop_reason = 'end_turn' FROM acp_turns"  # noqa: S608
+    "SELECT turn_id, last_uuid, stop_reason = 'end_turn', COALESCE(first_seq, 0) FROM acp_turns t"  # noqa: S608
     " WHERE acp_session_id = ? AND claude_session_id = ?"
     f" AND state = {DONE} AND origin = 'client' AND last_uuid IS NOT NULL AND taken_by IS NULL"
-    """ AND rewound_at IS NULL AND prompt NOT LIKE '%"text":"/%' AND prompt NOT LIKE '%"text": "/%'"""
+    " AND rewound_at IS NULL AND lost_at IS NULL"
+    """ AND prompt NOT LIKE '%"text":"/%' AND prompt NOT LIKE '%"text": "/%'"""
     " AND prompt NOT LIKE '%<user_request>\\n/%'"
+    # A prompt that a hook has stopped is in no transcript, and has the last entry of the turn before.
+    " AND NOT EXISTS (SELECT 1 FROM acp_turns o WHERE o.acp_session_id = t.acp_session_id"
+    " AND o.last_uuid = t.last_uuid AND o.position < t.position)"
     " ORDER BY COALESCE(position, 0) DESC, created_at DESC LIMIT ?"
 )
+_LOSE: Final = "UPDATE acp_turns SET lost_at = ? WHERE turn_id = ? AND lost_at IS NULL"
 
 
 class SqlContextStore(SqlStore):
@@ -30,7 +36,7 @@ class SqlContextStore(SqlStore):
     async def newest_ends(self, session_id: str, claude_id: str, limit: int) -> list[TurnEnd]:
         """The newest turns that this Claude session must hold, the newest first."""
         rows = await self._database.read(_ENDS, (session_id, claude_id, limit))
-        return [TurnEnd(turn, last, bool(well)) for turn, last, well in rows]
+        return [TurnEnd(turn, last, bool(well), first) for turn, last, well, first in rows]
 
     async def has_note(self, note_id: str) -> bool:
         """Whether there is a note with this id."""
@@ -39,11 +45,18 @@ class SqlContextStore(SqlStore):
         )
 
     async def lose_context(
-        self, session_id: str, branch: Branch | None, note: Note | None, said: Sequence[Event]
+        self,
+        session_id: str,
+        branch: Branch | None,
+        note: Note | None,
+        said: Sequence[Event],
+        lost: Collection[str] = (),
     ) -> list[int]:
-        """Let the next Claude session begin at `branch`, with a note."""
+        """Let the next Claude session begin at `branch`, with a note, without these turns."""
         statements = [] if branch is None else [branches.save(session_id, branch)]
         if note is not None:
             statements.append(notes.add(session_id, note.note_id, note.text))
+        at = time.time_ns() // 1_000_000
+        statements += [Statement(_LOSE, (at, turn_id)) for turn_id in lost]
         rows = events.rows(session_id, None, said)
         return await self._commit(Unit(tuple(statements), rows, durable=True), patient=True)

@@ -1,0 +1,59 @@
+"""Contract of `sessions.ports.ContextStore`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.prompt_text import Note
+from pykoclaw_acp.model.turns import Outcome, TurnState
+from tests.integration.journals import BOTH, CANCELLED, Subject, subject
+
+
+@pytest.fixture(params=BOTH)
+async def s(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Subject]:
+    async with subject(request.param, tmp_path) as made:
+        yield made
+
+
+def at(last: str | None, claude: str = "claude") -> Outcome:
+    """An end in Claude's transcript."""
+    return Outcome(TurnState.DONE, "end_turn", claude_session_id=claude, last_uuid=last)
+
+
+async def ends(s: Subject, session: str, limit: int = 9) -> list[str]:
+    found = await s.journal.newest_ends(session, "claude", limit)
+    assert all(one.whole for one in found)
+    return [one.turn_id for one in found]
+
+
+async def test_newest_ends_are_those_that_the_transcript_must_hold(s: Subject) -> None:
+    session, other = await s.session(), await s.session("two")
+    await s.ended(session, "first", at("a"))
+    await s.ended(other, "elsewhere", at("x"))
+    await s.ended(session, "cancelled", CANCELLED)
+    await s.ended(session, "in another one", at("b", "before"))
+    await s.ended(session, "without an entry", at(None))
+    await s.ended(session, "second", at("c"))
+    await s.ended(session, "stopped by a hook", at("c"))
+    await s.ended(session, "third", at("d"))
+    assert await ends(s, session) == ["third", "second", "first"]
+    assert await ends(s, session, 2) == ["third", "second"]
+
+
+async def test_a_turn_that_was_told_to_be_lost_need_not_be_held(s: Subject) -> None:
+    session = await s.session()
+    for number in (1, 2, 3):
+        await s.ended(session, f"turn {number}", at(f"end {number}"))
+    said = [Text("note", "lost", note=True)]
+    lost = ["turn 1", "turn 2"]
+    note = Note("note", "A summary.")
+    [seq] = await s.journal.lose_context(session, None, note, said, lost)
+    assert seq == 1
+    assert await ends(s, session) == ["turn 3"]
+    assert await s.journal.pending_notes(session) == [note]
+    assert await s.journal.lose_context(session, None, None, [], ["turn 3"]) == []
+    assert await ends(s, session) == []
