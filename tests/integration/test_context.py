@@ -141,6 +141,18 @@ async def test_all_turns_of_a_long_loss_are_told_at_once(tmp_path: Path, monkeyp
         assert "3 turns before the newest ones" in notice
 
 
+async def test_a_second_cut_before_anything_was_prompted_is_told(tmp_path: Path) -> None:
+    async with talked(tmp_path, 4, LostContext.OFF) as (r, session, turns, transcripts):
+        transcripts.held = whole(*turns[:3])
+        await session.others.context.before_launch()
+        await session.others.context.before_launch()
+        transcripts.held = whole(*turns[:1])
+        await r.run(session, "say 5")
+        first, second = await shown(session)
+        assert "the last turn" in first
+        assert "the last 2 turns" in second
+
+
 async def test_a_prompt_that_a_hook_has_stopped_is_in_no_transcript(tmp_path: Path) -> None:
     """Its turn has the newest entry of the one before."""
     async with talked(tmp_path, 3) as (r, session, turns, transcripts):
