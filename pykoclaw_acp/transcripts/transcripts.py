@@ -221,6 +221,8 @@ class ImportedTranscripts:
         own: Collection[str],
     ) -> tuple[str, str] | None:
         """What the followed Claude session lacks, as text, and the id of that."""
+        if followed in rows and rows[followed].head is None:
+            return None  # written over in place: nothing of it was taken, and it may hold them all
         head = rows[followed].head if followed in rows else None
         missing = lacking(turns, head, own)
         by_path: dict[str, list[str]] = {}

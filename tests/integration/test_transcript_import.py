@@ -637,6 +637,27 @@ async def test_nothing_is_taken_of_a_transcript_that_replaced_the_known_one(p: P
     assert await p.log() == ["> mine", "my answer", "> mine again"]
 
 
+async def test_turns_of_a_transcript_that_was_cut_off_in_place_are_not_those_of_others(
+    p: Place,
+) -> None:
+    """What it still holds is in Claude's memory; what it lacks is a lost memory."""
+    path, size = p.transcript.path, 0
+    for turn in ("p1", "p2", "p3"):
+        size = path.stat().st_size if path.exists() else 0
+        await p.s.ended("one", turn)
+        p.transcript.prompt(f"question {turn}", turn, sessionId=CLAUDE)
+        p.transcript.say(f"answer {turn}", sessionId=CLAUDE)
+        assert (await p.look()).digest is None
+    os.truncate(path, size)
+    found = await p.look()
+    assert found.replaced
+    assert found.digest is None
+    p.transcript.head = json.loads(path.read_text().splitlines()[-1])["uuid"]
+    await p.s.ended("one", "p4")
+    p.transcript.prompt("question p4", "p4", sessionId=CLAUDE)
+    assert (await p.look()).digest is None
+
+
 async def test_nul_and_halves_of_characters_are_imported_as_text(p: Place) -> None:
     """What no program shows, and no database of every kind takes, in each place of a transcript."""
     bad = "x\x00y\ud83dz"
