@@ -30,6 +30,7 @@ from pykoclaw_acp.model.events import (
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.store import events, logs, migrate
 from pykoclaw_acp.store.batch import BatchWriter
+from pykoclaw_acp.store.journal import context
 from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Statement, Unit
@@ -247,12 +248,26 @@ def test_the_work_of_a_page_does_not_depend_on_what_follows_it() -> None:
             for number in range(1000):
                 say(batches, connection, told(None, Text(f"m{number}", "a"), Plan(())))
             connection.execute("ANALYZE")  # as in a database that has been used for a while
-            steps.append(_steps(connection))
+            steps.append(_steps(connection, events._PAGE, events.page(S, 0, 100), 100))
         assert steps[1] <= steps[0] * 1.1
 
 
-def _steps(connection: sqlite3.Connection) -> int:
-    """Of SQLite's machine, by tens, for the first page."""
+def test_the_work_of_finding_the_newest_turns_grows_with_their_number_alone() -> None:
+    with memory() as connection:
+        steps: list[int] = []
+        for end in (200, 400):
+            connection.executemany(
+                "INSERT INTO acp_turns (turn_id, acp_session_id, claude_session_id, origin, prompt, state,"
+                " stop_reason, last_uuid, position, created_at)"
+                " VALUES (?1, ?2, 'claude', 'client', '[]', 'done', 'end_turn', ?1, ?3, 1)",
+                [(f"turn-{number}", S, number) for number in range(end - 200 + 10, end + 10)],
+            )
+            steps.append(_steps(connection, context._ENDS, (S, "claude", S, 20), 20))
+        assert steps[1] <= steps[0] * 2.5
+
+
+def _steps(connection: sqlite3.Connection, sql: str, parameters: Any, rows: int) -> int:
+    """Of SQLite's machine, by tens, for a query with so many rows."""
     counted = 0
 
     def count() -> int:
@@ -261,6 +276,6 @@ def _steps(connection: sqlite3.Connection) -> int:
         return 0
 
     connection.set_progress_handler(count, 10)
-    assert len(connection.execute(events._PAGE, events.page(S, 0, 100)).fetchall()) == 100
+    assert len(connection.execute(sql, parameters).fetchall()) == rows
     connection.set_progress_handler(None, 10)
     return counted

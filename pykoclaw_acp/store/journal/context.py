@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -16,15 +15,15 @@ from pykoclaw_acp.store.sql import DONE
 from pykoclaw_acp.store.units import Statement, Unit
 
 _ENDS: Final = (
-    "SELECT turn_id, last_uuid, stop_reason = 'end_turn', COALESCE(first_seq, 0) FROM acp_turns t"  # noqa: S608
+    "SELECT turn_id, last_uuid, stop_reason = 'end_turn', COALESCE(first_seq, 0) FROM acp_turns"  # noqa: S608
     " WHERE acp_session_id = ? AND claude_session_id = ?"
     f" AND state = {DONE} AND origin = 'client' AND last_uuid IS NOT NULL AND taken_by IS NULL"
     " AND rewound_at IS NULL AND lost_at IS NULL"
     """ AND prompt NOT LIKE '%"text":"/%' AND prompt NOT LIKE '%"text": "/%'"""
     " AND prompt NOT LIKE '%<user_request>\\n/%'"
     # A prompt that a hook has stopped is in no transcript, and has the last entry of the turn before.
-    " AND NOT EXISTS (SELECT 1 FROM acp_turns o WHERE o.acp_session_id = t.acp_session_id"
-    " AND o.last_uuid = t.last_uuid AND o.position < t.position)"
+    " AND (position IS NULL OR position IN"
+    " (SELECT MIN(position) FROM acp_turns WHERE acp_session_id = ? GROUP BY last_uuid))"
     " ORDER BY COALESCE(position, 0) DESC, created_at DESC LIMIT ?"
 )
 _LOSE: Final = "UPDATE acp_turns SET lost_at = ? WHERE turn_id = ? AND lost_at IS NULL"
@@ -35,7 +34,7 @@ class SqlContextStore(SqlStore):
 
     async def newest_ends(self, session_id: str, claude_id: str, limit: int) -> list[TurnEnd]:
         """The newest turns that this Claude session must hold, the newest first."""
-        rows = await self._database.read(_ENDS, (session_id, claude_id, limit))
+        rows = await self._database.read(_ENDS, (session_id, claude_id, session_id, limit))
         return [TurnEnd(turn, last, bool(well), first) for turn, last, well, first in rows]
 
     async def has_note(self, note_id: str) -> bool:
@@ -56,7 +55,7 @@ class SqlContextStore(SqlStore):
         statements = [] if branch is None else [branches.save(session_id, branch)]
         if note is not None:
             statements.append(notes.add(session_id, note.note_id, note.text))
-        at = time.time_ns() // 1_000_000
-        statements += [Statement(_LOSE, (at, turn_id)) for turn_id in lost]
+        now = self.clock.now()
+        statements += [Statement(_LOSE, (now, turn_id)) for turn_id in lost]
         rows = events.rows(session_id, None, said)
         return await self._commit(Unit(tuple(statements), rows, durable=True), patient=True)
