@@ -117,14 +117,13 @@ class Context:
 
     async def _lose(self, loss: Loss) -> None:
         lost = [end.turn_id for end in loss.lost or ()]
-        if lost and await self._journal.has_note(
-            loss.note_id
-        ):  # of a version that did not keep which
+        noted = await self._journal.has_note(loss.note_id)
+        if lost and noted:  # by a version that did not keep which
             await self._journal.lose_context(self._state.id, None, None, [], lost)
             return
         if self._policy is LostContext.REQUIRED:
             raise WorkerFailed(ErrorKind.CONTEXT_LOST, contexts.refusal(loss))
-        if self._told == loss.name or await self._journal.has_note(loss.note_id):
+        if noted or self._told == loss.name:
             return
         text = await self._digest(loss) if self._policy is LostContext.AUTO else ""
         said = contexts.said(loss, digest=bool(text))
