@@ -63,10 +63,7 @@ class Lines:
             if hook.startswith(_CALLS) and not halts:
                 return []
             why = said if reason is None else reason
-            what = "sent Claude on" if "Stop" in event else "blocked this"
-            what = "objected" if event in _AFTERWARDS else what
-            what = "stopped Claude" if halts else what
-            return line(f"**A hook {what}** ({name}){_after(why)}")
+            return line(f"**A hook {_did(event, halts=halts)}** ({name}){_after(why)}")
         if data.get("outcome") != "error" and status != BLOCKED:
             return []
         return self._failed(name if status is None else f"{name}, exit status {status}", said)
@@ -76,6 +73,15 @@ class Lines:
             return []
         self._told.add((hook, said))
         return line(f"**A hook failed** ({hook}){_after(said)}")
+
+
+def _did(event: str, *, halts: bool) -> str:
+    """What a hook of this event has done that forbids something; `halts`: Claude is to stop."""
+    if halts:
+        return "stopped Claude"
+    if event in _AFTERWARDS:
+        return "objected"
+    return "sent Claude on" if "Stop" in event else "blocked this"
 
 
 def blocks_prompt(subtype: str, data: dict[str, Any]) -> bool:
