@@ -25,7 +25,7 @@ from tests.waiting import eventually
 REPOSITORY: Final = Path(__file__).parents[2]
 IN_MEMORY: Final = (sys.executable, "-m", "tests.e2e.memory_daemon")
 SEED: Final = os.environ.get("PYKOCLAW_TEST_SEED", "20")
-FEW: Final = 5_000
+FEW: Final = 18_000
 MANY: Final = 500_000  # to each of four daemons, which two cores can serve at a time
 WARM: Final = 2_000  # frames after which everything was used once
 ROUNDS: Final = 4

@@ -32,6 +32,7 @@ from pykoclaw_acp.channel.frames import (
     TurnStarted,
 )
 from pykoclaw_acp.channel.processes import WorkerHandle, WorkerProcess, WorkerRecord
+from pykoclaw_acp.channel.requests import Reply, Request
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed
@@ -175,6 +176,8 @@ class MemoryChannel:
             text = str(frame.content[-1]["text"])
             self.prompts.append(text)
             self._play(frame.turn_id, text)
+        elif isinstance(frame, Request):
+            self.say(Reply(epoch=self.spec.epoch, request=frame.request))
         elif isinstance(frame, Interrupt):
             self.say(self.ended(frame.turn_id, "cancelled"))
         elif isinstance(frame, Ack):
