@@ -26,6 +26,7 @@ _NO_PROMPT: Final = (
     INTERRUPTED,
     "<user-memory-input>",
 )
+_OUTPUT: Final = ("<local-command-stdout>", "<local-command-stderr>")
 _COMMAND: Final = re.compile(r"<command-name>\s*(.{1,200}?)\s*</command-name>")
 _ARGUMENTS: Final = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 # A backslash; a character outside of the basic plane; half of one; NUL.
@@ -187,6 +188,12 @@ def is_prompt(entry: Entry) -> bool:
     if found is None or any(one.get("type") == "tool_result" for one in found.blocks):
         return False
     return not found.text.lstrip().startswith(_NO_PROMPT)
+
+
+def is_output(entry: Entry) -> bool:
+    """Whether an entry is what a command has put out that the CLI ran without Claude."""
+    found = message(entry) if entry.type == "user" else None
+    return found is not None and found.text.lstrip().startswith(_OUTPUT)
 
 
 def is_call(block: dict[str, Any]) -> bool:

@@ -245,7 +245,7 @@ class Reader:
                 if all(one.get("type") == "thinking" for one in found.blocks):
                     continue  # which the log may lack
                 return "open" if self._scan.hold else "other"
-            if entry.uuid in self._own or entries.is_prompt(entry):
+            if entry.uuid in self._own or entries.is_prompt(entry) or entries.is_output(entry):
                 return "no"
         return "other" if passed and not self._scan.hold else "open"
 
@@ -258,6 +258,7 @@ class Reader:
         found = self._state.turns.get(turn)
         if found is None or not self._newer(turn, found, uuid):
             if found is not None and found.owner == "own" and compacted == "other":
+                self._piece.compacted = True
                 self._tell(turn, uuid, compactions.events(entry))  # it stands behind our turn
             return
         if entry.type == "assistant":

@@ -125,6 +125,8 @@ class ImportedTranscripts:
             standing, followed = await self._standing(session, followed, target, rows, turns)
             if standing is Standing.MISSING and not complete:
                 standing = Standing.SAME  # it is there, as far as is known
+            if standing is Standing.SAME and look.found.compacted:
+                standing = Standing.MOVED_ON
             digest = await self._digest(session, followed, rows, turns, own)
             if complete:
                 self._remember(session, (followed, target, target in rows), standing)

@@ -59,7 +59,8 @@ class Piece(msgspec.Struct, tag="piece", omit_defaults=True):
     """What lies before `offset`, since the piece before this one.
 
     `events`: each with its source, unique in the transcript. `last`: newest entry of each turn of
-    others. `head`: the turn of the newest entry. `done`: nothing follows for now.
+    others. `head`: the turn of the newest entry. `compacted`: another program has compacted the
+    conversation after a turn of ours. `done`: nothing follows for now.
     """
 
     offset: int
@@ -69,6 +70,7 @@ class Piece(msgspec.Struct, tag="piece", omit_defaults=True):
     turns: list[SeenTurn] = []
     last: dict[str, str] = {}
     head: str | None = None
+    compacted: bool = False
     done: bool = False
     title: str | None = None
     """That a person has given the session; Claude repeats it, and only a new one counts."""

@@ -130,6 +130,23 @@ async def test_compaction_in_a_terminal_after_a_turn_of_ours_is_shown_once(
     assert len(ends) == 2
 
 
+async def test_worker_is_behind_after_a_compaction_in_a_terminal(w: World) -> None:
+    session = await w.session()
+    async with w.claude(session_id=session) as client:
+        claude = await w.ours(session, text("first"), client)
+        await written(w, claude, "first")
+        assert (await w.look(session, claude)).standing is Standing.SAME
+        await w.terminal("/compact", resume=claude)
+        found = await w.look(session, claude)
+        assert (found.standing, found.digest) == (Standing.MOVED_ON, None)
+        assert (await w.look(session, claude)).standing is Standing.MOVED_ON
+        await w.ours(session, text("second"), client)  # it was not replaced for all that
+    await written(w, claude, "second")
+    found = await w.look(session, claude)
+    assert (found.standing, found.digest) == (Standing.SAME, None), "a command is no turn"
+    assert await w.said(session) == f"[ours: {text('first')}] first [ours: {text('second')}] second"
+
+
 async def test_blank_session_in_the_row_is_a_side_turn(w: World) -> None:
     session = await w.session()
     async with w.claude(session_id=session) as client:
