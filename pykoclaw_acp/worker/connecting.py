@@ -8,7 +8,7 @@ from typing import Final
 
 from claude_agent_sdk import ClaudeSDKClient, CLIConnectionError, CLINotFoundError
 
-from pykoclaw_acp.worker import sdk_private
+from pykoclaw_acp.worker import deferred_mcp, sdk_private
 
 LOOK: Final = 0.05  # s between two looks whether a CLI that starts has ended
 NOTICE_WAIT: Final = 1.0  # s; for the SDK to notice it, and to say why
@@ -33,7 +33,8 @@ async def connect(client: ClaudeSDKClient) -> None:
         nonlocal status, process
         loop = asyncio.get_running_loop()
         while (status := sdk_private.exit_status(process)) is None:  # the SDK tells nobody
-            process = sdk_private.cli_process(client) or process
+            if process is None and (process := sdk_private.cli_process(client)) is not None:
+                deferred_mcp.prepare_server()  # that this CLI will ask for
             await asyncio.sleep(LOOK if process else 0)
         limit.reschedule(loop.time() + NOTICE_WAIT)
 

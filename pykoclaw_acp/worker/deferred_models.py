@@ -16,8 +16,9 @@ def deferred_models() -> Iterator[None]:
     """
     from pydantic import BaseModel
 
+    before = BaseModel.model_config.copy()
     BaseModel.model_config["defer_build"] = True
     try:
         yield
     finally:
-        BaseModel.model_config.pop("defer_build")
+        BaseModel.model_config = before

@@ -33,9 +33,11 @@ from pykoclaw_acp.system.processes import (
     set_name,
     start_time,
 )
+from pykoclaw_acp.worker import deferred_mcp
 from pykoclaw_acp.worker.deferred_models import deferred_models
 
 WORKERS_GRACE: Final = 5.0  # s; how long workers may take to end after the daemon did
+REST: Final = 0.5  # s without a request, after which the rest of the SDK's import is done
 
 
 def main(translate: Callable[[bytes], bytes] = bytes) -> None:
@@ -54,13 +56,14 @@ def main(translate: Callable[[bytes], bytes] = bytes) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # only the end of the socket ends it
     try:
-        # What takes 0.6 s, once for all workers; and nothing is imported later, from another
-        # version perhaps. A tenth of it would be collections that find nothing.
+        # What takes 0.4 s, once for all workers; a tenth of it would be collections that find
+        # nothing.
         gc.disable()
         import_structlog()
         import pykoclaw_acp.logging.setup
 
         with deferred_models():
+            deferred_mcp.import_sdk()
             import pykoclaw_acp.worker.main  # noqa: F401
     except Exception as error:
         received = _receive(control)
@@ -88,7 +91,9 @@ def _serve(control: socket.socket, workers: set[int], translate: Callable[[bytes
     selector.register(wake_read, selectors.EVENT_READ)
     received = b""
     while True:
-        ready = {key.fd for key, _ in selector.select()}
+        ready = {key.fd for key, _ in selector.select(None if deferred_mcp.is_complete() else REST)}
+        if not ready:
+            _complete_import()
         if wake_read in ready:
             os.read(wake_read, 4096)
             _reap(workers)
@@ -102,6 +107,14 @@ def _serve(control: socket.socket, workers: set[int], translate: Callable[[bytes
                 if forked.error is None:
                     workers.add(forked.pid)
                 control.sendall(msgspec.json.encode(forked) + b"\n")
+
+
+def _complete_import() -> None:
+    """Import what workers would else import one by one, and from another version perhaps."""
+    gc.disable()
+    deferred_mcp.complete()
+    gc.freeze()
+    gc.enable()
 
 
 def _receive(control: socket.socket) -> bytes:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import structlog
 
+from pykoclaw_acp.worker import deferred_mcp
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.plugins.handle import Handle
 from pykoclaw_acp.worker.plugins.output import PluginOutput
@@ -59,6 +60,7 @@ class Plugins:
         if not (there := self._find()):
             return
         _choose_engine()
+        deferred_mcp.complete()  # plugins import of it what they like
         found: list[EntryPoint] = []
         for one, why in zip(there, await self._probes.failures(there), strict=True):
             if why is None:

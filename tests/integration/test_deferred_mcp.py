@@ -1,0 +1,126 @@
+"""The import of the SDK in a new interpreter, without what it does not need of mcp 2; and that all of
+that is there when it is used.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mcp_types", reason="mcp 1 is imported as it is")
+
+IMPORTED = "from pykoclaw_acp.worker import deferred_mcp\ndeferred_mcp.import_sdk()\n"
+CALLED = """
+import asyncio
+import claude_agent_sdk as sdk
+from claude_agent_sdk._internal.sdk_mcp_bridge import SdkMcpBridge
+
+@sdk.tool("double", "Double a number", {"number": int}, annotations=sdk.ToolAnnotations(readOnlyHint=True))
+async def double(given):
+    return {"content": [{"type": "text", "text": str(2 * given["number"])}]}
+
+async def call(server):
+    bridge = SdkMcpBridge("numbers", server)
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+    asked = [("initialize", client), ("tools/list", {}),
+             ("tools/call", {"name": "double", "arguments": {"number": 21}})]
+    answers = [
+        await bridge.handle({"jsonrpc": "2.0", "id": at, "method": method, "params": params})
+        for at, (method, params) in enumerate(asked)
+    ]
+    await bridge.aclose()
+    (tool,) = answers[1]["result"]["tools"]
+    return tool["annotations"], answers[2]["result"]["content"][0]["text"]
+
+server = sdk.create_sdk_mcp_server("numbers", tools=[double])["instance"]
+"""
+
+
+def run(code: str, **environment: str) -> str:
+    """What this prints in a new interpreter."""
+    made = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert made.returncode == 0, made.stderr
+    return made.stdout
+
+
+def test_clients_and_servers_of_mcp_are_not_imported_with_the_sdk() -> None:
+    code = "import sys\nprint(*(one for one in sys.modules if one.startswith(('mcp.', 'uvicorn'))))"
+    modules = run(IMPORTED + code).split()
+    assert "mcp.shared.memory" in modules
+    assert not [one for one in modules if one.startswith(("mcp.client", "mcp.server.", "uvicorn"))]
+
+
+@pytest.mark.parametrize("before", ["", "deferred_mcp.complete()\n", "import claude_agent_sdk\n"])
+def test_tools_of_the_sdk_answer(before: str) -> None:
+    code = (
+        "print(deferred_mcp.is_complete())\n"
+        "print(asyncio.run(call(server)), deferred_mcp.is_complete(), type(server).__name__)"
+    )
+    first = before if before.startswith("import") else ""
+    pending, answer = run(first + IMPORTED + before + CALLED + code).splitlines()
+    all_of_it = str(bool(before))
+    assert pending == all_of_it
+    server = "Server" if before else "_Server"
+    assert answer == f"({{'readOnlyHint': True}}, '42') {all_of_it} {server}"
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "from mcp import ClientSession as found",
+        "import mcp.types\nfound = mcp.types.methods.parse_client_request",
+        "import mcp.server.lowlevel.server\nfrom mcp.server import MCPServer as found",
+        "import mcp.client.session\nfound = mcp.client.session.ClientSession",
+    ],
+)
+def test_whatever_is_used_of_mcp_is_the_real_thing(use: str) -> None:
+    same = (
+        "\nimport claude_agent_sdk._internal._mcp_compat as compat, mcp.server.lowlevel as lowlevel\n"
+        "import mcp\nmcp.ClientSession\n"
+        "print(found.__module__, compat.Server is compat._Server is mcp.server.Server is lowlevel.Server,"
+        " type(mcp), mcp.types.Tool is compat.Tool)"
+    )
+    module, *rest = run(IMPORTED + use + same).split(" ", 1)
+    assert module == run(f"{use}\nprint(found.__module__)").strip()
+    assert rest == ["True <class 'module'> True\n"]
+
+
+def test_many_threads_may_be_the_first_to_use_it() -> None:
+    code = (
+        "import threading\nfrom claude_agent_sdk import create_sdk_mcp_server\n"
+        "servers = [create_sdk_mcp_server('one')['instance'] for _ in range(8)]\nnames = []\n"
+        "threads = [threading.Thread(target=lambda one=one: names.append(one.name)) for one in servers]\n"
+        "deferred_mcp.prepare_server()\n[one.start() for one in threads]\n[one.join() for one in threads]\n"
+        "print(names == ['one'] * 8)"
+    )
+    assert run(IMPORTED + code) == "True\n"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "from mcp.server import Server\nclass Own(Server): pass",
+        "import mcp, sys\nif type(mcp) is not type(sys): raise ImportError\nOwn = mcp.server.Server",
+    ],
+)
+def test_another_sdk_is_imported_as_it_is(tmp_path: Path, other: str) -> None:
+    package = tmp_path / "claude_agent_sdk"
+    package.mkdir()
+    (package / "__init__.py").write_text(other)
+    code = (
+        "print(deferred_mcp.is_complete())\nimport claude_agent_sdk, mcp\n"
+        "print(type(mcp), issubclass(claude_agent_sdk.Own, mcp.server.Server))"
+    )
+    found = run(IMPORTED + code, PYTHONPATH=f"{tmp_path}:{os.getcwd()}")
+    assert found == "True\n<class 'module'> True\n"
