@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import pytest
 
+from pykoclaw_acp.link.places import DATABASE
+from tests.databases import place
 from tests.integration.memory_front import MemoryFront
 from tests.integration.memory_world import MemoryWorker, World, world
 from tests.integration.rest import come_to_rest, compare_with_a_new_client
@@ -254,7 +256,9 @@ async def play(
     path: Path, scenario: Scenario, error: StoreError, after: int, times: int | None
 ) -> bool:
     """One run; False if the scenario is over before `after` statements."""
-    path.mkdir()  # noqa: ASYNC240
+    data = path / "data"
+    data.mkdir(parents=True, mode=0o700)
+    place(data / DATABASE)
     with world(path, **scenario.settings) as w:
         try:
             s = await stage(w)
