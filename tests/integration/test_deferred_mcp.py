@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.pool.local_forkserver import ForkServer
+from tests.waiting import eventually
+
 pytest.importorskip("mcp_types", reason="mcp 1 is imported as it is")
 
 IMPORTED = "from pykoclaw_acp.worker import deferred_mcp\ndeferred_mcp.import_sdk()\n"
@@ -124,3 +127,17 @@ def test_another_sdk_is_imported_as_it_is(tmp_path: Path, other: str) -> None:
     )
     found = run(IMPORTED + code, PYTHONPATH=f"{tmp_path}:{os.getcwd()}")
     assert found == "True\n<class 'module'> True\n"
+
+
+async def test_fork_server_imports_the_rest_when_nothing_is_launched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")  # says what is imported, in its log
+    log = tmp_path / "workers.log"
+    server = ForkServer(log, resident=False)
+    try:
+        await server.warm()
+        await eventually(lambda: "mcp.client.session" in log.read_text())
+        assert "claude_agent_sdk" not in log.read_text(), "that was before it took its log"
+    finally:
+        await server.close()
