@@ -18,8 +18,8 @@ class Standing(StrEnum):
     SAME = "same"
     """The Claude session that the session follows; its newest turn is one of ours."""
     MOVED_ON = "moved_on"
-    """Another program has continued or compacted it, under its id or under another one that holds its
-    history: its newest turn is not ours, or our worker continues another Claude session."""
+    """Another program has continued it, under its id or under another one that holds its history: its
+    newest turn is not ours, or a command follows that; or our worker continues another Claude session."""
     SIDE = "side"
     """Another Claude session, which does not hold the session's history."""
     MISSING = "missing"

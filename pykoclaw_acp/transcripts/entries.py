@@ -192,6 +192,8 @@ def is_prompt(entry: Entry) -> bool:
 
 def is_output(entry: Entry) -> bool:
     """Whether an entry is what a command has put out that the CLI ran without Claude."""
+    if entry.type == "system":
+        return entry.subtype == "local_command"
     found = message(entry) if entry.type == "user" else None
     return found is not None and found.text.lstrip().startswith(_OUTPUT)
 

@@ -49,7 +49,7 @@ class Found:
     title: str | None = None
     first_look: bool = False
     replaced: bool = False  # as in `Imported`
-    compacted: bool = False  # by another program, after a turn of ours
+    continued: bool = False  # by a command of another program, after a turn of ours
 
     def add(self, logged: Collection[Logged]) -> None:
         """The next events."""
@@ -115,7 +115,7 @@ class Import:
                 if piece.done:
                     row = replace(row, size=look.size, mtime=look.mtime)
                 self.found.title = piece.title or self.found.title
-                self.found.compacted |= piece.compacted
+                self.found.continued |= piece.continued
                 at = look.mtime // 1_000_000
                 await self._commit(row, piece, prompts, at=at, told=told or hidden, hidden=hidden)
         return row

@@ -12,9 +12,14 @@ _CHANNELS: Final = {"wa": "whatsapp", "tg": "telegram"}
 _SDK: Final = "sdk-"  # programs of pykoclaw use the SDK
 
 
+def of_terminal(entrypoint: str | None) -> bool:
+    """Whether this is the program that people type in."""
+    return entrypoint in _TERMINAL
+
+
 def origin(turn: SeenTurn, conversation: str, prompt: str, scheduled: Collection[str]) -> str:
     """`terminal`, `scheduler`, a channel, `pykoclaw`, or the name that the program gives itself."""
-    if turn.entrypoint in _TERMINAL:
+    if of_terminal(turn.entrypoint):
         return "terminal"
     if turn.entrypoint and not turn.entrypoint.startswith(_SDK):
         return turn.entrypoint

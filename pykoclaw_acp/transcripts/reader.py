@@ -16,6 +16,7 @@ from pykoclaw_acp.transcripts import compactions, entries, lines, task_notices
 from pykoclaw_acp.transcripts.chain import find_turn
 from pykoclaw_acp.transcripts.content import stopped, user_messages
 from pykoclaw_acp.transcripts.entries import Entry
+from pykoclaw_acp.transcripts.origins import of_terminal
 from pykoclaw_acp.transcripts.state import (
     MOST_CALLS,
     MOST_NAME,
@@ -149,8 +150,7 @@ class Reader:
 
     def _damaged(self, line: lines.Line) -> None:
         """Damaged lines in a row are one event; in a turn of our own the log has what they held."""
-        turn = self._state.head
-        found = self._state.turns.get(turn)
+        found = self._state.turns.get(turn := self._state.head)
         if self._state.damaged or found is None or found.owner != "other":
             return
         self._state.damaged = True
@@ -225,8 +225,7 @@ class Reader:
         One that is still open when a later turn of another branch is answered, is `other`: it must
         not hold back that turn, and an answer that comes later finds its turn.
         """
-        below, elsewhere = {uuid}, set[str]()
-        passed = False  # a later turn is answered
+        below, elsewhere, passed = {uuid}, set[str](), False  # passed: a later turn is answered
         for count, after in enumerate(lines.read(self._file, line.end, self._upto)):
             entry = entries.decode(after.text)
             if entry is None or entry.uuid is None or entry.parent not in below:
@@ -257,9 +256,10 @@ class Reader:
         self._state.follow(turn, uuid)
         found = self._state.turns.get(turn)
         if found is None or not self._newer(turn, found, uuid):
-            if found is not None and found.owner == "own" and compacted == "other":
-                self._piece.compacted = True
-                self._tell(turn, uuid, compactions.events(entry))  # it stands behind our turn
+            if found is not None and found.owner == "own":
+                self._piece.continued |= compacted == "other" or of_terminal(entry.entrypoint)
+                if compacted == "other":  # it stands behind our turn
+                    self._tell(turn, uuid, compactions.events(entry))
             return
         if entry.type == "assistant":
             self._tell(turn, uuid, self._assistant(turn, entry))

@@ -125,7 +125,7 @@ class ImportedTranscripts:
             standing, followed = await self._standing(session, followed, target, rows, turns)
             if standing is Standing.MISSING and not complete:
                 standing = Standing.SAME  # it is there, as far as is known
-            if standing is Standing.SAME and look.found.compacted:
+            if standing is Standing.SAME and look.found.continued:
                 standing = Standing.MOVED_ON
             digest = await self._digest(session, followed, rows, turns, own)
             if complete:

@@ -59,8 +59,8 @@ class Piece(msgspec.Struct, tag="piece", omit_defaults=True):
     """What lies before `offset`, since the piece before this one.
 
     `events`: each with its source, unique in the transcript. `last`: newest entry of each turn of
-    others. `head`: the turn of the newest entry. `compacted`: another program has compacted the
-    conversation after a turn of ours. `done`: nothing follows for now.
+    others. `head`: the turn of the newest entry. `continued`: another program has run a
+    command, such as `/compact`, after a turn of ours. `done`: nothing follows for now.
     """
 
     offset: int
@@ -70,7 +70,7 @@ class Piece(msgspec.Struct, tag="piece", omit_defaults=True):
     turns: list[SeenTurn] = []
     last: dict[str, str] = {}
     head: str | None = None
-    compacted: bool = False
+    continued: bool = False
     done: bool = False
     title: str | None = None
     """That a person has given the session; Claude repeats it, and only a new one counts."""

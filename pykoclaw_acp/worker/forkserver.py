@@ -112,7 +112,10 @@ def _serve(control: socket.socket, workers: set[int], translate: Callable[[bytes
 def _complete_import() -> None:
     """Import what workers would else import one by one, and from another version perhaps."""
     gc.disable()
-    deferred_mcp.complete()
+    try:
+        deferred_mcp.complete()
+    except Exception:  # noqa: BLE001  Claude says of each worker's server that it does not work
+        traceback.print_exc()
     gc.freeze()
     gc.enable()
 

@@ -89,7 +89,9 @@ class Start:
             if branch.at is not None:
                 off["resume_session_at"] = branch.at
             own = _claude_id(self._spec.session_id)
-            return [off | {"session_id": one} for one in (own, str(uuid4()))]
+            # Under the id of its source, the CLI would write the branch into the source's transcript.
+            ids = [own, str(uuid4())] if own != branch.source else [str(uuid4())]
+            return [off | {"session_id": one} for one in ids]
         if self._spec.resume_session_id is not None:
             return [{"resume": self._spec.resume_session_id}]
         own = _claude_id(self._spec.session_id)

@@ -66,6 +66,21 @@ async def test_rewind_puts_back_files_and_memory(stack: Stack) -> None:
     assert "Word: 1" not in "\n".join(stack.asked()[-1]["user_texts"])
 
 
+async def test_rewound_turn_stays_forgotten(stack: Stack) -> None:
+    client = await front(stack)
+    session = await client.new(stack.work)
+    for word in ("one", "two"):
+        await client.prompt(session, f"Word: {word}\n" + text(f"Noted {word}."))
+    await client.call("_pykoclaw.dev/rewind", session=session)
+    for word in ("three", "four", "five"):
+        await client.prompt(session, f"Word: {word}\n" + text(f"Noted {word}."))
+        asked = "\n".join(stack.asked()[-1]["user_texts"])
+        assert "Word: one" in asked
+        assert "two" not in asked
+    assert "Another program" not in client.text(session)
+    assert "Word: four" in asked
+
+
 async def test_one_task_is_stopped_and_the_turn_goes_on(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)

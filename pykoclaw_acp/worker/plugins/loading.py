@@ -60,7 +60,10 @@ class Plugins:
         if not (there := self._find()):
             return
         _choose_engine()
-        deferred_mcp.complete()  # plugins import of it what they like
+        try:
+            deferred_mcp.complete()  # plugins import of it what they like
+        except Exception as error:  # noqa: BLE001  what is installed is not ours
+            self._complain("*", f"cannot use the package mcp ({error!r})"[:300])
         found: list[EntryPoint] = []
         for one, why in zip(there, await self._probes.failures(there), strict=True):
             if why is None:
