@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.pool.local_forkserver import ForkServer
+from tests import plugins
 from tests.waiting import eventually
 
 pytest.importorskip("mcp_types", reason="mcp 1 is imported as it is")
@@ -127,6 +128,22 @@ def test_another_sdk_is_imported_as_it_is(tmp_path: Path, other: str) -> None:
     )
     found = run(IMPORTED + code, PYTHONPATH=f"{tmp_path}:{os.getcwd()}")
     assert found == "True\n<class 'module'> True\n"
+
+
+def test_a_package_that_is_broken_costs_plugins_a_line(tmp_path: Path) -> None:
+    plugins.install(
+        tmp_path, "good", "class Plugin:\n    def get_mcp_servers(self, db, name): return {}\n"
+    )
+    said = tmp_path / "said"
+    run(
+        "import asyncio, pathlib\nfrom pykoclaw_acp.worker import deferred_mcp\n"
+        "from pykoclaw_acp.worker.plugins.loading import Plugins\n"
+        "def broken(): raise ImportError('gone')\n"
+        "deferred_mcp.complete = broken\nmade = Plugins('acp-1', None)\nasyncio.run(made.load())\n"
+        f"pathlib.Path({str(said)!r}).write_text(repr([(one.plugin, one.what) for one in made.complaints]))",
+        PYTHONPATH=f"{tmp_path}:{os.getcwd()}",
+    )
+    assert said.read_text() == repr([("*", "cannot use the package mcp (ImportError('gone'))")])
 
 
 async def test_fork_server_imports_the_rest_when_nothing_is_launched(
