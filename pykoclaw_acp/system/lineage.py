@@ -27,7 +27,7 @@ NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)
 
 _TRIES: Final = 5  # attempts, as the process tree may change meanwhile
 _MOST: Final = 1000  # ancestors
-_EXEC_LOOKS: Final = 10
+_EXEC_LOOKS: Final = 100
 _EXEC_PAUSE: Final = 0.002  # s
 
 
@@ -93,15 +93,20 @@ def _environment(pid: int) -> bytes:
     """
     for _ in range(_EXEC_LOOKS):
         found = _seen(lambda: proc.read(f"/proc/{pid}/environ"), b"")
-        if found or not _runs_program(pid):
+        if found:
             return found
+        if not _begins_program(pid):
+            break
         time.sleep(_EXEC_PAUSE)
-    return b""  # it was started without any
+    return _seen(lambda: proc.read(f"/proc/{pid}/environ"), b"")  # it may have begun in between
 
 
-def _runs_program(pid: int) -> bool:
-    """False for threads of the kernel, and for zombies."""
-    return bool(_seen(lambda: os.readlink(f"/proc/{pid}/exe"), ""))
+def _begins_program(pid: int) -> bool:
+    """Whether the process is in the middle of execve(2). Threads of the kernel, zombies and
+    processes of others show no program.
+    """
+    found = _seen(lambda: (os.readlink(f"/proc/{pid}/exe"), proc.stat(pid)), None)
+    return found is not None and found[1][1][proc.ENVIRONMENT_END] == "0"
 
 
 def _walk(pid: int) -> list[Process]:

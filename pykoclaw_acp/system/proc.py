@@ -14,6 +14,7 @@ GROUP: Final = 2
 SESSION: Final = 3
 FLAGS: Final = 6
 START: Final = 19  # clock ticks after boot
+ENVIRONMENT_END: Final = 48  # address; 0 until execve(2) is over, and for processes of others
 
 
 def stat(pid: int) -> tuple[str, list[str]]:

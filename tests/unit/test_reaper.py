@@ -8,7 +8,9 @@ import subprocess
 import sys
 from uuid import uuid4
 
-from pykoclaw_acp.system import lineage, processes, reaper
+import pytest
+
+from pykoclaw_acp.system import lineage, proc, processes, reaper
 from tests.waiting import eventually_sync
 
 
@@ -75,11 +77,63 @@ def test_orphans_are_reaped_but_own_children_are_not() -> None:
 
 
 def test_process_that_begins_its_program_is_known() -> None:
-    """In the middle of execve(2) its environment reads as empty."""
+    """In the middle of execve(2) its environment reads as empty; before, as its parent's."""
+    ours = os.readlink("/proc/self/exe")
     for _ in range(200):
         process = subprocess.Popen(["sleep", "1000"], env={**os.environ, lineage.WORKER: "cookie"})
         try:
-            assert lineage.cookie(process.pid) == "cookie"
+            begun = os.readlink(f"/proc/{process.pid}/exe") != ours
+            assert lineage.cookie(process.pid) == "cookie" or not begun
         finally:
             process.kill()
             process.wait()
+
+
+def test_slow_begin_of_a_program_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = stubborn("slow")
+    read, looks = proc.read, 0
+
+    def begins(path: str) -> bytes:
+        nonlocal looks
+        found = read(path)
+        if path.endswith("/environ"):
+            looks += 1
+            return b"" if looks < 50 else found
+        if looks < 50:
+            head, _, rest = found.rpartition(b")")
+            fields = rest.split()
+            fields[proc.ENVIRONMENT_END] = b"0"
+            return head + b") " + b" ".join(fields)
+        return found
+
+    monkeypatch.setattr(proc, "read", begins)
+    try:
+        assert lineage.cookie(process.pid) == "here:slow:7"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def ended_execve(pid: int) -> bool:
+    return proc.stat(pid)[1][proc.ENVIRONMENT_END] != "0"
+
+
+def test_process_without_an_environment_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = subprocess.Popen(["sleep", "1000"], env={})
+    read, looks = proc.read, 0
+
+    def counted(path: str) -> bytes:
+        nonlocal looks
+        looks += path.endswith("/environ")
+        return read(path)
+
+    try:
+        eventually_sync(
+            lambda: processes.name(process.pid) == "sleep" and ended_execve(process.pid)
+        )
+        monkeypatch.setattr(proc, "read", counted)
+        assert lineage.cookie(process.pid) is None
+        assert looks == 2
+    finally:
+        process.kill()
+        process.wait()
