@@ -92,9 +92,9 @@ test-faults: $(READY) ## tests that kill and break things
 	@echo "== faults"
 	@$(PYTEST) $(SOMETIMES_WAITING) tests/faults
 
-test-long: lint types test-lowest node ## the same tests with all seeds, sizes and variants; over an hour
+test-long: lint types test-lowest node ## the same tests with all seeds, sizes and variants; an hour
 	@echo "== all tests, long ones too"
-	@PYKOCLAW_TEST_LONG=1 $(PYTEST) $(SOMETIMES_WAITING) -m "long or not long" tests
+	@PYKOCLAW_TEST_LONG=1 $(PYTEST) $(WAITING) -m "long or not long" tests
 
 LOWEST := .venv-lowest/bin
 test-lowest: $(READY) ## unit and story tests with the lowest versions that pyproject.toml allows

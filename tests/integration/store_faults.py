@@ -70,7 +70,8 @@ UNSURE: Final = StoreError("IOERR", 10, "disk I/O error", rolls_back=True, kept=
 
 EIO: Final = StoreError("EIO", errno.EIO, os.strerror(errno.EIO), look=True)
 
-ERRORS: Final = (BUSY, FULL, IOERR, READONLY, CORRUPT, FULL_OPEN, IOERR_OPEN, EIO)
+ERRORS: Final = (BUSY, FULL, IOERR, READONLY, CORRUPT)
+VARIANTS: Final = (FULL_OPEN, IOERR_OPEN, EIO)  # of these
 
 
 class Faults:

@@ -26,6 +26,7 @@ from tests.integration.store_faults import (
     IOERR,
     READONLY,
     UNSURE,
+    VARIANTS,
     StoreError,
 )
 from tests.promises import check, check_at_rest, turns
@@ -323,6 +324,15 @@ async def test_every_error_at_every_statement_for_any_time(
     tmp_path: Path, scenario: Scenario, error: StoreError, moment: str
 ) -> None:
     await every_statement(tmp_path, scenario, [(error, moment)])
+
+
+@pytest.mark.long
+@every_scenario
+@pytest.mark.parametrize("error", VARIANTS, ids=name)
+async def test_variants_of_errors_at_every_statement(
+    tmp_path: Path, scenario: Scenario, error: StoreError
+) -> None:
+    await every_statement(tmp_path, scenario, [(error, moment) for moment in MOMENTS])
 
 
 @pytest.mark.long
