@@ -8,6 +8,8 @@ nothing, so that it is searched for the newest turns. Each that it lacks is told
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
+from operator import itemgetter
 from typing import Final
 
 import structlog
@@ -139,11 +141,16 @@ class Context:
         log.warning("Claude's memory is lost", action="context_lost", session=self._state.id)
 
     async def _digest(self, loss: Loss) -> str:
-        """The newest turns that are lost, and what lies between them, as bounded text."""
+        """The newest turns that are lost, and what lies between them, without what was rewound, as
+        bounded text.
+        """
         end = self._state.last_seq
+        forgotten = await self._journal.forgotten(self._state.id)
         if loss.lost is None:
-            place = await self._journal.last_turns(self._state.id, MOST_TURNS)
-            after, left_out = place.after, place.left_out
+            most = MOST_TURNS + len(forgotten)
+            place = await self._journal.last_turns(self._state.id, most)
+            after = place.after
+            left_out = max(0, place.left_out - sum(last <= after for _, last in forgotten))
         else:
             after = max(0, loss.lost[:MOST_TURNS][-1].first_seq - 1)
             left_out = max(0, len(loss.lost) - MOST_TURNS)
@@ -154,7 +161,7 @@ class Context:
             if not page:
                 break
             for one in page:
-                if one.seq <= end:
+                if one.seq <= end and not _within(forgotten, one.seq):
                     _add(summaries, one.event)
             after = page[-1].seq
         told = [one for turn, one in summaries.items() if turn not in loss.kept]
@@ -173,6 +180,12 @@ def _loss(session_id: str, ends: list[TurnEnd], held: set[str]) -> Loss | None:
     newer = kept[: ends.index(lost[0])]
     ids = frozenset(end.turn_id for end in kept)
     return Loss(tuple(lost), name, ids, newer[-1].first_seq if newer else None)
+
+
+def _within(ranges: list[tuple[int, int]], seq: int) -> bool:
+    """Whether one of these ranges, which are in order, has this seq."""
+    before = bisect_right(ranges, seq, key=itemgetter(0))
+    return before > 0 and seq <= ranges[before - 1][1]
 
 
 def _add(summaries: dict[str, Summary], event: object) -> None:

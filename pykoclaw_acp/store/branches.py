@@ -10,6 +10,7 @@ import msgspec
 
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
 from pykoclaw_acp.model.branches import Branch, ForkPoint, RewindPoint, Rewound
+from pykoclaw_acp.model.own_calls import COMPACTION
 from pykoclaw_acp.model.seams import original
 from pykoclaw_acp.model.turns import SessionRecord, TurnState
 from pykoclaw_acp.store.database import Database, Statement
@@ -18,6 +19,10 @@ from pykoclaw_acp.store.sql import DONE, LOG_KEY, UNFINISHED, literals, places
 NOT_KNOWN: Final = (
     "It is not known where in Claude's memory this place is, because an earlier version of"
     " pykoclaw-acp ran that turn, or its worker died. Nothing was changed. Choose a later message."
+)
+COMPACTED: Final = (
+    "The conversation was compacted after this place: what Claude remembered there is gone. Nothing was"
+    " changed. Choose a message after the compaction."
 )
 REWOUND: Final = "Claude does not remember this message any more: it was rewound."
 NO_PROMPT: Final = (
@@ -39,6 +44,12 @@ _NEWEST_IMPORTED: Final = (
     f"SELECT source_uuid, seq FROM acp_log WHERE log_key = {LOG_KEY} AND source_uuid IS NOT NULL"  # noqa: S608
     " AND seq <= ? AND EXISTS (SELECT 1 FROM acp_transcript_turns"
     " WHERE acp_session_id = ? AND own = 0) ORDER BY seq DESC LIMIT 1"
+)
+_COMPACTED: Final = (
+    "SELECT 1 FROM acp_log l LEFT JOIN acp_turns t ON t.acp_session_id = ? AND t.position = l.turn"  # noqa: S608
+    f" WHERE l.log_key = {LOG_KEY} AND l.seq >= ? AND l.kind = 'tool_ended'"
+    f""" AND l.payload LIKE '%"{COMPACTION}%' AND l.payload LIKE '%"completed"%'"""
+    " AND COALESCE(t.claude_session_id, ?) = ? LIMIT 1"
 )
 _TURN: Final = (
     "SELECT first_seq, last_seq, state, rewound_at IS NOT NULL FROM acp_turns"
@@ -183,9 +194,12 @@ async def _branch(
     turns = await database.read(_NEWEST_TURN, (session, upto))
     imported = await database.read(_NEWEST_IMPORTED, (session, upto, session))
     source, at, ended, _ = turns[0] if turns else (None, None, 0, None)
-    if imported and imported[0][1] > (ended or 0):
-        return None if claude is None else Branch(claude, str(imported[0][0]).partition(":")[0])
+    begin = (ended or 0) + 1  # of what came after this place
+    if imported and imported[0][1] >= begin:
+        source, at, begin = claude, str(imported[0][0]).partition(":")[0], imported[0][1]
     if at is not None and source is not None:
+        if await database.read(_COMPACTED, (session, session, begin, source, source)):
+            raise InvalidRequest(COMPACTED)
         return Branch(source, at)
     if claude is None or not turns:
         return None if claude is None or not at_end else Branch(claude)

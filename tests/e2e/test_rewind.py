@@ -81,6 +81,56 @@ async def test_rewound_turn_stays_forgotten(stack: Stack) -> None:
     assert "Word: four" in asked
 
 
+async def test_rewind_to_before_a_compaction_is_refused(stack: Stack) -> None:
+    client = await front(stack)
+    session = await client.new(stack.work)
+    await client.prompt(session, script("write made.txt <<< 1", "text Noted one."))
+    await client.prompt(session, "Word: two\n" + text("Noted two."))
+    await client.prompt(session, "/compact")
+    await client.prompt(session, "Word: three\n" + script("write made.txt <<< 3", "text Noted."))
+    turns = [
+        row["turn_id"] for row in stack.rows("SELECT turn_id FROM acp_turns ORDER BY position")
+    ]
+    shown = client.text(session)
+    for turn in (turns[2], turns[1]):
+        with pytest.raises(RpcError, match="compacted after this place"):
+            await client.call("_pykoclaw.dev/rewind", session=session, message=turn)
+    fork = {"cwd": str(stack.work), "mcpServers": [], "_meta": {"pykoclaw.dev/messageId": turns[0]}}
+    with pytest.raises(RpcError, match="compacted after this place"):
+        await client.call("session/fork", sessionId=session, **fork)
+    assert client.text(session) == shown
+    await client.call("_pykoclaw.dev/rewind", session=session, message=turns[3])
+    assert (stack.work / "made.txt").read_text() == "1"
+    await client.prompt(session, "Word: after\n" + text("Noted after."))
+    asked = str(stack.asked()[-1]["messages"])
+    assert "This session is being continued" in asked
+    assert "three" not in asked
+    await client.call("_pykoclaw.dev/rewind", session=session, message=turns[0], files=False)
+    await client.prompt(session, "Word: anew\n" + text("Noted anew."))
+    assert "This session is being continued" not in str(stack.asked()[-1]["messages"])
+    assert "PYKOCLAW_LOST_CONTEXT" not in client.text(session)
+
+
+async def test_summary_for_a_lost_memory_has_no_rewound_turn(stack: Stack) -> None:
+    client = await front(stack)
+    session = await client.new(stack.work)
+    for word in ("one", "two"):
+        await client.prompt(session, f"Word: {word}\n" + text(f"Noted {word}."))
+    await client.call("_pykoclaw.dev/rewind", session=session)
+    await client.prompt(session, "Word: three\n" + text("Noted three."))
+    await client.close()
+    await stack.end_daemon()
+    for transcript in stack.home.rglob("*.jsonl"):
+        transcript.unlink()
+    client = await front(stack)
+    await client.load(session, stack.work)
+    await client.prompt(session, "Word: four\n" + text("Noted four."))
+    asked = "\n".join(stack.asked()[-1]["user_texts"])
+    assert "Word: one" in asked
+    assert "Word: three" in asked
+    assert "two" not in asked
+
+
 async def test_one_task_is_stopped_and_the_turn_goes_on(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)

@@ -8,7 +8,7 @@ import pytest
 
 from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model.branches import Branch
-from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.events import Event, Text, ToolEnded, ToolStarted
 from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.sessions.rewinding import Rewinding
 from pykoclaw_acp.store import limit_waits
@@ -50,6 +50,31 @@ async def test_next_worker_branches_off_before_the_turn(tmp_path: Path) -> None:
         await rewinding(r).rewind(session, None, files=False, dry=False)
         with pytest.raises(InvalidRequest, match="no prompt"):
             await rewinding(r).rewind(session, None, files=False, dry=False)
+
+
+async def test_places_before_a_compaction_are_gone(tmp_path: Path) -> None:
+    """It was made in a terminal, between the second turn and the third."""
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        turns = [await r.prompt(session, "say 1") for _ in range(2)]
+        await session.idle()
+        store = SqlBranchStore(r.database)
+        for end in (ToolEnded("compaction-1", "failed"), ToolEnded("compaction-2", "completed")):
+            assert (await rewinding(r).rewind(session, None, files=False, dry=True)).turns == 1
+            begun = ToolStarted(end.tool_call_id, "Compaction", "", "think")
+            said: list[Event] = [begun, end]
+            session.record.last_seq = (await r.journal.append(session.id, said))[-1]
+        turns.append(await r.prompt(session, "say 1"))
+        await session.idle()
+        for turn in turns[1:]:
+            with pytest.raises(InvalidRequest, match="compacted after this place"):
+                await rewinding(r).rewind(session, turn.turn_id, files=False, dry=True)
+        with pytest.raises(InvalidRequest, match="compacted after this place"):
+            await store.point(session.record, session.last_seq, turns[1].turn_id)
+        found = await store.point(session.record, session.last_seq, turns[2].turn_id)
+        assert found.branch == Branch(session.id, f"end-{turns[2].turn_id}")
+        plan = await rewinding(r).rewind(session, turns[0].turn_id, files=False, dry=True)
+        assert plan.turns == 3
 
 
 async def test_request_that_is_sent_again_is_done_once(tmp_path: Path) -> None:

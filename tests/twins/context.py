@@ -43,6 +43,9 @@ class MemoryContextStore(MemoryStore):
         ]
         return mine[::-1][:limit]
 
+    async def forgotten(self, session_id: str) -> list[tuple[int, int]]:
+        return []  # nothing can be rewound here
+
     async def has_note(self, note_id: str) -> bool:
         return note_id in self.database.read().notes
 

@@ -21,6 +21,9 @@ class ContextStore(Store, Protocol):
         and of which it was not told that they are lost.
         """
 
+    async def forgotten(self, session_id: str) -> list[tuple[int, int]]:
+        """Where the log has turns that were rewound: their first and last seq, in order."""
+
     async def has_note(self, note_id: str) -> bool:
         """Whether there is a note with this id, given to Claude or not."""
 

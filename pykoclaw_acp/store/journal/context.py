@@ -27,6 +27,10 @@ _ENDS: Final = (
     " ORDER BY COALESCE(position, 0) DESC, created_at DESC LIMIT ?"
 )
 _LOSE: Final = "UPDATE acp_turns SET lost_at = ? WHERE turn_id = ? AND lost_at IS NULL"
+_FORGOTTEN: Final = (
+    "SELECT first_seq, last_seq FROM acp_turns WHERE acp_session_id = ? AND rewound_at IS NOT NULL"
+    " AND first_seq IS NOT NULL AND last_seq IS NOT NULL ORDER BY first_seq"
+)
 
 
 class SqlContextStore(SqlStore):
@@ -36,6 +40,12 @@ class SqlContextStore(SqlStore):
         """The newest turns that this Claude session must hold, the newest first."""
         rows = await self._database.read(_ENDS, (session_id, claude_id, session_id, limit))
         return [TurnEnd(turn, last, bool(well), first) for turn, last, well, first in rows]
+
+    async def forgotten(self, session_id: str) -> list[tuple[int, int]]:
+        """Where the log has turns that were rewound: their first and last seq."""
+        return [
+            (first, last) for first, last in await self._database.read(_FORGOTTEN, (session_id,))
+        ]
 
     async def has_note(self, note_id: str) -> bool:
         """Whether there is a note with this id."""
