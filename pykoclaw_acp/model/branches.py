@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.prompt_text import Note
 
 
 class Branch(msgspec.Struct, frozen=True):
@@ -20,19 +21,30 @@ class Branch(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
+class Memory:
+    """What Claude remembers at a place of a log: `branch`, or nothing. `lacks`: it does not have what
+    the log has after this seq, and is to be told of it; None: it has all.
+    """
+
+    branch: Branch | None
+    lacks: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ForkPoint:
-    """A place between two turns: the history up to `upto`, and what Claude then remembers (None:
-    nothing). `complete`: no running turn is left out.
+    """A place between two turns: the history up to `upto`, and what Claude then remembers.
+    `complete`: no running turn is left out.
     """
 
     upto: int
-    branch: Branch | None
+    memory: Memory
     complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """A fork to be made of the session `source`; `said` follows the history up to `point`.
+    """A fork to be made of the session `source`; `said` follows the history up to `point`. `note`: for
+    Claude.
 
     `at_end`: it is forked where it stands, so that what Claude is still to be told counts for it.
     """
@@ -45,17 +57,26 @@ class Fork:
     point: ForkPoint
     said: Sequence[Event]
     at_end: bool
+    note: Note | None = None
     request_key: str | None = None
     client: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RewindPoint:
-    """The beginning of a turn: its id, the turns from there on, and what Claude then remembers."""
+    """The beginning of a turn: its id, the turns from there on, the history before it up to `upto`,
+    and what Claude then remembers.
+    """
 
     turn_id: str
     turns: int
-    branch: Branch
+    upto: int
+    memory: Memory
+
+    @property
+    def branch(self) -> Branch:
+        """Where the next Claude session begins."""
+        return self.memory.branch or Branch("")
 
 
 @dataclass(frozen=True, slots=True)

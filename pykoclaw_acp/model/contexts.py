@@ -85,6 +85,12 @@ def note(loss: Loss, digest: str) -> Note:
     return Note(loss.note_id, f"{what} This is a summary of what was said:\n\n{digest}")
 
 
+def no_record(name: str, digest: str) -> Note:
+    """What Claude is told where a conversation goes on from a place that it does not remember."""
+    what = "You have no record of some of this conversation, up to here."
+    return Note(name, f"{what} This is a summary of what was said:\n\n{digest}")
+
+
 def _what(loss: Loss) -> str:
     if loss.lost is None:
         return (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -104,3 +104,12 @@ class KnownTranscripts:
     followed: str | None
     rows: dict[str, TranscriptRow]
     has_turns: bool
+
+
+def chain(parents: Mapping[str, str | None], head: str | None) -> set[str]:
+    """The turns that lead to `head`, with it; `parents`: of each turn."""
+    found: set[str] = set()
+    while head is not None and head in parents and head not in found:
+        found.add(head)
+        head = parents[head]
+    return found

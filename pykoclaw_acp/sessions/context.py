@@ -8,8 +8,6 @@ nothing, so that it is searched for the newest turns. Each that it lacks is told
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
-from operator import itemgetter
 from typing import Final
 
 import structlog
@@ -24,6 +22,7 @@ from pykoclaw_acp.model.events import Text, ToolStarted, UserMessage
 from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.sessions.ports import Transcripts, Workers
 from pykoclaw_acp.sessions.ports.journal import LogAndContext
+from pykoclaw_acp.sessions.recollection import Recollection
 from pykoclaw_acp.sessions.state import SessionState
 
 LOOKED_AT: Final = 20  # newest turns that are searched for
@@ -125,20 +124,38 @@ class Context:
             return
         if self._policy is LostContext.REQUIRED:
             raise WorkerFailed(ErrorKind.CONTEXT_LOST, contexts.refusal(loss))
+        branch = Branch("") if loss.lost is None else None
         if noted or self._told == loss.name:
+            if branch is not None:  # a rewind has led back to what is lost
+                await self._journal.lose_context(self._state.id, branch, None, [])
+                self._begin_at(branch)
             return
         text = await self._digest(loss) if self._policy is LostContext.AUTO else ""
         said = contexts.said(loss, digest=bool(text))
-        branch = Branch("") if loss.lost is None else None
         note = contexts.note(loss, text) if text else None
         seqs = await self._journal.lose_context(self._state.id, branch, note, said, lost)
         self._told = loss.name
         self._state.log.committed(seqs, None, said)
         if branch is not None:
-            record = self._state.record
-            record.branch = branch
-            self._workers.set_resume(self._state.id, record.claude_session_id, branch)
+            self._begin_at(branch)
         log.warning("Claude's memory is lost", action="context_lost", session=self._state.id)
+
+    async def summary(self, after: int, upto: int) -> str:
+        """What was said last between these places, without what was rewound, as bounded text; empty if
+        nothing was.
+        """
+        told = Recollection(await self._journal.forgotten(self._state.id))
+        while after < upto and (page := await self._journal.read(self._state.id, after, PAGE)):
+            for one in page:
+                if one.seq <= upto and one.event is not None:
+                    told.follow(one.event)
+            after = page[-1].seq
+        return told.text()
+
+    def _begin_at(self, branch: Branch) -> None:
+        record = self._state.record
+        record.branch = branch
+        self._workers.set_resume(self._state.id, record.claude_session_id, branch)
 
     async def _digest(self, loss: Loss) -> str:
         """The newest turns that are lost, and what lies between them, without what was rewound, as
@@ -147,10 +164,8 @@ class Context:
         end = self._state.last_seq
         forgotten = await self._journal.forgotten(self._state.id)
         if loss.lost is None:
-            most = MOST_TURNS + len(forgotten)
-            place = await self._journal.last_turns(self._state.id, most)
-            after = place.after
-            left_out = max(0, place.left_out - sum(last <= after for _, last in forgotten))
+            place = await self._journal.last_turns(self._state.id, MOST_TURNS + len(forgotten))
+            after, left_out = place.after, place.left_out
         else:
             after = max(0, loss.lost[:MOST_TURNS][-1].first_seq - 1)
             left_out = max(0, len(loss.lost) - MOST_TURNS)
@@ -161,11 +176,13 @@ class Context:
             if not page:
                 break
             for one in page:
-                if one.seq <= end and not _within(forgotten, one.seq):
+                if one.seq <= end:
                     _add(summaries, one.event)
             after = page[-1].seq
-        told = [one for turn, one in summaries.items() if turn not in loss.kept]
-        return digest.text(told, left_out)
+        if loss.lost is None:
+            left_out = max(0, left_out - len(forgotten - summaries.keys()))
+        passed = loss.kept | forgotten
+        return digest.text([one for turn, one in summaries.items() if turn not in passed], left_out)
 
 
 def _loss(session_id: str, ends: list[TurnEnd], held: set[str]) -> Loss | None:
@@ -178,14 +195,8 @@ def _loss(session_id: str, ends: list[TurnEnd], held: set[str]) -> Loss | None:
         return Loss(None, name)
     kept = [end for end in ends if not end.lost(held)]
     newer = kept[: ends.index(lost[0])]
-    ids = frozenset(end.turn_id for end in kept)
+    ids = frozenset(end.entries[0] for end in kept)
     return Loss(tuple(lost), name, ids, newer[-1].first_seq if newer else None)
-
-
-def _within(ranges: list[tuple[int, int]], seq: int) -> bool:
-    """Whether one of these ranges, which are in order, has this seq."""
-    before = bisect_right(ranges, seq, key=itemgetter(0))
-    return before > 0 and seq <= ranges[before - 1][1]
 
 
 def _add(summaries: dict[str, Summary], event: object) -> None:

@@ -18,8 +18,10 @@ import structlog
 
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.model import contexts
 from pykoclaw_acp.model.branches import Fork, ForkPoint
 from pykoclaw_acp.model.events import Text, TitleChanged
+from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.ports.branches import BranchStore
 from pykoclaw_acp.sessions.session import Session
@@ -28,6 +30,9 @@ from pykoclaw_acp.tasks import Tasks
 
 SUFFIX: Final = " (fork)"
 GOES_ON: Final = "It goes on in the session that this one was forked from."
+SUMMARY: Final = (
+    "(Claude does not remember all of what is above. It gets a summary with the first prompt.)"
+)
 LEFT_OUT: Final = (
     "(This is a fork of a session in which a turn was running. It has what was said before that"
     " turn; the turn goes on there, and is not part of this one.)"
@@ -69,6 +74,7 @@ class Forks:
         Raises as `BranchStore.point` and `BranchStore.fork`.
         """
         async with self._making.setdefault(request_key or str(uuid4()), asyncio.Lock()):
+            await source.others.look_if_possible()
             point = await self._store.point(source.record, source.last_seq, message_id)
             made = await self._made(request_key)
             if made is None:
@@ -83,6 +89,13 @@ class Forks:
     async def _made(self, request_key: str | None) -> Session | None:
         made = None if request_key is None else await self._store.find_created(request_key)
         return None if made is None else await self._find(made)
+
+    async def _summary(self, source: Session, point: ForkPoint, fork_id: str) -> Note | None:
+        """What Claude does not remember of the history up to there, and is told instead."""
+        if point.memory.lacks is None:
+            return None
+        text = await source.others.context.summary(point.memory.lacks, point.upto)
+        return contexts.no_record(f"fork-{fork_id}", text) if text else None
 
     async def _make(
         self,
@@ -99,12 +112,15 @@ class Forks:
         said = tools.failed(GOES_ON)
         if source.record.title is not None:
             said.append(TitleChanged(titles.shorten(f"{source.record.title}{SUFFIX}") or SUFFIX))
+        note = await self._summary(source, point, session_id)
+        if note is not None:
+            said.append(Text(f"fork-summary-{session_id}", SUMMARY, note=True))
         if not point.complete:
             said.append(Text(f"fork-{session_id}", LEFT_OUT, note=True))
         async with self._names.reserve(session_id) as name:
             fork = Fork(
                 session_id, name, source.id, cwd, directories, point, said,
-                at_end=point.complete and point.upto >= source.last_seq,
+                at_end=point.complete and point.upto >= source.last_seq, note=note,
                 request_key=request_key, client=client,
             )  # fmt: skip
             await self._store.fork(fork)

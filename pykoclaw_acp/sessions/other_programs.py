@@ -59,10 +59,15 @@ class RowsOnly:
         *,
         own: Collection[str],  # noqa: ARG002
     ) -> Imported:
-        """Another Claude session in the row continues the conversation."""
+        """Another Claude session in the row continues the conversation, unless ours is yet to branch
+        off.
+        """
         known = record.claude_session_id
-        standing = Standing.SAME if row_session_id in (None, known) else Standing.MOVED_ON
-        return Imported(standing, followed=row_session_id or known)
+        if row_session_id in (None, known):
+            return Imported(Standing.SAME, followed=known)
+        if record.branch is not None:
+            return Imported(Standing.SIDE, followed=known)
+        return Imported(Standing.MOVED_ON, followed=row_session_id)
 
     def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
         """Nothing to watch."""
@@ -260,7 +265,9 @@ class OtherPrograms:
         self._state.log.publish(found.logged)
         await self._entitle(found.logged)
         await self._rename(found)
-        own = found.followed or record.claude_session_id or claude
+        own = found.followed or record.claude_session_id
+        if own is None and record.branch is None:
+            own = claude
         lacking = _notes(found)
         if not found.complete:
             await self._say_so()
@@ -269,7 +276,7 @@ class OtherPrograms:
         self._missing = None
         self._outdated = self._outdated or found.standing is Standing.MOVED_ON
         self._replaced = self._replaced or found.replaced
-        if row is None or own is None or claude in (None, own):
+        if row is None or claude in (None, own):
             if row is not None and claude is not None and not known.is_current:
                 await self._journal.follow(self._state.id, row)
         elif found.standing is Standing.SIDE:
@@ -298,8 +305,6 @@ class OtherPrograms:
                 claude_session=claude_session_id,
             )
         record = self._state.record
-        if record.branch is not None and claude_session_id != record.claude_session_id:
-            record.branch = None  # its next turn continues that of the other program
         record.claude_session_id = claude_session_id
         self._workers.set_resume(self._state.id, claude_session_id, record.branch)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 
 from pykoclaw_acp.model import digest
 from pykoclaw_acp.model.digest import MOST_TURNS, Summary
@@ -10,15 +11,23 @@ from pykoclaw_acp.model.events import Event, Text, ToolStarted, UserMessage
 
 
 class Recollection:
-    """Follows a log of any length, and sums up its newest turns."""
+    """Follows a log of any length, and sums up its newest turns; without those that begin with the
+    messages `forgotten`.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, forgotten: Collection[str] = ()) -> None:
+        self._forgotten = forgotten
         self._count = 0
         self._turns: deque[Summary] = deque(maxlen=MOST_TURNS)
-        self._asking = False
+        self._asking = self._passing = False
 
     def follow(self, event: Event) -> None:
         """The next event."""
+        if isinstance(event, UserMessage):
+            self._passing = event.message_id in self._forgotten
+        if self._passing:
+            self._asking = False
+            return
         if isinstance(event, UserMessage):
             if not self._asking:
                 self._turns.append(Summary())

@@ -15,8 +15,10 @@ from msgspec.structs import replace
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.options import WITHOUT
 from pykoclaw_acp.errors import InvalidRequest, WorkerFailed
+from pykoclaw_acp.model import contexts
 from pykoclaw_acp.model.branches import RewindPoint, Rewound
 from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.branches import BranchStore
 from pykoclaw_acp.sessions.session import Session
@@ -54,44 +56,64 @@ class Rewinding:
             done = None if request_key is None else await self._store.rewound(request_key)
             if done is not None:
                 return done
-            if session.background or not all(turn.ended.done() for turn in session.turns):
-                raise InvalidRequest(BUSY)
+            _require_idle(session)
             await session.idle()
-            await session.others.look_if_possible()
-            point = await self._store.rewind_point(session.record, message_id)
-            changed = await self._files(session, point, dry=True) if files else _NOTHING
-            rewound = Rewound(
-                point.turn_id,
-                point.turns,
-                [str(one) for one in changed.get("filesChanged") or []],
-                changed.get("insertions"),
-                changed.get("deletions"),
-                None if changed.get("canRewind") else str(changed.get("error")),
-            )
-            if dry:
-                return rewound
-            if rewound.files_error is not None:
-                raise InvalidRequest(
-                    f"The files cannot be put back: {rewound.files_error} Nothing was changed."
+            async with session.between_turns():  # one that an answer begins waits
+                await session.others.look_if_possible()
+                point = await self._store.rewind_point(session.record, message_id)
+                changed = await self._files(session, point, dry=True) if files else _NOTHING
+                rewound = Rewound(
+                    point.turn_id,
+                    point.turns,
+                    [str(one) for one in changed.get("filesChanged") or []],
+                    changed.get("insertions"),
+                    changed.get("deletions"),
+                    None if changed.get("canRewind") else str(changed.get("error")),
                 )
-            if rewound.files:
-                await self._files(session, point, dry=False)
-                crash_points.reached("files_put_back")
-            await self._forget(session, point, rewound, request_key)
+                if dry:
+                    return rewound
+                if rewound.files_error is not None:
+                    raise InvalidRequest(
+                        f"The files cannot be put back: {rewound.files_error} Nothing was changed."
+                    )
+                _require_idle(session)
+                if rewound.files:
+                    await self._put_back(session, point)
+                await self._forget(session, point, rewound, request_key)
         return rewound
+
+    async def _put_back(self, session: Session, point: RewindPoint) -> None:
+        done = await self._files(session, point, dry=False)
+        if not done.get("canRewind"):
+            raise InvalidRequest(
+                f"The files could not be put back: {done.get('error')} Some may be as before. Claude's"
+                " memory was not rewound. Send the request again."
+            )
+        crash_points.reached("files_put_back")
 
     async def _forget(
         self, session: Session, point: RewindPoint, rewound: Rewound, request_key: str | None
     ) -> None:
-        said = _note(point, rewound)
-        seqs = await self._store.rewind(session.id, point, said, rewound, request_key)
+        async with session.between_turns():  # Claude may have begun one by itself
+            await self._workers.stop(session.id)
+        note = await self._summary(session, point)
+        said = _note(point, rewound, summary=note is not None)
+        seqs = await self._store.rewind(
+            session.id, point, said, rewound, note=note, request_key=request_key
+        )
         crash_points.reached("session_rewound")
         session.log.committed(seqs, None, said)
         session.permissions.withdraw_parked()
         session.record.branch = point.branch
         self._workers.set_resume(session.id, session.record.claude_session_id, point.branch)
-        self._workers.retire(session.id)
         log.info("Session rewound", action="session_rewound", session=session.id, turns=point.turns)
+
+    async def _summary(self, session: Session, point: RewindPoint) -> Note | None:
+        """What Claude does not remember of what was before, and is told instead."""
+        if point.memory.lacks is None:
+            return None
+        text = await session.others.context.summary(point.memory.lacks, point.upto)
+        return contexts.no_record(f"rewound-{point.turn_id}", text) if text else None
 
     async def _files(self, session: Session, point: RewindPoint, *, dry: bool) -> dict[str, Any]:
         """The CLI's answer; a worker that is launched for it acts on nothing in the directory."""
@@ -115,10 +137,16 @@ _NOTHING: Final[dict[str, Any]] = {"canRewind": True}
 
 
 _NO_FILE: Final = "No file was changed."
+_SUMMARY: Final = "Of what was before it gets a summary."
 _STAYS: Final = "Mode, model and what was always allowed stay."
 
 
-def _note(point: RewindPoint, rewound: Rewound) -> list[Event]:
+def _require_idle(session: Session) -> None:
+    if session.background or not all(turn.ended.done() for turn in session.turns):
+        raise InvalidRequest(BUSY)
+
+
+def _note(point: RewindPoint, rewound: Rewound, *, summary: bool) -> list[Event]:
     """What the log says of it."""
     if point.turns == 1:
         turns = "the last turn above stays here, and Claude no longer remembers it."
@@ -128,5 +156,6 @@ def _note(point: RewindPoint, rewound: Rewound) -> list[Event]:
         )
     count = "1 file is" if len(rewound.files) == 1 else f"{len(rewound.files)} files are"
     files = f"{count} as before that; new files are deleted." if rewound.files else _NO_FILE
-    text = f"(Rewound: {turns} {files} {_STAYS})"
+    lacks = f" {_SUMMARY}" if summary else ""
+    text = f"(Rewound: {turns}{lacks} {files} {_STAYS})"
     return [Text(f"rewound-{point.turn_id}", text, note=True)]

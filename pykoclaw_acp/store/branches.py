@@ -10,20 +10,13 @@ import msgspec
 
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
 from pykoclaw_acp.model.branches import Branch, ForkPoint, RewindPoint, Rewound
-from pykoclaw_acp.model.own_calls import COMPACTION
+from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.seams import original
 from pykoclaw_acp.model.turns import SessionRecord, TurnState
+from pykoclaw_acp.store import imports, notes, remembered
 from pykoclaw_acp.store.database import Database, Statement
-from pykoclaw_acp.store.sql import DONE, LOG_KEY, UNFINISHED, literals, places
+from pykoclaw_acp.store.sql import LOG_KEY, UNFINISHED, literals, places
 
-NOT_KNOWN: Final = (
-    "It is not known where in Claude's memory this place is, because an earlier version of"
-    " pykoclaw-acp ran that turn, or its worker died. Nothing was changed. Choose a later message."
-)
-COMPACTED: Final = (
-    "The conversation was compacted after this place: what Claude remembered there is gone. Nothing was"
-    " changed. Choose a message after the compaction."
-)
 REWOUND: Final = "Claude does not remember this message any more: it was rewound."
 NO_PROMPT: Final = (
     "The turn of this message was not begun by a prompt of this server, but by another program or by"
@@ -33,23 +26,6 @@ RUNNING: Final = "The turn of this message still runs. Wait until it has ended."
 _STARTED: Final = literals((TurnState.DISPATCHED, TurnState.RUNNING))
 _OLDEST_RUNNING: Final = (
     f"SELECT MIN(first_seq) FROM acp_turns WHERE acp_session_id = ? AND state IN {_STARTED}"  # noqa: S608
-)
-_NEWEST_TURN: Final = (
-    "SELECT claude_session_id, last_uuid, last_seq, state FROM acp_turns WHERE acp_session_id = ?"  # noqa: S608
-    f" AND rewound_at IS NULL AND state NOT IN {UNFINISHED} AND taken_by IS NULL"
-    f" AND (last_uuid IS NOT NULL OR state = {DONE}) AND COALESCE(first_seq, 0) <= ?"
-    " ORDER BY COALESCE(position, 0) DESC, created_at DESC LIMIT 1"
-)
-_NEWEST_IMPORTED: Final = (
-    f"SELECT source_uuid, seq FROM acp_log WHERE log_key = {LOG_KEY} AND source_uuid IS NOT NULL"  # noqa: S608
-    " AND seq <= ? AND EXISTS (SELECT 1 FROM acp_transcript_turns"
-    " WHERE acp_session_id = ? AND own = 0) ORDER BY seq DESC LIMIT 1"
-)
-_COMPACTED: Final = (
-    "SELECT 1 FROM acp_log l LEFT JOIN acp_turns t ON t.acp_session_id = ? AND t.position = l.turn"  # noqa: S608
-    f" WHERE l.log_key = {LOG_KEY} AND l.seq >= ? AND l.kind = 'tool_ended'"
-    f""" AND l.payload LIKE '%"{COMPACTION}%' AND l.payload LIKE '%"completed"%'"""
-    " AND COALESCE(t.claude_session_id, ?) = ? LIMIT 1"
 )
 _TURN: Final = (
     "SELECT first_seq, last_seq, state, rewound_at IS NOT NULL FROM acp_turns"
@@ -64,6 +40,11 @@ _NEXT_PROMPT: Final = (
     f"SELECT first_seq FROM acp_log WHERE log_key = {LOG_KEY} AND kind = 'user_message'"  # noqa: S608
     " AND seq > ? AND NOT payload LIKE ? ESCAPE '!' ORDER BY seq LIMIT 1"
 )
+_IMPORTED: Final = (
+    "SELECT x.rewound_at IS NOT NULL FROM acp_transcript_turns x JOIN acp_log l"  # noqa: S608
+    f" ON l.log_key = {LOG_KEY} AND l.source_uuid = x.prompt_uuid || ':0'"
+    " WHERE x.acp_session_id = ? AND x.own = 0 AND l.seq <= ? ORDER BY l.seq DESC LIMIT 1"
+)
 
 
 _REWINDABLE: Final = (
@@ -73,6 +54,17 @@ _REWINDABLE: Final = (
 _COUNT: Final = (
     "SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ? AND position >= ? AND origin = 'client'"
     " AND rewound_at IS NULL"
+)
+_REWIND: Final = (
+    "UPDATE acp_turns SET rewound_at = ? WHERE acp_session_id = ? AND rewound_at IS NULL"  # noqa: S608
+    f" AND state NOT IN {UNFINISHED}"
+    " AND position >= (SELECT t.position FROM acp_turns t WHERE t.turn_id = ?)"
+)
+_REWIND_IMPORTED: Final = (
+    "UPDATE acp_transcript_turns SET rewound_at = ? WHERE acp_session_id = ?"  # noqa: S608
+    f" AND own = 0 AND rewound_at IS NULL AND EXISTS (SELECT 1 FROM acp_log l WHERE l.log_key = {LOG_KEY}"
+    " AND l.source_uuid = prompt_uuid || ':0'"
+    " AND l.seq >= (SELECT t.first_seq FROM acp_turns t WHERE t.turn_id = ?))"
 )
 
 
@@ -126,8 +118,8 @@ async def point(
     if place.rewound:
         raise InvalidRequest(REWOUND)
     at_end = complete and place.upto >= last_seq
-    branch = await _branch(database, record, place.upto, at_end=at_end)
-    return ForkPoint(place.upto, branch, complete)
+    memory = await remembered.at(database, record, place.upto, at_end=at_end)
+    return ForkPoint(place.upto, memory, complete)
 
 
 async def rewind_point(
@@ -153,9 +145,9 @@ async def rewind_point(
     turn_id, position, first, last = found[0]
     if message_id is not None and last != place.upto:
         raise InvalidRequest(NO_PROMPT)
-    branch = await _branch(database, record, first - 1, at_end=False)
+    memory = await remembered.at(database, record, first - 1, at_end=False)
     ((count,),) = await database.read(_COUNT, (session, position))
-    return RewindPoint(turn_id, count, branch or Branch(""))
+    return RewindPoint(turn_id, count, first - 1, memory)
 
 
 async def rewound(database: Database, request_key: str) -> Rewound | None:
@@ -167,45 +159,25 @@ async def rewound(database: Database, request_key: str) -> Rewound | None:
 
 
 def rewind(
-    session_id: str, point: RewindPoint, done: Rewound, request_key: str | None
+    session_id: str, point: RewindPoint, done: Rewound, note: Note | None, request_key: str | None
 ) -> Iterator[Statement]:
-    """Claude does not remember these turns any more; the log keeps them."""
+    """Claude does not remember what came from there on; the log keeps it. It is told of the note, or
+    again of what it was told with the first of these prompts.
+    """
     if request_key is not None:
         yield Statement(
             "INSERT INTO acp_rewinds (request_key, acp_session_id, result) VALUES (?, ?, ?)",
             (request_key, session_id, msgspec.json.encode(done).decode()),
         )
-    yield Statement(
-        "UPDATE acp_turns SET rewound_at = ? WHERE acp_session_id = ? AND rewound_at IS NULL"
-        " AND position >= (SELECT t.position FROM acp_turns t WHERE t.turn_id = ?)",
-        (time.time_ns() // 1_000_000, session_id, point.turn_id),
-    )
+    at = time.time_ns() // 1_000_000
+    yield Statement(_REWIND, (at, session_id, point.turn_id))
+    yield Statement(_REWIND_IMPORTED, (at, session_id, session_id, point.turn_id))
+    yield imports.all_told(session_id)
+    if note is None:
+        yield notes.give_again(point.turn_id)
+    else:
+        yield notes.add(session_id, note.note_id, note.text)
     yield save(session_id, point.branch)
-
-
-async def _branch(
-    database: Database, record: SessionRecord, upto: int, *, at_end: bool
-) -> Branch | None:
-    """What Claude remembers at this place; None: nothing."""
-    if at_end and record.branch is not None:
-        return record.branch
-    claude = record.claude_session_id
-    session = record.session_id
-    turns = await database.read(_NEWEST_TURN, (session, upto))
-    imported = await database.read(_NEWEST_IMPORTED, (session, upto, session))
-    source, at, ended, _ = turns[0] if turns else (None, None, 0, None)
-    begin = (ended or 0) + 1  # of what came after this place
-    if imported and imported[0][1] >= begin:
-        source, at, begin = claude, str(imported[0][0]).partition(":")[0], imported[0][1]
-    if at is not None and source is not None:
-        if await database.read(_COMPACTED, (session, session, begin, source, source)):
-            raise InvalidRequest(COMPACTED)
-        return Branch(source, at)
-    if claude is None or not turns:
-        return None if claude is None or not at_end else Branch(claude)
-    if not at_end:
-        raise InvalidRequest(NOT_KNOWN)
-    return Branch(claude)
 
 
 async def _end_of(database: Database, session_id: str, message_id: str, last_seq: int) -> _Place:
@@ -226,14 +198,16 @@ async def _end_of(database: Database, session_id: str, message_id: str, last_seq
         if rows:
             return _ended(*rows[0][1:])
     following = await database.read(_NEXT_PROMPT, (session_id, seq, like))
-    return _Place(following[0][0] - 1 if following else last_seq)
+    imported = await database.read(_IMPORTED, (session_id, session_id, seq))
+    rewound = bool(imported and imported[0][0])
+    return _Place(following[0][0] - 1 if following else last_seq, rewound)
 
 
 def _ended(last: int | None, state: str, rewound: int) -> _Place:
     if state in ("queued", "dispatched", "running"):
         raise InvalidRequest(RUNNING)
     if last is None:  # from before there were positions of turns
-        raise InvalidRequest(NOT_KNOWN)
+        raise InvalidRequest(remembered.NOT_KNOWN)
     return _Place(last, bool(rewound))
 
 

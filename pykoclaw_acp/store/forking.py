@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.model.branches import Fork
 from pykoclaw_acp.model.schedule import now_text
-from pykoclaw_acp.store import blobs, branches, events, sessions
+from pykoclaw_acp.store import blobs, branches, events, notes, sessions
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.logs import NEXT_KEY
 from pykoclaw_acp.store.pieces import PIECE_SIZE, Pieces
@@ -44,10 +44,12 @@ _SURROUNDINGS: Final = (
     "INSERT INTO acp_surroundings (acp_session_id, account, variables, secrets)"
     " SELECT ?, account, variables, secrets FROM acp_surroundings WHERE acp_session_id = ?"
 )
-_NOTES: Final = (
-    "INSERT INTO acp_notes (note_id, acp_session_id, position, text)"
-    " SELECT ? || '/' || note_id, ?, position, text FROM acp_notes"
-    " WHERE acp_session_id = ? AND turn_id IS NULL"
+# Those that a turn has carried, so that they can be pending again when that is rewound.
+_CARRIED: Final = (
+    "INSERT INTO acp_notes (note_id, acp_session_id, position, text, turn_id)"
+    " SELECT ? || '/' || note_id, ?, n.position, text, ? || '/' || n.turn_id FROM acp_notes n"
+    " JOIN acp_turns t ON t.turn_id = ? || '/' || n.turn_id"
+    " WHERE n.acp_session_id = ? ON CONFLICT (note_id) DO NOTHING"
 )
 
 
@@ -85,9 +87,10 @@ _TURNS: Final = (
     (
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, stop_reason, error, usage, client,"  # noqa: S608
         " created_at, dispatched_at, started_at, ended_at, answered_at, position, first_seq, last_seq,"
-        " claude_session_id, last_uuid, rewound_at, taken_by) SELECT ? || '/' || turn_id, ?, origin, '[]', state,"
-        " stop_reason, error, usage, client, created_at, dispatched_at, started_at, ended_at, answered_at, position,"
-        " first_seq, last_seq, claude_session_id, last_uuid, rewound_at, taken_by FROM acp_turns"
+        " claude_session_id, last_uuid, rewound_at, lost_at, taken_by)"
+        " SELECT ? || '/' || turn_id, ?, origin, '[]', state, stop_reason, error, usage, client, created_at,"
+        " dispatched_at, started_at, ended_at, answered_at, position, first_seq, last_seq, claude_session_id,"
+        " last_uuid, rewound_at, lost_at, taken_by FROM acp_turns"
         f" WHERE acp_session_id = ? AND {_ENDED} AND turn_id > ? AND turn_id <= ?"
     ),
 )
@@ -99,7 +102,8 @@ _KNOWN: Final = (
     ),
     (
         "INSERT INTO acp_transcript_turns (acp_session_id, prompt_uuid, claude_session_id, position, parent, own,"
-        " last_uuid, told) SELECT ?, prompt_uuid, claude_session_id, position, parent, own, last_uuid, 1"
+        " last_uuid, told, rewound_at, lost_at)"
+        " SELECT ?, prompt_uuid, claude_session_id, position, parent, own, last_uuid, 1, rewound_at, lost_at"
         " FROM acp_transcript_turns WHERE acp_session_id = ? AND prompt_uuid > ? AND prompt_uuid <= ?"
     ),
 )
@@ -162,7 +166,7 @@ def _abandoned(session_id: str) -> Statement:
 
 def _tables(fork: Fork) -> Iterator[_Table]:
     source, own, upto = fork.source, fork.session_id, fork.point.upto
-    claude = "" if fork.point.branch is None else fork.point.branch.source
+    claude = "" if fork.point.memory.branch is None else fork.point.memory.branch.source
     yield _Table(
         _LOG[0], lambda after, limit: (source, after, upto, limit),
         _LOG[1], lambda after, end: (own, after, after, source, after, end), 0,
@@ -212,8 +216,11 @@ def _show(fork: Fork) -> Iterator[Statement]:
     yield Statement(_OPTIONS, (own, source))
     yield Statement(_SURROUNDINGS, (own, source))
     yield blobs.share(source, own)
-    if fork.point.branch is not None:
-        yield branches.save(own, fork.point.branch)
+    if fork.point.memory.branch is not None:
+        yield branches.save(own, fork.point.memory.branch)
     if fork.at_end:
-        yield Statement(_NOTES, (own, own, source))
+        yield notes.copy_pending(source, own)
+    yield Statement(_CARRIED, (own, own, own, own, source))
+    if fork.note is not None:
+        yield notes.add(own, fork.note.note_id, fork.note.text)
     yield from sessions.follow(own, fork.said)

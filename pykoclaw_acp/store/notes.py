@@ -9,11 +9,15 @@ from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sql import UNFINISHED, places
 
-_PENDING: Final = (
-    "SELECT n.note_id, n.text FROM acp_notes n LEFT JOIN acp_turns t ON t.turn_id = n.turn_id"  # noqa: S608  constant
+_OF_PENDING: Final = (
+    "FROM acp_notes n LEFT JOIN acp_turns t ON t.turn_id = n.turn_id"
     " WHERE n.acp_session_id = ? AND (n.turn_id IS NULL"
     f" OR (t.started_at IS NULL AND t.state NOT IN {UNFINISHED}))"
-    " ORDER BY n.position LIMIT 100"
+)
+_PENDING: Final = f"SELECT n.note_id, n.text {_OF_PENDING} ORDER BY n.position LIMIT 100"
+_COPY: Final = (
+    "INSERT INTO acp_notes (note_id, acp_session_id, position, text)"
+    f" SELECT ? || '/' || n.note_id, ?, n.position, n.text {_OF_PENDING}"
 )
 
 
@@ -58,3 +62,13 @@ def take(notes: Sequence[Note], turn_id: str) -> Statement:
         (turn_id, *(note.note_id for note in notes)),
         rows=len(notes),
     )
+
+
+def copy_pending(source: str, session_id: str) -> Statement:
+    """A fork is to be told what its source is still to be told."""
+    return Statement(_COPY, (session_id, session_id, source))
+
+
+def give_again(turn_id: str) -> Statement:
+    """The notes that the prompt of this turn carried are pending again."""
+    return Statement("UPDATE acp_notes SET turn_id = NULL WHERE turn_id = ?", (turn_id,))

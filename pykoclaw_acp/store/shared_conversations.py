@@ -137,7 +137,7 @@ def follow(session_id: str, conversation: Conversation) -> Statement:
     )
 
 
-def put_right(session_id: str, read: Conversation, followed: str) -> Statement:
+def put_right(session_id: str, read: Conversation, followed: str | None) -> Statement:
     """Let the row name the session's own Claude session again, with the hash that belongs to it,
     unless it no longer names the one that was `read`.
     """

@@ -122,12 +122,15 @@ class ImportedTranscripts:
             standing, digest = before[1], None
         else:
             turns = await self._store.transcript_turns(session, ALL)
-            standing, followed = await self._standing(session, followed, target, rows, turns)
+            branching = record.branch is not None
+            standing, followed = await self._standing(
+                session, followed, target, rows, turns, branching=branching
+            )
             if standing is Standing.MISSING and not complete:
                 standing = Standing.SAME  # it is there, as far as is known
             if standing is Standing.SAME and look.found.continued:
                 standing = Standing.MOVED_ON
-            digest = await self._digest(session, followed, rows, turns, own)
+            digest = await self._digest(session, followed, rows, turns, own, branching=branching)
             if complete:
                 self._remember(session, (followed, target, target in rows), standing)
             seen = {one.uuid for one in turns}
@@ -158,6 +161,7 @@ class ImportedTranscripts:
         followed.
         """
         followed, session = known.followed, look.record.session_id
+        branching = look.record.branch is not None
         directory = self._accounts(look.record.surroundings.account)
         projects = self._projects if directory is None else files.projects(directory)
 
@@ -171,7 +175,7 @@ class ImportedTranscripts:
                 rows[claude_session] = row
             return row
 
-        if followed is None and target is not None:
+        if followed is None and target is not None and not branching:
             found = await take(target, told=True)
             if known.has_turns and (found is None or not found.related) and session != target:
                 # Ours, of a version that did not write down what it followed.
@@ -186,7 +190,7 @@ class ImportedTranscripts:
             if await take(followed, told=new) is not None and new:
                 # A new session, or one that our user has cleared: what was before is meant to be gone.
                 await self._store.follow_transcript(session, followed, told=True)
-        if target is not None and target not in (followed, None) and known.followed is not None:
+        if target not in (followed, None) and (branching or known.followed is not None):
             await take(target, told=False)
         return followed
 
@@ -197,8 +201,12 @@ class ImportedTranscripts:
         target: str | None,
         rows: dict[str, TranscriptRow],
         turns: list[TranscriptTurn],
+        *,
+        branching: bool,
     ) -> tuple[Standing, str | None]:
-        """How the Claude session of the row stands, and which one is followed from now on."""
+        """How the Claude session of the row stands, and which one is followed from now on: none but
+        ours, if that is yet to branch off.
+        """
         target = target or followed
         if target is None:
             return Standing.SAME, None
@@ -209,7 +217,7 @@ class ImportedTranscripts:
             head = rows[target].head
             ours = head is None or head in own
             return Standing.SAME if ours else Standing.MOVED_ON, followed
-        if not rows[target].related:
+        if branching or not rows[target].related:
             return Standing.SIDE, followed
         await self._store.follow_transcript(session, target, told=False)
         return Standing.MOVED_ON, target
@@ -221,12 +229,14 @@ class ImportedTranscripts:
         rows: dict[str, TranscriptRow],
         turns: list[TranscriptTurn],
         own: Collection[str],
+        *,
+        branching: bool,
     ) -> tuple[str, str] | None:
         """What the followed Claude session lacks, as text, and the id of that."""
         if followed in rows and rows[followed].head is None:
             return None  # written over in place: nothing of it was taken, and it may hold them all
         head = rows[followed].head if followed in rows else None
-        missing = lacking(turns, head, own)
+        missing = lacking(turns, head, own, branching=branching)
         by_path: dict[str, list[str]] = {}
         for one in missing:
             if one.claude_session_id in rows:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+from typing import Final
+
+import claude_agent_sdk
+
 from tests.double.roles import Role
 from tests.e2e.harness import Stack
+
+BUNDLED: Final = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
 
 
 def row(stack: Stack, name: str) -> tuple[str, str]:
@@ -15,6 +23,16 @@ def row(stack: Stack, name: str) -> tuple[str, str]:
 async def dispatch(stack: Stack, name: str, prompt: str) -> None:
     """A turn as WhatsApp runs it."""
     await Role.run(stack.data, stack.environment, "dispatch", name, prompt, "--claude")
+
+
+async def terminal(stack: Stack, session: str, prompt: str) -> None:
+    """`claude --resume` in a terminal."""
+    process = await asyncio.create_subprocess_exec(
+        BUNDLED, "-p", "--resume", session, prompt, cwd=stack.work, env=stack.environment,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    said, _ = await asyncio.wait_for(process.communicate(), 120)
+    assert process.returncode == 0, said
 
 
 def answers(stack: Stack) -> list[str]:

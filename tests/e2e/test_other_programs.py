@@ -4,13 +4,10 @@ the model.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import signal
-from pathlib import Path
 from typing import Final
 
-import claude_agent_sdk
 import pytest
 
 from pykoclaw_acp.model import conversations
@@ -19,11 +16,10 @@ from tests.double import files
 from tests.double.roles import Role
 from tests.e2e.commands import done
 from tests.e2e.harness import Client, RpcError, Stack, script, text
-from tests.e2e.other_programs import answers, dispatch, row
+from tests.e2e.other_programs import answers, dispatch, row, terminal
 from tests.waiting import eventually
 
 OLD: Final = "1a2b3c4d-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
-BUNDLED: Final = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
 
 
 def name_of(stack: Stack, session: str) -> str:
@@ -48,16 +44,6 @@ async def run_task(stack: Stack, name: str, prompt: str, mode: str) -> None:
         created_at=files.LONG_AGO,
     )
     await Role.run(stack.data, stack.environment, "scheduler", "--claude", "--rounds", "1")
-
-
-async def terminal(stack: Stack, session: str, prompt: str) -> None:
-    """`claude --resume` in a terminal."""
-    process = await asyncio.create_subprocess_exec(
-        BUNDLED, "-p", "--resume", session, prompt, cwd=stack.work, env=stack.environment,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    said, _ = await asyncio.wait_for(process.communicate(), 120)
-    assert process.returncode == 0, said
 
 
 def notes(stack: Stack) -> str:

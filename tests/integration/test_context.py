@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.errors import WorkerFailed
+from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.prompt_text import NOTES_TAG
@@ -16,6 +19,7 @@ from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.sessions import context
 from pykoclaw_acp.sessions.ports import Standing
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store import branches
 from pykoclaw_acp.store.database import Statement, Unit
 from tests.integration.rig import Client, Rig, rig
 from tests.integration.scripted_transcripts import ScriptedTranscripts
@@ -298,3 +302,19 @@ async def test_a_digest_that_was_stored_and_not_given_is_given_by_the_next_daemo
 def _failure(outcome: Outcome) -> Any:
     assert outcome.failure is not None
     return outcome.failure
+
+
+async def test_session_begins_anew_each_time_that_its_memory_is_gone(tmp_path: Path) -> None:
+    """As after a rewind to turns that were lost: the loss is told once."""
+    async with talked(tmp_path, 2) as (r, session, _, _transcripts):
+        gone = WorkerFailed(ErrorKind.CONTEXT_LOST, "gone")
+        for _ in range(2):
+            await session.others.context.lost(gone)
+            assert session.record.branch == Branch("")
+            session.record.branch = Branch(session.id, "lost")
+            await r.database.commit(Unit((branches.save(session.id, session.record.branch),)))
+        assert len(await shown(session)) == 1
+        await session.others.context.lost(gone)
+        found = await r.journal.find(session.id)
+        assert found is not None
+        assert found.branch == Branch("")

@@ -14,9 +14,12 @@ import pytest
 
 import pykoclaw_acp
 from pykoclaw_acp import crash_points
+from pykoclaw_acp.channel.frames import TurnStarted
 from pykoclaw_acp.errors import Conflict, InvalidParams, InvalidRequest
-from pykoclaw_acp.model.branches import Branch, Fork, ForkPoint
+from pykoclaw_acp.model.branches import Branch, Fork, ForkPoint, Memory
 from pykoclaw_acp.model.events import TitleChanged, ToolEnded, ToolStarted
+from pykoclaw_acp.model.prompt_text import Note
+from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import deletion, forking
 from pykoclaw_acp.store.database import Database, Statement, Unit
@@ -54,7 +57,7 @@ async def test_fork_is_asked_what_its_source_was_always_allowed(tmp_path: Path) 
 async def test_fork_has_the_log_of_its_source_up_to_the_turn_that_runs(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         source, turn, worker = await hanging(r)
-        assert (await fork(r, source))[1] == ForkPoint(0, None, complete=False)
+        assert (await fork(r, source))[1] == ForkPoint(0, Memory(None, 0), complete=False)
         worker.say(worker.ended(turn.turn_id))
         await turn.over()
         await r.run(source, "say 3")
@@ -93,11 +96,13 @@ async def test_fork_ends_with_the_turn_of_the_message(tmp_path: Path) -> None:
         asked: list[Any] = [one.event for one in log if getattr(one.event, "content", None)]
         made, point = await fork(r, source, message_id=asked[1].message_id)
         assert point.upto < last.seq
-        assert point.branch == Branch(source.id, f"end-{asked[1].message_id}")
+        assert point.memory.branch == Branch(source.id, f"end-{asked[1].message_id}")
         ids = {one.message_id for one in await words(r, made) if hasattr(one, "content")}
         assert ids == {one.message_id for one in asked[:2]}
         again, same = await fork(r, made, message_id=asked[0].message_id)
-        assert same.branch == Branch(source.id, f"end-{asked[0].message_id}"), "in a fork, too"
+        assert same.memory.branch == Branch(source.id, f"end-{asked[0].message_id}"), (
+            "in a fork, too"
+        )
         with pytest.raises(InvalidParams):
             await fork(r, source, message_id="none")
         running = await r.prompt(source, "hang")
@@ -175,10 +180,32 @@ async def test_fork_of_a_session_that_is_deleted_meanwhile_leaves_nothing(
         assert names == 1
 
 
+async def test_fork_is_told_what_its_source_is_still_to_be_told(tmp_path: Path) -> None:
+    """Also if the prompt that carried it has not reached Claude."""
+    async with rig(tmp_path) as r:
+        source = await r.session()
+        await r.run(source, "say 1")
+        for number in (1, 2):
+            await r.journal.add_note(source.id, Note(f"note {number}", f"News {number}."))
+            turn = Turn(f"turn {number}", source.id, [{"type": "text", "text": "say 1"}])
+            await r.journal.accept(turn)
+            ((epoch,),) = await r.database.read("SELECT epoch FROM acp_sessions")
+            note = Note(f"note {number}", f"News {number}.")
+            await r.journal.dispatch(turn, epoch, [], [note])
+            if number == 1:
+                started = TurnStarted(epoch=epoch, n=1, turn_id=turn.turn_id)
+                await r.journal.record(source.id, epoch, [started], {})
+            ended = Outcome(TurnState.CANCELLED, "cancelled")
+            await r.journal.finish(source.id, turn.turn_id, ended, [])
+        made, _ = await fork(r, source)
+        pending = await r.journal.pending_notes(made.id)
+        assert [one.text for one in pending] == ["News 2."]
+
+
 FORK = """
 import asyncio, pathlib, sys
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.model.branches import Branch, Fork, ForkPoint
+from pykoclaw_acp.model.branches import Branch, Fork, ForkPoint, Memory
 from pykoclaw_acp.store import pieces
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
@@ -186,7 +213,7 @@ async def main():
     database = await Database.open(pathlib.Path(sys.argv[1]))
     pieces.LARGEST = pieces.SMALLEST = 1
     crash_points.arm(sys.argv[3])
-    point = ForkPoint(6, Branch("claude", "uuid"))
+    point = ForkPoint(6, Memory(Branch("claude", "uuid")))
     await SqlBranchStore(database).fork(
         Fork("fork", "acp-fork", sys.argv[2], "/", (), point, (), at_end=True, request_key="f:1")
     )
@@ -235,7 +262,9 @@ async def test_killed_server_leaves_a_whole_fork_or_none(tmp_path: Path, step: s
                 assert await database.read(sql) == []
             logs = await database.read("SELECT DISTINCT log_key FROM acp_log")
             assert len(logs) == 1
-        fork = Fork("other", "acp-other", source.id, "/", (), ForkPoint(6, None), (), at_end=True)
+        fork = Fork(
+            "other", "acp-other", source.id, "/", (), ForkPoint(6, Memory(None)), (), at_end=True
+        )
         await SqlBranchStore(database).fork(fork)
         assert await journal.find("other") is not None
     finally:

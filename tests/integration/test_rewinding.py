@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -10,6 +12,8 @@ from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.events import Event, Text, ToolEnded, ToolStarted
 from pykoclaw_acp.model.limit_waits import LimitWait
+from pykoclaw_acp.model.prompt_text import Note
+from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.rewinding import Rewinding
 from pykoclaw_acp.store import limit_waits
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
@@ -37,11 +41,13 @@ async def test_next_worker_branches_off_before_the_turn(tmp_path: Path) -> None:
         assert isinstance(note, Text)
         assert note.note
         point = await SqlBranchStore(r.database).point(session.record, session.last_seq, None)
-        assert point.branch == Branch(session.id, f"end-{turns[0].turn_id}"), "of a fork, too"
+        assert point.memory.branch == Branch(session.id, f"end-{turns[0].turn_id}"), (
+            "of a fork, too"
+        )
         with pytest.raises(InvalidRequest, match="was rewound"):
             await rewinding(r).rewind(session, turns[2].turn_id, files=False, dry=True)
         await r.run(session, "say 1")
-        assert r.launcher.launched[-1].spec.branch == point.branch
+        assert r.launcher.launched[-1].spec.branch == point.memory.branch
         newest = await rewinding(r).rewind(session, None, files=False, dry=False)
         assert newest.turns == 1
         await rewinding(r).rewind(session, None, files=False, dry=False)
@@ -72,7 +78,7 @@ async def test_places_before_a_compaction_are_gone(tmp_path: Path) -> None:
         with pytest.raises(InvalidRequest, match="compacted after this place"):
             await store.point(session.record, session.last_seq, turns[1].turn_id)
         found = await store.point(session.record, session.last_seq, turns[2].turn_id)
-        assert found.branch == Branch(session.id, f"end-{turns[2].turn_id}")
+        assert found.memory.branch == Branch(session.id, f"end-{turns[2].turn_id}")
         plan = await rewinding(r).rewind(session, turns[0].turn_id, files=False, dry=True)
         assert plan.turns == 3
 
@@ -123,3 +129,62 @@ async def test_it_is_refused_while_a_turn_runs(tmp_path: Path) -> None:
         worker.say(worker.ended(turn.turn_id))
         await session.idle()
         assert (await rewinding(r).rewind(session, None, files=False, dry=True)).turns == 1
+
+
+async def test_what_claude_was_told_with_the_prompt_is_told_again(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        before, between = Note("before", "Told with it."), Note("between", "Told with the next.")
+        await r.journal.add_note(session.id, before)
+        await r.run(session, "say 1")
+        await r.journal.add_note(session.id, between)
+        await r.run(session, "say 1")
+        assert await r.journal.pending_notes(session.id) == []
+        (first,) = await r.database.read("SELECT turn_id FROM acp_turns WHERE position = 1")
+        await rewinding(r).rewind(session, first[0], files=False, dry=False)
+        assert await r.journal.pending_notes(session.id) == [before]
+
+
+async def test_turn_that_begins_meanwhile_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that the answer to a parked question begins; a rewind that takes long does not forget it."""
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        await session.idle()
+        begun: list[Turn] = []
+
+        async def begin() -> None:
+            turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": "say 2"}])
+            await r.journal.accept(turn)
+            session.enqueue(turn)
+            begun.append(turn)
+
+        monkeypatch.setattr(session.others, "look_if_possible", begin)
+        with pytest.raises(InvalidRequest, match="A turn of this session runs"):
+            await rewinding(r).rewind(session, None, files=False, dry=False)
+        await begun[0].over()
+        await session.idle()
+        assert set((await r.states()).values()) == {"done"}
+        assert await r.database.read("SELECT 1 FROM acp_turns WHERE rewound_at IS NOT NULL") == []
+
+
+async def test_files_that_cannot_be_put_back_after_all_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        await session.idle()
+
+        async def rewind_files(turn_id: str, epoch: int, *, dry: bool) -> dict[str, Any]:
+            return {"canRewind": dry, "filesChanged": ["a"], "error": "the worker is gone"}
+
+        monkeypatch.setattr(session.requests, "rewind_files", rewind_files)
+        before = session.last_seq
+        with pytest.raises(InvalidRequest, match="could not be put back: the worker is gone"):
+            await rewinding(r).rewind(session, None, files=True, dry=False)
+        assert session.last_seq == before
+        assert session.record.branch is None
+        assert await r.database.read("SELECT 1 FROM acp_turns WHERE rewound_at IS NOT NULL") == []

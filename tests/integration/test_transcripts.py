@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.model.branches import Branch, Memory, RewindPoint, Rewound
 from pykoclaw_acp.model.events import ToolEnded, ToolStarted, Usage, UserMessage
 from pykoclaw_acp.model.imports import Standing
 from pykoclaw_acp.scripted_model.process import ScriptedModel
+from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from tests import folds
 from tests.integration.claude_world import World, told, world
 from tests.integration.journals import prompt
@@ -163,6 +165,34 @@ async def test_blank_session_in_the_row_is_a_side_turn(w: World) -> None:
     again = await w.look(session, blank)
     assert (again.standing, again.digest, again.logged) == (Standing.SIDE, None, [])
     assert (await w.look(session, claude)).standing is Standing.SAME
+
+
+async def test_session_that_is_to_branch_off_is_told_of_others(w: World) -> None:
+    """After a rewind: other programs go on with what was forgotten, also under another id."""
+    session = await w.session()
+    async with w.claude(session_id=session) as client:
+        claude = await w.ours(session, text("kept"), client)
+        await w.ours(session, text("forgotten"), client)
+    await written(w, claude, "forgotten")
+    await w.look(session, claude)
+    turns = await w.journal.transcript_turns(session, 100)
+    point = RewindPoint(turns[-1].uuid, 1, 2, Memory(Branch(claude, turns[0].uuid)))
+    done = Rewound(turns[-1].uuid, 1, [], None, None)
+    await SqlBranchStore(w.database).rewind(session, point, [], done, note=None, request_key=None)
+    assert (await w.look(session, claude)).digest is None
+    await w.terminal(text("meanwhile"), resume=claude)
+    found = await w.look(session, claude)
+    assert found.followed == claude
+    assert found.digest is not None
+    assert "Answered: meanwhile" in found.digest
+    assert "Answered: forgotten" not in found.digest
+    other = await w.terminal(text("elsewhere"), "--fork-session", resume=claude)
+    found = await w.look(session, other)
+    assert (found.standing, found.followed) == (Standing.SIDE, claude)
+    assert found.digest is not None
+    assert "Answered: elsewhere" in found.digest
+    assert "Answered: forgotten" not in found.digest
+    assert "meanwhile" not in found.digest, "that was told"
 
 
 async def test_fork_that_holds_our_history_goes_on(w: World) -> None:

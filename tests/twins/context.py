@@ -43,8 +43,8 @@ class MemoryContextStore(MemoryStore):
         ]
         return mine[::-1][:limit]
 
-    async def forgotten(self, session_id: str) -> list[tuple[int, int]]:
-        return []  # nothing can be rewound here
+    async def forgotten(self, session_id: str) -> set[str]:
+        return set()  # nothing can be rewound here
 
     async def has_note(self, note_id: str) -> bool:
         return note_id in self.database.read().notes
@@ -60,6 +60,8 @@ class MemoryContextStore(MemoryStore):
         def lose() -> list[int]:
             if branch is not None:
                 self.database.session(session_id).record.branch = branch
+                for row in self.database.turns.values():
+                    row.lost = row.lost or (row.session_id == session_id and not row.unfinished)
             if note is not None:
                 self.database.notes.setdefault(note.note_id, (session_id, note.text))
             for turn_id in lost:

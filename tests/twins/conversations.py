@@ -98,7 +98,7 @@ class MemoryConversationStore(MemoryStore):
         await self.database.write(follow, patient=True)
 
     async def put_right(
-        self, session_id: str, read: Conversation, followed: str, notes: Sequence[Note]
+        self, session_id: str, read: Conversation, followed: str | None, notes: Sequence[Note]
     ) -> None:
         def put_right() -> None:
             for one in notes:

@@ -9,13 +9,13 @@ import pytest
 
 from pykoclaw_acp.model.digest import MOST_TURNS
 from pykoclaw_acp.model.events import UserMessage
-from pykoclaw_acp.model.imports import TranscriptTurn
+from pykoclaw_acp.model.imports import TranscriptTurn, chain
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.updates import UserMessageChunk
 from pykoclaw_acp.sessions.tail import Tail
 from pykoclaw_acp.transcripts import files
-from pykoclaw_acp.transcripts.branches import chain, lacking
+from pykoclaw_acp.transcripts.branches import lacking
 from pykoclaw_acp.transcripts.digest import digest
 from pykoclaw_acp.transcripts.origins import origin
 from pykoclaw_acp.transcripts.wire import SeenTurn
@@ -99,14 +99,11 @@ def test_branches_that_do_not_lead_to_the_head_are_lacking() -> None:
         turn("side"),
         turn("e", "b"),
     ]
-    assert chain(turns, "d") == {"a", "c", "d"}
+    assert chain({one.uuid: one.parent for one in turns}, "d") == {"a", "c", "d"}
     assert [one.uuid for one in lacking(turns, "d", [])] == ["b", "side", "e"]
     assert [one.uuid for one in lacking(turns, "d", ["e"])] == ["b", "side"]
     assert lacking([turn("a"), turn("x", told=True)], "a", []) == []
-    assert chain([turn("a", "b"), turn("b", "a")], "a") == {
-        "a",
-        "b",
-    }  # damaged, and no endless loop
+    assert chain({"a": "b", "b": "a"}, "a") == {"a", "b"}  # damaged, and no endless loop
     assert [one.uuid for one in lacking(turns, None, [])] == [one.uuid for one in turns]
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from pykoclaw_acp.model.branches import Fork, ForkPoint, RewindPoint, Rewound
 from pykoclaw_acp.model.events import Event, OpenTools
+from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.ports.store import Store
 
@@ -37,10 +38,12 @@ class BranchStore(Store, Protocol):
         point: RewindPoint,
         said: Sequence[Event],
         done: Rewound,
+        *,
+        note: Note | None,
         request_key: str | None,
     ) -> list[int]:
-        """Let Claude forget what came from there on, when it is prompted next; logs these events and
-        returns their seqs. `done` is kept for the request.
+        """Let Claude forget what came from there on, when it is prompted next, and tell it of the
+        note; logs these events and returns their seqs. `done` is kept for the request.
         """
 
     async def open_tools(self, session_id: str, upto: int) -> OpenTools:

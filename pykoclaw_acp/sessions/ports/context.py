@@ -21,8 +21,8 @@ class ContextStore(Store, Protocol):
         and of which it was not told that they are lost.
         """
 
-    async def forgotten(self, session_id: str) -> list[tuple[int, int]]:
-        """Where the log has turns that were rewound: their first and last seq, in order."""
+    async def forgotten(self, session_id: str) -> set[str]:
+        """Ids of the prompts of turns that were rewound, as the log's messages have them."""
 
     async def has_note(self, note_id: str) -> bool:
         """Whether there is a note with this id, given to Claude or not."""
@@ -36,6 +36,6 @@ class ContextStore(Store, Protocol):
         lost: Collection[str] = (),
     ) -> list[int]:
         """Let the next Claude session begin at `branch`, give it the note with the next prompt, log
-        these events, and keep that it was told of the turns `lost`; returns the events' seqs. One
-        transaction. Patient.
+        these events, and keep that the turns `lost` are; with a branch, that all are. Returns the
+        events' seqs. One transaction. Patient.
         """

@@ -57,8 +57,8 @@ class ConversationStore(Store, Protocol):
         """The session follows the Claude session of this row from now on. Patient."""
 
     async def put_right(
-        self, session_id: str, read: Conversation, followed: str, notes: Sequence[Note]
+        self, session_id: str, read: Conversation, followed: str | None, notes: Sequence[Note]
     ) -> None:
-        """Let the conversation's row name the session's own Claude session again, unless it no
-        longer names the one that was `read`; keep notes for Claude. Patient.
+        """Let the conversation's row name the session's own Claude session again, or none if it has
+        none yet, unless it no longer names the one that was `read`; keep notes for Claude. Patient.
         """

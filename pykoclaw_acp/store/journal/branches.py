@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pykoclaw_acp.model.branches import Fork, ForkPoint, RewindPoint, Rewound
 from pykoclaw_acp.model.events import Event, OpenTools
+from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import branches, events, forking, limit_waits, permissions, sessions
 from pykoclaw_acp.store.journal.base import SqlStore
@@ -35,13 +36,15 @@ class SqlBranchStore(SqlStore):
         point: RewindPoint,
         said: Sequence[Event],
         done: Rewound,
+        *,
+        note: Note | None,
         request_key: str | None,
     ) -> list[int]:
         """Let Claude forget what came from there on, when it is prompted next; nothing goes on with
         it by itself, or by an answer to a parked request.
         """
         statements = (
-            *branches.rewind(session_id, point, done, request_key),
+            *branches.rewind(session_id, point, done, note, request_key),
             limit_waits.forget(session_id),
             permissions.interrupt_parked(session_id),
         )

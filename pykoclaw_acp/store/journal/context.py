@@ -11,7 +11,7 @@ from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.store import branches, events, notes
 from pykoclaw_acp.store.journal.base import SqlStore
-from pykoclaw_acp.store.sql import DONE
+from pykoclaw_acp.store.sql import DONE, UNFINISHED
 from pykoclaw_acp.store.units import Statement, Unit
 
 _ENDS: Final = (
@@ -27,9 +27,18 @@ _ENDS: Final = (
     " ORDER BY COALESCE(position, 0) DESC, created_at DESC LIMIT ?"
 )
 _LOSE: Final = "UPDATE acp_turns SET lost_at = ? WHERE turn_id = ? AND lost_at IS NULL"
+_LOSE_ALL: Final = (
+    "UPDATE acp_turns SET lost_at = ? WHERE acp_session_id = ? AND lost_at IS NULL"  # noqa: S608
+    f" AND state NOT IN {UNFINISHED}"
+)
+_LOSE_IMPORTED: Final = (
+    "UPDATE acp_transcript_turns SET lost_at = ?"
+    " WHERE acp_session_id = ? AND own = 0 AND lost_at IS NULL"
+)
 _FORGOTTEN: Final = (
-    "SELECT first_seq, last_seq FROM acp_turns WHERE acp_session_id = ? AND rewound_at IS NOT NULL"
-    " AND first_seq IS NOT NULL AND last_seq IS NOT NULL ORDER BY first_seq"
+    "SELECT turn_id FROM acp_turns WHERE acp_session_id = ? AND rewound_at IS NOT NULL"
+    " UNION ALL SELECT prompt_uuid FROM acp_transcript_turns WHERE acp_session_id = ?"
+    " AND rewound_at IS NOT NULL"
 )
 
 
@@ -41,11 +50,10 @@ class SqlContextStore(SqlStore):
         rows = await self._database.read(_ENDS, (session_id, claude_id, session_id, limit))
         return [TurnEnd(turn, last, bool(well), first) for turn, last, well, first in rows]
 
-    async def forgotten(self, session_id: str) -> list[tuple[int, int]]:
-        """Where the log has turns that were rewound: their first and last seq."""
-        return [
-            (first, last) for first, last in await self._database.read(_FORGOTTEN, (session_id,))
-        ]
+    async def forgotten(self, session_id: str) -> set[str]:
+        """Ids of the prompts of turns that were rewound."""
+        rows = await self._database.read(_FORGOTTEN, (session_id, session_id))
+        return {turn.rpartition("/")[2] for (turn,) in rows}  # a fork's copy has both in its id
 
     async def has_note(self, note_id: str) -> bool:
         """Whether there is a note with this id."""
@@ -61,11 +69,15 @@ class SqlContextStore(SqlStore):
         said: Sequence[Event],
         lost: Collection[str] = (),
     ) -> list[int]:
-        """Let the next Claude session begin at `branch`, with a note, without these turns."""
+        """Let the next Claude session begin at `branch`, with a note, without these turns; with a
+        branch, without any.
+        """
         statements = [] if branch is None else [branches.save(session_id, branch)]
         if note is not None:
             statements.append(notes.add(session_id, note.note_id, note.text))
         now = self.clock.now()
         statements += [Statement(_LOSE, (now, turn_id)) for turn_id in lost]
+        if branch is not None:
+            statements += [Statement(sql, (now, session_id)) for sql in (_LOSE_ALL, _LOSE_IMPORTED)]
         rows = events.rows(session_id, None, said)
         return await self._commit(Unit(tuple(statements), rows, durable=True), patient=True)

@@ -54,7 +54,7 @@ class SqlConversationStore(SqlStore):
         await self._run(shared_conversations.follow(session_id, conversation), patient=True)
 
     async def put_right(
-        self, session_id: str, read: Conversation, followed: str, notes: Sequence[Note]
+        self, session_id: str, read: Conversation, followed: str | None, notes: Sequence[Note]
     ) -> None:
         """Let the conversation's row name the session's own Claude session again."""
         kept = (store_notes.add(session_id, one.note_id, one.text) for one in notes)

@@ -1,0 +1,145 @@
+"""What Claude remembers after a rewind or in a fork, where other programs, or a loss of its memory, came
+in between; with the real CLI.
+"""
+
+from __future__ import annotations
+
+from tests.e2e.harness import Client, Stack, text
+from tests.e2e.other_programs import terminal
+from tests.e2e.test_rewind import front
+
+
+async def say(client: Client, session: str, word: str) -> None:
+    await client.prompt(session, f"Word: {word}\n" + text(f"Noted {word}."))
+
+
+async def rewind(client: Client, session: str, message: str | None = None) -> None:
+    await client.call("_pykoclaw.dev/rewind", session=session, message=message, files=False)
+
+
+async def fork(client: Client, stack: Stack, session: str, message: str) -> str:
+    meta = {"pykoclaw.dev/messageId": message}
+    made = await client.call(
+        "session/fork", sessionId=session, cwd=str(stack.work), mcpServers=[], _meta=meta
+    )
+    return str(made["sessionId"])
+
+
+def asked(stack: Stack) -> str:
+    """What the newest request tells the model of users' words, notes among them."""
+    return "\n".join(stack.asked()[-1]["user_texts"])
+
+
+def turns(stack: Stack) -> list[str]:
+    found = stack.rows("SELECT turn_id FROM acp_turns ORDER BY position, created_at")
+    return [row["turn_id"] for row in found]
+
+
+async def test_second_rewind_keeps_what_was_before_the_first(stack: Stack) -> None:
+    """The first one covered a turn of a terminal."""
+    client = await front(stack)
+    session = await client.new(stack.work)
+    await say(client, session, "one")
+    await say(client, session, "two")
+    await terminal(stack, session, "Word: inbetween " + text("Noted inbetween."))
+    await say(client, session, "three")
+    (_, second, _) = turns(stack)
+    await rewind(client, session, second)
+    await say(client, session, "four")
+    await rewind(client, session)
+    await say(client, session, "five")
+    told = asked(stack)
+    assert "Word: one" in told
+    assert not any(word in told for word in ("two", "inbetween", "three", "four"))
+    assert "PYKOCLAW_LOST_CONTEXT" not in client.text(session)
+
+
+async def test_rewind_keeps_a_terminals_turn_before_it(stack: Stack) -> None:
+    client = await front(stack)
+    session = await client.new(stack.work)
+    await say(client, session, "one")
+    await terminal(stack, session, "Word: inbetween " + text("Noted inbetween."))
+    await say(client, session, "two")
+    await rewind(client, session)
+    await say(client, session, "three")
+    await rewind(client, session)
+    await say(client, session, "four")
+    told = asked(stack)
+    assert "Word: one" in told
+    assert "Word: inbetween" in told
+    assert not any(word in told for word in ("two", "three"))
+
+
+async def test_terminals_turn_after_a_rewind_is_told(stack: Stack) -> None:
+    client = await front(stack)
+    session = await client.new(stack.work)
+    await say(client, session, "one")
+    await say(client, session, "two")
+    await rewind(client, session)
+    await terminal(stack, session, "Word: meanwhile " + text("Noted meanwhile."))
+    await say(client, session, "three")
+    told = asked(stack)
+    assert "Word: one" in told
+    assert "Asked: Word: meanwhile" in told, "in a note"
+    assert "two" not in told
+    await say(client, session, "four")
+    assert "two" not in asked(stack)
+    assert client.text(session).count("Another program") == 1
+
+
+async def test_session_goes_on_after_rewinds_into_a_lost_memory(stack: Stack) -> None:
+    client = await front(stack)
+    session = await client.new(stack.work)
+    await say(client, session, "one")
+    await say(client, session, "two")
+    await client.close()
+    await stack.kill_everything()
+    for transcript in stack.home.rglob("*.jsonl"):
+        transcript.unlink()
+    client = await front(stack)
+    await client.load(session, stack.work)
+    await say(client, session, "three")
+    first, second, _ = turns(stack)
+    await rewind(client, session)
+    assert "it gets a summary" in client.text(session)
+    await say(client, session, "four")
+    assert "Asked: Word: one" in asked(stack)
+    assert "Asked: Word: two" in asked(stack)
+    await rewind(client, session, second)
+    await say(client, session, "five")
+    assert "Asked: Word: one" in asked(stack)
+    assert "two" not in asked(stack)
+    assert client.text(session).count("PYKOCLAW_LOST_CONTEXT") == 1
+    made = await fork(client, stack, session, first)
+    await say(client, made, "six")
+    assert "Asked: Word: one" in asked(stack)
+    assert "five" not in asked(stack)
+
+
+async def test_rewind_after_a_loss_keeps_what_is_left(stack: Stack) -> None:
+    """A transcript that was cut off has the turns before."""
+    client = await front(stack)
+    session = await client.new(stack.work)
+    await say(client, session, "one")
+    (path,) = stack.home.rglob(f"{session}.jsonl")
+    size = path.stat().st_size
+    await say(client, session, "two")
+    await client.close()
+    await stack.kill_everything()
+    with path.open("r+") as file:
+        file.truncate(size)
+    client = await front(stack)
+    await client.load(session, stack.work)
+    await say(client, session, "three")
+    assert "Asked: Word: two" in asked(stack)
+    _, second, _ = turns(stack)
+    await rewind(client, session)
+    made = await fork(client, stack, session, second)
+    for one in (session, made):
+        await say(client, one, "four")
+        told = asked(stack)
+        assert "Asked: Word: two" in told
+        assert "Word: one" in told
+        assert "Asked: Word: one" not in told, "Claude remembers it"
+        assert "three" not in told
+        assert client.text(session).count("PYKOCLAW_LOST_CONTEXT") == 1
