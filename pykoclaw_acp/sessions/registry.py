@@ -298,15 +298,39 @@ class Sessions:
                 subscription.client.stop_updates(subscription.session_id)
 
     async def delete(self, session: Session) -> None:
-        """Delete the session under all its ids: end turns and worker, delete the log."""
+        """Delete the session under all its ids: end turns and worker, delete the log. Where the database
+        cannot be written any more after it is hidden, what is left of it is deleted later.
+        """
         self._journal.require_writable()
         self._deleted.add(session.id)
+        hidden = asyncio.Event()
         try:
             await self.close(session)
-            await self._journal.delete(session.id)
-            self.live.remove(session.id)
+            troubles = self._journal.troubles
+            deleting = self._writing.start(self._delete(session.id, hidden))
+            deleting.add_done_callback(told_elsewhere)
+            while not (hidden.is_set() and troubles != self._journal.troubles):
+                await asyncio.wait([deleting], timeout=WRITE_WAIT)
+                if deleting.done():
+                    return deleting.result()
         finally:
             self._deleted.discard(session.id)
+
+    async def _delete(self, session_id: str, hidden: asyncio.Event) -> None:
+        def hide() -> None:
+            self.live.remove(session_id)
+            hidden.set()
+
+        try:
+            await self._journal.delete(session_id, hide)
+        except Exception:
+            if not hidden.is_set():
+                raise
+            log.exception(
+                "What a deleted session has left is deleted by the next server",
+                action="purge_failed",
+                session=session_id,
+            )
 
     async def set_away_policy(self, session_id: str, policy: AwayPolicy | None) -> None:
         """Set the session's away policy; None: that of the settings.

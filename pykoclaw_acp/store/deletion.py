@@ -5,6 +5,7 @@ A session whose `deleted_at` is 0 is a fork that is being made (`store/forking.p
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from pykoclaw_acp import crash_points
@@ -81,8 +82,11 @@ _CURSORS: Final = (
 )
 
 
-async def delete(database: Database, session_id: str) -> None:
-    """Delete a session: hidden by the first commit, its contents gone at the return.
+async def delete(
+    database: Database, session_id: str, hidden: Callable[[], object] = lambda: None
+) -> None:
+    """Delete a session: hidden by the first commit, after which `hidden` is called, its contents gone
+    at the return. That waits until the database can be written; the first commit does not.
 
     The rows of its ids stay, without a title, because an id is never used again; its request key
     becomes free. So do the ids of its Claude sessions.
@@ -93,19 +97,22 @@ async def delete(database: Database, session_id: str) -> None:
     aliases = Statement(f"{change} WHERE alias_of = ?", (at, session_id))
     kept = Statement(_KEEP, (at, session_id, session_id, session_id, session_id))
     await database.commit(Unit(statements=(kept, gone, aliases), durable=True))
+    hidden()
     crash_points.reached("session_hidden")
     await purge(database)
 
 
 async def purge(database: Database) -> None:
-    """Delete the contents of deleted and pruned sessions, also after an interrupted deletion."""
+    """Delete the contents of deleted and pruned sessions, also after an interrupted deletion. Waits
+    until the database can be written.
+    """
     logged = (
         "SELECT s.acp_session_id FROM acp_sessions s"
         " WHERE s.deleted_at > 0 AND s.log_key IS NOT NULL"
     )
     for (session_id,) in await database.read(logged):
         drop = tuple(Statement(sql, (session_id,)) for sql in DROP)
-        await database.commit(Unit(statements=drop, renumbers=True))
+        await database.commit(Unit(statements=drop, renumbers=True), patient=True)
     await _clear_leftovers(database)
     for table in _OF_DELETED:
         pruned = " OR s.pruned_at IS NOT NULL" if table in _OF_PRUNED else ""
@@ -116,7 +123,7 @@ async def purge(database: Database) -> None:
         )
         for (session_id,) in hidden:
             await _clear_session(database, table, session_id)
-    await database.commit(Unit(statements=(Statement(_CURSORS),)))
+    await database.commit(Unit(statements=(Statement(_CURSORS),)), patient=True)
 
 
 async def empty(database: Database, session_id: str) -> None:
@@ -136,7 +143,8 @@ async def _clear_leftovers(database: Database) -> None:
     for (log_key,) in await database.read(_LEFTOVERS):
         for table in _OF_LOG:
             await _clear(database, table, _LOG, log_key)
-        await database.commit(Unit(statements=(Statement(_FORGET, (log_key,)),)))
+        forget = Statement(_FORGET, (log_key,))
+        await database.commit(Unit(statements=(forget,)), patient=True)
 
 
 async def _clear(database: Database, table: _Table, owner: _Owner, value: object) -> None:
@@ -155,4 +163,4 @@ async def _clear(database: Database, table: _Table, owner: _Owner, value: object
                 break
             size, rows = size + length, rows + 1
         piece = Statement(delete, (value, value, value, rows))
-        await pieces.commit(database, Unit(statements=(piece,)))
+        await pieces.commit(database, Unit(statements=(piece,)), patient=True)

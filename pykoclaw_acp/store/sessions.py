@@ -69,7 +69,7 @@ def reopen(record: SessionRecord, clock: int) -> Statement:
         "UPDATE acp_sessions SET cwd = ?, additional_directories = ?, closed_at = NULL, pruned_at = NULL,"
         " prompted_at = COALESCE(prompted_at, ?),"
         " updated_at = CASE WHEN updated_at = created_at THEN updated_at + 1 ELSE updated_at END,"
-        " used_clock = ? WHERE acp_session_id = ?",
+        " used_clock = ? WHERE acp_session_id = ? AND deleted_at IS NULL",
         (
             record.cwd,
             json.dumps(record.additional_directories),
@@ -84,14 +84,15 @@ def reopen(record: SessionRecord, clock: int) -> Statement:
 def chosen(session_id: str, clock: int) -> Statement:
     """Update the time of last use for what does not move the session in lists, as a new title."""
     return Statement(
-        "UPDATE acp_sessions SET used_clock = ? WHERE acp_session_id = ?", (clock, session_id)
+        "UPDATE acp_sessions SET used_clock = ? WHERE acp_session_id = ? AND deleted_at IS NULL",
+        (clock, session_id),
     )
 
 
 def used(session_id: str, clock: int) -> Statement:
     """Update the time of last use; not for each piece of an answer."""
     return Statement(
-        "UPDATE acp_sessions SET updated_at = ?, used_clock = ? WHERE acp_session_id = ?",
+        "UPDATE acp_sessions SET updated_at = ?, used_clock = ? WHERE acp_session_id = ? AND deleted_at IS NULL",
         (now_ms(), clock, session_id),
     )
 
@@ -103,7 +104,7 @@ def prompted(session_id: str, clock: int, *, helper: bool) -> Statement:
         "UPDATE acp_sessions SET"
         " auxiliary = CASE WHEN ? = 1 AND (prompted_at IS NULL OR auxiliary = 1) THEN 1 ELSE 0 END,"
         " prompted_at = COALESCE(prompted_at, ?), pruned_at = NULL, updated_at = ?, used_clock = ?"
-        " WHERE acp_session_id = ?",
+        " WHERE acp_session_id = ? AND deleted_at IS NULL",
         (int(helper), at, at, clock, session_id),
         rows=1,
     )

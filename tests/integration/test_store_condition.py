@@ -18,8 +18,9 @@ from uuid import uuid4
 import msgspec
 import pytest
 
+from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import Interrupt
-from pykoclaw_acp.errors import StoreUnavailable, StoreUncertain
+from pykoclaw_acp.errors import SessionNotFound, StoreUnavailable, StoreUncertain
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.turns import PromptKeys, Turn
@@ -111,6 +112,32 @@ async def test_cancel_is_reported_only_once_journaled(tmp_path: Path) -> None:
         channel.say(channel.ended(running.turn_id))
         await session.idle()
         assert channel.prompts == ["hang"]
+
+
+async def test_session_that_was_hidden_is_deleted_whatever_happens(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full from the moment on in which a deletion is in the database."""
+
+    def reached(step: str) -> None:
+        if step == "session_hidden":
+            disk.fails(sqlite3.SQLITE_FULL, "database or disk is full")
+
+    monkeypatch.setattr(crash_points, "reached", reached)
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        await session.idle()
+        await asyncio.wait_for(r.sessions.delete(session), 30)
+        with pytest.raises(SessionNotFound):
+            await r.sessions.get(session.id)
+        assert await r.states() != {}
+        disk.error = None
+
+        async def is_gone() -> Any:
+            return not await r.states()
+
+        await eventually(is_gone)
 
 
 @pytest.mark.parametrize(("code", "words", "state"), FAULTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from pykoclaw_acp.errors import RowRefused
@@ -109,7 +110,7 @@ class MemorySessionStore(MemoryStore):
 
         await self.database.write(keep)
 
-    async def delete(self, session_id: str) -> None:
+    async def delete(self, session_id: str, hidden: Callable[[], object] = lambda: None) -> None:
         def hide() -> None:
             self.database.session(session_id)
             for row in self.database.sessions.values():
@@ -122,6 +123,7 @@ class MemorySessionStore(MemoryStore):
             self.database.rules = {one for one in self.database.rules if one[0] != session_id}
 
         await self.database.write(hide)
+        hidden()
 
     async def unused(self, before: int) -> list[str]:
         return [one for one in self.database.read().sessions if self._is_unused(one, before)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from pykoclaw_acp.model.session_options import SessionOptions
@@ -59,8 +60,10 @@ class SessionStore(Store, Protocol):
     async def set_steering(self, session_id: str, *, steers: bool) -> None:
         """Whether prompts go into the running turn unless they say otherwise."""
 
-    async def delete(self, session_id: str) -> None:
-        """Delete the session's contents; its id is never found or used again."""
+    async def delete(self, session_id: str, hidden: Callable[[], object] = lambda: None) -> None:
+        """Delete the session: its id is never found or used again. From when `hidden` is called it is
+        deleted whatever happens; its contents follow, as soon as the database can be written.
+        """
 
     async def unused(self, before: int) -> list[str]:
         """Sessions never prompted by a person and not used since `before` (ms, own clock)."""

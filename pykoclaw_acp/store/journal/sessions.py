@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pykoclaw_acp.errors import Conflict
@@ -86,9 +87,9 @@ class SqlSessionStore(SqlStore):
         """Whether prompts go into the running turn unless they say otherwise."""
         await self._run(sessions.set_steering(session_id, steers=steers))
 
-    async def delete(self, session_id: str) -> None:
-        """Delete the session's contents, and hide it for ever."""
-        await deletion.delete(self._database, session_id)
+    async def delete(self, session_id: str, hidden: Callable[[], object] = lambda: None) -> None:
+        """Hide the session for ever, and delete its contents."""
+        await deletion.delete(self._database, session_id, hidden)
 
     async def unused(self, before: int) -> list[str]:
         """Sessions that may be pruned."""
