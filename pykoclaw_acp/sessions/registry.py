@@ -312,7 +312,9 @@ class Sessions:
             while not (hidden.is_set() and troubles != self._journal.troubles):
                 await asyncio.wait([deleting], timeout=WRITE_WAIT)
                 if deleting.done():
-                    return deleting.result()
+                    deleting.result()
+                    break
+            await self.workers.stop(session.id)  # of a prompt that nobody need be there for
         finally:
             self._deleted.discard(session.id)
 
