@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from pykoclaw_acp.channel.frames import EventFrame, Lost, Numbered, encode
+from pykoclaw_acp.channel.frames import EventFrame, Lost, Numbered, TurnStarted, encode
 from pykoclaw_acp.channel.spool import NumberedLine, Spool
 from pykoclaw_acp.model.events import MAX_TEXT, Text, Thinking
 
@@ -30,8 +30,9 @@ log: Final = structlog.get_logger()
 class Outbox:
     """A queue whose `put` never blocks, and whose `take` waits for frames that can be sent.
 
-    `on_full` is called when the spool's limit is reached: until the spool is empty, events are
-    dropped, but not the ends of turns.
+    `on_full` is called when the spool's limit is reached, or the disk is full: until everything
+    that was kept is acknowledged, events are dropped, but not the ends of turns. It is called again
+    for each turn that begins in the meantime, so that none ends as if it had been reported.
     """
 
     def __init__(self, spool: Spool, limit: int, on_full: Callable[[], None]) -> None:
@@ -70,6 +71,8 @@ class Outbox:
         """Queue a frame; a delta is merged into the one before it while that has no number."""
         if self._full and isinstance(frame, EventFrame):
             return
+        if self._full and isinstance(frame, TurnStarted) and frame.into is None:
+            self._on_full()
         if self._unsent and (more := _continuation(self._unsent[-1], self._more_text, frame)):
             self._more.append(more)
             self._more_text += len(more)
@@ -119,6 +122,7 @@ class Outbox:
             self._kept.popleft()
         if self._spool.last and self._spool.last <= upto:
             self._spool.clear()
+        if not self._spool.last and not self._kept:
             self._full = False
         self._changed.set()
 

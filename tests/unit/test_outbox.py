@@ -19,6 +19,7 @@ from pykoclaw_acp.channel.frames import (
     Ready,
     Skipped,
     TurnEnded,
+    TurnStarted,
     check_order,
     decode_to_worker,
     encode,
@@ -208,6 +209,33 @@ async def test_a_disk_that_is_full_loses_no_number(tmp_path: Path) -> None:
     assert [
         one.n for batch in read_spool(box.path, 1, 0) for one in batch if isinstance(one, TurnEnded)
     ] == [2]
+
+
+async def test_disk_once_full_costs_no_later_turn(tmp_path: Path) -> None:
+    box = Box(tmp_path / "missing")
+    (tmp_path / "missing").touch()  # nothing can be made there
+    box.outbox.put(frame("kept in memory"))
+    await spilled(box.outbox)
+    box.outbox.put(frame("dropped"))
+    box.outbox.put(end())
+    box.outbox.attach(0)
+    assert sent(await box.outbox.take()) == [(1, "kept in memory")]
+    box.outbox.acknowledge(2)
+    box.outbox.put(TurnStarted(epoch=1, turn_id="t2"))
+    box.outbox.put(frame("of the next turn", turn_id="t2"))
+    assert sent(await box.outbox.take()) == [(4, "of the next turn")]
+    assert box.full == 1
+
+
+async def test_turn_begun_on_full_disk_is_given_up(tmp_path: Path) -> None:
+    box = Box(tmp_path, limit=100)
+    for at in range(3):
+        box.outbox.put(frame("x" * 80, message_id=str(at)))
+        await spilled(box.outbox)
+    box.outbox.put(end())
+    assert box.full == 1
+    box.outbox.put(TurnStarted(epoch=1, turn_id="t2", background=True))
+    assert box.full == 2
 
 
 def test_a_link_is_no_spool(tmp_path: Path) -> None:
