@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import structlog
@@ -24,6 +24,13 @@ CANCEL: Final = "$/cancel_request"
 log: Final = structlog.get_logger()
 
 
+class _Asked(NamedTuple):
+    """A request that waits for its response; `line`: as it is sent."""
+
+    line: bytes
+    result: asyncio.Future[bytes]
+
+
 class ClientRequests:
     """Unanswered requests of one client, and its responses whose outcome is not in the database
     yet.
@@ -32,31 +39,38 @@ class ClientRequests:
     def __init__(self, peer: Peer, sessions: Sessions) -> None:
         self._peer = peer
         self._sessions = sessions
-        self._asked: dict[bytes, asyncio.Future[bytes]] = {}
+        self._asked: dict[bytes, _Asked] = {}
         self._early: dict[bytes, Response] = {}
         self._given: dict[str, list[int]] = {}  # by question: the lines of the answers
         self._tasks = Tasks()
 
     async def request(self, message_id: str, method: str, params: Any) -> bytes:
-        """Send a request; returns the raw result, raises AcpError when the client refuses.
-
-        Repeated under the same id, as after a load, it is sent again, and one response serves both.
+        """Send a request; returns the raw result, raises AcpError when the client refuses. When
+        cancelled, it is withdrawn.
         """
         key = msgspec.json.encode(message_id)
-        future = self._asked.setdefault(key, asyncio.get_running_loop().create_future())
+        line = jsonrpc.encode_request(message_id, method, params)
+        asked = self._asked[key] = _Asked(line, asyncio.get_running_loop().create_future())
         try:
             if (early := self._early.pop(key, None)) is not None:
-                _settle(future, early)
+                _settle(asked.result, early)
             else:
-                await self._peer.request(key, jsonrpc.encode_request(message_id, method, params))
-            return await asyncio.shield(future)
+                await self._peer.request(key, line)
+            return await asked.result
         except asyncio.CancelledError:
-            if self._asked.pop(key, None) is not None:
-                with contextlib.suppress(ConnectionError):
-                    await self.withdraw(message_id)
+            with contextlib.suppress(ConnectionError):
+                await self.withdraw(message_id)
             raise
         finally:
-            self._asked.pop(key, None)
+            del self._asked[key]
+
+    async def repeat(self, ask_id: str) -> None:
+        """Send once more what the client has not answered of this question, as after a load: one
+        response serves both.
+        """
+        for key, asked in list(self._asked.items()):
+            if base_id(_text(key)) == ask_id:
+                await self._peer.request(key, asked.line)
 
     async def withdraw(self, message_id: str) -> None:
         """Cancel a request that is settled."""
@@ -69,10 +83,10 @@ class ClientRequests:
         waits = response.id in self._asked
         # To a new daemon the answer may come before it has asked once more.
         early = not waits and await self._sessions.is_open(base)
-        future = self._asked.get(response.id)  # it may have been asked in the meantime
-        if future is not None and not future.done():
+        asked = self._asked.get(response.id)  # it may have been asked in the meantime
+        if asked is not None and not asked.result.done():
             self._given.setdefault(base, []).append(line.number)
-            _settle(future, response)
+            _settle(asked.result, response)
         elif early:
             self._given.setdefault(base, []).append(line.number)
             self._early[response.id] = response
@@ -96,8 +110,8 @@ class ClientRequests:
     def give_up(self) -> None:
         """Fail all pending requests: the client is gone."""
         for asked in self._asked.values():
-            if not asked.done():
-                asked.set_exception(ConnectionError("the client is gone"))
+            if not asked.result.done():
+                asked.result.set_exception(ConnectionError("the client is gone"))
 
 
 def base_id(message_id: str) -> str:

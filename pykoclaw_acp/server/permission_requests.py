@@ -4,6 +4,7 @@ by several requests in a row, all under ids that begin with that of the request.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from pykoclaw_acp.protocol.client_requests import (
     RequestPermission,
 )
 from pykoclaw_acp.server.client_requests import ClientRequests
+from pykoclaw_acp.tasks import Tasks
 
 OWN_REASON: Final = "pykoclaw.dev/reason"
 """Key of a refusal's reason in the `_meta` of a client's outcome."""
@@ -40,11 +42,32 @@ class PermissionRequests:
         self._requests = requests
         self._say = say
         self._told: set[str] = set()
+        self._running: dict[str, asyncio.Task[dict[str, Any]]] = {}
+        self._tasks = Tasks()
 
     async def ask(
         self, session_id: str, request: PermissionRequest, traits: ClientTraits
     ) -> dict[str, Any]:
-        """As `Client.request_permission`."""
+        """As `Client.request_permission`. A client that is asked again, as after a load, gets what it
+        has not answered yet once more; its earlier answers count.
+        """
+        ask_id = request.ask_id
+        if (running := self._running.get(ask_id)) is not None:
+            await self._requests.repeat(ask_id)
+        else:
+            running = self._tasks.start(self._ask(session_id, request, traits), name="ask")
+            self._running[ask_id] = running
+            running.add_done_callback(lambda _: self._running.pop(ask_id))
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            running.cancel()
+            await asyncio.wait([running])  # another request must not overtake the withdrawal
+            raise
+
+    async def _ask(
+        self, session_id: str, request: PermissionRequest, traits: ClientTraits
+    ) -> dict[str, Any]:
         if request.form is not None:
             form = permissions.mcp_form(session_id, request.ask_id, request.form)
             result = await self._fill_in(request.ask_id, form)

@@ -77,6 +77,8 @@ async def _ask_once(one: PendingRequest, subscription: Subscription, away: Away)
     try:
         async with subscription.asking:
             await subscription.reached(one.seq)
+            if not subscription.alive:
+                return None
             if subscription in one.absent:
                 loop = asyncio.get_running_loop()
                 seen = loop.call_later(SEEN_AFTER, _see, one, subscription, away)
