@@ -13,6 +13,7 @@ from pykoclaw_acp.protocol import long_lines
 from pykoclaw_acp.protocol.messages import InitializeParams, ResumeSessionParams
 from pykoclaw_acp.server import given_servers, lifecycle
 from pykoclaw_acp.server.acp_client import AcpClient
+from pykoclaw_acp.server.client_requests import base_id
 from pykoclaw_acp.server.link import NOTHING, Followed, FrontHello
 from pykoclaw_acp.sessions.returning import LastPlace, come_back
 
@@ -37,9 +38,9 @@ async def welcome(client: AcpClient, hello: FrontHello) -> None:
         session_id: _place(session_id, followed) for session_id, followed in hello.sessions.items()
     }
     await come_back(client.subscriber, hello.front, places)
-    for ask_id in hello.asked:
-        if not await client.subscriber.sessions.is_open(ask_id):
-            await client.requests.withdraw(ask_id)
+    for message_id in hello.asked:
+        if not await client.subscriber.sessions.is_open(base_id(message_id)):
+            await client.requests.withdraw(message_id)
 
 
 def _place(session_id: str, followed: Followed) -> LastPlace:

@@ -4,12 +4,14 @@ replaced; on workers in memory.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from pykoclaw_acp.channel.frames import Answer
 from pykoclaw_acp.model.questions import ANSWERS
 from tests.integration.asking import BOTH, Asking, Person, begin, choice
+from tests.integration.linked import Front, front, new, words
 from tests.integration.rig import Rig, rig
 from tests.integration.wires import Wire, client, load
 from tests.integration.wires import new as new_session
@@ -49,6 +51,16 @@ def ids(wire: Wire) -> list[str]:
     return [str(line["id"]) for line in wire.lines if line.get("method") == ASKED]
 
 
+def ids_of(one: Front) -> list[str]:
+    return [str(json.loads(rest.partition(" ")[0])) for rest in one.rests("request")]
+
+
+async def reply(one: Front, number: int, ask_id: str, option: str) -> None:
+    await eventually(lambda: ask_id in ids_of(one))
+    line = json.dumps({"jsonrpc": "2.0", "id": ask_id, "result": chosen(option)})
+    one.say(f"> {number} {line}")
+
+
 async def test_load_repeats_open_part_of_question(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new_session(wire)
@@ -80,3 +92,26 @@ async def test_waiting_question_is_not_asked_of_closed_subscription(tmp_path: Pa
         await person.answer("q2", choice("allow_once"))
         await made.settled("q2")
         assert person.ids == ["q1", "q1", "q2"]
+
+
+async def test_returning_front_keeps_open_part_of_question(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        one.call(2, "session/prompt", **words(session, "hang"))
+        made = await asking(r, session)
+        await reply(one, 3, *CHOSEN[0])
+        await eventually(lambda: "q1.0.1" in ids_of(one))
+        await one.leave()
+        seq = one.seqs()[-1]
+        hello: dict[str, Any] = {"sessions": {session: {"seq": seq}}, "asked": ["q1.0.1", "q3.0.0"]}
+        async with front(r, **hello) as again:
+            answered = json.dumps({"jsonrpc": "2.0", "id": "q1.0.0", "result": chosen("choice_0")})
+            again.say(f">> 3 0 {answered}")
+            for number, (ask_id, option) in enumerate(CHOSEN[1:], 4):
+                await reply(again, number, ask_id, option)
+            assert await given(made) == GIVEN
+            notes = [json.loads(rest) for rest in again.rests("notify")]
+            withdrawn = [
+                one["params"]["requestId"] for one in notes if "requestId" in one["params"]
+            ]
+            assert withdrawn == ["q3.0.0"]
