@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import sys
+import termios
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NewType, TextIO
@@ -153,6 +154,12 @@ def confirm(question: str) -> None:
 def is_terminal() -> bool:
     """Whether standard output is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
+
+
+def forget_typed() -> None:
+    """Drop what was typed and not read yet, also of a line that is not complete."""
+    with contextlib.suppress(termios.error, OSError, ValueError):  # it is no terminal, or closed
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def height() -> int:

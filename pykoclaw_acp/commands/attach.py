@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import sys
 import threading
 from collections.abc import Sequence
@@ -18,6 +20,7 @@ from pykoclaw_acp.terminal import Shown
 TURNS: Final = 3  # turns of history shown first
 KEYS: Final[dict[str, Decision]] = {"y": "allow_once", "a": "allow_always", "n": "deny"}
 LOOK: Final = "v"
+LONGEST_LINE: Final = 64 * 1024  # bytes; a terminal's own limit is lower
 
 
 class Screen:
@@ -50,74 +53,159 @@ class Screen:
 class Questions:
     """Pending permission requests, oldest first; one thread shows them, another reads the answers.
 
-    A request longer than the terminal must be viewed in a pager before it can be allowed.
+    A typed line answers the request whose keys were shown last. The next one's are shown when that is
+    settled; what was typed for it until then is dropped. A request longer than the terminal must be
+    viewed in a pager before it can be allowed.
     """
 
     def __init__(self, page: Terminal, screen: Screen) -> None:
         self._page = page
         self._screen = screen
+        self._lock = threading.RLock()
         self._open: dict[str, dict[str, Any]] = {}
         self._unseen: set[str] = set()
+        self._current: str | None = None  # what a line answers
+        self._answering: str | None = None  # what the daemon was just given an answer to
 
     def asked(self, question: dict[str, Any]) -> None:
-        """Show a request, and how to answer it."""
-        self._open[question["id"]] = question
-        keys = choices(question, {decision: key for key, decision in KEYS.items()})
-        if question.get("questions"):
-            between = ", with ; between two questions" if len(question["questions"]) > 1 else ""
-            keys = f"type the answer{between}; {keys}"
-        whole = rendered(question)
-        if terminal.is_terminal() and terminal.too_long(whole):
-            self._unseen.add(question["id"])
-            lines = whole.count("\n")
-            self._page.note(f"? {question['title']}", fg="yellow")
-            keys = f"{LOOK}: view all {lines} lines, which comes first; {keys}"
-        else:
-            self._page.note("?", fg="yellow")
-            self._page.block(whole)
-        self._page.note(f"  ({question['id'][:12]})  [{keys}]", fg="yellow")
+        """Show a request, and how to answer it, or which one comes first."""
+        with self._lock:
+            self._open[question["id"]] = question
+            whole = rendered(question)
+            if terminal.is_terminal() and terminal.too_long(whole):
+                self._unseen.add(question["id"])
+                self._page.note(f"? {question['title']}", fg="yellow")
+            else:
+                self._page.note("?", fg="yellow")
+                self._page.block(whole)
+            if self._current in (None, question["id"]):
+                self._expect(question)
+            else:
+                self._page.note(
+                    f"  ({_short(question['id'])})  comes after ({_short(self._current)})",
+                    fg="yellow",
+                )
 
     def settled(self, question_id: str) -> None:
         """The request was settled, here or elsewhere."""
-        self._unseen.discard(question_id)
-        if self._open.pop(question_id, None) is not None:
-            self._page.note(f"  settled ({question_id[:12]})", fg="yellow")
+        with self._lock:
+            self._unseen.discard(question_id)
+            known = self._open.pop(question_id, None) is not None
+            if question_id == self._answering:
+                return  # what comes of the answer says so
+            if known:
+                self._page.note(f"  settled ({_short(question_id)})", fg="yellow")
+            if question_id == self._current:
+                terminal.forget_typed()
+                self._go_on()
+
+    def forget(self) -> None:
+        """Nothing is known of the requests any more: what is pending will be shown again."""
+        with self._lock:
+            self._open.clear()
+            self._unseen.clear()
+            if self._current is not None and self._current != self._answering:
+                terminal.forget_typed()
+                self._current = None
+
+    def read(self) -> bool:
+        """Wait for a typed line, and take it as an answer; False when the input has ended."""
+        select.select([sys.stdin], [], [])
+        with self._lock:
+            if not select.select([sys.stdin], [], [], 0)[0]:
+                return True  # it was dropped
+            line = os.read(sys.stdin.fileno(), LONGEST_LINE)
+            question = self._expected()
+        self._take(line.decode(errors="replace"), question)
+        return bool(line)
 
     def answer(self, line: str) -> None:
-        """A typed line: the answer to the oldest request. Answers to several questions are separated
-        by semicolons.
-        """
+        """Take a line as an answer. Answers to several questions are separated by semicolons."""
+        self._take(line, self._expected())
+
+    def _expected(self) -> dict[str, Any] | None:
+        """The request that a line answers now."""
+        return self._open.get(self._current or "")
+
+    def _take(self, line: str, question: dict[str, Any] | None) -> None:
+        if question is None:
+            return
+        over = self._answered(line, question)
+        with self._lock:
+            self._answering = None
+            if over:
+                self._unseen.discard(question["id"])
+                self._open.pop(question["id"], None)
+            if question["id"] == self._current and question["id"] not in self._open:
+                self._go_on()
+
+    def _answered(self, line: str, question: dict[str, Any]) -> bool:
+        """Whether the line has settled the request, or showed that something else has."""
         key = line.strip().lower()[:1]
         decision = KEYS.get(key)
-        question = next(iter(list(self._open.values())), None)
-        if question is not None and question.get("questions"):
-            if line.strip():
-                refuses = line.strip().lower() == "n"
-                answers = [] if refuses else [one.strip() for one in line.split(";")]
-                self._decide(question["id"], "deny" if refuses else "allow_once", answers)
-            return
-        if question is None or (decision is None and key != LOOK):
-            return
+        if question.get("questions"):
+            if not line.strip():
+                return False
+            refuses = line.strip().lower() == "n"
+            answers = [] if refuses else [one.strip() for one in line.split(";")]
+            return self._decide(question["id"], "deny" if refuses else "allow_once", answers)
         if decision is not None and decision not in (question.get("choices") or DONE):
             self._page.note(f"  This is not offered here: {key}.", fg="red")
-        elif decision is None:
+        elif key == LOOK:
             self._screen.page(rendered(question))
             self._unseen.discard(question["id"])
+        elif decision is None:
+            return False
         elif decision != "deny" and question["id"] in self._unseen:
             self._page.note(f"  View the whole request first: {LOOK} and Enter.", fg="red")
         else:
-            self._decide(question["id"], decision)
+            return self._decide(question["id"], decision)
+        return False
 
-    def _decide(self, question: str, decision: Decision, answers: Sequence[str] = ()) -> None:
+    def _decide(self, question: str, decision: Decision, answers: Sequence[str] = ()) -> bool:
         more: dict[str, Any] = {"answers": answers} if answers else {}
+        self._answering = question
         try:
             answered = ask(
                 "questions/answer", start=False, question=question, decision=decision, **more
             )
-            done = answered.get("done") or (ANSWERED if answers else DONE[decision])
-            self._page.note(f"  {done}", fg="yellow")
         except (CommandFailed, DaemonNotRunning) as error:
             self._page.note(f"  {error}", fg="red")
+            return not _is_pending(question)
+        done = answered.get("done") or (ANSWERED if answers else DONE[decision])
+        self._page.note(f"  {done}", fg="yellow")
+        return True
+
+    def _go_on(self) -> None:
+        """Show again the oldest request, which comes now."""
+        self._current = None
+        if (question := next(iter(self._open.values()), None)) is not None:
+            self._page.note(f"? {question['title']}", fg="yellow")
+            self._expect(question)
+
+    def _expect(self, question: dict[str, Any]) -> None:
+        """Show how to answer the request, which the next line is for."""
+        self._current = question["id"]
+        keys = choices(question, {decision: key for key, decision in KEYS.items()})
+        if question.get("questions"):
+            between = ", with ; between two questions" if len(question["questions"]) > 1 else ""
+            keys = f"type the answer{between}; {keys}"
+        if question["id"] in self._unseen:
+            lines = rendered(question).count("\n")
+            keys = f"{LOOK}: view all {lines} lines, which comes first; {keys}"
+        self._page.note(f"  ({_short(question['id'])})  [{keys}]", fg="yellow")
+
+
+def _is_pending(question: str) -> bool:
+    """Whether the daemon says so; if it does not say, True."""
+    try:
+        return bool(ask("questions/list", start=False, question=question))
+    except (CommandFailed, DaemonNotRunning):
+        return True
+
+
+def _short(question_id: str | None) -> str:
+    return (question_id or "")[:12]
 
 
 def main(session: str, turns: int = TURNS) -> None:
@@ -130,7 +218,7 @@ def main(session: str, turns: int = TURNS) -> None:
     if interactive:
         threading.Thread(target=read_answers, args=(questions,), daemon=True).start()
     try:
-        for message in follow_live(session, turns, present=interactive):
+        for message in follow_live(session, turns, questions.forget, present=interactive):
             kind, params = message["method"].rpartition("/")[2], message["params"]
             if kind == "event":
                 page.show(params["update"])
@@ -146,5 +234,5 @@ def main(session: str, turns: int = TURNS) -> None:
 
 def read_answers(questions: Questions) -> None:
     """Take the lines of standard input as answers, until it ends."""
-    for line in sys.stdin:
-        questions.answer(line)
+    while questions.read():
+        pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
@@ -63,11 +63,18 @@ def stream(method: str, **params: Any) -> Notifications:
 
 
 def follow_live(
-    session: str, turns: int | None, *, present: bool = False
+    session: str,
+    turns: int | None,
+    begin: Callable[[], None] = lambda: None,
+    *,
+    present: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Follow a session until it is closed, across restarts of the daemon; each event once."""
+    """Follow a session until it is closed, across restarts of the daemon; each event once. `begin` is
+    called before each connection, on which the pending requests are told anew.
+    """
 
     def send(after: int | None) -> Notifications:
+        begin()
         place = {"turns": turns} if after is None else {"after": after}
         return follow(session, live=True, present=present, **place)
 

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any, Final
 from uuid import uuid4
 
@@ -52,7 +53,8 @@ def main(
             "present": present,
             "idempotencyKey": key or str(uuid4()),
             "environment": of_sessions(os.environ),
-        }
+        },
+        view.begin,
     )
     try:
         result = view.follow(sending)
@@ -73,15 +75,25 @@ def main(
     return STATUS.get(result["state"], 0)
 
 
-def _sent(params: dict[str, Any]) -> Notifications:
-    """Notifications about the turn; the prompt is sent again, under its key, if the daemon goes."""
-    return resumed(lambda after: stream("prompt", **params, after=after), DaemonNotRunning)
+def _sent(params: dict[str, Any], begin: Callable[[], None]) -> Notifications:
+    """Notifications about the turn; the prompt is sent again, under its key, if the daemon goes.
+    `begin` is called before each time.
+    """
+
+    def send(after: int | None) -> Notifications:
+        begin()
+        return stream("prompt", **params, after=after)
+
+    return resumed(send, DaemonNotRunning)
 
 
 class _View:
     """Shows what comes of one turn."""
 
     turn: str | None = None
+
+    def begin(self) -> None:
+        """The prompt is sent, or sent again: pending requests are told anew."""
 
     def follow(self, messages: Notifications) -> _Result:
         """Show the messages; returns what the generator does."""
@@ -159,6 +171,10 @@ class _Page(_View):
         self._questions = Questions(self._page, screen) if present else None
         if self._questions is not None:
             threading.Thread(target=read_answers, args=(self._questions,), daemon=True).start()
+
+    def begin(self) -> None:
+        if self._questions is not None:
+            self._questions.forget()
 
     def event(self, params: dict[str, Any]) -> None:
         if params["turnId"] is not None:

@@ -9,6 +9,7 @@ import os
 import pty
 import signal
 from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -273,40 +274,81 @@ async def test_session_is_followed_across_daemon_restart(stack: Stack) -> None:
     await client.answer(running)
 
 
+class AttachedTerminal:
+    """`attach` in a terminal of its own."""
+
+    def __init__(self, process: asyncio.subprocess.Process, keyboard: int) -> None:
+        self._process = process
+        self._keyboard = keyboard
+        self._shown = b""
+
+    def says(self, words: bytes, times: int = 1) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            self._shown += os.read(self._keyboard, 65536)
+        return self._shown.count(words) >= times
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._keyboard, keys)
+
+    async def end(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+        await self._process.wait()
+        os.close(self._keyboard)
+
+
+@contextlib.asynccontextmanager
+async def attached(stack: Stack, session: str) -> AsyncIterator[AttachedTerminal]:
+    ours, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM, "attach", session, stdin=theirs, stdout=theirs, stderr=theirs,
+        env={**stack.environment, "TERM": "dumb"}, cwd=stack.root,
+    )  # fmt: skip
+    os.close(theirs)
+    os.set_blocking(ours, False)
+    made = AttachedTerminal(process, ours)
+    try:
+        yield made
+    finally:
+        await made.end()
+
+
 @pytest.mark.long
 async def test_a_question_is_answered_in_an_attached_terminal(shared: Stack) -> None:
     client = await shared.front()
     client.permit = lambda _: None
     session = await client.new(shared.work)
-    ours, theirs = pty.openpty()
-    attached = await asyncio.create_subprocess_exec(
-        *PROGRAM, "attach", session, stdin=theirs, stdout=theirs, stderr=theirs,
-        env={**shared.environment, "TERM": "dumb"}, cwd=shared.root,
-    )  # fmt: skip
-    os.close(theirs)
-    os.set_blocking(ours, False)
-    shown = b""
-
-    def says(words: bytes) -> bool:
-        nonlocal shown
-        with contextlib.suppress(BlockingIOError):
-            shown += os.read(ours, 65536)
-        return words in shown
-
-    try:
+    async with attached(shared, session) as screen:
         prompt = client.prompting(session, ASKS)
-        await eventually(lambda: says(b"y: Allow once"))
-        os.write(ours, b"y\n")
+        await eventually(lambda: screen.says(b"y: Allow once"))
+        screen.type(b"y\n")
         assert (await client.answer(prompt))["stopReason"] == "end_turn"
-        await eventually(lambda: says(b"Made."))
+        await eventually(lambda: screen.says(b"Made."))
         assert (shared.work / "made").is_dir()
         asked = "SELECT outcome, answered_by FROM acp_permissions WHERE acp_session_id = ?"
         (row,) = shared.rows(asked, session)
         assert row == {"outcome": "selected", "answered_by": "cli"}
-    finally:
-        attached.send_signal(signal.SIGINT)
-        await attached.wait()
-        os.close(ours)
+
+
+@pytest.mark.long
+async def test_attached_terminal_answers_next_daemons_questions(stack: Stack) -> None:
+    client = await stack.front()
+    client.permit = lambda _: None
+    session = await client.new(stack.work)
+    async with attached(stack, session) as screen:
+        prompt = client.prompting(session, ASKS)
+        await eventually(lambda: screen.says(b"y: Allow once"))
+        await stack.end_daemon(signal.SIGKILL)
+        await eventually(lambda: screen.says(b"y: Allow once", times=2))
+        worker = stack.worker(session)
+        await stack.end_daemon(signal.SIGKILL)
+        worker.kill()
+        with pytest.raises(RpcError):
+            await client.answer(prompt)
+        prompt = client.prompting(session, ASKS)
+        await eventually(lambda: screen.says(b"y: Allow once", times=3))
+        screen.type(b"y\n")
+        assert (await client.answer(prompt))["stopReason"] == "end_turn"
+        assert (stack.work / "made").is_dir()
 
 
 async def test_a_question_is_answered_by_a_command(shared: Stack) -> None:

@@ -1,0 +1,191 @@
+"""Which permission request a line counts for that is typed in an attached terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import sys
+import threading
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+import click
+import pytest
+
+from pykoclaw_acp import terminal
+from pykoclaw_acp.commands import attach, daemon, prompt
+from pykoclaw_acp.commands.transcript import Terminal
+from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
+from pykoclaw_acp.front import resuming
+from pykoclaw_acp.terminal import Shown
+from tests.waiting import eventually_sync
+
+NOT_PENDING = "This permission request is no longer pending."
+
+
+class Attached:
+    """A terminal with the requests that it shows; what the daemon was told is in `decided`, and those
+    in `over` are pending no more.
+    """
+
+    def __init__(self) -> None:
+        self.keyboard, self.stdin = pty.openpty()
+        self.decided: list[tuple[str, str]] = []
+        self.over: set[str] = set()
+        self.before_answer: Callable[[], None] = lambda: None
+        self._written: list[str] = []
+        self.questions = attach.Questions(Terminal(self.write), attach.Screen())
+
+    def write(self, text: Shown) -> None:
+        self._written.append(click.unstyle(text))
+
+    @property
+    def written(self) -> str:
+        return "".join(self._written)
+
+    def ask(self, method: str, **params: Any) -> Any:
+        question = params.get("question", "")
+        if method == "sessions/show":
+            return {"summary": {"id": "s"}}
+        if method == "questions/list":
+            return [] if question in self.over else [asked(question)]
+        self.before_answer()
+        if question in self.over:
+            raise CommandFailed(NOT_PENDING)
+        self.decided.append((question, params["decision"]))
+        return {}
+
+    def read(self) -> None:
+        """Let the line that was typed be taken."""
+        eventually_sync(lambda: select.select([sys.stdin], [], [], 0)[0], 10)
+        self.questions.read()
+
+    def type(self, keys: str) -> None:
+        """Type keys; returns when the terminal has them."""
+        os.write(self.keyboard, keys.encode())
+        echo = b""
+        wanted = len(keys.replace("\n", "\r\n"))
+
+        def echoed() -> bool:
+            nonlocal echo
+            echo += os.read(self.keyboard, 1024)
+            return len(echo) >= wanted
+
+        eventually_sync(echoed)
+
+
+def asked(question: str) -> dict[str, Any]:
+    return {
+        "id": question,
+        "title": f"Title of {question}",
+        "always": False,
+        "tool": "Bash",
+        "input": {},
+        "content": [],
+    }
+
+
+@pytest.fixture
+def attached(monkeypatch: pytest.MonkeyPatch) -> Iterator[Attached]:
+    made = Attached()
+    monkeypatch.setattr(attach, "ask", made.ask)
+    with os.fdopen(made.stdin, closefd=True) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        yield made
+    os.close(made.keyboard)
+
+
+def test_half_typed_answer_counts_for_no_other_question(attached: Attached) -> None:
+    attached.questions.asked(asked("q1"))
+    attached.questions.asked(asked("q2"))
+    attached.type("y")
+    attached.questions.settled("q1")
+    attached.type("\n")
+    attached.read()
+    assert attached.decided == []
+    attached.type("n\n")
+    attached.read()
+    assert attached.decided == [("q2", "deny")]
+
+
+def test_next_question_is_shown_again_when_its_turn_comes(attached: Attached) -> None:
+    attached.questions.asked(asked("q1"))
+    attached.questions.asked(asked("q2"))
+    assert "(q2)  comes after (q1)" in attached.written
+    attached.questions.answer("y\n")
+    assert attached.written.endswith("Allowed.\n? Title of q2\n  (q2)  [y: allow; n: deny]\n")
+    attached.questions.settled("q1")
+    attached.questions.answer("y\n")
+    assert attached.decided == [("q1", "allow_once"), ("q2", "allow_once")]
+
+
+def test_question_that_ended_unheard_makes_way(attached: Attached) -> None:
+    attached.questions.asked(asked("q1"))
+    attached.questions.asked(asked("q2"))
+    attached.over.add("q1")
+    attached.questions.answer("y\n")
+    assert NOT_PENDING in attached.written
+    attached.questions.answer("y\n")
+    assert attached.decided == [("q2", "allow_once")]
+
+
+def test_question_refused_for_now_stays_open(attached: Attached) -> None:
+    attached.questions.asked(asked("q1"))
+
+    def refuse() -> None:
+        attached.before_answer = lambda: None
+        raise CommandFailed("The database cannot be written.")
+
+    attached.before_answer = refuse
+    attached.questions.answer("y\n")
+    attached.questions.answer("y\n")
+    assert attached.decided == [("q1", "allow_once")]
+
+
+def test_line_typed_while_answer_travels_counts_for_next(attached: Attached) -> None:
+    attached.questions.asked(asked("q1"))
+    attached.questions.asked(asked("q2"))
+
+    def settle() -> None:
+        attached.type("n\n")
+        attached.questions.settled("q1")
+        attached.before_answer = lambda: None
+
+    attached.before_answer = settle
+    attached.questions.answer("y\n")
+    attached.read()
+    assert attached.decided == [("q1", "allow_once"), ("q2", "deny")]
+
+
+@pytest.mark.parametrize("command", ["attach", "prompt"])
+def test_questions_of_lost_daemon_are_forgotten(
+    attached: Attached, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections: list[str] = []
+
+    def stream(method: str, **_: Any) -> Generator[dict[str, Any], None, Any]:
+        connections.append(method)
+        question = f"q{len(connections)}"
+        yield {"method": "_pykoclaw.dev/question", "params": asked(question)}
+        if len(connections) == 1:
+            raise DaemonNotRunning("gone")
+        attached.type("y\n")
+        eventually_sync(lambda: attached.decided)
+        os.write(attached.keyboard, b"\x04")  # the end of input
+        eventually_sync(
+            lambda: not any("read_answers" in one.name for one in threading.enumerate())
+        )
+        return {"session": "s", "turnId": "t", "state": "done", "text": "", "error": None}
+
+    monkeypatch.setattr(resuming, "PAUSE", 0)
+    monkeypatch.setattr(daemon, "stream", stream)
+    monkeypatch.setattr(prompt, "stream", stream)
+    monkeypatch.setattr(terminal, "write", lambda text, **_: attached.write(text))
+    monkeypatch.setattr(terminal, "is_terminal", lambda: True)
+    if command == "attach":
+        attach.main("s")
+    else:
+        prompt.main("s", "Hi", detach=False, key=None, as_json=False)
+    assert attached.decided == [("q2", "allow_once")]
+    assert attached.written.count("(q1)") == 1, "shown again, though nobody told of it"
