@@ -11,6 +11,8 @@ class Outflow:
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self.total = 0  # bytes that were ever put in
+        self.written = 0  # bytes of them
+        self.abandoned = False
         self._waiting = bytearray()
 
     @property
@@ -18,15 +20,16 @@ class Outflow:
         """Bytes in the buffer."""
         return len(self._waiting)
 
-    @property
-    def written(self) -> int:
-        """Bytes written so far."""
-        return self.total - len(self._waiting)
-
     def put(self, data: bytes | bytearray) -> None:
         """Add to the buffer."""
-        self._waiting += data
         self.total += len(data)
+        if not self.abandoned:
+            self._waiting += data
+
+    def abandon(self) -> None:
+        """The reader is gone: what waits is dropped, and so is what comes."""
+        self.abandoned = True
+        self._waiting.clear()
 
     def flush(self) -> None:
         """Write what can be written without blocking; raises OSError when the reader is gone."""
@@ -37,3 +40,4 @@ class Outflow:
             except BlockingIOError:
                 return
             del self._waiting[:count]
+            self.written += count

@@ -46,11 +46,6 @@ class KeptLine:
         """A request; lines after it are kept until it is answered."""
         return "method" in self.message and "id" in self.message
 
-    @property
-    def is_junk(self) -> bool:
-        """No message, once it was tried to understand the line: it is answered with an error."""
-        return "method" not in self.message and "id" not in self.message
-
     def sent(self) -> bytes:
         """The line as it is sent first."""
         return lines.SENT.build(self.number, text=self.content)
@@ -240,13 +235,12 @@ class Ledger:
         return [line for line in self.lines.values() if line.is_request]
 
     def quick_lines(self) -> list[KeptLine]:
-        """Unanswered lines that a daemon answers at once: all requests but prompts, and what is no
-        message.
-        """
+        """Lines that a daemon deals with at once, and has not yet: all but prompts."""
         return [
             line
             for line in self.lines.values()
-            if (line.message["method"] != "session/prompt" if line.is_request else line.is_junk)
+            if not line.acknowledged
+            and not (line.is_request and line.message["method"] == "session/prompt")
         ]
 
     def _responses(self) -> Iterator[KeptLine]:

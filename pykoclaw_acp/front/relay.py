@@ -31,7 +31,7 @@ FULL: Final = 1024 * 1024  # bytes that wait for one side, above which the other
 GREET_AFTER: Final = 0.4  # s that a daemon has for the answer to `initialize`
 CONFIRM_EVERY: Final = 0.1  # s
 LINGER: Final = 0.05  # s, after the client's end, for what is on its way
-# s, after the end of input, for the answers to requests before it: a daemon may have to start first
+# s, after the end of input, for what came before it to be dealt with: a daemon may have to start first
 ANSWERS: Final = 10.0
 # s, after a final failure, for a client that has not asked anything yet
 FAILURE_LINGER: Final = 1.0
@@ -42,10 +42,6 @@ GOES_ON: Final = (
 
 _GONE: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 _NEVER: Final = float("inf")
-
-
-class _ClientGone(Exception):
-    """The client closed its end."""
 
 
 class Relay:
@@ -87,8 +83,6 @@ class Relay:
                     self._step()
                 except MemoryError:
                     self._fail_for_memory()
-        except _ClientGone:
-            pass
         finally:
             self._say_goodbye()
         return 0 if self._failure is None else self._failure[1]
@@ -142,7 +136,7 @@ class Relay:
             self._told = True
             self._end()
         if ready.get(self._client.descriptor, 0) & _GONE:
-            raise _ClientGone
+            self._lose_client()
         if self._link is None:
             if self._dialer is not None and self._dialer.pipe in ready:
                 self._dial_at = 0.0
@@ -158,7 +152,8 @@ class Relay:
     def _wait(self) -> dict[int, int]:
         """Wait for the next event or deadline; returns what poll(2) reports, by descriptor."""
         poll = select.poll()
-        poll.register(self._client.descriptor, select.POLLOUT if self._client.waiting else 0)
+        if not self._client.abandoned:
+            poll.register(self._client.descriptor, select.POLLOUT if self._client.waiting else 0)
         if not self._told:
             poll.register(self._wake, select.POLLIN)
         if not self._ended:
@@ -192,7 +187,7 @@ class Relay:
             if not isinstance(error, ConnectionError) and error.errno != errno.EIO:
                 said = f"Standard output cannot be written: {error.strerror}."
                 self.fail(f"{said} {GOES_ON}", 1, ErrorKind.INTERNAL)
-            raise _ClientGone from None
+            self._lose_client()
         self._receipts.advance(self._client.written)
         if self._link is None:
             return
@@ -212,9 +207,6 @@ class Relay:
         return (self._unsent if self._link is None else self._link.out.waiting) <= FULL
 
     def _read(self) -> None:
-        if not self._may_read():
-            self._end()  # of a client that is not read, poll() tells nothing but that it is gone
-            return
         try:
             data = os.read(self._source, READ)
         except BlockingIOError:
@@ -223,11 +215,17 @@ class Relay:
             data = b""
         self._take(self._framer.feed(data) if data else self._framer.end())
         if not data:
-            self._end(ANSWERS if self._ledger.quick_lines() else LINGER)
+            self._end()
+
+    def _lose_client(self) -> None:
+        """Nobody reads what is written; what the client has sent counts all the same."""
+        self._client.abandon()
+        if not self._ended:
+            self._read()
+            self._end()
 
     def _take(self, contents: list[bytes | bytearray | Oversized]) -> None:
-        at = time.monotonic()
-        lines = []
+        at, lines = time.monotonic(), []
         for content in contents:
             if isinstance(content, Oversized):
                 self._client.put(words.too_long(content))
@@ -272,8 +270,11 @@ class Relay:
         self._client.put(words.refusal(line.message["id"], message, kind, taken=line.taken))
         del self._ledger.lines[line.number]
 
-    def _end(self, wait: float = LINGER) -> None:
-        """Read nothing more of the client, and end within `wait` seconds."""
+    def _end(self) -> None:
+        """Read nothing more of the client, and end; not before its lines were dealt with, all but
+        prompts, unless a signal has told so.
+        """
+        wait = ANSWERS if self._ledger.quick_lines() and not self._told else LINGER
         self._ended = True
         self._linger_until = time.monotonic() + LINGER
         self._end_at = min(self._end_at, time.monotonic() + wait)

@@ -1,5 +1,5 @@
-"""A client that ends its input at once: what came before the end is answered, and prompts are not
-waited for.
+"""A client that ends at once: what it sent before the end is dealt with, and prompts are not waited
+for.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from pykoclaw_acp.link.places import Places
 from tests.integration.front_harness import WAIT, Client, Daemon, encode
 from tests.waiting import eventually_sync
 
+CANCEL = encode({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s"}})
+DECISION = encode({"jsonrpc": "2.0", "id": "q", "result": {"outcome": {"outcome": "cancelled"}}})
 HEALTHCHECK = encode({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}})
 SOONER = 0.8 * ANSWERS  # s; who waits for an answer ends later
 # A front that waits for answers a shorter time.
@@ -91,6 +93,56 @@ def test_a_prompt_beside_them_is_not_waited_for(places: Places, daemon: Daemon) 
         assert client.process.wait(SOONER) == 0
 
 
+@pytest.mark.parametrize("said", [CANCEL, DECISION])
+def test_what_was_said_waits_for_a_daemon(places: Places, daemon: Daemon, said: bytes) -> None:
+    with Client(places) as client:
+        daemon.accept().hello()
+        daemon.stop()
+        client.write(said)
+        client.stdin.close()
+        assert_goes_on(client)
+        daemon.listen()
+        link = daemon.accept()
+        link.hello()
+        number, _, line = link.line().split(b" ", 3)[1:]
+        assert (number, line) == (b"1", said)
+        link.send(b"ack 1")
+        assert client.process.wait(SOONER) == 0
+
+
+def test_a_client_that_dies_is_heard_to_its_end(places: Places, daemon: Daemon) -> None:
+    with Client(places) as client:
+        daemon.accept().hello()
+        daemon.stop()
+        client.process.send_signal(signal.SIGSTOP)  # so that it learns of everything at once
+        client.write(CANCEL)
+        client.stdout.close()
+        client.stdin.close()
+        client.process.send_signal(signal.SIGCONT)
+        assert_goes_on(client)
+        daemon.listen()
+        link = daemon.accept()
+        link.hello()
+        assert link.line().endswith(CANCEL)
+        link.send(b'attached 1 0 0 "s"', b'update 1 1 {"too":"late"}', b"ack 1")
+        assert client.process.wait(SOONER) == 0
+        assert link.line() == b"", "nothing has arrived at the client"
+
+
+def test_an_acknowledged_cancel_is_not_waited_for(places: Places, daemon: Daemon) -> None:
+    with Client(places) as client:
+        link = daemon.accept()
+        link.hello()
+        client.request("session/prompt")
+        client.write(CANCEL)
+        assert link.line().startswith(b"> 1 ")
+        assert link.line().startswith(b"> 2 ")
+        client.stdin.close()
+        assert_goes_on(client)
+        link.send(b"ack 2")
+        assert client.process.wait(SOONER) == 0
+
+
 def test_a_signal_ends_the_wait(places: Places, daemon: Daemon) -> None:
     """The healthcheck of pykoclaw's users ends its child so."""
     with Client(places) as client:
@@ -111,6 +163,27 @@ def test_the_wait_is_bounded(places: Places, daemon: Daemon) -> None:
         client.request("session/load")
         assert client.end() == 0
         assert client.line() == b""
+
+
+def test_the_wait_for_a_daemon_is_bounded(places: Places) -> None:
+    with Daemon(places, listens=False), Client(places, "-c", IMPATIENT) as client:
+        client.write(CANCEL)
+        assert client.end() == 0
+
+
+def test_it_ends_although_the_daemon_reads_nothing(places: Places, daemon: Daemon) -> None:
+    with Client(places, "-c", IMPATIENT) as client:
+        link = daemon.accept()
+        client.write(encode({"jsonrpc": "2.0", "method": "n", "params": "x" * (3 * 1024 * 1024)}))
+        assert link.line().startswith(b"front ")
+        assert client.end() == 0
+
+
+def assert_goes_on(client: Client) -> None:
+    """The front waits for longer than for what is on its way."""
+    late = time.monotonic() + 8 * LINGER
+    eventually_sync(lambda: time.monotonic() > late)
+    assert client.process.poll() is None
 
 
 def encode_answer(number: int) -> bytes:
