@@ -113,7 +113,8 @@ class Turn:
     content refers to, by their hashes, until it is accepted.
     `steers`: it is to go into the turn that runs; `waited`: one ran when it came; `taken_by`: the turn
     that has taken it up; `unsaid`: it was given to Claude, and its message is not in the log yet;
-    `given`: by the command that sent it. `recovered`: an earlier daemon accepted it.
+    `leaving`: it is `dispatched`, and its worker does not have it yet; `given`: by the command that
+    sent it. `recovered`: an earlier daemon accepted it.
     """
 
     turn_id: str
@@ -136,6 +137,7 @@ class Turn:
     waited: bool = False
     taken_by: str | None = None
     unsaid: bool = False
+    leaving: bool = False
     given: Given | None = None
     recovered: bool = False
     lost_at: float | None = None

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.sessions.choosing import Choosing
 from tests.integration.asking import BOTH, park
 from tests.integration.asking import rig as asking_rig
 from tests.integration.rig import rig
 from tests.integration.wires import Wire, client, hanging, new, prompt
-from tests.waiting import eventually
+from tests.waiting import eventually, within
 
 SAID = "\n\nCancelled.\n\n"
 NOT_SENT = "\n\nCancelled before it was sent to Claude.\n\n"
@@ -81,6 +82,30 @@ async def test_prompt_that_was_cancelled_before_claude_was_there_says_so(
         wire.send({"method": "session/cancel", "params": {"sessionId": session}})
         assert (await wire.answer(running))["result"]["stopReason"] == "cancelled"
         await eventually(lambda: said(wire) == [NOT_SENT])
+
+
+async def test_cancel_does_not_overtake_the_prompt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker is told first what was chosen, and may take its time."""
+    tells, is_told = asyncio.Event(), asyncio.Event()
+
+    async def tell(*_: object) -> None:
+        tells.set()
+        await is_told.wait()
+
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        monkeypatch.setattr(Choosing, "tell_worker", tell)
+        running = wire.begin("session/prompt", **prompt(session, "say 1"))
+        await tells.wait()
+        (kept,) = r.sessions.live[session].cancel()
+        early = await within(kept.done, 0.1)
+        is_told.set()
+        assert (await wire.answer(running))["result"]["stopReason"] == "cancelled"
+        await eventually(lambda: said(wire) == [SAID])
+        assert r.launcher.launched[-1].prompts == []
+        assert not early, "the next daemon would send the prompt"
 
 
 async def test_turn_that_was_not_cancelled_does_not_say_so(tmp_path: Path) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
+
+import pytest
 
 from pykoclaw_acp.channel.frames import EventFrame, TurnStarted
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.turns import Turn, TurnState
+from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import steering
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import Rig, hanging, rig
+from tests.waiting import within
 
 
 async def steered(session: Session, text: str) -> Turn:
@@ -93,3 +98,32 @@ async def test_commands_and_prompts_for_an_idle_session_wait_their_turn(tmp_path
         again = await steered(session, "say 1")
         assert (await again.ended)[0].state == TurnState.DONE
         assert steering.result(again) == steering.NEW
+
+
+async def test_cancel_does_not_overtake_a_steered_prompt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its images are read from the disk before it leaves."""
+    reads, is_read = asyncio.Event(), asyncio.Event()
+
+    async def read(_: object, blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        reads.set()
+        await is_read.wait()
+        return blocks
+
+    async with rig(tmp_path) as r:
+        session, host, worker = await hanging(r)
+        monkeypatch.setattr(contents, "whole", read)
+        giving = asyncio.create_task(steered(session, "Look out."))
+        await reads.wait()
+        (turn,) = (one for one in session.turns if one is not host)
+        (kept,) = session.cancel(turn)
+        early = await within(kept.done, 0.1)
+        is_read.set()
+        await kept
+        assert not early, "the next daemon would send the prompt"
+        assert (await turn.ended)[0].state == TurnState.CANCELLED
+        await giving
+        assert not [one for one in worker.got if isinstance(one, Steer)]
+        assert await said(r, session) == ["hang", "Look out."]
+        assert not host.ended.done()

@@ -124,22 +124,30 @@ class TurnRunner:
 
     async def send_prompt(self, turn: Turn, prompt: Prompt | None = None) -> None:
         """Let the prompt leave for the worker, which `prompt` may hold already; that it does is in
-        the journal.
+        the journal. One that is cancelled meanwhile ends instead.
         """
-        frame: Prompt | Steer | None = prompt
-        if turn.unsaid:
-            blocks = prompt_text.for_claude(turn.content, remembers=True)
-            blocks = await contents.whole(self._journal, blocks)
-            frame = await in_pieces(outcomes.steer(self._state.epoch, turn, blocks))
-        elif prompt is None:
-            carried = await self._journal.carried_notes(turn.turn_id)
-            frame, _ = await self._prompt(turn, carried)
-        assert frame is not None
+        turn.leaving = True
+        try:
+            frame = prompt or await self._frame(turn)
+            if turn.cancelled.is_set():  # an interrupt would overtake the prompt
+                await self.endings.finish(turn, outcomes.CANCELLED)
+                return
+        finally:
+            turn.leaving = False
         try:
             await self._workers.send(self._state.id, frame)
         except ConnectionError:
             log.info("The worker died before the prompt left", action="prompt_not_sent")
         crash_points.reached("prompt_sent")
+
+    async def _frame(self, turn: Turn) -> Prompt | Steer:
+        """The frame of a prompt that leaves as the journal has it."""
+        if turn.unsaid:
+            blocks = prompt_text.for_claude(turn.content, remembers=True)
+            blocks = await contents.whole(self._journal, blocks)
+            return await in_pieces(outcomes.steer(self._state.epoch, turn, blocks))
+        carried = await self._journal.carried_notes(turn.turn_id)
+        return (await self._prompt(turn, carried))[0]
 
     async def _prompt(self, turn: Turn, notes: Sequence[Note]) -> tuple[Prompt, Sequence[Note]]:
         """The prompt's frame, and those of the notes that it carries."""
@@ -157,7 +165,7 @@ class TurnRunner:
         """Ask the worker to stop the turn, and kill it when it does not. Returns when the worker was
         told, or the turn has ended. One that has not got its prompt gets none.
         """
-        if turn.state == TurnState.QUEUED:
+        if turn.state == TurnState.QUEUED or turn.leaving:
             await turn.over()
             return
         overdue = self._tasks.start(self._kill_if_it_goes_on(turn))
@@ -181,9 +189,8 @@ class TurnRunner:
         troubles = -1
         while troubles != self._journal.troubles and not turn.ended.done():
             await self._journal.writable()
-            troubles = (
-                self._journal.troubles
-            )  # while frames cannot be stored, nobody sees the turn's end
+            # While frames cannot be stored, nobody sees the turn's end.
+            troubles = self._journal.troubles
             await asyncio.wait([turn.ended], timeout=self._grace)
         if not turn.ended.done():
             log.warning(
@@ -223,13 +230,10 @@ class TurnRunner:
         said = [*await in_pieces(outcomes.user_messages(turn)), *notes]
         said += self._titling.first(turn)
         seqs = await self._journal.dispatch(turn, self._state.epoch, said, carried)
-        turn.state = TurnState.DISPATCHED
+        turn.state, turn.leaving = TurnState.DISPATCHED, True
         self._state.log.committed(seqs, turn.turn_id, said)
         crash_points.reached("turn_dispatched")
         log.info("Turn dispatched", action="turn_dispatched", epoch=self._state.epoch)
-        if turn.cancelled.is_set():  # during the commit; the prompt has not left
-            await self.endings.finish(turn, outcomes.CANCELLED)
-            return
         await self._choosing.tell_worker(options)
         await self.send_prompt(turn, prompt)
         if not self._workers.is_live(self._state.id) and not turn.ended.done():

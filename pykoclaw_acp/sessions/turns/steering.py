@@ -87,9 +87,6 @@ class Steering:
         turn.state, turn.unsaid = TurnState.DISPATCHED, True
         crash_points.reached("turn_steered")
         log.info("Turn steered", action="turn_steered", session=self._state.id, turn=turn.turn_id)
-        if turn.cancelled.is_set():
-            await self._finish(turn, outcomes.CANCELLED)
-            return True
         await self._send(turn)
         if not self._workers.is_live(self._state.id) and not turn.ended.done():
             died = outcomes.lost(turn, ErrorKind.WORKER_LOST, "Claude's worker process died.")
