@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 from collections import deque
 from collections.abc import AsyncGenerator, Collection
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -18,6 +18,7 @@ from pykoclaw_acp.model.events import Event, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.system import disks
 from pykoclaw_acp.transcripts import files
 from pykoclaw_acp.transcripts.origins import origin
 from pykoclaw_acp.transcripts.ports import ImportStore
@@ -74,13 +75,14 @@ class Import:
         self, claude_session_id: str, row: TranscriptRow | None, projects: str, *, told: bool
     ) -> TranscriptRow | None:
         """Import what is new in the transcript of a Claude session; returns its row, None if there
-        is no transcript. `told`: of these turns Claude need not be told. Raises NotImported.
+        is no transcript. `told`: of these turns Claude need not be told. Raises NotImported, and
+        OSError, also if the disk does not answer.
         """
         path = None if row is None else row.path
-        look = None if path is None else files.look(path)
+        look = None if path is None else await _look(path)
         if look is None:
-            path = await asyncio.to_thread(files.find, projects, claude_session_id)
-            look = None if path is None else files.look(path)
+            path = await disks.call(projects, partial(files.find, projects, claude_session_id))
+            look = None if path is None else await _look(path)
         if path is None or look is None:
             self.found.replaced |= row is not None
             return None
@@ -89,7 +91,9 @@ class Import:
         self.found.changed = True
         # A copy that was made before the first look is what it was made for.
         only = None if row is None else claude_session_id
-        replaced = row is not None and not files.begins_line(path, row.read_upto)
+        replaced = row is not None and not await disks.quick_call(
+            path, partial(files.begins_line, path, row.read_upto)
+        )
         if replaced:
             only = ""  # written over in place: nothing of it is certainly of this conversation
         if row is not None:
@@ -233,3 +237,7 @@ class Import:
             turn, self.record.conversation_name, text if isinstance(text, str) else "", prompts
         )
         return msgspec.structs.replace(event, origin=by)
+
+
+async def _look(path: str) -> files.Look | None:
+    return await disks.quick_call(path, partial(files.look, path))

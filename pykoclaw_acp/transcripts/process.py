@@ -5,22 +5,29 @@ when they have been idle.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
+import time
+from collections.abc import AsyncGenerator, Collection
 from typing import Final
 
 import msgspec
 import structlog
 
+from pykoclaw_acp.system import disks
 from pykoclaw_acp.system.lineage import MARKS
 from pykoclaw_acp.transcripts import wire
 
 MOST: Final = 2  # at once; a long transcript must not keep the others waiting
 IDLE: Final = 5.0  # s without a request, after which a process ends
 ANSWER_WAIT: Final = 60.0  # s for a piece, on a busy machine
+MOST_ENDING: Final = 8  # that were killed and are there still: their disks do not answer
+REAP: Final = 0.1  # s between two looks whether one that was killed is gone
+CLOSE_WAIT: Final = 1.0  # s that they get together when the server ends
 
 log: Final = structlog.get_logger()
 
@@ -36,7 +43,9 @@ class ReaderProcesses:
         self._free = asyncio.Semaphore(MOST)
         self._idle: list[_Reader] = []
         self._busy: set[_Reader] = set()
-        self._ending: asyncio.TimerHandle | None = None
+        self._due: asyncio.TimerHandle | None = None  # the end of the idle ones
+        self._ending: list[_Reader] = []
+        self._reaping: asyncio.TimerHandle | None = None
         self.closed = False
 
     @property
@@ -45,10 +54,14 @@ class ReaderProcesses:
         return [one.pid for one in (*self._idle, *self._busy)]
 
     async def ask(self, request: wire.Request) -> AsyncGenerator[wire.Answer, None]:
-        """The answers to a request; raises ReaderDied, and OSError if no process can be started."""
+        """The answers to a request; raises ReaderDied, and OSError if no process can be started, or
+        too many hang.
+        """
         async with self._free:
             if self.closed:
                 raise ReaderDied
+            if len(self._ending) >= MOST_ENDING:
+                raise TimeoutError(errno.ETIMEDOUT, disks.SILENT)
             reader = self._idle.pop() if self._idle else await _Reader.start()
             self._busy.add(reader)
             whole = False
@@ -64,26 +77,43 @@ class ReaderProcesses:
                     self._idle.append(reader)
                     self._end_later()
                 else:
-                    reader.end()
+                    self._end([reader])
 
     def close(self) -> None:
         """End them all; no other one is started."""
         self.closed = True
-        if self._ending is not None:
-            self._ending.cancel()
-        for reader in (*self._idle, *self._busy):
-            reader.end()
+        if self._due is not None:
+            self._due.cancel()
+        self._end([*self._idle, *self._busy])
         self._idle.clear()
+        until = time.monotonic() + CLOSE_WAIT
+        for reader in self._ending:
+            reader.wait(until - time.monotonic())
+        self._reap()
 
     def _end_later(self) -> None:
-        if self._ending is not None:
-            self._ending.cancel()
-        self._ending = asyncio.get_running_loop().call_later(IDLE, self._end_idle)
+        if self._due is not None:
+            self._due.cancel()
+        self._due = asyncio.get_running_loop().call_later(IDLE, self._end_idle)
 
     def _end_idle(self) -> None:
-        for reader in self._idle:
-            reader.end()
+        self._end(self._idle)
         self._idle.clear()
+
+    def _end(self, readers: Collection[_Reader]) -> None:
+        """End these. One whose disk does not answer is there until it does: nobody waits for that."""
+        for reader in readers:
+            reader.end()
+        self._ending += [one for one in readers if one not in self._ending]
+        self._reap()
+
+    def _reap(self) -> None:
+        if self._reaping is not None:
+            self._reaping.cancel()
+            self._reaping = None
+        self._ending = [one for one in self._ending if not one.gone]
+        if self._ending:
+            self._reaping = asyncio.get_running_loop().call_later(REAP, self._reap)
 
 
 class _Reader:
@@ -142,11 +172,19 @@ class _Reader:
         return answer
 
     def end(self) -> None:
-        """End it at once: it has nothing to keep."""
+        """Kill it: it has nothing to keep."""
         self._writer.close()
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
+        self._process.kill()
+
+    @property
+    def gone(self) -> bool:
+        """Whether it has ended, and was reaped."""
+        return self._process.poll() is not None
+
+    def wait(self, seconds: float) -> None:
+        """Wait for its end, blocking."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(max(seconds, 0))
 
 
 def _start(control: socket.socket) -> subprocess.Popen[bytes]:

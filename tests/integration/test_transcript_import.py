@@ -26,14 +26,15 @@ from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.server.acp_client import update_line
 from pykoclaw_acp.store.units import Statement
-from pykoclaw_acp.system import lineage
+from pykoclaw_acp.system import disks, lineage, processes
+from pykoclaw_acp.system.mounts import Mounts
 from pykoclaw_acp.transcripts import process, watching, wire
 from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
 from pykoclaw_acp.transcripts.reader import DAMAGED
 from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
 from tests.integration.journals import Subject, subject
 from tests.unit.transcripts import Transcript, words
-from tests.waiting import eventually
+from tests.waiting import eventually, pass_loop_time
 
 CLAUDE = "c1a0de00-0000-4000-8000-000000000000"
 MEMORY = 64 * 1024  # KiB, above an empty Python's
@@ -211,6 +212,81 @@ async def test_killed_reader_is_replaced(p: Place) -> None:
     p.store.commit_piece = killing
     await p.look()
     assert len(kills) == 2
+    assert await p.log() == said
+
+
+@pytest.mark.parametrize("server_ends", [False, True])
+async def test_reader_that_does_not_die_holds_up_nobody(
+    p: Place, monkeypatch: pytest.MonkeyPatch, server_ends: bool
+) -> None:
+    """One whose disk hangs gets no SIGKILL before that answers."""
+    turns(p.transcript, 1)
+    await p.look()
+    readers = p.made[0].readers
+    (pid,) = readers.pids
+    kill = subprocess.Popen.kill
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda one: one.pid == pid or kill(one))
+    os.kill(pid, signal.SIGSTOP)
+    answers = threading.Timer(20, os.kill, (pid, signal.SIGKILL))
+    answers.start()
+    try:
+        if server_ends:
+            readers.close()
+        else:
+            pass_loop_time(process.IDLE)
+            await eventually(lambda: not readers.pids)
+        assert processes.state(pid) == "T", "it was waited for"
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        answers.cancel()
+        answers.join()
+    await eventually(lambda: processes.state(pid) is None)
+
+
+async def test_no_more_readers_are_started_while_many_hang(
+    p: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "MOST_ENDING", 1)
+    turns(p.transcript, 1)
+    await p.look()
+    readers = p.made[0].readers
+    (pid,) = readers.pids
+    kill = subprocess.Popen.kill
+    monkeypatch.setattr(subprocess.Popen, "kill", lambda one: one.pid == pid or kill(one))
+    os.kill(pid, signal.SIGSTOP)
+    pass_loop_time(process.IDLE)
+    await eventually(lambda: not readers.pids)
+    turns(p.transcript, 1, 1)
+    assert not (await p.look()).complete
+    assert readers.pids == []
+    os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: processes.state(pid) is None)
+    assert (await p.look()).complete
+
+
+@pytest.mark.parametrize("call", ["stat", "open"])
+async def test_transcript_whose_disk_does_not_answer_ends_the_look(
+    p: Place, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    said = turns(p.transcript, 1)
+    await p.look()
+    said += turns(p.transcript, 1, 1)
+    monkeypatch.setattr(Mounts, "disk_of", lambda *_: os.fspath(p.projects))
+    monkeypatch.setattr(disks, "WAIT", 0.1)
+    answers, real = threading.Event(), getattr(os, call)
+
+    def hanging(path: Any, *arguments: Any, **named: Any) -> Any:
+        if path == os.fspath(p.transcript.path):
+            answers.wait(5)
+        return real(path, *arguments, **named)
+
+    monkeypatch.setattr(os, call, hanging)
+    found = await p.look()
+    answers.set()
+    assert (found.logged, found.complete) == ([], False)
+    async with asyncio.timeout(60):
+        while not (await p.look()).complete:
+            pass
     assert await p.log() == said
 
 
