@@ -2,6 +2,10 @@
 loaded when they are first used.
 
 They are half of that import, and a worker needs its server only when its Claude has started.
+
+What was left out is loaded by an import of `complete_mcp` or `complete_jsonschema`: the locks of the
+import system let other threads wait for it, and not for ever for one that waits for an import of
+theirs.
 """
 
 from __future__ import annotations
@@ -17,11 +21,10 @@ from typing import Any, Final
 from pykoclaw_acp.worker.deferred_models import deferred_models
 
 _TYPES: Final = "mcp_types"  # of mcp 2: all names that the SDK takes from mcp.types
-_SCHEMAS: Final = "jsonschema"
-_MCP: Final = ("mcp.types", "mcp.server", "mcp")  # in the order in which they can be completed
+SCHEMAS: Final = ("jsonschema",)
+MCP: Final = ("mcp.types", "mcp.server", "mcp")  # in the order in which they can be completed
 _SDK: Final = "claude_agent_sdk"
 
-_lock: Final = threading.RLock()
 _pending: Final[list[_Package]] = []
 
 
@@ -32,7 +35,7 @@ class _Package(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("__"):
-            _run([_SCHEMAS] if self.__name__ == _SCHEMAS else _MCP)
+            _load(MCP if self.__name__ in MCP else SCHEMAS)
             if name in self.__dict__:
                 return self.__dict__[name]
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
@@ -67,7 +70,7 @@ def import_sdk() -> None:
         except Exception:  # noqa: BLE001  of another version, which is made in another way
             _pending.clear()
             for name in [*sys.modules]:
-                if name.partition(".")[0] in ("mcp", _SCHEMAS, _SDK):
+                if name.partition(".")[0] in ("mcp", *SCHEMAS, _SDK):
                     del sys.modules[name]
     importlib.import_module(_SDK)
 
@@ -79,7 +82,8 @@ def is_complete() -> bool:
 
 def complete() -> None:
     """Load what was left out. Raises ImportError."""
-    _run([_SCHEMAS, *_MCP])
+    _load(SCHEMAS)
+    _load(MCP)
 
 
 def prepare_server() -> None:
@@ -88,29 +92,36 @@ def prepare_server() -> None:
         threading.Thread(target=_real_server, name="mcp", daemon=True).start()
 
 
-def _real_server() -> Any:
-    with _lock, deferred_models():
-        return importlib.import_module("mcp.server.lowlevel.server").Server
-
-
-def _run(names: Collection[str]) -> None:
-    with _lock, deferred_models():
-        left = [one for one in _pending if one.__name__ in names]
-        for package in left:
-            _pending.remove(package)
-            package.__dict__.pop("Server", None)
-            package.__class__ = ModuleType  # type: ignore[assignment]
+def execute(names: Collection[str]) -> None:
+    """Run the `__init__` of those of these packages that were left out; for the modules whose import
+    does that.
+    """
+    left = [one for one in _pending if one.__name__ in names]
+    with deferred_models():
         for package in left:
             assert package.__spec__ is not None
             assert package.__spec__.loader is not None
+            package.__dict__.pop("Server", None)
             package.__spec__.loader.exec_module(package)
-        if left:
-            _use_real_server()
+            package.__class__ = ModuleType  # type: ignore[assignment]
+            _pending.remove(package)
+    if left:
+        _use_real_server()
+
+
+def _load(names: Collection[str]) -> None:
+    name = "complete_mcp" if names is MCP else "complete_jsonschema"
+    importlib.import_module(f"{__package__}.{name}")
+
+
+def _real_server() -> Any:
+    with deferred_models():
+        return importlib.import_module("mcp.server.lowlevel.server").Server
 
 
 def _defer() -> None:
     types = importlib.import_module(_TYPES)
-    for name in (*reversed(_MCP), _SCHEMAS):
+    for name in (*reversed(MCP), *SCHEMAS):
         spec = importlib.util.find_spec(name)
         if name in sys.modules or spec is None:
             continue

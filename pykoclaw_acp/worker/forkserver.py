@@ -89,11 +89,12 @@ def _serve(control: socket.socket, workers: set[int], translate: Callable[[bytes
     selector = selectors.DefaultSelector()
     selector.register(control, selectors.EVENT_READ)
     selector.register(wake_read, selectors.EVENT_READ)
-    received = b""
+    received, rest = b"", None if deferred_mcp.is_complete() else REST
     while True:
-        ready = {key.fd for key, _ in selector.select(None if deferred_mcp.is_complete() else REST)}
+        ready = {key.fd for key, _ in selector.select(rest)}
         if not ready:
             _complete_import()
+            rest = None
         if wake_read in ready:
             os.read(wake_read, 4096)
             _reap(workers)

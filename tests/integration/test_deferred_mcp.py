@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.pool.local_forkserver import ForkServer
+from pykoclaw_acp.worker.forkserver import REST
 from tests import plugins
-from tests.waiting import eventually
+from tests.waiting import eventually, within
 
 pytest.importorskip("mcp_types", reason="mcp 1 is imported as it is")
 
@@ -111,6 +112,64 @@ def test_many_threads_may_be_the_first_to_use_it() -> None:
     assert run(IMPORTED + code) == "True\n"
 
 
+HELD = """
+import importlib.machinery, os, sys
+path = [one for one in sys.path if one != os.path.dirname(os.path.dirname(__file__))]
+real = importlib.machinery.PathFinder.find_spec(__name__, path)
+__path__[:] = real.submodule_search_locations
+exec(compile(open(real.origin).read(), real.origin, "exec"))
+sys.modules["__main__"].held()
+"""
+
+
+def held(tmp_path: Path, code: str) -> str:
+    """What this prints if its function `held` is called in the middle of an import that servers of
+    mcp need.
+    """
+    package = tmp_path / "sse_starlette"
+    package.mkdir()
+    (package / "__init__.py").write_text(HELD)
+    needed = "import sys, threading, mcp\nfrom tests.waiting import eventually_sync\n"
+    return run(IMPORTED + needed + code, PYTHONPATH=f"{tmp_path}:{os.getcwd()}")
+
+
+def test_an_import_that_needs_the_rest_does_not_wait_for_ever(tmp_path: Path) -> None:
+    """One thread loads it, and comes to a module that another one imports, which needs it."""
+    code = (
+        "def held():\n"
+        "    deferred_mcp.prepare_server()\n"
+        "    eventually_sync(lambda: 'mcp.server.lowlevel.server' in sys.modules)\n"
+        "    mcp.ClientSession\n"
+        "import sse_starlette\n"
+        "print(mcp.server.MCPServer.__name__, deferred_mcp.is_complete())"
+    )
+    assert held(tmp_path, code) == "MCPServer False\n"
+
+
+def test_a_thread_waits_for_what_another_one_loads(tmp_path: Path) -> None:
+    code = (
+        "import time\nfound = []\n"
+        "threads = [threading.Thread(target=lambda: found.append(mcp.ClientSession.__name__)),\n"
+        "           threading.Thread(target=lambda: found.append(mcp.server.MCPServer.__name__))]\n"
+        "def held():\n"
+        "    [one.start() for one in threads]\n"
+        "    late = time.monotonic() + 0.2\n"
+        "    eventually_sync(lambda: time.monotonic() > late)\n"
+        "deferred_mcp.complete()\n[one.join() for one in threads]\nprint(sorted(found))"
+    )
+    assert held(tmp_path, code) == "['ClientSession', 'MCPServer']\n"
+
+
+def test_a_package_that_is_broken_says_so_each_time(tmp_path: Path) -> None:
+    code = (
+        "def held(): raise ImportError('gone')\n"
+        "for name in ('ClientSession', 'Client'):\n"
+        "    try: getattr(mcp, name)\n"
+        "    except ImportError as error: print(error)"
+    )
+    assert held(tmp_path, code) == "gone\ngone\n"
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -156,5 +215,20 @@ async def test_fork_server_imports_the_rest_when_nothing_is_launched(
         await server.warm()
         await eventually(lambda: "mcp.client.session" in log.read_text())
         assert "claude_agent_sdk" not in log.read_text(), "that was before it took its log"
+    finally:
+        await server.close()
+
+
+async def test_fork_server_says_once_that_the_rest_is_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sse_starlette.py").write_text("raise ImportError('not today')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    log = tmp_path / "workers.log"
+    server = ForkServer(log, resident=False)
+    try:
+        await server.warm()
+        await eventually(lambda: "ImportError: not today" in log.read_text())
+        assert not await within(lambda: log.read_text().count("ImportError: ") > 1, 3 * REST)
     finally:
         await server.close()

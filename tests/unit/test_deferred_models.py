@@ -33,3 +33,21 @@ def test_an_import_that_fails_defers_nothing_later() -> None:
         number: int
 
     assert Early.__pydantic_complete__
+
+
+def test_imports_that_overlap_defer_nothing_later() -> None:
+    one, other = deferred_models(), deferred_models()
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+
+    class Late(BaseModel):
+        number: int
+
+    other.__exit__(None, None, None)
+
+    class Early(BaseModel):
+        number: int
+
+    assert not Late.__pydantic_complete__
+    assert Early.__pydantic_complete__
