@@ -32,11 +32,11 @@ USER: Final = "user_message_chunk"
 MANY: Final = 50
 TOGETHER: Final = 4  # clients on one session
 ANSWER: Final = 60  # deltas of each paced answer
-STALL: Final = 2.0  # s that a client may not read
+STALL: Final = 6.0  # s that a client may not read
 # of an answer that fills every buffer between a worker and a client that does not read
 PIECES: Final = 250
 PIECE: Final = 20_000  # bytes
-NOISE: Final = 100.0  # ms; who waits for a client that does not read waits for seconds, all else is the machine
+NOISE: Final = 2000.0  # ms; who waits for a client that does not read waits for seconds, all else is the machine
 STAMP: Final = re.compile(r"(\d+)@(\d+)")
 
 

@@ -48,12 +48,13 @@ class Process:
 
 @dataclass(eq=False)
 class Window:
-    """What a person takes for one client: a process after the other. `since`: who took over after
-    its process died.
+    """What a person takes for one client: a process after the other. `had`: what the earlier ones
+    were shown, which is in its history. `since`: who took over after its process died.
     """
 
     name: str
     process: Process
+    had: int = 0
     since: list[Process] = field(default_factory=list)
 
 
@@ -167,6 +168,7 @@ class Walk(RuleBasedStateMachine):
             one = window.process
             one.alive = one.connected = False
             one.front = None
+            window.had = max(window.had, one.has)
             window.since = []
             self.left.append(one)
 
@@ -234,7 +236,7 @@ class Walk(RuleBasedStateMachine):
                 f"shown after {start}, and the one that has least has {least.has}"
             )
             if known and all(taker.alive for taker in window.since):
-                assert start <= one.has, f"shown after {start}, and this window has {one.has}"
+                assert start <= window.had, f"shown after {start}, and this window has {window.had}"
             self._took_over(one, least)
             one.has = start
         self._attach(one, start)
@@ -259,7 +261,7 @@ class Walk(RuleBasedStateMachine):
         self.run(self.confirmations.written(60))
         one.sent = self.end
         if loads:
-            one.has = 0  # what it has is thrown away
+            one.has = window.had = 0  # what it has is thrown away
 
     def _took_over(self, one: Process, left: Process) -> None:
         self.left.remove(left)
