@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -157,8 +158,9 @@ class TaskRuns:
             outcome, _ = await asyncio.shield(turn.ended)
             if outcome.failure is None or outcome.failure.kind != ErrorKind.NOT_STARTED:
                 return session, outcome
-            noted, run.turn_id = run.turn_id, str(uuid4())
-            await self._store.place(run, noted)
+            again = str(uuid4())
+            await self._store.place(replace(run, turn_id=again), run.turn_id)
+            run.turn_id = again
 
     async def _given(self, run: TaskRun, session: Session) -> Given | None:
         """What a client gives that has the task's conversation open. A run of an earlier daemon waits
@@ -193,15 +195,15 @@ class TaskRuns:
         """Where the run takes place; noted before anything is sent there. Raises SessionNotFound."""
         if run.session_id is not None:
             return await self._sessions.get(run.session_id)
-        session = await self._conversation(run.task)
+        session, aside = await self._conversation(run.task), False
         if session is None or run.task.isolated:
             cwd = None if session is None else session.record.cwd
             cwd = cwd or await folders.of_conversation(self._data, run.task.conversation)
-            run.aside = True
+            aside = True
             begun = None if session is None else self._sessions.beginnings.beside(session.record)
             session = await self._sessions.create(cwd, (), (), begun=begun)
-        run.session_id = session.id
-        await self._store.place(run)
+        await self._store.place(replace(run, session_id=session.id, aside=aside), run.turn_id)
+        run.session_id, run.aside = session.id, aside
         return session
 
     async def _conversation(self, task: Task) -> Session | None:

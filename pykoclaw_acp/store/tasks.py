@@ -26,7 +26,12 @@ _NOT_RUNNING: Final = (
     "NOT EXISTS (SELECT 1 FROM acp_task_runs r WHERE r.task_id = scheduled_tasks.id"
     " AND r.ended_at IS NULL)"
 )
-_RUN: Final = "SELECT turn_id, task, claimed_next_run, manual, started_at, acp_session_id, aside FROM acp_task_runs"
+# A run of an earlier version may lack its session, although it is a turn there.
+_RUN: Final = (
+    "SELECT r.turn_id, r.task, r.claimed_next_run, r.manual, r.started_at,"
+    " COALESCE(r.acp_session_id, t.acp_session_id), r.aside"
+    " FROM acp_task_runs r LEFT JOIN acp_turns t ON t.turn_id = r.turn_id"
+)
 # The values are compared as texts, as pykoclaw does; whatever is no time is never due.
 _IS_DUE: Final = (
     "status = 'active' AND next_run IS NOT NULL AND next_run <= ?"
@@ -152,7 +157,7 @@ def place(run: TaskRun, turn_id: str) -> Statement:
 
 async def unfinished(database: Database) -> list[TaskRun]:
     """Runs without a result, the oldest first."""
-    rows = await database.read(f"{_RUN} WHERE ended_at IS NULL ORDER BY started_at, turn_id")
+    rows = await database.read(f"{_RUN} WHERE r.ended_at IS NULL ORDER BY r.started_at, r.turn_id")
     return [
         TaskRun(
             turn_id,

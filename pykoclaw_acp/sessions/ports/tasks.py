@@ -26,9 +26,9 @@ class TaskStore(Store, Protocol):
     async def refuse(self, task: Task, reason: str) -> None:
         """Pause a due task whose schedule cannot be read. Raises Conflict as `claim`."""
 
-    async def place(self, run: TaskRun, turn_id: str | None = None) -> None:
-        """Note where the run takes place, and as which turn; `turn_id`: the one noted before, if
-        that has changed.
+    async def place(self, run: TaskRun, turn_id: str) -> None:
+        """Note where the run takes place, and as which turn; `turn_id` is the one noted before.
+        Patient.
         """
 
     async def unfinished(self) -> list[TaskRun]:

@@ -50,9 +50,9 @@ class SqlTaskStore(SqlStore):
         """Pause a due task whose schedule cannot be read."""
         await self._commit(Unit(tasks.refuse(task, reason)))
 
-    async def place(self, run: TaskRun, turn_id: str | None = None) -> None:
+    async def place(self, run: TaskRun, turn_id: str) -> None:
         """Note where the run takes place, and as which turn."""
-        await self._run(tasks.place(run, turn_id or run.turn_id))
+        await self._run(tasks.place(run, turn_id), patient=True)
 
     async def unfinished(self) -> list[TaskRun]:
         """Runs without a result, the oldest first."""

@@ -1,0 +1,95 @@
+"""Runs of scheduled tasks while the database fails, daemons die and others interfere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp.errors import StoreUnavailable
+from pykoclaw_acp.model.scheduled import TaskRun
+from pykoclaw_acp.sessions.task_runs import TaskRuns
+from pykoclaw_acp.store.journal.tasks import SqlTaskStore
+from tests.integration.queueing import execute, fetch
+from tests.integration.rig import Rig, rig
+from tests.integration.scheduling import logs, scheduling, task
+from tests.waiting import eventually
+
+TURNS = "SELECT turn_id, acp_session_id FROM acp_turns"
+RUNS = "SELECT turn_id, acp_session_id FROM acp_task_runs"
+NOT_STARTED = """{"kind": "not_started", "message": "It never left."}"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "pykoclaw.db"
+
+
+class Failing(SqlTaskStore):
+    """Cannot note a place at first."""
+
+    failed = False
+
+    async def place(self, run: TaskRun, turn_id: str) -> None:
+        if not self.failed:
+            self.failed = True
+            raise StoreUnavailable("blocked", "The disk is full.")
+        await super().place(run, turn_id)
+
+
+async def begun(r: Rig, store: SqlTaskStore) -> TaskRuns:
+    """A daemon's runs, with that of the due task."""
+    runs = TaskRuns(r.sessions, store, r.database.path.parent)
+    (due,) = await store.due(1)
+    await runs.begin(due, None)
+    return runs
+
+
+async def test_run_noted_late_ends_under_the_next_daemon(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = task(path, "daily", "say 3", context_mode="isolated")
+        runs = await begun(r, Failing(r.database))
+        await eventually(lambda: fetch(path, TURNS))
+        runs.stop()
+        assert fetch(path, RUNS) == fetch(path, TURNS)
+        async with scheduling(r):
+            await eventually(lambda: logs(path, one))
+        assert [state for state, _, _ in logs(path, one)] == ["success"]
+        assert len(fetch(path, TURNS)) == 1
+
+
+async def ended(r: Rig, path: Path, state: str, error: str | None) -> TaskRun:
+    """A run that a daemon has claimed which died, and its turn, which has ended."""
+    session = await r.session()
+    (due,) = await SqlTaskStore(r.database).due(1)
+    run = TaskRun("first", due, None, manual=False, started_at=0, session_id=session.id)
+    await SqlTaskStore(r.database).claim(run)
+    execute(
+        path,
+        "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, state, error, created_at)"
+        " VALUES (?, ?, 'client', '[]', ?, ?, ?, 0)",
+        *(run.turn_id, session.id, run.request_key, state, error),
+    )
+    return run
+
+
+async def test_turn_noted_late_gives_the_run_its_result(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = task(path, "daily", "say 3")
+        run = await ended(r, path, "failed", NOT_STARTED)
+        await SqlTaskStore(r.database).place(run, run.turn_id)
+        runs = TaskRuns(r.sessions, Failing(r.database), tmp_path)
+        await runs.recover()
+        await eventually(lambda: logs(path, one))
+        assert [state for state, _, _ in logs(path, one)] == ["success"]
+        assert fetch(path, RUNS)[0] == fetch(path, TURNS)[1]
+
+
+async def test_run_of_an_earlier_version_finds_its_session(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = task(path, "daily", context_mode="isolated")
+        await ended(r, path, "done", None)
+        async with scheduling(r):
+            await eventually(lambda: logs(path, one))
+        assert [state for state, _, _ in logs(path, one)] == ["success"]
+        assert not r.launcher.launched
