@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.events import Event, Text, ToolStarted
 from pykoclaw_acp.model.schedule import compute_next_run, now_text
 
@@ -83,7 +84,7 @@ class TaskResult:
     """How a run ended; without an `error` its `text` is delivered, if there is any.
 
     `next_run`: by the schedule, counted from the end. `shown`: the user was shown the text where
-    it would be delivered.
+    it would be delivered. `begins`: the row of a conversation that nobody had begun before the run.
     """
 
     text: str
@@ -91,6 +92,7 @@ class TaskResult:
     next_run: str | None
     duration_ms: int
     shown: bool = False
+    begins: Conversation | None = None
 
     @property
     def summary(self) -> str:

@@ -22,7 +22,7 @@ from pykoclaw_acp.errors import (
     StoreUnavailable,
 )
 from pykoclaw_acp.model import deliveries
-from pykoclaw_acp.model.conversations import OWN
+from pykoclaw_acp.model.conversations import OWN, Conversation
 from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
 from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
@@ -136,6 +136,7 @@ class TaskRuns:
             None if run.manual else _next(run.task),
             max(time.time_ns() // 1_000_000 - run.started_at, 0),
             shown=session is not None and not run.aside and _is_for(session, run.task),
+            begins=None if session is None else _begins(run, session),
         )
         await self._store.finish(run, result)
         crash_points.reached("task_run_ended")
@@ -144,7 +145,7 @@ class TaskRuns:
         )
         self._sessions.deliveries_wanted.set()
         if session is not None:
-            await self._tidy(run, session, outcome)
+            await self._tidy(run)
 
     async def _turn_of(self, run: TaskRun) -> tuple[Session, Outcome]:
         """The run's turn, to its end. One that ended before it began is given another id."""
@@ -219,12 +220,8 @@ class TaskRuns:
             raise SessionNotFound(known)
         return session
 
-    async def _tidy(self, run: TaskRun, session: Session, outcome: Outcome | None) -> None:
+    async def _tidy(self, run: TaskRun) -> None:
         """Keep the newest run of a task that runs aside, and no other."""
-        claude = None if outcome is None else outcome.claude_session_id
-        if run.aside and not run.task.isolated and claude is not None:
-            cwd = session.record.cwd or ""
-            await self._store.continue_with(run.task.conversation, claude, cwd)
         for session_id in await self._store.left_aside(run):
             if (earlier := await self._sessions.find(session_id)) is not None:
                 await self._sessions.delete(earlier)
@@ -243,6 +240,14 @@ def _next(task: Task) -> str | None:
         return task.after()
     except ValueError:
         return None  # it was readable as the run was claimed, or nobody had claimed it
+
+
+def _begins(run: TaskRun, session: Session) -> Conversation | None:
+    """The run's conversation as it goes on from the run, if nobody had begun it before that."""
+    record = session.record
+    if not run.aside or run.task.isolated or record.claude_session_id is None:
+        return None
+    return Conversation(run.task.conversation, record.claude_session_id, record.cwd)
 
 
 def _is_for(session: Session, task: Task) -> bool:

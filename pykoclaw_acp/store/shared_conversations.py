@@ -149,6 +149,20 @@ def put_right(session_id: str, read: Conversation, followed: str | None) -> Stat
     )
 
 
+def put_first(row: Conversation) -> Statement:
+    """Let the next turn of a conversation go on from this row's Claude session, as pykoclaw writes
+    it, unless it has a Claude session by now, or a session of ours.
+    """
+    return Statement(
+        "INSERT INTO conversations (name, session_id, cwd, created_at, system_prompt_hash)"  # noqa: S608  constant
+        f" SELECT c.name, ?, ?, ?, ? FROM (SELECT ? AS name) c WHERE NOT {HAS_SESSION}"
+        " ON CONFLICT (name) DO UPDATE SET session_id = excluded.session_id, cwd = excluded.cwd,"
+        " system_prompt_hash = excluded.system_prompt_hash"
+        " WHERE COALESCE(conversations.session_id, '') = ''",
+        (row.claude_session_id, row.cwd, now_text(), row.prompt_hash, row.name),
+    )
+
+
 def turn_ended(session_id: str, claude_session_id: str) -> tuple[Statement, ...]:
     """The session has a turn more in this Claude session: others continue it from there.
 

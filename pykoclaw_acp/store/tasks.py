@@ -12,6 +12,7 @@ import msgspec
 from pykoclaw_acp.model import deliveries
 from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
+from pykoclaw_acp.store import shared_conversations
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
@@ -182,7 +183,8 @@ def result(run: TaskRun, ended: TaskResult) -> tuple[Statement, ...]:
     logged = _log(
         run.task.id, now_text(run.began), ended.duration_ms, ended.text or None, ended.error
     )
-    return done, _after_run(run, ended), logged, *_delivery(run, ended)
+    begun = () if ended.begins is None else (shared_conversations.put_first(ended.begins),)
+    return done, _after_run(run, ended), logged, *_delivery(run, ended), *begun
 
 
 def _after_run(run: TaskRun, ended: TaskResult) -> Statement:
@@ -272,16 +274,6 @@ def give_up_runs(task_id: str) -> Statement:
         "UPDATE acp_task_runs SET ended_at = ? WHERE task_id = ? AND ended_at IS NULL"
         " AND NOT EXISTS (SELECT 1 FROM acp_turns t WHERE t.turn_id = acp_task_runs.turn_id)",
         (now_ms(), task_id),
-    )
-
-
-def upsert_conversation(name: str, claude_session_id: str, cwd: str) -> Statement:
-    """As pykoclaw's function of this name, without a system prompt."""
-    return Statement(
-        "INSERT INTO conversations (name, session_id, cwd, created_at, system_prompt_hash)"
-        " VALUES (?, ?, ?, ?, NULL) ON CONFLICT (name) DO UPDATE SET session_id = excluded.session_id,"
-        " cwd = excluded.cwd, system_prompt_hash = excluded.system_prompt_hash",
-        (name, claude_session_id, cwd, now_text()),
     )
 
 

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from pykoclaw_acp.errors import StoreUnavailable
+from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
 from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from tests.integration.queueing import execute, fetch
 from tests.integration.rig import Rig, rig
 from tests.integration.scheduling import logs, scheduling, task
-from tests.waiting import eventually
+from tests.waiting import eventually, within
 
 TURNS = "SELECT turn_id, acp_session_id FROM acp_turns"
 RUNS = "SELECT turn_id, acp_session_id FROM acp_task_runs"
+BEGUN = "SELECT session_id FROM conversations WHERE name = 'wa-andy-1@g.us'"
 NOT_STARTED = """{"kind": "not_started", "message": "It never left."}"""
 
 
@@ -93,3 +95,47 @@ async def test_run_of_an_earlier_version_finds_its_session(tmp_path: Path, path:
             await eventually(lambda: logs(path, one))
         assert [state for state, _, _ in logs(path, one)] == ["success"]
         assert not r.launcher.launched
+
+
+# --- a conversation that nobody had begun before the run
+
+
+@pytest.mark.parametrize("by", ["another program", "a client"])
+async def test_conversation_begun_during_its_tasks_run_is_kept(
+    tmp_path: Path, path: Path, by: str
+) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        one = task(path, "wa-andy-1@g.us", "hang")
+        await eventually(lambda: fetch(path, "SELECT 1 FROM acp_turns WHERE state = 'running'"))
+        if by == "a client":
+            await r.sessions.of_conversation("wa-andy-1@g.us", create=True)
+        else:
+            execute(
+                path,
+                "INSERT INTO conversations (name, session_id, cwd, created_at)"
+                " VALUES ('wa-andy-1@g.us', 'theirs', '/', '2026')",
+            )
+        known = fetch(path, BEGUN)
+        (turn,) = [turn for session in r.sessions.live.values() for turn in session.turns]
+        (await r.sessions.get(turn.session_id)).cancel()
+        await eventually(lambda: logs(path, one))
+        assert not await within(lambda: fetch(path, BEGUN) != known, 0.5)
+
+
+@pytest.mark.parametrize(("part", "dies_at"), [(SqlTaskStore, "text"), (TaskRuns, "_tidy")])
+async def test_conversation_goes_on_from_its_task_after_a_crash(
+    tmp_path: Path, path: Path, part: type, dies_at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def lost(*_: object) -> NoReturn:
+        raise StoreClosed
+
+    async with rig(tmp_path) as r:
+        one = task(path, "wa-andy-1@g.us")
+        with monkeypatch.context() as patch:
+            patch.setattr(part, dies_at, lost)
+            runs = await begun(r, SqlTaskStore(r.database))
+            await eventually(lambda: not runs.running)
+    async with rig(tmp_path) as r, scheduling(r):
+        await eventually(lambda: logs(path, one))
+        ((_, ran_in),) = fetch(path, TURNS)
+        assert fetch(path, BEGUN) == [(ran_in,)]

@@ -41,13 +41,11 @@ class TaskStore(Store, Protocol):
         """What a turn has answered."""
 
     async def finish(self, run: TaskRun, result: TaskResult) -> None:
-        """Write a run's result and enqueue its delivery, in one commit. Patient.
+        """Write a run's result, enqueue its delivery and begin its conversation, unless that has
+        been begun meanwhile, in one commit. Patient.
 
         Raises Conflict if it has one.
         """
-
-    async def continue_with(self, conversation: str, claude_session_id: str, cwd: str) -> None:
-        """Let the next turn of a conversation without a session go on from this one. Patient."""
 
     async def left_aside(self, run: TaskRun) -> list[str]:
         """Sessions of earlier runs of the task aside, which nobody needs any more."""

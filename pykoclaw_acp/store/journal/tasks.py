@@ -68,13 +68,8 @@ class SqlTaskStore(SqlStore):
         return await turns.text(self._database, turn_id)
 
     async def finish(self, run: TaskRun, result: TaskResult) -> None:
-        """Write a run's result and enqueue its delivery, in one commit."""
+        """Write a run's result, enqueue its delivery and begin its conversation, in one commit."""
         await self._commit(Unit(tasks.result(run, result), durable=True), patient=True)
-
-    async def continue_with(self, conversation: str, claude_session_id: str, cwd: str) -> None:
-        """Let the next turn of a conversation without a session go on from this one."""
-        row = tasks.upsert_conversation(conversation, claude_session_id, cwd)
-        await self._run(row, patient=True)
 
     async def left_aside(self, run: TaskRun) -> list[str]:
         """Sessions of earlier runs of the task aside."""
