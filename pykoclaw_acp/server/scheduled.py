@@ -94,8 +94,9 @@ class ScheduledTasks:
         not does not happen.
         """
         task = await self._task(params.task)
-        ends = (tasks.give_up_runs(task.id),) if self._app.runs.give_up(task.id) else ()
-        await self._database.commit(Unit((*tasks.delete(task.id), *ends)))
+        ends = (*tasks.delete(task.id), tasks.give_up_runs(task.id))
+        await self._database.commit(Unit(ends))
+        self._app.runs.give_up(task.id)
         return Empty()
 
     async def run(self, call: Call, params: TaskParams) -> TaskStarted:  # noqa: ARG002

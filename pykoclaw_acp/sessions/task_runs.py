@@ -36,6 +36,7 @@ from pykoclaw_acp.tasks import Tasks
 
 MOST_RUNS: Final = 4  # at once, so that tasks that come due together leave workers for people
 CANCELLED: Final = "The run was cancelled."
+DELETED: Final = "The conversation was deleted while the run began."
 
 log: Final = structlog.get_logger()
 
@@ -84,13 +85,10 @@ class TaskRuns:
         self._start(run)
         return run
 
-    def give_up(self, task_id: str) -> bool:
-        """End a run that has not begun, without a result; False if it may have begun."""
-        if task_id in self._accepting:
-            return False
-        if (act := self._acts.get(task_id)) is not None:
+    def give_up(self, task_id: str) -> None:
+        """Drop a run that the store has ended before it began; one that may have begun finds out."""
+        if task_id not in self._accepting and (act := self._acts.get(task_id)) is not None:
             act.cancel()
-        return True
 
     def stop(self) -> None:
         """Leave the runs to the next daemon."""
@@ -109,7 +107,7 @@ class TaskRuns:
         except StoreClosed:
             return
         except Conflict:
-            log.warning("The run has a result already", action="task_ended", task=run.task.id)
+            log.warning("The run has ended already", action="task_ended", task=run.task.id)
         finally:
             self._running.pop(run.task.id, None)
             self._acts.pop(run.task.id, None)
@@ -125,8 +123,10 @@ class TaskRuns:
             session, outcome = await self._turn_of(run)
         except (StoreUnavailable, Overloaded):
             raise
+        except Conflict:  # or the run was given up, and is refused a result
+            reason: str | None = DELETED
         except AcpError as error:  # the session is gone, or there is no place for it
-            reason: str | None = str(error)
+            reason = str(error)
         else:
             text = await self._store.text(run.turn_id)
             reason = _reason(outcome)

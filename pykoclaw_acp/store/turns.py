@@ -38,11 +38,14 @@ class UnfinishedTurn:
 
 
 def insert(turn: Turn, prompt: str) -> Statement:
-    """Insert a queued turn at the next position; `prompt` is its content as JSON."""
+    """Insert a queued turn at the next position; `prompt` is its content as JSON. Fails with Conflict
+    if it is a scheduled task's run that has ended.
+    """
     return Statement(
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, idempotency_key, fingerprint,"  # noqa: S608
         " client, state, created_at, sent_clock, unattended, attempts, task_id, position)"
-        f" VALUES (?, ?, 'client', ?, ?, ?, ?, ?, {QUEUED}, ?, ?, ?, ?, ?, {_POSITION})",
+        f" SELECT ?, ?, 'client', ?, ?, ?, ?, ?, {QUEUED}, ?, ?, ?, ?, ?, {_POSITION} WHERE NOT EXISTS"
+        " (SELECT 1 FROM acp_task_runs r WHERE r.turn_id = ? AND r.ended_at IS NOT NULL)",
         (
             turn.turn_id,
             turn.session_id,
@@ -58,7 +61,9 @@ def insert(turn: Turn, prompt: str) -> Statement:
             turn.task_id,
             turn.session_id,
             turn.session_id,
+            turn.turn_id,
         ),
+        rows=1,
     )
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
-from typing import NoReturn
+from types import SimpleNamespace
+from typing import Any, NoReturn, cast
 
 import pytest
 
 from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
 from pykoclaw_acp.model.scheduled import TaskRun
+from pykoclaw_acp.protocol.control.tasks import TaskParams
+from pykoclaw_acp.server.scheduled import ScheduledTasks
 from pykoclaw_acp.sessions.task_runs import TaskRuns
+from pykoclaw_acp.store import tasks
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
+from pykoclaw_acp.store.units import Unit
 from tests.integration.queueing import execute, fetch
 from tests.integration.rig import Rig, rig
 from tests.integration.scheduling import logs, scheduling, task
@@ -139,3 +145,66 @@ async def test_conversation_goes_on_from_its_task_after_a_crash(
         await eventually(lambda: logs(path, one))
         ((_, ran_in),) = fetch(path, TURNS)
         assert fetch(path, BEGUN) == [(ran_in,)]
+
+
+# --- tasks and conversations that are deleted while a run begins
+
+
+async def test_refused_cancel_of_a_task_leaves_its_run(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = asyncio.Event()
+
+    async def ensure(*_: object) -> None:
+        await waits.wait()
+
+    monkeypatch.setattr("pykoclaw_acp.sessions.task_runs.folders.ensure", ensure)
+    async with rig(tmp_path) as r:
+        one = task(path, "daily")
+        runs = await begun(r, SqlTaskStore(r.database))
+        await eventually(lambda: None not in fetch(path, RUNS)[0])
+        control: Any = SimpleNamespace(database=r.database, runs=runs)
+        r.database.condition.failed("blocked", "The disk is full.")
+        with pytest.raises(StoreUnavailable):
+            await ScheduledTasks(control).cancel(cast("Any", None), TaskParams(task=one))
+        waits.set()
+        await eventually(lambda: logs(path, one))
+        assert [state for state, _, _ in logs(path, one)] == ["success"]
+
+
+async def test_conversation_deleted_as_its_run_begins_ends_that(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+
+        async def ensure(*_: object) -> None:
+            if r.sessions.live.get(session.id) is not None:
+                await r.sessions.delete(session)
+
+        monkeypatch.setattr("pykoclaw_acp.sessions.task_runs.folders.ensure", ensure)
+        one = task(path, session.record.conversation_name)
+        async with scheduling(r):
+            await eventually(lambda: logs(path, one))
+        ((state, _, error),) = logs(path, one)
+        assert (state, error) == ("error", "The conversation was deleted while the run began.")
+        assert await SqlTaskStore(r.database).unfinished() == []
+
+
+@pytest.mark.parametrize("step", ["claim", "place"])
+async def test_task_cancelled_as_its_run_begins_does_not_run(
+    tmp_path: Path, path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    act = getattr(SqlTaskStore, step)
+
+    async def cancelled(store: SqlTaskStore, *given: object) -> None:
+        await act(store, *given)
+        ends = (*tasks.delete(one), tasks.give_up_runs(one))
+        await store._database.commit(Unit(ends))
+
+    monkeypatch.setattr(SqlTaskStore, step, cancelled)
+    async with rig(tmp_path) as r:
+        one = task(path, "daily")
+        runs = await begun(r, SqlTaskStore(r.database))
+        await eventually(lambda: not runs.running)
+        assert fetch(path, TURNS) == []

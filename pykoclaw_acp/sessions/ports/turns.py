@@ -20,7 +20,7 @@ class TurnJournal(Store, Protocol):
 
     async def accept(self, turn: Turn) -> None:
         """Insert a prompt as `queued`, durably. Raises RowRefused if its id or one of its unique
-        keys exists, Conflict if there is no such session.
+        keys exists, Conflict if there is no such session, or if it is a task's run that has ended.
         """
 
     async def begin_attempt(self, turn_id: str) -> None:
