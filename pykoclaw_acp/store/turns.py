@@ -274,7 +274,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
     """Unfinished turns, per session in the order of their positions."""
     rows = await database.read(
         "SELECT t.turn_id, t.acp_session_id, t.prompt, t.request_key, t.idempotency_key, t.fingerprint, t.created_at,"  # noqa: S608
-        " t.client, t.sent_clock, t.state, t.epoch, t.origin, t.unattended, t.attempts, t.taken_by,"
+        " t.client, t.sent_clock, t.state, t.epoch, t.origin, t.unattended, t.attempts, t.task_id, t.taken_by,"
         " t.first_seq IS NULL AND t.taken_by IS NULL AND NOT EXISTS"
         " (SELECT 1 FROM acp_events e WHERE e.turn_id = t.turn_id),"
         " EXISTS (SELECT 1 FROM acp_events e"
@@ -296,7 +296,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
         client,
         *rest,
     ) in rows:
-        sent, state, epoch, origin, unattended, attempts, taken_by, unsaid, spoke = rest
+        sent, state, epoch, origin, unattended, attempts, task_id, taken_by, unsaid, spoke = rest
         keys = PromptKeys(request, idempotency, fingerprint)
         turn = Turn(
             turn_id,
@@ -309,7 +309,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
             spoke=bool(spoke),
         )
         turn.sent, turn.unattended, turn.attempts = sent, bool(unattended), attempts
-        turn.recovered = True
+        turn.task_id, turn.recovered = task_id, True
         turn.taken_by, turn.unsaid = taken_by, bool(unsaid) and turn.state != TurnState.QUEUED
         found.append(UnfinishedTurn(turn, epoch, origin == "background"))
     return found

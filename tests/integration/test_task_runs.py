@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
+import msgspec
 import pytest
 
+from pykoclaw_acp.channel.processes import WorkerProcess
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
+from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.protocol.control.tasks import TaskParams
 from pykoclaw_acp.server.scheduled import ScheduledTasks
@@ -17,10 +23,13 @@ from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.store import tasks
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.units import Unit
+from tests.integration.adopting import alive, daemon, killed
 from tests.integration.queueing import execute, fetch
-from tests.integration.rig import Rig, rig
+from tests.integration.rig import TIMES, Rig, rig
 from tests.integration.scheduling import logs, scheduling, task
 from tests.waiting import eventually, within
+
+__all__ = ["alive"]
 
 TURNS = "SELECT turn_id, acp_session_id FROM acp_turns"
 RUNS = "SELECT turn_id, acp_session_id FROM acp_task_runs"
@@ -208,3 +217,26 @@ async def test_task_cancelled_as_its_run_begins_does_not_run(
         runs = await begun(r, SqlTaskStore(r.database))
         await eventually(lambda: not runs.running)
         assert fetch(path, TURNS) == []
+
+
+# --- usage limits
+
+
+async def test_adopted_run_that_a_limit_stops_does_not_go_on(
+    tmp_path: Path, path: Path, alive: WorkerProcess
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        session = await first.session()
+        one = task(path, session.record.conversation_name, "hang")
+        runs = await begun(first, SqlTaskStore(first.database))
+        await eventually(lambda: first.launcher.launched and first.launcher.launched[0].acked)
+        runs.stop()
+    (channel,) = first.launcher.launched
+    times = replace(TIMES, usage_limit="wait")
+    async with daemon(tmp_path, first, times=times) as second, scheduling(second):
+        ended = channel.ended(fetch(path, TURNS)[0][0])
+        limit = TurnFailure(ErrorKind.USAGE_LIMIT, "Reached.", 429, resets_at=int(time.time()))
+        channel.say(msgspec.structs.replace(ended, stop_reason=None, error=limit))
+        await eventually(lambda: logs(path, one))
+        assert [state for state, _, _ in logs(path, one)] == ["error"]
+        assert fetch(path, "SELECT 1 FROM acp_limit_waits") == []
