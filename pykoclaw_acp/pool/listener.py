@@ -6,13 +6,19 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from pykoclaw_acp.channel.frames import Numbered, Ready
+from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.requests import Reply
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.choices import Offer
 
 
 class WorkerListener(Protocol):
-    """Receives workers' frames and state changes."""
+    """Receives workers' frames and state changes, and completes their options."""
+
+    async def completed(self, session_id: str, options: WorkerOptions) -> WorkerOptions:
+        """The options with what only sessions know, for a worker that is launched now. Raises
+        WorkerFailed.
+        """
 
     def ready(self, session_id: str, offer: Offer) -> None:
         """The session's worker takes prompts."""

@@ -267,6 +267,7 @@ class WorkerPool:
                 raise WorkerFailed(ErrorKind.SHUTTING_DOWN, "The server is stopping.")
             epoch = await self._next_epoch(session_id)
             crash_points.reached("worker_epoch")
+            options = await self._context.listener.completed(session_id, options)
             spec = self._spec(session_id, epoch, options)
             worker = self._workers[session_id] = WorkerLife(spec, self._context)
         finally:

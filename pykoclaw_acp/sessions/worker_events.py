@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from pykoclaw_acp.channel.frames import Numbered, Ready
+from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.requests import Reply
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.choices import Offer
@@ -19,6 +20,11 @@ class WorkerEvents:
     def __init__(self, live: Mapping[str, Session], retire: Callable[[str], None]) -> None:
         self._live = live
         self._retire = retire
+
+    async def completed(self, session_id: str, options: WorkerOptions) -> WorkerOptions:
+        """The options with what the database has for a worker that is launched."""
+        live = self._live.get(session_id)
+        return options if live is None else await live.runner.completed(options)
 
     def ready(self, session_id: str, offer: Offer) -> None:
         """Keep what a worker that is ready offers."""

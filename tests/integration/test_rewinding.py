@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 from uuid import uuid4
 
 import pytest
@@ -17,8 +18,8 @@ from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.rewinding import Rewinding
 from pykoclaw_acp.store import limit_waits
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
-from pykoclaw_acp.store.units import Unit
-from tests.integration.asking import BOTH, Person, park
+from pykoclaw_acp.store.units import Statement, Unit
+from tests.integration.asking import BOTH, Person, park, write
 from tests.integration.asking import rig as asking_rig
 from tests.integration.rig import Rig, hanging, rig
 from tests.waiting import eventually
@@ -168,6 +169,24 @@ async def test_turn_that_begins_meanwhile_is_kept(
         await session.idle()
         assert set((await r.states()).values()) == {"done"}
         assert await r.database.read("SELECT 1 FROM acp_turns WHERE rewound_at IS NOT NULL") == []
+
+
+async def test_prompt_after_a_look_at_the_files_has_the_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        await session.idle()
+        row = (session.id, "Bash(make)", "", 1)
+        await write(r, Statement("INSERT INTO acp_session_rules VALUES (?, ?, ?, ?)", row))
+        await r.pool.stop(session.id)
+        monkeypatch.setattr(
+            session.requests, "rewind_files", AsyncMock(return_value={"canRewind": True})
+        )
+        await rewinding(r).rewind(session, None, files=True, dry=True)
+        await r.run(session, "say 1")
+        assert [one.spec.options.rules for one in r.launcher.launched[1:]] == [(), ("Bash(make)",)]
 
 
 async def test_files_that_cannot_be_put_back_after_all_are_told(

@@ -11,7 +11,15 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from pykoclaw_acp.model.events import Text, TextPart, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.model.events import (
+    Plan,
+    PlanEntry,
+    Text,
+    TextPart,
+    ToolEnded,
+    ToolStarted,
+    UserMessage,
+)
 from pykoclaw_acp.model.trust import ANY, FIRST_USE
 from pykoclaw_acp.protocol.permissions import choices
 from pykoclaw_acp.server.recovery import hand_over
@@ -114,6 +122,25 @@ async def test_what_is_trusted_is_remembered_until_it_changes(tmp_path: Path, wo
         await over(await one.prompt())
         assert [each.restricted for each in one.options] == [False, True, False]
         await one.asked(2)
+
+
+async def test_rules_and_tasks_outlast_another_answer_about_trust(
+    tmp_path: Path, work: Path
+) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        await one.answer(await one.prompt(), "allow_always")
+        row = (one.session.id, "Bash(make)", "", 1)
+        await write(r, Statement("INSERT INTO acp_session_rules VALUES (?, ?, ?, ?)", row))
+        tasks = (PlanEntry("Write it", "pending"),)
+        await one.session.log.tell([Plan(tasks)])
+        act(work, "curl")
+        turn = await one.prompt()
+        await one.person.answer(await one.asked(2), choice("allow_always"))
+        await over(turn)
+        first, second = one.options
+        assert (first.rules, first.plan) == ((), ())
+        assert (second.rules, second.plan) == (("Bash(make)",), tasks)
 
 
 async def test_question_says_what_changed_since_it_was_trusted(tmp_path: Path, work: Path) -> None:

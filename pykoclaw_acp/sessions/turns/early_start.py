@@ -21,8 +21,8 @@ log: Final = structlog.get_logger()
 
 
 class EarlyStart:
-    """That of one session. `complete` adds to the options what the database has for a worker,
-    `allowed` says whether one may be started, and is called before each start.
+    """That of one session. `allowed` says whether a worker may be started, and is called before
+    each start.
 
     `used`: a turn has come for the worker since.
     """
@@ -35,7 +35,6 @@ class EarlyStart:
         surroundings: SessionSurroundings,
         choosing: Choosing,
         *,
-        complete: Callable[[WorkerOptions], Awaitable[WorkerOptions]],
         allowed: Callable[[], Awaitable[bool]],
     ) -> None:
         self._state = state
@@ -43,7 +42,6 @@ class EarlyStart:
         self._gate = gate
         self._surroundings = surroundings
         self._choosing = choosing
-        self._complete = complete
         self._allowed = allowed
         self.used = False
         self._tasks = Tasks()
@@ -90,8 +88,7 @@ class EarlyStart:
             options = await self._gate.without_asking(self._surroundings.options())
             if options is None or not self._workers.has_room:
                 return
-            completed = await self._complete(options)
-            self._state.epoch = await self._workers.acquire(self._state.id, completed)
+            self._state.epoch = await self._workers.acquire(self._state.id, options)
         except (WorkerFailed, StoreUnavailable, StoreClosed) as error:
             log.info("The first prompt starts the worker", action="not_early", reason=str(error))
             await self._workers.stop(self._state.id)  # the prompt has none that is dying

@@ -89,10 +89,7 @@ class TurnRunner:
         self._lost = lost
         self._waited = False  # for the user, while others could use the conversation
         self._tasks = Tasks()
-        self.early = EarlyStart(
-            state, workers, gate, surroundings, choosing,
-            complete=self._completed, allowed=before_early,
-        )  # fmt: skip
+        self.early = EarlyStart(state, workers, gate, surroundings, choosing, allowed=before_early)
         self.endings = endings
 
     async def run(self, turn: Turn) -> None:
@@ -283,7 +280,7 @@ class TurnRunner:
             notes += noted
             lives = self._surroundings.keep_worker(options)
             launched = self._workers.workspace(self._state.id) != options.workspace
-            epoch = await self._workers.acquire(self._state.id, await self._completed(options))
+            epoch = await self._workers.acquire(self._state.id, options)
             crash_points.reached("worker_acquired")
             if launched or not lives:
                 self._surroundings.launched(options)
@@ -296,10 +293,8 @@ class TurnRunner:
                 return options, epoch, notes
         raise WorkerFailed(ErrorKind.WORKSPACE_CHANGING, CHANGING)
 
-    async def _completed(self, options: WorkerOptions) -> WorkerOptions:
-        """The options with what the database has for a worker that is launched."""
-        if self._workers.is_live(self._state.id):
-            return options
+    async def completed(self, options: WorkerOptions) -> WorkerOptions:
+        """The options with what the database has for a new worker. Raises WorkerFailed."""
         try:
             path = await disks.call(options.cwd, partial(os.path.realpath, options.cwd))
         except TimeoutError as error:
