@@ -12,7 +12,9 @@ import pytest
 
 from pykoclaw_acp.channel.choosing import SetMode
 from pykoclaw_acp.channel.frames import Prompt, Stop
-from pykoclaw_acp.channel.options import McpServer
+from pykoclaw_acp.channel.options import McpServer, WorkerOptions
+from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.errors import StoreUnavailable, WorkerFailed
 from pykoclaw_acp.model.contexts import Loss, TurnEnd
 from pykoclaw_acp.sessions import early_starts
 from pykoclaw_acp.sessions.directories import Directories
@@ -20,6 +22,7 @@ from pykoclaw_acp.sessions.early_starts import MOST, EarlyStarts
 from pykoclaw_acp.sessions.ports import Standing
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns.early_start import EarlyStart
+from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
 from tests.integration.rig import Client, Rig, rig
 from tests.integration.scripted_transcripts import ScriptedTranscripts
 from tests.integration.trusting import act, looking
@@ -304,6 +307,29 @@ async def test_worker_is_idle_after_a_prompt_that_was_cancelled_before_it_was_th
         await started(r, session)
         other = await r.session()
         assert (await r.run(other, "say 1")).state == "done"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [StoreUnavailable("gone", "No disk."), WorkerFailed(ErrorKind.WORKSPACE_REFUSED, "Too much.")],
+)
+async def test_worker_makes_room_after_a_look_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    looks = 0
+
+    async def look(_: WorkspaceGate, options: WorkerOptions) -> WorkerOptions:
+        nonlocal looks
+        looks += 1
+        if looks == 2:  # the worker is there
+            raise error
+        return options
+
+    monkeypatch.setattr(WorkspaceGate, "without_asking", look)
+    async with rig(tmp_path, max_workers=1, stall_timeout=300.0) as r:
+        await begin(r)
+        await eventually(lambda: looks == 2)
+        assert (await r.run(await r.session(), "say 1")).state == "done"
 
 
 async def test_what_comes_to_act_during_the_start_is_asked_about(

@@ -86,17 +86,20 @@ class EarlyStart:
             if not await self._allowed():
                 return
             options = await self._gate.without_asking(self._surroundings.options())
-            if options is None or not self._workers.has_room:
-                return
-            self._state.epoch = await self._workers.acquire(self._state.id, options)
+            if options is not None and self._workers.has_room:
+                await self._launch(options)
         except (WorkerFailed, StoreUnavailable, StoreClosed) as error:
             log.info("The first prompt starts the worker", action="not_early", reason=str(error))
             await self._workers.stop(self._state.id)  # the prompt has none that is dying
-            return
-        self._surroundings.launched(options)
-        if not await self._holds(options):  # nobody was asked about what acts there now
-            self._workers.retire(self._state.id)
-            return
-        await self._choosing.tell_worker(options)
-        if not self._waiting:
-            self._workers.release(self._state.id)
+
+    async def _launch(self, options: WorkerOptions) -> None:
+        try:
+            self._state.epoch = await self._workers.acquire(self._state.id, options)
+            self._surroundings.launched(options)
+            if await self._holds(options):
+                await self._choosing.tell_worker(options)
+            else:  # nobody was asked about what acts there now
+                self._workers.retire(self._state.id)
+        finally:
+            if not self._waiting:
+                self._workers.release(self._state.id)
