@@ -39,17 +39,18 @@ class EarlyStarts:
     def begin(self, session: Session) -> None:
         """Start the worker of a session that nobody has prompted, in the background."""
         gone = session.record.closed or self._live.get(session.id) is not session
-        if gone or session.busy or self._workers.is_live(session.id):
+        early = session.runner.early
+        if gone or session.busy or early.barred or self._workers.is_live(session.id):
             return
         if session.id in self._ends:
-            if not session.runner.early.used:
+            if not early.used:
                 return
             self._end(session.id)
         while len(self._ends) >= MOST:
             self._end(next(iter(self._ends)))
         loop = asyncio.get_running_loop()
         self._ends[session.id] = loop.call_later(UNUSED, self._end, session.id)
-        session.runner.early.begin()
+        early.begin()
 
     def end(self) -> None:
         """Give up those that have had no prompt, as what they were started with holds no more."""

@@ -58,7 +58,8 @@ class Rewinding:
                 return done
             _require_idle(session)
             await session.idle()
-            async with session.between_turns():  # one that an answer begins waits
+            # A turn that an answer begins waits.
+            async with session.between_turns(), session.runner.early.bar():
                 await session.others.look_if_possible()
                 point = await self._store.rewind_point(session.record, message_id)
                 changed = await self._files(session, point, dry=True) if files else _NOTHING

@@ -20,9 +20,11 @@ from pykoclaw_acp.sessions import early_starts
 from pykoclaw_acp.sessions.directories import Directories
 from pykoclaw_acp.sessions.early_starts import MOST, EarlyStarts
 from pykoclaw_acp.sessions.ports import Standing
+from pykoclaw_acp.sessions.rewinding import Rewinding
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns.early_start import EarlyStart
 from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
+from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from tests.integration.rig import Client, Rig, rig
 from tests.integration.scripted_transcripts import ScriptedTranscripts
 from tests.integration.trusting import act, looking
@@ -206,6 +208,42 @@ async def test_worker_without_a_prompt_is_stopped(
         await eventually(lambda: not r.pool.is_live(unused.id))
         assert r.pool.is_live(used.id)
         assert (await r.run(unused, "say 1")).state == "done"
+
+
+@pytest.mark.parametrize("begun", ["before", "meanwhile"])
+async def test_rewind_holds_whenever_a_worker_was_to_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: str
+) -> None:
+    looked, go_on = asyncio.Event(), asyncio.Event()
+    look = WorkspaceGate.without_asking
+
+    async def slow(self: WorkspaceGate, options: WorkerOptions) -> WorkerOptions | None:
+        looked.set()
+        await go_on.wait()
+        return await look(self, options)
+
+    monkeypatch.setattr(WorkspaceGate, "without_asking", slow)
+    async with rig(tmp_path) as r:
+        session = await loaded(r, turns=2)
+        store = SqlBranchStore(r.database)
+        rewind = store.rewind
+
+        async def late(*args: Any, **more: Any) -> list[int]:
+            go_on.set()
+            if begun == "meanwhile":
+                await begin(r, session)
+            await started(r, await begin(r))
+            return await rewind(*args, **more)
+
+        monkeypatch.setattr(store, "rewind", late)
+        if begun == "before":
+            await begin(r, session)
+            await looked.wait()
+        await Rewinding(store, r.pool).rewind(session, None, files=False, dry=False)
+        assert (await r.run(session, "say 3")).state == "done"
+        worker = r.launcher.launched[-1]
+        assert worker.prompts == ["say 3"]
+        assert worker.spec.branch is not None
 
 
 async def test_oldest_makes_room_for_the_next(tmp_path: Path) -> None:

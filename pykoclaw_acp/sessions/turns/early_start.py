@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 import structlog
@@ -24,7 +25,7 @@ class EarlyStart:
     """That of one session. `allowed` says whether a worker may be started, and is called before
     each start.
 
-    `used`: a turn has come for the worker since.
+    `used`: a turn has come for the worker since. `barred`: none may begin now.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class EarlyStart:
         self._choosing = choosing
         self._allowed = allowed
         self.used = False
+        self.barred = False
         self._tasks = Tasks()
         self._starting: asyncio.Task[None] | None = None
         self._waiting = 0  # turns, which have the worker when it is ready
@@ -65,6 +67,20 @@ class EarlyStart:
                 await asyncio.wait([self._starting])
             finally:
                 self._waiting -= 1
+
+    @contextlib.asynccontextmanager
+    async def bar(self) -> AsyncIterator[None]:
+        """Give up the start, and begin none meanwhile: what the next worker resumes changes. One
+        that was launched goes on.
+        """
+        self.barred = True
+        try:
+            if self._starting is not None:
+                self.suspend()
+                await asyncio.wait([self._starting])
+            yield
+        finally:
+            self.barred = False
 
     def end(self) -> None:
         """Give it up: there was no prompt."""
@@ -90,7 +106,7 @@ class EarlyStart:
                 await self._launch(options)
         except (WorkerFailed, StoreUnavailable, StoreClosed) as error:
             log.info("The first prompt starts the worker", action="not_early", reason=str(error))
-            await self._workers.stop(self._state.id)  # the prompt has none that is dying
+            self._workers.retire(self._state.id)  # the prompt has none that is dying
 
     async def _launch(self, options: WorkerOptions) -> None:
         try:
