@@ -100,9 +100,7 @@ class WorkerPool:
         return worker.ready.exception() is None and worker.ready.result().steers
 
     def workspace(self, session_id: str) -> str | None:
-        """`workspace` of the options that the session's worker runs with; None without a live
-        worker.
-        """
+        """`workspace` of the options of the session's worker; None without a live one."""
         worker = self._workers.get(session_id)
         return worker.workspace if worker is not None and worker.usable else None
 
@@ -110,6 +108,13 @@ class WorkerPool:
         """Whether the session's worker, which is ready, takes images and embedded resources."""
         worker = self._workers.get(session_id)
         return worker is not None and worker.takes_blocks
+
+    def works(self, session_id: str) -> bool:
+        """Whether the session's worker, which has no turn, has background work."""
+        worker = self._workers.get(session_id)
+        if worker is None or not (worker.usable and worker.ready.done()):
+            return False
+        return not (worker.busy or worker.idle)
 
     def note_ended(self, session_id: str, ended: TurnEnded) -> None:
         """Note what its worker says at a turn's end, for the next ones."""
@@ -130,9 +135,8 @@ class WorkerPool:
 
         Raises WorkerFailed when none could be started.
         """
-        async with self._locks.setdefault(
-            session_id, asyncio.Lock()
-        ):  # two launches would get the same epoch
+        lock = self._locks.setdefault(session_id, asyncio.Lock())
+        async with lock:  # two launches would get the same epoch
             worker = await self._find_or_launch(session_id, options)
         try:
             ready = await self._ready(worker)

@@ -64,7 +64,7 @@ class RuleControl:
         for session in self._sessions.live.values():
             cwd = session.options.cwd
             if session.id in sessions or (cwd and await _real(cwd) in paths):
-                session.next_worker.change(session.options)
+                session.next_worker.change(session.options, spare=False)
         return _told(gone)
 
     async def _of_directory(self, known: Sequence[LastingRule], path: str) -> list[LastingRule]:

@@ -10,22 +10,31 @@ from pykoclaw_acp.sessions.state import SessionState
 
 
 class NextWorker:
-    """Takes a session's options. A live worker that was launched with others ends as soon as nothing
-    runs on it.
+    """Takes a session's options. A live worker that was launched with others ends as soon as no
+    turn runs on it, and one with background work at the next prompt.
 
-    `busy` says whether a turn runs or waits; `end` ends the worker, also if it is only about to be
-    launched, before any prompt.
+    `busy` says whether a turn runs or waits, also one that Claude began by itself; `replace` has
+    the worker replaced at the next prompt; `end` ends it, also if it is only about to be launched,
+    before any prompt.
     """
 
     end: Callable[[], None]
 
-    def __init__(self, state: SessionState, workers: Workers, busy: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        state: SessionState,
+        workers: Workers,
+        busy: Callable[[], bool],
+        replace: Callable[[], None],
+    ) -> None:
         self._state = state
         self._workers = workers
         self._busy = busy
+        self._replace = replace
         self._opened = False  # in this daemon: the options are a client's, not the database's
         self._adopted_epoch: int | None = None
         self._outdated = False
+        self._spared = True  # its background work
 
     def note_adopted(self, epoch: int) -> None:
         """Note that another daemon launched the worker of this epoch, as its clients wanted."""
@@ -53,20 +62,24 @@ class NextWorker:
         else:
             self._state.options = options
 
-    def change(self, options: WorkerOptions) -> None:
-        """Launch the next worker with these options; the live one ends as soon as nothing runs on
-        it.
+    def change(self, options: WorkerOptions, *, spare: bool = True) -> None:
+        """Launch the next worker with these options. Unless its background work is to be spared,
+        the live one does not wait for the next prompt.
         """
         self._state.options = options
-        if self._busy():
-            self._outdated = True
-        else:
-            self.end()
+        self._outdated = True
+        self._spared = self._spared and spare
+        self.rest()
 
     def rest(self) -> None:
-        """End the live worker if it was launched with other options, now that no turn runs or
-        waits; and that of a client's own helper session, to which nobody comes back.
+        """End the live worker if it was launched with other options, and no turn runs or waits; and
+        that of a client's own helper session, to which nobody comes back.
         """
-        if self._outdated or self._state.record.auxiliary:
-            self._outdated = False
-            self._workers.retire(self._state.id)
+        helper = self._state.record.auxiliary
+        if self._busy() or not (self._outdated or helper):
+            return
+        if self._spared and not helper and self._workers.works(self._state.id):
+            self._replace()
+        else:
+            self.end()
+        self._outdated, self._spared = False, True

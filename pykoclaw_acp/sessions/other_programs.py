@@ -104,6 +104,7 @@ class OtherPrograms:
         self._end_watching: Callable[[], None] | None = None
         self._again = False  # something has changed since the last look began
         self._outdated = False  # the worker lacks turns of others
+        self._superseded = False  # it was launched with other options than the next one
         self._replaced = False  # a transcript, since the worker had all that it holds
         self._missing: str | None = None  # Claude session in the row that has no transcript
         self._branched = False  # the log says that there is a branch which Claude lacks
@@ -132,10 +133,14 @@ class OtherPrograms:
         while not looking.done() and troubles == self._journal.troubles:
             await asyncio.wait([looking], timeout=STORE_CHECK)
 
+    def outdate(self) -> None:
+        """Have the worker replaced at the next prompt: the session's options are others by now."""
+        self._superseded = True
+
     async def before_prompt(self, background_over: Callable[[], Awaitable[None]]) -> list[Event]:
-        """Take the conversation's lock and look. Replace the worker if it lacks turns of others, or
-        the transcript lacks its own, once no turn that Claude began by itself runs on it. Returns
-        what the log says.
+        """Take the conversation's lock and look. Replace the worker if it lacks turns of others,
+        the transcript lacks its own, or its options are no longer the session's, once no turn that
+        Claude began by itself runs on it. Returns what the log says.
 
         Raises WorkerFailed if another program keeps the lock, or Claude's memory is lost and has to
         be there.
@@ -147,7 +152,7 @@ class OtherPrograms:
             await background_over()
             log.info(why, action="worker_outdated", session=self._state.id)
             self._workers.retire(self._state.id)
-        self._outdated = self._branched = self._replaced = False
+        self._outdated = self._superseded = self._branched = self._replaced = False
         await self.context.before_launch()
         if self._missing is None or self._missing == self._told:
             return []
@@ -161,7 +166,7 @@ class OtherPrograms:
         await note_directories()
         if self._state.record.branch is not None or await self.context.loss() is not None:
             return False
-        self._outdated = self._replaced = False
+        self._outdated = self._superseded = self._replaced = False
         return True
 
     async def _why_replace(self) -> str:
@@ -170,6 +175,8 @@ class OtherPrograms:
         """
         if self._outdated:
             return "The worker lacks turns of others"
+        if self._superseded:
+            return "The worker has other options than the session"
         if self._replaced and not await self.context.is_whole():
             return "Claude's transcript lacks turns that the worker has"
         return ""

@@ -85,8 +85,6 @@ class Session:
         self.requests = WorkerRequests(state, workers)
         self.limit_wait = LimitWaiting(state, journal)
         self._titling = Titling(state, self.requests.make_title)
-        self.next_worker = NextWorker(state, workers, lambda: self.busy)
-        self.choosing = Choosing(state, journal, workers, self.next_worker.change)
         self.permissions = Broker(
             state, journal, workers, times,
             park=lambda request: self.parking.park(request),  # noqa: PLW0108  made later
@@ -97,6 +95,10 @@ class Session:
             state, journal, workers, transcripts or RowsOnly(), self._unfinished, locks=locks,
             policy=times.lost_context,
         )  # fmt: skip
+        self.next_worker = NextWorker(
+            state, workers, lambda: self.busy or self.background, self.others.outdate
+        )
+        self.choosing = Choosing(state, journal, workers, self.next_worker.change)
         directories = Directories(state, workers, house or House())
         self.surroundings = SessionSurroundings(state, workers, house or House())
         gate = WorkspaceGate(state, journal, workers, self.permissions, workspaces)
@@ -121,7 +123,7 @@ class Session:
         self.reports = WorkerReports(
             state, journal, workers, queue=self._queue, runner=self.runner, endings=self._endings,
             background=self._background, permissions=self.permissions, choosing=self.choosing,
-            others=self.others, usage_limit=times.usage_limit,
+            others=self.others, rest=self.next_worker.rest, usage_limit=times.usage_limit,
         )  # fmt: skip
         self.deduplication = Deduplication(record, journal, lambda: self.turns, times.rejoin_window)
         self.intake = Intake(record, self.deduplication, self.unclaimed, self._queue, self.submit)
@@ -139,9 +141,7 @@ class Session:
     def subscribe(
         self, client: Client, after: int, number: int = 0, hold: float = 0, session_id: str = ""
     ) -> Subscription:
-        """Deliver everything after `after` to this client, from now on; the rest as in
-        Subscription.
-        """
+        """Deliver what follows `after` to this client, from now on; the rest as in Subscription."""
         after = max(after, self.record.pruned_upto)
         subscription = Subscription(
             session_id or self.id,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -56,8 +56,10 @@ class WorkerReports:
         permissions: Broker,
         choosing: Choosing,
         others: OtherPrograms,
+        rest: Callable[[], None],
         usage_limit: str,
     ) -> None:
+        """`rest`: called when a turn that Claude began by itself has ended."""
         self._state = state
         self._journal = journal
         self._workers = workers
@@ -68,6 +70,7 @@ class WorkerReports:
         self._permissions = permissions
         self._choosing = choosing
         self._others = others
+        self._rest = rest
         self._usage_limit = usage_limit
         self._tasks = Tasks()
 
@@ -135,6 +138,7 @@ class WorkerReports:
         if turn_id in self._background:
             self._background.end(turn_id)
             self._others.changed()
+            self._rest()
 
     async def lost(self, epoch: int, kind: ErrorKind, message: str) -> None:
         """The worker is gone: what it was doing ends now, in words. After an error it may be called

@@ -45,6 +45,9 @@ class MemoryWorkers:
     def workspace(self, session_id: str) -> str | None:
         return "" if session_id in self.live else None
 
+    def works(self, session_id: str) -> bool:
+        return False
+
     def note_ended(self, session_id: str, ended: TurnEnded) -> None:
         pass
 
