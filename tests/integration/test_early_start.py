@@ -29,7 +29,7 @@ from tests.integration.rig import Client, Rig, rig
 from tests.integration.scripted_transcripts import ScriptedTranscripts
 from tests.integration.trusting import act, looking
 from tests.integration.wires import client, load
-from tests.waiting import eventually
+from tests.waiting import eventually, within
 
 
 class Launched(list[Any]):
@@ -264,6 +264,27 @@ async def test_no_other_worker_ends_for_it(tmp_path: Path) -> None:
         assert (await r.run(first, "say 1")).state == "done"
         assert len(r.launcher.launched) == 1
         assert (await r.run(second, "say 1")).state == "done"
+
+
+async def test_prompt_in_its_midst_keeps_the_place_it_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path, max_workers=1, stall_timeout=300.0) as r:
+        session, other = await r.session(), await r.session()
+        prompted: list[asyncio.Task[Any]] = []
+        read = r.journal.rules
+
+        async def rules(path: str, session_id: str) -> tuple[str, ...]:
+            if session_id == session.id:
+                prompted.append(asyncio.ensure_future(r.run(other, "say 1")))
+                await within(prompted[0].done, 0.5)
+            return await read(path, session_id)
+
+        monkeypatch.setattr(r.journal, "rules", rules)
+        await begin(r, session)
+        await eventually(lambda: session.id in {one.spec.session_id for one in r.launcher.launched})
+        assert (await prompted[0]).state == "done"
+        assert [one.spec.session_id for one in r.launcher.live] == [other.id]
 
 
 async def test_mode_chosen_during_the_start_holds_for_the_first_prompt(tmp_path: Path) -> None:

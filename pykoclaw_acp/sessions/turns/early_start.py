@@ -102,6 +102,7 @@ class EarlyStart:
             if not await self._allowed():
                 return
             options = await self._gate.without_asking(self._surroundings.options())
+            # The place is taken before anything is waited for.
             if options is not None and self._workers.has_room:
                 await self._launch(options)
         except (WorkerFailed, StoreUnavailable, StoreClosed) as error:
