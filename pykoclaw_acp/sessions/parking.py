@@ -58,7 +58,7 @@ class Parking:
         """
         self._state.explained.add(turn_id)
         if turn_id in self._background:
-            await self._runner.stop_background(turn_id)
+            await self._background.stop(turn_id)
         elif self._queue.running(turn_id):
             self.active = True
             try:

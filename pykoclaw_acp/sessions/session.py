@@ -81,7 +81,7 @@ class Session:
         self._journal = journal
         self._workers = workers
         self._tasks = Tasks()
-        self._background = BackgroundTurns()
+        self._background = BackgroundTurns(state, workers)
         self.requests = WorkerRequests(state, workers)
         self.limit_wait = LimitWaiting(state, journal)
         self._titling = Titling(state, self.requests.make_title)
@@ -241,9 +241,9 @@ class Session:
     ) -> list[asyncio.Task[None]]:
         """Stop this turn, or all that run or wait: each ends `cancelled`.
 
-        `until` (ms, own clock) spares turns that came later: a front repeats a cancel that was not
-        confirmed, and `request` is its key. What is returned is done when the cancel outlives this
-        daemon.
+        `until` (ms, own clock) spares turns that came later, and what Claude began under this daemon:
+        a front repeats a cancel that was not confirmed, and `request` is its key. What is returned
+        is done when the cancel outlives this daemon.
         """
         leaving: list[asyncio.Task[None]] = []
         for one in self.turns if turn is None else [turn]:
@@ -259,8 +259,8 @@ class Session:
             elif self._queue.remove(one):
                 ending = self._endings.cancel_waiting(one, self._queue.current)
                 leaving.append(self._tasks.start(ending))
-        every = self._background if turn is None and until is None else ()
-        return leaving + [self._tasks.start(self.runner.stop_background(one)) for one in every]
+        every = () if turn is not None else self._background.begun(adopted=until is not None)
+        return leaving + [self._tasks.start(self._background.stop(one)) for one in every]
 
     async def idle(self) -> None:
         """Wait until no turn runs or waits."""
@@ -310,7 +310,7 @@ class Session:
         """
         self._state.epoch = epoch
         self.next_worker.note_adopted(epoch)
-        self._background.begin(background)
+        self._background.begin(background, adopted=True)
         self.log.open_tools = open_tools
         if not given:  # a worker that waits for a first prompt is for nobody any more
             (self._workers.release if self.record.prompted else self._workers.retire)(self.id)

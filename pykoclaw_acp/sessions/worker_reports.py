@@ -196,6 +196,8 @@ class WorkerReports:
             if turn.cancelled.is_set() and not turn.ended.done():
                 # It was cancelled before there was a way to say so.
                 self._tasks.start(self._runner.stop(turn))
+        for turn_id in self._background.stopped:
+            self._tasks.start(self._background.stop(turn_id))
         with contextlib.suppress(ConnectionError):
             for one in await self._journal.find_settled(ready.asks):
                 await self._workers.send(

@@ -15,6 +15,7 @@ from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     EventFrame,
     FromWorker,
+    Interrupt,
     Lost,
     Prompt,
     Skipped,
@@ -25,10 +26,12 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.choices import Config
 from pykoclaw_acp.model.events import Failure, ModeChanged, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.permissions import PermissionRequest
+from pykoclaw_acp.sessions import prompting
+from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import events
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
-from pykoclaw_acp.system import processes
+from pykoclaw_acp.system import clock, processes
 from tests.integration.adopting import (
     _die,
     _write_spool,
@@ -40,6 +43,7 @@ from tests.integration.adopting import (
     recovered,
     texts,
 )
+from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import Client, Rig, hanging, rig
 from tests.waiting import eventually
 
@@ -88,11 +92,8 @@ async def test_turn_that_the_worker_has_ended_without_a_trace_is_over(
     """The frame that ended it was in a damaged spool."""
     async with killed(tmp_path, alive) as first:
         if background:
-            session = await first.session()
-            await first.run(session, "say 1")
-            channel, turn_id = first.launcher.launched[0], "own"
-            channel.say(channel.started(turn_id, background=True))
-            await eventually(lambda: session.background)
+            turn_id = "own"
+            session, channel = await own_turn(first)
         else:
             session, turn, channel = await hanging(first)
             turn_id = turn.turn_id
@@ -110,6 +111,36 @@ async def test_turn_that_the_worker_has_ended_without_a_trace_is_over(
         assert "how it ended is not known" in said[-1].event.text
         assert (await second.run(again, "say 1")).state == "done"
         assert len(second.launcher.launched) == 1
+
+
+async def own_turn(r: Rig) -> tuple[Session, MemoryChannel]:
+    """A session in which only a turn runs that Claude began by itself, as `own`, and its worker."""
+    session = await r.session()
+    await r.run(session, "say 1")
+    channel = r.launcher.launched[0]
+    channel.say(channel.started("own", background=True))
+    await eventually(lambda: session.background)
+    return session, channel
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("attached", [False, True])
+async def test_cancel_after_a_kill_stops_claudes_own_turn(
+    tmp_path: Path, alive: WorkerProcess, again: bool, attached: bool
+) -> None:
+    """`again`: the front sends it once more, from the time without a daemon."""
+    async with killed(tmp_path, alive) as first:
+        session, channel = await own_turn(first)
+    async with daemon(tmp_path, first) as second:
+        if attached:
+            await eventually(lambda: second.pool.steers(session.id))
+        uptime = clock.uptime() if again else None
+        kept = await prompting.cancel(second.sessions, session.id, uptime=uptime)
+        await asyncio.wait(kept)
+        assert any(isinstance(one, Interrupt) for one in channel.got), "and so it is confirmed"
+        again_there = await found(second, session)
+        await eventually(lambda: not again_there.background)
+        assert (await second.states())["own"] == "cancelled"
 
 
 async def test_committed_unacknowledged_frames_are_not_taken_twice(

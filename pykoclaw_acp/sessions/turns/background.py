@@ -4,37 +4,73 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+
+from pykoclaw_acp.channel.frames import Interrupt
+from pykoclaw_acp.sessions.ports import Workers
+from pykoclaw_acp.sessions.state import SessionState
+
+
+@dataclass(slots=True)
+class _Running:
+    adopted: bool
+    stopped: bool = False
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class BackgroundTurns:
-    """Ids of those that run."""
+    """Ids of those that run in one session."""
 
-    def __init__(self) -> None:
-        self._ids: set[str] = set()
+    def __init__(self, state: SessionState, workers: Workers) -> None:
+        self._state = state
+        self._workers = workers
+        self._running: dict[str, _Running] = {}
         self._none = asyncio.Event()
         self._none.set()
 
     def __bool__(self) -> bool:
-        return bool(self._ids)
+        return bool(self._running)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(list(self._ids))
+        return iter(list(self._running))
 
     def __contains__(self, turn_id: str) -> bool:
-        return turn_id in self._ids
+        return turn_id in self._running
 
-    def begin(self, turn_ids: Collection[str]) -> None:
+    def begun(self, *, adopted: bool) -> list[str]:
+        """Those that run; `adopted`: only those that began under an earlier daemon."""
+        return [turn_id for turn_id, one in self._running.items() if one.adopted or not adopted]
+
+    @property
+    def stopped(self) -> list[str]:
+        """Those that are to end, and have not yet."""
+        return [turn_id for turn_id, one in self._running.items() if one.stopped]
+
+    def begin(self, turn_ids: Collection[str], *, adopted: bool = False) -> None:
         """Note that these run."""
-        self._ids.update(turn_ids)
-        if self._ids:
+        for turn_id in turn_ids:
+            self._running.setdefault(turn_id, _Running(adopted))
+        if self._running:
             self._none.clear()
 
     def end(self, turn_id: str) -> None:
         """Note that this one does not run, or never did."""
-        self._ids.discard(turn_id)
-        if not self._ids:
+        if (one := self._running.pop(turn_id, None)) is not None:
+            one.ended.set()
+        if not self._running:
             self._none.set()
 
     async def over(self) -> None:
         """Wait until none runs."""
         await self._none.wait()
+
+    async def stop(self, turn_id: str) -> None:
+        """Ask the worker to stop one. Returns when the worker was told, or the turn has ended."""
+        if (one := self._running.get(turn_id)) is None:
+            return
+        one.stopped = True
+        frame = Interrupt(epoch=self._state.epoch, turn_id=turn_id)
+        try:
+            await self._workers.send(self._state.id, frame)
+        except ConnectionError:
+            await one.ended.wait()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
@@ -167,20 +166,11 @@ class TurnRunner:
             return
         overdue = self._tasks.start(self._kill_if_it_goes_on(turn))
         try:
-            await self._interrupt(turn.turn_id)
+            frame = Interrupt(epoch=self._state.epoch, turn_id=turn.turn_id)
+            await self._workers.send(self._state.id, frame)
         except ConnectionError:
             overdue.cancel()
             await turn.over()
-
-    async def stop_background(self, turn_id: str) -> None:
-        """Ask the worker to stop a turn that Claude began by itself."""
-        with contextlib.suppress(ConnectionError):
-            await self._interrupt(turn_id)
-
-    async def _interrupt(self, turn_id: str) -> None:
-        await self._workers.send(
-            self._state.id, Interrupt(epoch=self._state.epoch, turn_id=turn_id)
-        )
 
     async def _kill_if_it_goes_on(self, turn: Turn) -> None:
         troubles = -1
