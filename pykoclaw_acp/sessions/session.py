@@ -312,6 +312,8 @@ class Session:
         self.next_worker.note_adopted(epoch)
         self._background.begin(background, adopted=True)
         self.log.open_tools = open_tools
+        for turn_id in self.permissions.away.parked_turns:  # the other daemon may not have said so
+            self._tasks.start(self.parking.give_up_worker(turn_id))
         if not given:  # a worker that waits for a first prompt is for nobody any more
             (self._workers.release if self.record.prompted else self._workers.retire)(self.id)
             return
@@ -322,8 +324,6 @@ class Session:
         self.unclaimed.start_behind(given[-1])
         self._hold_lock(turn)
         self._queue.go_on(turn, steered)
-        if self.permissions.away.has_parked(turn.turn_id):  # in the last moment of the other daemon
-            self._tasks.start(self.parking.give_up_worker(turn.turn_id))
 
     def _hold_lock(self, turn: Turn) -> None:
         self._tasks.start(self.others.hold_lock(turn))

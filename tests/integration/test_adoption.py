@@ -28,7 +28,7 @@ from pykoclaw_acp.model.events import Failure, ModeChanged, ToolEnded, ToolStart
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.sessions import prompting
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.store import events
+from pykoclaw_acp.store import events, permissions
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.system import clock, processes
@@ -141,6 +141,32 @@ async def test_cancel_after_a_kill_stops_claudes_own_turn(
         again_there = await found(second, session)
         await eventually(lambda: not again_there.background)
         assert (await second.states())["own"] == "cancelled"
+
+
+async def test_parked_request_of_claudes_own_turn_ends_it(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    """The daemon was killed before it could stop the turn."""
+    async with killed(tmp_path, alive) as first:
+        session, channel = await own_turn(first)
+        session.subscriptions[0].close()
+        await eventually(lambda: not session.subscriptions)
+        channel.last += 1
+        channel.say(
+            PermissionRequest(
+                epoch=channel.spec.epoch, n=channel.last, ask_id="q1", turn_id="own",
+                tool_call_id="c", title="Run", tool_kind="execute",
+            )
+        )  # fmt: skip
+        channel.asks = ["q1"]
+        await eventually(lambda: channel.acked == channel.last)
+        await first.database.commit(Unit(statements=(permissions.park("q1"),)))
+    async with daemon(tmp_path, first) as second:
+        again = await found(second, session)
+        await eventually(lambda: not again.background)
+        assert [one.turn_id for one in channel.got if isinstance(one, Interrupt)] == ["own"]
+        (row,) = await second.sessions.requests.list_pending()
+        assert row.policy == "parked"
 
 
 async def test_committed_unacknowledged_frames_are_not_taken_twice(

@@ -165,7 +165,7 @@ async def test_form_is_not_parked_when_room_is_needed(tmp_path: Path) -> None:
         pass_loop_time(2 * SOON)  # nobody comes back
         assert asking.session.permissions.away.unattended_since is None
         r.sessions.worker_events.make_room("another")
-        assert not asking.session.permissions.away.has_parked(asking.turn.turn_id)
+        assert not asking.session.permissions.away.parked_turns
         person = Person(forms=True)
         asking.session.subscribe(person, 0)
         await person.answer("q1", ADA)

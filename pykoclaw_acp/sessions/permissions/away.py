@@ -128,12 +128,10 @@ class Away:
         if parkable:
             self._start_parking(min(parkable, key=lambda one: one.since))
 
-    def has_parked(self, turn_id: str) -> bool:
-        """Whether a request of this turn is parked."""
-        return any(
-            one.parking is not None and one.request.turn_id == turn_id
-            for one in self._pending.values()
-        )
+    @property
+    def parked_turns(self) -> set[str]:
+        """Turns that a parked request belongs to, which have ended or are to end."""
+        return {one.request.turn_id for one in self._pending.values() if one.parking is not None}
 
     def _start_parking(self, one: PendingRequest) -> None:
         one.parking = asyncio.get_running_loop().create_future()
