@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import secrets
 from typing import Any, Final
 
 from pykoclaw_acp.channel.requests import (
@@ -33,7 +34,8 @@ class WorkerRequests:
     def __init__(self, state: SessionState, workers: Workers) -> None:
         self._state = state
         self._workers = workers
-        self._numbers = itertools.count(1)
+        # Its worker may yet answer an earlier daemon's requests.
+        self._numbers = itertools.count(secrets.randbits(53))
         self._tasks = Tasks()
         self._open: dict[int, asyncio.Future[Reply]] = {}
 

@@ -22,7 +22,9 @@ from pykoclaw_acp.channel.frames import (
     encode,
 )
 from pykoclaw_acp.channel.processes import WorkerProcess
+from pykoclaw_acp.channel.requests import MakeTitle, Reply, StopTask
 from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model.choices import Config
 from pykoclaw_acp.model.events import Failure, ModeChanged, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.permissions import PermissionRequest
@@ -167,6 +169,36 @@ async def test_parked_request_of_claudes_own_turn_ends_it(
         assert [one.turn_id for one in channel.got if isinstance(one, Interrupt)] == ["own"]
         (row,) = await second.sessions.requests.list_pending()
         assert row.policy == "parked"
+
+
+async def sent(channel: MemoryChannel, kind: type[MakeTitle | StopTask]) -> MakeTitle | StopTask:
+    """The first frame of this kind that the worker gets."""
+    frames = await eventually(lambda: [one for one in channel.got if isinstance(one, kind)])
+    return frames[0]
+
+
+async def test_reply_to_earlier_daemons_request_is_dropped(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+        naming = asyncio.create_task(session.requests.make_title("words"))
+        asked = await sent(channel, MakeTitle)
+        naming.cancel()
+    async with daemon(tmp_path, first) as second:
+        again = await found(second, session)
+        await eventually(lambda: second.pool.steers(session.id))
+        stopping = asyncio.create_task(again.requests.stop_task("call"))
+        stop = await sent(channel, StopTask)
+        channel.say(
+            Reply(epoch=asked.epoch, request=asked.request, result={"title": "Words"}),
+            channel.ended(turn.turn_id),
+        )
+        await ended(again)
+        assert not stopping.done()
+        channel.say(Reply(epoch=stop.epoch, request=stop.request, error="It has ended."))
+        with pytest.raises(InvalidRequest, match="It has ended"):
+            await stopping
 
 
 async def test_committed_unacknowledged_frames_are_not_taken_twice(
