@@ -173,6 +173,11 @@ async def rig(
         await database.close()
 
 
+async def unreadable(*_: object) -> list[dict[str, Any]]:
+    """In the place of `contents.whole`: an image of the prompt cannot be read."""
+    raise OSError("Input/output error")
+
+
 async def hanging(r: Rig) -> tuple[Session, Turn, MemoryChannel]:
     """A session in whose turn nothing happens by itself, and its worker."""
     session = await r.session()

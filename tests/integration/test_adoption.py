@@ -28,7 +28,7 @@ from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model.choices import Config
 from pykoclaw_acp.model.events import Failure, ModeChanged, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.permissions import PermissionRequest
-from pykoclaw_acp.sessions import prompting
+from pykoclaw_acp.sessions import contents, prompting
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import events, permissions
 from pykoclaw_acp.store.database import Statement, Unit
@@ -46,7 +46,7 @@ from tests.integration.adopting import (
     texts,
 )
 from tests.integration.memory_launcher import MemoryChannel
-from tests.integration.rig import Client, Rig, hanging, rig
+from tests.integration.rig import Client, Rig, hanging, rig, unreadable
 from tests.waiting import eventually
 
 __all__ = ["alive"]
@@ -233,6 +233,27 @@ async def test_only_prompt_that_never_left_is_sent_again(
         assert await texts(second, session) == ["0 ", "0 1 "]
         users = await SessionJournal(second.database).read(session.id, 0, 100)
         assert len([one for one in users if isinstance(one.event, UserMessage)]) == 2
+
+
+async def test_worker_goes_on_without_unreadable_prompt(
+    tmp_path: Path, alive: WorkerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        session = await first.session()
+        await first.run(session, "say 1")
+        channel = first.launcher.launched[0]
+        channel.deaf = True  # the daemon dies between the commit and the sending
+        turn = await first.prompt(session, "say 2")
+        await eventually(lambda: turn.state == "dispatched")
+    channel.deaf = False
+    with monkeypatch.context() as patch:
+        patch.setattr(contents, "whole", unreadable)
+        async with daemon(tmp_path, first) as second:
+            again = await found(second, session)
+            assert (await ended(again)).state == "failed"
+            patch.undo()
+            assert (await second.run(again, "say 3")).state == "done"
+            assert channel.prompts == ["say 1", "say 3"]
 
 
 async def test_prompts_that_waited_are_run_in_their_order(

@@ -11,14 +11,15 @@ import pytest
 
 from pykoclaw_acp.channel.frames import EventFrame, TurnStarted
 from pykoclaw_acp.channel.steering import Steer
+from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.turns import Turn, TurnState
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import steering
 from tests.integration.memory_launcher import MemoryChannel
-from tests.integration.rig import Rig, hanging, rig
-from tests.waiting import within
+from tests.integration.rig import Rig, hanging, rig, unreadable
+from tests.waiting import eventually, within
 
 
 async def steered(session: Session, text: str) -> Turn:
@@ -98,6 +99,46 @@ async def test_commands_and_prompts_for_an_idle_session_wait_their_turn(tmp_path
         again = await steered(session, "say 1")
         assert (await again.ended)[0].state == TurnState.DONE
         assert steering.result(again) == steering.NEW
+
+
+async def test_prompt_whose_dispatch_fails_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The turn that it was for has ended meanwhile."""
+    fails = asyncio.Event()
+
+    async def dispatch(*_: object) -> list[int]:
+        await fails.wait()
+        raise Conflict("as when another program has changed its row")
+
+    async with rig(tmp_path) as r:
+        session, host, worker = await hanging(r)
+        with monkeypatch.context() as patch:
+            patch.setattr(r.journal, "dispatch", dispatch)
+            giving = asyncio.create_task(steered(session, "Look out."))
+            worker.say(worker.ended(host.turn_id))
+            await host.over()
+            await eventually(lambda: host not in session.turns and session.turns)
+            fails.set()
+            turn = await giving
+        assert (await asyncio.wait_for(turn.ended, 10))[0].state == TurnState.FAILED
+        assert await said(r, session) == ["hang", "Look out."]
+        assert (await r.run(session, "say 1")).state == TurnState.DONE
+
+
+async def test_steered_prompt_that_cannot_be_read_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        session, host, worker = await hanging(r)
+        with monkeypatch.context() as patch:
+            patch.setattr(contents, "whole", unreadable)
+            turn = await steered(session, "Look out.")
+        assert (await asyncio.wait_for(turn.ended, 10))[0].state == TurnState.FAILED
+        assert await said(r, session) == ["hang", "Look out."]
+        worker.say(worker.ended(host.turn_id))
+        assert (await host.ended)[0].state == TurnState.DONE
+        assert (await r.run(session, "say 1")).state == TurnState.DONE
 
 
 async def test_cancel_does_not_overtake_a_steered_prompt(

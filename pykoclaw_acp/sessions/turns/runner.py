@@ -120,11 +120,18 @@ class TurnRunner:
 
     async def send_prompt(self, turn: Turn, prompt: Prompt | None = None) -> None:
         """Let the prompt leave for the worker, which `prompt` may hold already; that it does is in
-        the journal. One that is cancelled meanwhile ends instead.
+        the journal. One that is cancelled meanwhile ends instead, as does one that cannot be read.
         """
         turn.leaving = True
         try:
-            frame = prompt or await self._frame(turn)
+            try:
+                frame = prompt or await self._frame(turn)
+            except StoreClosed:
+                raise
+            except Exception as error:
+                log.exception("The prompt could not be sent", action="prompt_unreadable")
+                await self.endings.finish(turn, outcomes.not_started(turn, error))
+                return
             if turn.cancelled.is_set():  # an interrupt would overtake the prompt
                 await self.endings.finish(turn, outcomes.CANCELLED)
                 return

@@ -7,6 +7,7 @@ together. If the running turn ends before, the worker goes on with it as a turn 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -80,14 +81,18 @@ class Steering:
         except StoreClosed:
             self._queue.steered.remove(turn)
             return True  # the next daemon runs it
-        except Exception:
+        except Exception as error:
             log.exception("A prompt could not be steered", action="steering_failed")
+            if self._queue.current is turn:  # the queue waits for its end
+                await self._finish(turn, outcomes.not_started(turn, error))
+                return True
             self._queue.steered.remove(turn)
             return False
         turn.state, turn.unsaid = TurnState.DISPATCHED, True
         crash_points.reached("turn_steered")
         log.info("Turn steered", action="turn_steered", session=self._state.id, turn=turn.turn_id)
-        await self._send(turn)
+        with contextlib.suppress(StoreClosed):  # the next daemon sends it
+            await self._send(turn)
         if not self._workers.is_live(self._state.id) and not turn.ended.done():
             died = outcomes.lost(turn, ErrorKind.WORKER_LOST, "Claude's worker process died.")
             await self._finish(turn, died)
