@@ -27,7 +27,7 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model.choices import Config
 from pykoclaw_acp.model.events import Failure, ModeChanged, ToolEnded, ToolStarted, UserMessage
-from pykoclaw_acp.model.permissions import PermissionRequest
+from pykoclaw_acp.model.permissions import PermissionRequest, RequestOutcome, Settlement
 from pykoclaw_acp.sessions import contents, prompting
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import events, permissions
@@ -125,6 +125,21 @@ async def own_turn(r: Rig) -> tuple[Session, MemoryChannel]:
     return session, channel
 
 
+async def asks(session: Session, channel: MemoryChannel, turn_id: str, *ask_ids: str) -> None:
+    """Let the worker ask this while nobody is there."""
+    session.subscriptions[0].close()
+    await eventually(lambda: not session.subscriptions)
+    for name in ask_ids:
+        channel.last += 1
+        channel.say(
+            PermissionRequest(
+                epoch=channel.spec.epoch, n=channel.last, ask_id=name, turn_id=turn_id,
+                tool_call_id="c", title="Run", tool_kind="execute",
+            )
+        )  # fmt: skip
+    await eventually(lambda: channel.acked == channel.last)
+
+
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("attached", [False, True])
 async def test_cancel_after_a_kill_stops_claudes_own_turn(
@@ -151,17 +166,8 @@ async def test_parked_request_of_claudes_own_turn_ends_it(
     """The daemon was killed before it could stop the turn."""
     async with killed(tmp_path, alive) as first:
         session, channel = await own_turn(first)
-        session.subscriptions[0].close()
-        await eventually(lambda: not session.subscriptions)
-        channel.last += 1
-        channel.say(
-            PermissionRequest(
-                epoch=channel.spec.epoch, n=channel.last, ask_id="q1", turn_id="own",
-                tool_call_id="c", title="Run", tool_kind="execute",
-            )
-        )  # fmt: skip
+        await asks(session, channel, "own", "q1")
         channel.asks = ["q1"]
-        await eventually(lambda: channel.acked == channel.last)
         await first.database.commit(Unit(statements=(permissions.park("q1"),)))
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
@@ -366,18 +372,8 @@ async def test_question_reopens_and_answer_in_flight_arrives(
 ) -> None:
     async with killed(tmp_path, alive) as first:
         session, turn, channel = await hanging(first)
-        session.subscriptions[0].close()
-        await eventually(lambda: not session.subscriptions)
-        for name in ("answered", "open"):
-            channel.last += 1
-            channel.say(
-                PermissionRequest(
-                    epoch=channel.spec.epoch, n=channel.last, ask_id=name, turn_id=turn.turn_id,
-                    tool_call_id="c", title="Run", tool_kind="execute",
-                )
-            )  # fmt: skip
+        await asks(session, channel, turn.turn_id, "answered", "open")
         channel.asks = ["answered", "open"]
-        await eventually(lambda: channel.acked == channel.last)
         sql = (
             "UPDATE acp_permissions SET outcome = 'selected', option_id = 'allow_once'"
             " WHERE permission_id = 'answered'"
@@ -394,6 +390,30 @@ async def test_question_reopens_and_answer_in_flight_arrives(
         )
         await second.sessions.requests.decide("open", "allow_once", "somebody")
         await eventually(lambda: [one.ask_id for one in channel.answers] == ["answered", "open"])
+
+
+async def test_answer_while_another_request_is_withdrawn_ends_nothing(
+    tmp_path: Path, alive: WorkerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker has neither of them open any more."""
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+        await asks(session, channel, turn.turn_id, "q1", "q2")
+    async with daemon(tmp_path, first) as second:
+        settle, pending = second.journal.settle, ["q1", "q2"]
+
+        async def answered_meanwhile(settled: Settlement, *answers: str | None) -> None:
+            if settled.outcome == RequestOutcome.INTERRUPTED and len(pending) == 2:
+                pending.remove(settled.permission_id)
+                await second.sessions.requests.decide(pending[0], "allow_once", "somebody")
+            await settle(settled, *answers)
+
+        monkeypatch.setattr(second.journal, "settle", answered_meanwhile)
+        await eventually(lambda: second.pool.steers(session.id) or channel.dead)
+        channel.say(channel.ended(turn.turn_id))
+        assert (await ended(await found(second, session))).state == "done"
+        assert len(pending) == 1
+        assert await second.sessions.requests.list_pending() == []
 
 
 async def test_dead_workers_spool_determines_turn_end(tmp_path: Path, alive: WorkerProcess) -> None:

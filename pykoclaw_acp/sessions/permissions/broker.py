@@ -153,7 +153,8 @@ class Broker:
             one.settlement.cancel()
 
     async def _interrupt(self, ask_id: str) -> None:
-        if self._pending[ask_id].parking is None and not self._pending[ask_id].request.workspaces:
+        one = self._pending.get(ask_id)  # a client may have answered it while another was settled
+        if one is not None and one.parking is None and not one.request.workspaces:
             await self._store.settle(Settlement(ask_id, RequestOutcome.INTERRUPTED))
             self.withdraw(ask_id)
 
