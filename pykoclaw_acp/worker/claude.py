@@ -163,6 +163,8 @@ class ClaudeSession:
         if self._client is not None and await self.steered.take_back(
             self._client, turn_id, self.claude_session_id
         ):
+            if turn_id == self._prompted:  # what ran has ended meanwhile
+                self._end_dropped(turn_id)
             return
         while self._client is not None and (
             turn_id in (self._prompted, self._turn) or self.steered.was_taken(turn_id)
@@ -298,6 +300,12 @@ class ClaudeSession:
 
     def _end_ignored(self, turn_id: str) -> None:
         self._outbox.put(ended := ignored.ended(self._spec.epoch, turn_id, self.claude_session_id))
+        self._expect(self.steered.turn_ended(ended))
+
+    def _end_dropped(self, turn_id: str) -> None:
+        if self._turn == turn_id:
+            self._turn = None
+        ended = self.steered.dropped(turn_id, self.claude_session_id)
         self._expect(self.steered.turn_ended(ended))
 
     def _expect(self, turn_id: str | None) -> None:

@@ -43,19 +43,25 @@ class Steered:
         return turn_id in self._taken
 
     async def take_back(self, client: ClaudeSDKClient, turn_id: str, claude_session: str) -> bool:
-        """Whether the CLI has dropped the prompt, which it had not taken up; reports that it ended."""
+        """Whether the CLI has dropped the prompt, which it had not taken up; reports that it ended,
+        unless it is the next to run.
+        """
         if turn_id not in self._waiting or not await sdk_private.cancel_message(client, turn_id):
             return False
         if self._waiting.pop(turn_id, None) is not None:
-            self._put(
-                TurnEnded(
-                    epoch=self._epoch,
-                    turn_id=turn_id,
-                    stop_reason="cancelled",
-                    claude_session_id=claude_session,
-                )
-            )
+            self.dropped(turn_id, claude_session)
         return True
+
+    def dropped(self, turn_id: str, claude_session: str) -> TurnEnded:
+        """The end of a prompt that the CLI has dropped, which is reported."""
+        ended = TurnEnded(
+            epoch=self._epoch,
+            turn_id=turn_id,
+            stop_reason="cancelled",
+            claude_session_id=claude_session,
+        )
+        self._put(ended)
+        return ended
 
     def follow(self, message: Message, running: str | None) -> bool:
         """Whether the message says that the turn that runs has taken a prompt up; reports that."""

@@ -1,0 +1,111 @@
+"""Prompts for the running turn are taken back, just as that turn ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from claude_agent_sdk import ClaudeSDKClient, Message, TextBlock
+
+from pykoclaw_acp.channel.frames import Prompt, TurnEnded, TurnStarted
+from pykoclaw_acp.channel.steering import Steer
+from pykoclaw_acp.worker import raw_frames, sdk_private
+from pykoclaw_acp.worker.claude import ClaudeSession
+from pykoclaw_acp.worker.database_calls import DatabaseCalls
+from pykoclaw_acp.worker.outbox import Outbox
+from tests.unit.sdk_messages import result, whole
+from tests.waiting import eventually
+from tests.workers import spec
+
+BLOCKS = [{"type": "text", "text": "Look."}]
+
+
+class Cli:
+    """What the CLI says, and the frames that the worker makes of it; it drops each prompt that is
+    taken back, after `meanwhile`.
+    """
+
+    def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.lines: asyncio.Queue[Message] = asyncio.Queue()
+        self.told: list[Any] = []
+        self.interrupts = 0
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
+        calls = cast("DatabaseCalls", None)
+        self.claude = ClaudeSession(spec(directory), str(directory), cast("Outbox", self), calls)
+        self.claude._client = cast("ClaudeSDKClient", self)
+        monkeypatch.setattr(raw_frames, "received", self._received)
+        monkeypatch.setattr(sdk_private, "cancel_message", self._drop)
+
+    def put(self, frame: object) -> None:
+        self.told.append(frame)
+
+    async def query(self, _: object) -> None:
+        pass
+
+    async def interrupt(self) -> None:
+        self.interrupts += 1
+
+    async def _received(self, _: object) -> AsyncIterator[tuple[Message, raw_frames.Frame]]:
+        while True:
+            yield await self.lines.get(), raw_frames.NO_FRAME
+
+    async def _drop(self, *_: object) -> bool:
+        if self.meanwhile is not None:
+            await self.meanwhile()
+        return True
+
+    @property
+    def ends(self) -> list[tuple[str, str | None]]:
+        ended = [one for one in self.told if isinstance(one, TurnEnded)]
+        return [(one.turn_id, one.stop_reason) for one in ended]
+
+    async def end(self, turn_id: str) -> None:
+        self.lines.put_nowait(result(user_message_uuids=[turn_id]))
+        await eventually(lambda: (turn_id, "end_turn") in self.ends)
+
+    async def steer(self, turn_id: str) -> None:
+        await self.claude.prompt(Steer(epoch=1, turn_id=turn_id, content=BLOCKS, said=[]))
+
+
+@pytest.fixture
+async def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cli]:
+    made = Cli(tmp_path, monkeypatch)
+    reading = asyncio.create_task(made.claude.run())
+    await made.claude.prompt(Prompt(epoch=1, turn_id="host", content=BLOCKS))
+    yield made
+    reading.cancel()
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_prompt_that_is_taken_back_ends_once(cli: Cli, late: bool) -> None:
+    """`late`: the running turn's result comes between the request and its answer."""
+    await cli.steer("taken back")
+    if late:
+        cli.meanwhile = lambda: cli.end("host")
+    await cli.claude.interrupt("taken back")
+    if not late:
+        await cli.end("host")
+    assert sorted(cli.ends) == [("host", "end_turn"), ("taken back", "cancelled")]
+    assert (cli.claude.running, cli.interrupts) == ([], 0)
+
+
+@pytest.mark.parametrize("begun", [False, True])
+async def test_prompt_behind_one_that_is_taken_back_runs(cli: Cli, begun: bool) -> None:
+    """`begun`: its first words come before the answer, too."""
+
+    async def meanwhile() -> None:
+        await cli.end("host")
+        if begun:
+            cli.lines.put_nowait(whole(TextBlock("I see.")))
+            await eventually(lambda: any(isinstance(one, TurnStarted) for one in cli.told))
+
+    await cli.steer("taken back")
+    await cli.steer("next")
+    cli.meanwhile = meanwhile
+    await cli.claude.interrupt("taken back")
+    assert cli.claude.running == ["next"]
+    await cli.end("next")
+    assert cli.claude.running == []
