@@ -83,7 +83,7 @@ async def cancel(
 ) -> list[asyncio.Task[None]]:
     """Cancel the session's turns, except those sent after a re-sent cancel of `uptime` (ms); it does
     not go on by itself after a usage limit. If there are none, stop its subagents, as a turn's
-    end by a cancel does.
+    end by a cancel does; a re-sent cancel does so before the first prompt to this daemon.
 
     Without effect for an unknown session. The returned tasks end when the cancel is durable.
     """
@@ -92,6 +92,7 @@ async def cancel(
     if session is None:
         return []
     leaving = session.cancel(until=until, request=request_key)
-    if not leaving and uptime is None:
+    later = session.deduplication.prompted or session.busy or session.background
+    if not leaving and (uptime is None or not later):
         leaving.append(session.requests.stop_subagents())
     return [*leaving, session.limit_wait.give_up()]

@@ -29,6 +29,7 @@ class WorkerEvents:
     def ready(self, session_id: str, offer: Offer) -> None:
         """Keep what a worker that is ready offers."""
         if (live := self._live.get(session_id)) is not None:
+            live.requests.worker_ready()
             live.reports.keep_offer(offer)
 
     async def adopted(self, session_id: str, ready: Ready, *, foreign: bool) -> None:

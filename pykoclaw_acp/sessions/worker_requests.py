@@ -37,6 +37,7 @@ class WorkerRequests:
         # Its worker may yet answer an earlier daemon's requests.
         self._numbers = itertools.count(secrets.randbits(53))
         self._tasks = Tasks()
+        self._decided = asyncio.Event()  # whether the worker takes requests
         self._open: dict[int, asyncio.Future[Reply]] = {}
 
     async def stop_task(self, tool_call_id: str) -> None:
@@ -47,12 +48,16 @@ class WorkerRequests:
         await self._ask(frame)
 
     def stop_subagents(self) -> asyncio.Task[None]:
-        """Stop the subagents that run in the background, if there are some; the returned task never
-        fails.
+        """Stop the subagents that run in the background, if there are some, when the worker has
+        answered; the returned task never fails.
         """
         return self._tasks.start(self._stop_subagents())
 
     async def _stop_subagents(self) -> None:
+        if self._workers.is_live(self._state.id) and not self._workers.steers(self._state.id):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LIMIT):
+                    await self._decided.wait()
         frame = StopSubagents(epoch=self._state.epoch, request=next(self._numbers))
         with contextlib.suppress(InvalidRequest):
             await self._ask(frame)
@@ -70,6 +75,10 @@ class WorkerRequests:
         title = (await self._ask(frame)).get("title")
         return title if isinstance(title, str) else None
 
+    def worker_ready(self) -> None:
+        """The worker takes requests from now on, if its version does."""
+        self._decided.set()
+
     def take(self, reply: Reply) -> None:
         """An answer has come."""
         future = self._open.get(reply.request)
@@ -78,6 +87,7 @@ class WorkerRequests:
 
     def lost(self, why: str) -> None:
         """The worker is gone."""
+        self._decided.set()
         for future in self._open.values():
             if not future.done():
                 future.set_exception(InvalidRequest(why))

@@ -22,7 +22,7 @@ from pykoclaw_acp.channel.frames import (
     encode,
 )
 from pykoclaw_acp.channel.processes import WorkerProcess
-from pykoclaw_acp.channel.requests import MakeTitle, Reply, StopTask
+from pykoclaw_acp.channel.requests import MakeTitle, Reply, StopSubagents, StopTask
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model.choices import Config
@@ -175,6 +175,25 @@ async def test_parked_request_of_claudes_own_turn_ends_it(
         assert [one.turn_id for one in channel.got if isinstance(one, Interrupt)] == ["own"]
         (row,) = await second.sessions.requests.list_pending()
         assert row.policy == "parked"
+
+
+@pytest.mark.parametrize("prompted", [False, True])
+async def test_cancel_after_a_kill_stops_earlier_subagents(
+    tmp_path: Path, alive: WorkerProcess, prompted: bool
+) -> None:
+    """`prompted`: those that there are may have begun after it."""
+    async with killed(tmp_path, alive) as first:
+        session = await first.session()
+        await first.run(session, "say 1")
+        channel = first.launcher.launched[0]
+    async with daemon(tmp_path, first) as second:
+        sent_at = clock.uptime()
+        if prompted:
+            await second.run(await found(second, session), "say 1")
+        kept = await prompting.cancel(second.sessions, session.id, uptime=sent_at)
+        await asyncio.wait(kept)
+        stopped = any(isinstance(one, StopSubagents) for one in channel.got)
+        assert stopped is not prompted
 
 
 async def sent(channel: MemoryChannel, kind: type[MakeTitle | StopTask]) -> MakeTitle | StopTask:

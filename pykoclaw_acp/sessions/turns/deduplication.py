@@ -38,7 +38,7 @@ class Deduplication:
         self._turns = turns
         self._journal = journal
         self._window = window
-        self._prompted = False  # since it is in memory: of its newest turn everything is known
+        self.prompted = False  # since it is in memory: of its newest turn everything is known
         self._lost: dict[str, Turn] = {}
 
     @property
@@ -76,7 +76,7 @@ class Deduplication:
 
     def note_prompt(self) -> None:
         """Note that a new prompt was accepted."""
-        self._prompted = True
+        self.prompted = True
 
     def add_call(self, turn: Turn) -> None:
         """Count a call that waits for the turn's end."""
@@ -150,7 +150,7 @@ class Deduplication:
                 and _unseen(turn, keys)
             ):
                 return turn
-        if keys.fingerprint is None or self._prompted or not self._young:
+        if keys.fingerprint is None or self.prompted or not self._young:
             return None
         # Its turn may have ended under an earlier daemon, together with its client.
         since = self._journal.clock.started - int(self._window * 1000)
