@@ -6,16 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.harness import Stack, script, text
 from tests.e2e.harness.client import RpcError
-
-
-async def front(stack: Stack) -> Client:
-    """A client of the resident daemon, which has these methods."""
-    await stack.daemon()
-    client = await stack.front()
-    await client.initialize()
-    return client
+from tests.e2e.rewinds import front
 
 
 async def test_rewind_puts_back_files_and_memory(stack: Stack) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from tests.e2e.harness import Client, Stack, text
 from tests.e2e.other_programs import terminal
-from tests.e2e.test_rewind import front
+from tests.e2e.rewinds import front
 
 
 async def say(client: Client, session: str, word: str) -> None:
