@@ -24,6 +24,7 @@ LOOKS: Final = (0.0, 0.3)  # s before each look for the transcript of what is de
 LONG_PAUSE: Final = 10.0  # s after a look that failed
 MOST_AT_ONCE: Final = 8  # sessions
 REST: Final = 20  # times the duration of a look, until the next: many rows may wait for nobody
+LONGEST_REST: Final = 30.0  # s
 DELETED: Final = "The session of this conversation was deleted."
 
 log: Final = structlog.get_logger()
@@ -51,31 +52,33 @@ class Deliverer:
             while True:
                 await self._wanted.wait()
                 self._wanted.clear()
-                began = time.monotonic()
-                await self._look()
-                await asyncio.sleep(REST * (time.monotonic() - began))
+                await asyncio.sleep(min(REST * await self._look(), LONGEST_REST))
         except StoreClosed:
             return
         finally:
             self._tasks.cancel()
 
-    async def _look(self) -> None:
+    async def _look(self) -> float:
+        """Begin with what waits; returns how long reading it took (s), without an outage before."""
         try:
             await self._store.writable()
+            began = time.monotonic()
             waiting = await self._store.waiting()
+            took = time.monotonic() - began
         except StoreUnavailable:
             self._later(PAUSE)
-            return
+            return 0.0
         except StoreClosed:
             raise
         except Exception:
             log.exception("Deliveries could not be read", action="deliveries_unread")
             self._later(LONG_PAUSE)
-            return
+            return 0.0
         for one in waiting:
             if one.session_id not in self._active:
                 self._active.add(one.session_id)
                 self._tasks.start(self._of_session(one), name="deliveries")
+        return took
 
     def _later(self, pause: float) -> None:
         asyncio.get_running_loop().call_later(pause, self._wanted.set)
