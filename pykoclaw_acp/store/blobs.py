@@ -11,7 +11,8 @@ from pykoclaw_acp.store.units import Statement
 AT_ONCE: Final = 500  # blobs that are looked at in one statement
 _USED: Final = (
     "SELECT 1 FROM acp_blobs o JOIN acp_sessions s ON s.acp_session_id = o.acp_session_id"
-    " WHERE o.sha256 = b.sha256 AND s.deleted_at IS NULL AND s.pruned_at IS NULL"
+    " WHERE o.sha256 = b.sha256 AND COALESCE(s.deleted_at, 0) = 0"  # 0: it is being made
+    " AND s.pruned_at IS NULL"
 )
 _LAST: Final = (
     "SELECT b.sha256 FROM acp_blobs b WHERE b.acp_session_id = ? AND b.sha256 > ?"  # noqa: S608  constants

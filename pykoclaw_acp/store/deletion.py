@@ -1,6 +1,7 @@
 """Deletion of sessions and logs: hidden by one short transaction, and deleted in pieces afterwards.
 
-A session whose `deleted_at` is 0 is a fork that is being made (`store/forking.py`).
+A session whose `deleted_at` is 0 is being made: a fork (`store/forking.py`), or of an export
+(`store/journal/restoring.py`).
 """
 
 from __future__ import annotations

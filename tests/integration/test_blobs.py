@@ -18,10 +18,12 @@ import pytest
 
 from pykoclaw_acp.model.events import Event, ImagePart, ToolEnded, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow
-from pykoclaw_acp.store import blobs, deletion
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.store import blobs, deletion, forking
 from pykoclaw_acp.store.blob_files import ORPHAN_AGE, BlobFiles
 from pykoclaw_acp.store.database import Statement, Unit
-from tests.integration.rig import rig
+from pykoclaw_acp.store.journal.restoring import SqlRestoreStore
+from tests.integration.rig import Rig, rig
 from tests.integration.wires import Wire, client, new, prompt
 from tests.pictures import file, image, png
 from tests.waiting import eventually
@@ -29,6 +31,7 @@ from tests.waiting import eventually
 PICTURE = png(5, 5)
 NAME = hashlib.sha256(PICTURE).hexdigest()
 OTHER = png(6, 6)
+LARGE = png(80, 80, noise=True)
 SAY = {"type": "text", "text": "say 1"}
 
 
@@ -179,6 +182,39 @@ async def test_a_copied_log_keeps_its_bytes(tmp_path: Path) -> None:
         await r.database.commit(Unit(statements=(blobs.share(first, second),)))
         await r.journal.delete(first)
         assert files(tmp_path) == [NAME]
+
+
+async def _half_imported(r: Rig, store: SqlRestoreStore, deleted: str) -> SessionRecord:
+    """A session in the making that has a picture of one that is deleted meanwhile."""
+    made = SessionRecord("made", "acp-made", "/")
+    await store.begin_restoring(made)
+    said = ToolEnded("call", "completed", content=(ImagePart(image(LARGE)["data"], "image/png"),))
+    await store.restore("made", 0, [said], {})
+    await r.journal.delete(deleted)
+    return made
+
+
+async def test_import_keeps_its_bytes_whatever_is_deleted(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, store = await new(wire), SqlRestoreStore(r.database)
+        await wire.call("session/prompt", **pictures(session, image(LARGE)))
+        made = await _half_imported(r, store, session)
+        await store.end_restoring(made, [], None)
+        await wire.call("session/load", sessionId="made", cwd="/", mcpServers=[])
+        assert shows(wire) == [["image", image(LARGE)["data"]]]
+        await r.journal.delete("made")
+        assert files(tmp_path) == []
+
+
+async def test_abandoned_import_leaves_no_bytes(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, store = await new(wire), SqlRestoreStore(r.database)
+        await wire.call("session/prompt", **pictures(session, image(LARGE)))
+        await _half_imported(r, store, session)  # and then the daemon died
+        assert len(files(tmp_path)) == 1
+        await forking.abandon(r.database)
+        await deletion.purge(r.database)
+        assert files(tmp_path) == []
 
 
 async def test_images_of_tools_are_kept_as_files(tmp_path: Path) -> None:
