@@ -26,6 +26,7 @@ MOST_AT_ONCE: Final = 8  # sessions
 REST: Final = 20  # times the duration of a look, until the next: many rows may wait for nobody
 LONGEST_REST: Final = 30.0  # s
 DELETED: Final = "The session of this conversation was deleted."
+NOT_THERE: Final = "the session is being made, or deleted, which may fail"
 
 log: Final = structlog.get_logger()
 
@@ -87,7 +88,7 @@ class Deliverer:
         try:
             await self._deliver_all(waiting)
         except (StoreUnavailable, Conflict) as error:
-            # A conflict: one was marked by another program, or the session is gone.
+            # A conflict: one was marked by another program, or the session is going or gone.
             log.info("Deliveries wait", action="deliveries_wait", reason=str(error))
             self._later(PAUSE)  # the look waits until the store can be written
         except StoreClosed:
@@ -105,6 +106,8 @@ class Deliverer:
         async with self._room:
             session = await self._sessions.find(waiting.session_id)
             if session is None:
+                if not waiting.deleted:
+                    raise Conflict(NOT_THERE)
                 for delivery_id in waiting.delivery_ids:
                     await self._give_up(delivery_id, DELETED)
                 return

@@ -36,7 +36,7 @@ WIDEST: Final = 4  # bytes of a character in UTF-8
 # not keep the others from being read.
 _COLUMNS: Final = (
     "CAST(d.id AS BLOB), CAST(d.created_at AS BLOB), COALESCE(s.alias_of, s.acp_session_id),"
-    " s.deleted_at IS NOT NULL, d.rowid, typeof(d.id) = 'text'"
+    " s.deleted_at > 0, d.rowid, typeof(d.id) = 'text'"
 )
 _OWN: Final = tuple(
     f"SELECT {_COLUMNS} FROM delivery_queue d CROSS JOIN acp_sessions s ON {matches}"  # noqa: S608  constants
