@@ -25,7 +25,7 @@ class NotificationOutcome(StrEnum):
     ACCEPTED = "accepted"
     GIVEN_UP = "given_up"  # it did not accept in time
     OUTDATED = "outdated"  # the permission request was settled before
-    REMOVED = "removed"  # the target is no longer in the setting
+    REMOVED = "removed"  # the target is no longer in the setting, or the session was deleted
 
 
 @dataclass(frozen=True, slots=True)

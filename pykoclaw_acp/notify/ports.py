@@ -41,7 +41,7 @@ class NoticeStore(Protocol):
         self, notice: Notice, body: str, keys: Sequence[str], deliveries: Sequence[DeliveryTarget]
     ) -> bool:
         """Record a notice, what `keys` are to accept, and its deliveries, together; False if it
-        exists.
+        exists, or its session was deleted.
         """
 
     async def settle_until(self, moment: int) -> None:
@@ -52,6 +52,9 @@ class NoticeStore(Protocol):
 
     async def next_due(self) -> int | None:
         """When the next one is to be tried (ms, own clock)."""
+
+    async def is_wanted(self, notice_id: str) -> bool:
+        """Whether the notice's session was not deleted."""
 
     async def note_outcome(
         self, one: Notification, outcome: NotificationOutcome, reason: str | None = None

@@ -69,6 +69,9 @@ class Sender:
             return
         try:
             async with self._room:
+                if not await self._store.is_wanted(one.notice_id):
+                    await self._store.note_outcome(one, NotificationOutcome.REMOVED)
+                    return
                 await self._tell(target, one)
         except NotAccepted as error:
             await self._failed(one, str(error))

@@ -122,6 +122,7 @@ class App:
             loop.create_task(
                 notices.run(settings, database, journal, sessions), name="tell people"
             ),
+            loop.create_task(notices.forget(database), name="forget old notices"),
         ]
 
     @classmethod

@@ -14,6 +14,7 @@ from pykoclaw_acp.store.hinting_journal import HintingJournal
 from pykoclaw_acp.store.journal.notices import SqlNoticeStore
 
 RETRY: Final = 30.0  # s
+DAY: Final = 24 * 3600.0  # s
 
 log: Final = structlog.get_logger()
 
@@ -30,6 +31,18 @@ async def run(
         except Exception:
             log.exception("Notices are delayed", action="notices_delayed")
             await asyncio.sleep(RETRY)
+
+
+async def forget(database: Database) -> None:
+    """Delete old notices, now and once a day, also if nobody is told any more; until cancelled."""
+    store = SqlNoticeStore(database)
+    while True:
+        try:
+            await database.condition.writable()
+            await store.forget_old()
+        except Exception:
+            log.exception("Old notices are deleted later", action="notices_kept")
+        await asyncio.sleep(DAY)
 
 
 async def _run(

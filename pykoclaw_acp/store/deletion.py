@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.store import blobs
+from pykoclaw_acp.store import blobs, notices
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.logs import DROP
 from pykoclaw_acp.store.pieces import PIECE_SIZE, Pieces
@@ -124,6 +124,7 @@ async def purge(database: Database) -> None:
         )
         for (session_id,) in hidden:
             await _clear_session(database, table, session_id)
+    await notices.forget_deleted(database)
     await database.commit(Unit(statements=(Statement(_CURSORS),)), patient=True)
 
 

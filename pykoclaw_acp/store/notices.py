@@ -25,7 +25,8 @@ from pykoclaw_acp.model.notices import (
 from pykoclaw_acp.model.permissions import PermissionRequest, RequestPolicy
 from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.model.turns import Outcome, TurnState
-from pykoclaw_acp.store.database import Database, Statement
+from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.store.pieces import Pieces
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sql import UNFINISHED
 from pykoclaw_acp.store.turns import failure_of
@@ -75,6 +76,20 @@ _DUE: Final = (
     " FROM acp_notifications m JOIN acp_notices n ON n.notice_id = m.notice_id"
     f" WHERE m.outcome IS NULL AND m.next_clock <= ? ORDER BY m.next_clock LIMIT {AT_A_TIME}"
 )
+_OLD: Final = (
+    "SELECT notice_id FROM acp_notices WHERE created_at < ? AND notice_id NOT IN"
+    " (SELECT notice_id FROM acp_notifications WHERE outcome IS NULL)"
+)
+_DELETED: Final = "SELECT 1 FROM acp_sessions s WHERE s.acp_session_id = {} AND s.deleted_at > 0"
+# CROSS JOIN fixes the order: sessions first, then their notices by key.
+_OF_DELETED: Final = (
+    "SELECT n.notice_id FROM acp_sessions s CROSS JOIN acp_notices n"
+    " ON n.acp_session_id = s.acp_session_id WHERE s.deleted_at > 0"
+)
+_WANTED: Final = (
+    "SELECT 1 FROM acp_notices n WHERE n.notice_id = ?"  # noqa: S608
+    f" AND NOT EXISTS ({_DELETED.format('n.acp_session_id')})"
+)
 
 
 async def since(database: Database) -> int | None:
@@ -112,16 +127,32 @@ def leave_to_original() -> tuple[Statement, Statement]:
     )
 
 
-def forget(before: int) -> tuple[Statement, Statement]:
-    """Delete notices from `before` (ms since 1970) that nobody has to accept any more."""
-    old = (
-        "SELECT notice_id FROM acp_notices WHERE created_at < ? AND notice_id NOT IN"
-        " (SELECT notice_id FROM acp_notifications WHERE outcome IS NULL)"
-    )
-    return (
-        Statement(f"DELETE FROM acp_notifications WHERE notice_id IN ({old})", (before,)),  # noqa: S608
-        Statement(f"DELETE FROM acp_notices WHERE notice_id IN ({old})", (before,)),  # noqa: S608
-    )
+async def forget_old(database: Database, before: int) -> None:
+    """Delete notices from `before` (ms since 1970) that nobody has to accept any more. Waits until the
+    database can be written.
+    """
+    await _forget(database, _OLD, before)
+
+
+async def forget_deleted(database: Database) -> None:
+    """Delete the notices of deleted sessions. Waits until the database can be written."""
+    await _forget(database, _OF_DELETED)
+
+
+async def _forget(database: Database, which: str, *values: object) -> None:
+    pieces = Pieces()
+    while await database.read(f"{which} LIMIT 1", values):
+        some = f"notice_id IN ({which} ORDER BY 1 LIMIT ?)"
+        piece = tuple(
+            Statement(f"DELETE FROM {table} WHERE {some}", (*values, pieces.rows))  # noqa: S608  constants
+            for table in ("acp_notifications", "acp_notices")
+        )
+        await pieces.commit(database, Unit(piece), patient=True)
+
+
+async def is_wanted(database: Database, notice_id: str) -> bool:
+    """Whether there is the notice, and its session was not deleted."""
+    return bool(await database.read(_WANTED, (notice_id,)))
 
 
 async def missed_turns(database: Database, since: int) -> list[str]:
@@ -154,11 +185,12 @@ async def pending_question(database: Database, ask_id: str) -> PendingQuestion |
 
 
 def insert(notice: Notice, body: str) -> Statement:
-    """A notice; fails with Conflict if it exists."""
+    """A notice; fails with Conflict if it exists, or its session was deleted."""
+    session = notice.place.session_id
     return Statement(
-        "INSERT INTO acp_notices (notice_id, acp_session_id, kind, body, created_at) VALUES (?, ?, ?, ?, ?)"
-        " ON CONFLICT (notice_id) DO NOTHING",
-        (notice.notice_id, notice.place.session_id, notice.kind, body, now_ms()),
+        "INSERT INTO acp_notices (notice_id, acp_session_id, kind, body, created_at) SELECT ?, ?, ?, ?, ?"
+        f" WHERE NOT EXISTS ({_DELETED.format('?')}) ON CONFLICT (notice_id) DO NOTHING",
+        (notice.notice_id, session, notice.kind, body, now_ms(), session),
         rows=1,
     )
 

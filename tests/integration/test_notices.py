@@ -12,9 +12,11 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
@@ -30,6 +32,7 @@ from pykoclaw_acp.notify.acceptance import NotAccepted
 from pykoclaw_acp.notify.quiet import QuietHours
 from pykoclaw_acp.notify.targets import Command, Target, Webhook
 from pykoclaw_acp.notify.teller import Teller
+from pykoclaw_acp.server import notices as server_notices
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.journal.notices import SqlNoticeStore
 from pykoclaw_acp.system import processes
@@ -546,6 +549,84 @@ async def test_removed_target_is_not_told(tmp_path: Path, receiver: Receiver) ->
         async with telling(r, CHAT):
             await eventually(lambda: settled(r))
         assert await r.database.read("SELECT outcome FROM acp_notifications") == [("removed",)]
+
+
+# --- notices that are over
+
+
+async def test_deletion_takes_the_notices_of_its_session_along(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    receiver.statuses = [204, 500]
+    async with rig(tmp_path) as r, telling(r, Webhook(receiver.url)):
+        sessions = [await away(r) for _ in range(3)]
+        for count, session in enumerate(sessions, 1):
+            await r.run(session, "say 1")
+            await eventually(partial(_attempted, r, count))
+        for session in sessions[:2]:  # of one it was accepted, of the other it was not
+            await r.sessions.delete(session)
+        left = await r.database.read("SELECT acp_session_id FROM acp_notices")
+        assert left == [(sessions[2].id,)]
+        assert len(await rows(r, "SELECT 1 FROM acp_notifications")) == 1
+
+
+async def _attempted(r: Rig, count: int) -> Any:
+    return len(await rows(r, "SELECT 1 FROM acp_notifications WHERE attempts > 0")) == count
+
+
+async def test_nobody_is_told_of_a_deleted_session(tmp_path: Path, receiver: Receiver) -> None:
+    receiver.statuses = [500]
+    async with rig(tmp_path) as r:
+        async with telling(r, Webhook(receiver.url)):
+            await r.run(await away(r), "say 1")
+            await eventually(lambda: _attempted(r, 1))
+        await write(r, "UPDATE acp_notifications SET next_clock = 0")
+        await write(r, "UPDATE acp_sessions SET deleted_at = 1")  # its rows are still there
+        async with telling(r, Webhook(receiver.url)):
+            await eventually(lambda: settled(r))
+        assert await r.database.read("SELECT outcome FROM acp_notifications") == [("removed",)]
+        assert len(receiver.got) == 1
+
+
+async def test_session_that_is_deleted_meanwhile_makes_no_notice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decided: list[bool] = []
+    async with rig(tmp_path) as r, telling(r, CHAT):
+        session, add = await away(r), SqlNoticeStore.add
+
+        async def late(store: SqlNoticeStore, *given: Any) -> bool:
+            await r.sessions.delete(session)
+            decided.append(await add(store, *given))
+            return decided[-1]
+
+        monkeypatch.setattr(SqlNoticeStore, "add", late)
+        await r.run(session, "say 1")
+        await eventually(lambda: decided)
+        assert (decided, await notices(r), await queued(r)) == ([False], [], [])
+
+
+async def test_old_notices_are_forgotten_while_a_daemon_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_notices, "DAY", 0.05)
+    async with rig(tmp_path) as r:
+        forgetting = asyncio.create_task(server_notices.forget(r.database))
+        now = int(time.time() * 1000)
+        waits = (
+            "INSERT INTO acp_notifications (notice_id, target, next_clock) VALUES ('waits', 't', 0)"
+        )
+        await write(r, waits)
+        for name, days in (("young", 29), ("waits", 31), ("old", 31)):
+            at = now - days * 24 * 3600 * 1000
+            await write(r, "INSERT INTO acp_notices VALUES (?, 's', 'question', '{}', ?)", name, at)
+        await eventually(lambda: _left(r, "young", "waits"))
+        forgetting.cancel()
+        await asyncio.wait([forgetting])
+
+
+async def _left(r: Rig, *names: str) -> Any:
+    return sorted(await notices(r)) == sorted(names)
 
 
 # --- quiet hours

@@ -26,13 +26,16 @@ class SqlNoticeStore(SqlStore):
         """Turns that ended, and permission requests that became pending, without a notice, since
         notices are on; from now on if they were off.
         """
-        await self._commit(Unit(notices.forget(now_ms() - notices.KEPT)), patient=True)
         since = await notices.since(self._database)
         if since is None:
             await self._run(notices.switch_on(self.clock.now()), patient=True)
             return [], await notices.missed_questions(self._database)
         turns = await notices.missed_turns(self._database, since)
         return turns, await notices.missed_questions(self._database)
+
+    async def forget_old(self) -> None:
+        """Delete notices of long ago that nobody has to accept any more."""
+        await notices.forget_old(self._database, now_ms() - notices.KEPT)
 
     async def switch_off(self) -> None:
         """The setting names nobody."""
@@ -55,7 +58,7 @@ class SqlNoticeStore(SqlStore):
         self, notice: Notice, body: str, keys: Sequence[str], deliveries: Sequence[DeliveryTarget]
     ) -> bool:
         """Record a notice, what `keys` are to accept, and its deliveries, together; False if it
-        exists.
+        exists, or its session was deleted.
         """
         now = self.clock.now()
         statements = (
@@ -80,6 +83,10 @@ class SqlNoticeStore(SqlStore):
     async def next_due(self) -> int | None:
         """When the next one is to be tried (ms, own clock)."""
         return await notices.next_due(self._database)
+
+    async def is_wanted(self, notice_id: str) -> bool:
+        """Whether the notice's session was not deleted."""
+        return await notices.is_wanted(self._database, notice_id)
 
     async def note_outcome(
         self, one: Notification, outcome: NotificationOutcome, reason: str | None = None

@@ -1,0 +1,3 @@
+-- Notices are deleted with their session.
+
+CREATE INDEX acp_notices_session ON acp_notices(acp_session_id);
