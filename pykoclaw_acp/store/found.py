@@ -90,7 +90,25 @@ def keep(folder: str, found: FoundTranscript) -> Iterator[Statement]:
 def forget(paths: Collection[str]) -> Iterator[Statement]:
     """These transcripts are gone."""
     for path in paths:
+        yield from _look_again("path", path)
         yield Statement("DELETE FROM acp_found_transcripts WHERE path = ?", (path,))
+
+
+def _look_again(column: str, gone: str) -> Iterator[Statement]:
+    """Copies elsewhere of what is gone count as changed: one of them is the newest now."""
+    copies = (
+        f"{column} <> ? AND listed = 0 AND claude_session_id IN"  # noqa: S608  constants
+        f" (SELECT f.claude_session_id FROM acp_found_transcripts f WHERE f.{column} = ?)"
+    )
+    yield Statement(
+        "UPDATE acp_transcript_folders SET digest = '' WHERE folder IN"  # noqa: S608
+        f" (SELECT folder FROM acp_found_transcripts WHERE {copies})",
+        (gone, gone),
+    )
+    yield Statement(
+        f"UPDATE acp_found_transcripts SET mtime = '' WHERE {copies}",  # noqa: S608
+        (gone, gone),
+    )
 
 
 def set_digest(folder: str, digest: str) -> Statement:
@@ -105,6 +123,7 @@ def set_digest(folder: str, digest: str) -> Statement:
 def forget_folder(folder: str) -> tuple[Statement, ...]:
     """The folder is gone."""
     return (
+        *_look_again("folder", folder),
         Statement("DELETE FROM acp_found_transcripts WHERE folder = ?", (folder,)),
         Statement("DELETE FROM acp_transcript_folders WHERE folder = ?", (folder,)),
     )

@@ -189,6 +189,7 @@ class TranscriptFinder:
         self._watch(every)
         for folder in known.keys() - every:  # also those of an account that is gone
             await self._store.forget_folder(folder)
+            self._survey_due = True  # another folder may have copies of what was in it
         for folder in changed:
             await self._compare(folder)
         self._surveyed = time.monotonic()
@@ -207,6 +208,7 @@ class TranscriptFinder:
                 found = [self._found(one) for one in answer.transcripts]
                 digest = answer.digest if answer.done else None
                 await self._store.keep_found(folder, found, answer.gone, digest)
+                self._survey_due = self._survey_due or bool(answer.gone)  # as with a folder
 
     def _found(self, one: wire.Examined) -> FoundTranscript:
         title = self._title([{"type": "text", "text": text} for text in [one.title or ""]])

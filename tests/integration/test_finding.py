@@ -204,6 +204,35 @@ async def test_of_copies_the_newest_is_listed(index: Index) -> None:
     assert (row.session_id, row.cwd, row.title) == (uuid(1), "/new", "Hi")
 
 
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("later", [False, True])
+async def test_older_copy_is_listed_when_the_newest_goes(
+    index: Index, *, whole: bool, later: bool
+) -> None:
+    index.transcript(1, "Older", cwd="/old")
+    copies = index.folder.with_name("-copies")
+    copies.mkdir()
+    newest = Transcript(copies / f"{uuid(1)}.jsonl")
+    newest.prompt("Hi", timestamp="2026-03-01T00:00:00Z", cwd="/new")
+    await index.finder().refresh()
+    await index.lists(1)
+    if later:
+        index.finders[0].close()
+    if whole:
+        shutil.rmtree(copies)
+    else:
+        newest.path.unlink()
+    if later:
+        await index.finder().refresh()
+
+    async def old() -> bool:
+        rows = await index.journal.listed(ListQuery(9, transcripts=True))
+        return [(row.cwd, row.title) for row in rows] == [("/old", "Older")]
+
+    done: bool = await eventually(old)
+    assert done
+
+
 async def test_a_transcript_is_found_before_it_is_in_the_index(index: Index) -> None:
     finder = index.finder()
     index.transcript(1, "A question", cwd="/somewhere")
