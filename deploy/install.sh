@@ -43,12 +43,12 @@ socket=pykoclaw-acp.socket service=pykoclaw-acp.service
 if [ $scope = system ]; then
     [ -n "$destdir" ] || [ "$(id -u)" = 0 ] || fail "--system needs root. Run it with sudo."
     units=$destdir/etc/systemd/system settings=$destdir/etc/pykoclaw
-    home=/var/lib/pykoclaw state_home=/var/lib/pykoclaw/.local/state
+    home=/var/lib/pykoclaw
 else
     [ -z "$destdir" ] || fail "DESTDIR is for --system only."
     config=${XDG_CONFIG_HOME:-$HOME/.config}
     units=$config/systemd/user settings=$config/pykoclaw
-    home=$HOME state_home=${XDG_STATE_HOME:-$HOME/.local/state}
+    home=$HOME
     [ "$(stat -c %u "$home/.")" = "$(id -u)" ] || fail "$home is not yours. Run it as its user, without sudo."
 fi
 dropin=$units/$service.d/program.conf
@@ -110,23 +110,30 @@ secret() {
 take_away() {
     [ -e "$1" ] || return 0
     rm -f "$1"
+    changed=yes
     say "removed $1"
 }
 
-# Which program the service runs: a drop-in is needed only if the unit's own PATH does not lead to it.
+# Which program the service runs: that of --program, else the one of before, else the one that the unit's own PATH leads
+# to, which needs no drop-in, else that of the person's PATH.
 choose_program() {
     path=$(sed -n 's/^Environment=PATH=//p' "$source/$service" | sed "s|%h|$home|g")
     if [ -n "$program" ]; then
         [ -x "$program" ] || fail "$program is not an executable program."
         program=$(cd "$(dirname "$program")" && pwd)/$(basename "$program")
     else
-        [ -n "$(PATH=$path command -v pykoclaw-acp)" ] && { take_away "$dropin"; program=pykoclaw-acp; return 0; }
         if [ -e "$dropin" ]; then
             program=$(sed -n 's/^ExecStart="\(.*\)" serve$/\1/p' "$dropin")
-            return 0
+            [ ! -x "$program" ] || return 0
+            say "$program, which the service ran, is gone"
         fi
+        [ -n "$(PATH=$path command -v pykoclaw-acp)" ] && { take_away "$dropin"; program=pykoclaw-acp; return 0; }
         program=$(command -v pykoclaw-acp) || fail "pykoclaw-acp is not on PATH. Install it, or say --program PATH."
     fi
+    case $scope$program in
+        system/home/* | system/root/* | system/run/user/*)
+            fail "The system's service sees nothing below /home, /root and /run/user, so $program cannot be run." ;;
+    esac
     case $program in
         *[!A-Za-z0-9/._+@~,:=-]*) fail "The path $program has a character that a unit cannot hold. Use another path." ;;
     esac
@@ -140,9 +147,10 @@ choose_program() {
 # answer, who is asked once.
 choose_profile() {
     file=$settings/environment
-    set_to=$(setting PYKOCLAW_PROFILE '')
+    set_to=$(setting PYKOCLAW_PROFILE)
     if [ -z "$profile" ]; then
         [ -z "$set_to" ] && [ -z "$destdir" ] && [ -t 0 ] && [ -t 1 ] || return 0
+        [ $scope = system ] || ! grep -qs '^PYKOCLAW_PROFILE=' "$home/.local/share/pykoclaw/.env" || return 0
         say "Which defaults are sessions to have (PYKOCLAW_PROFILE)?"
         say "  editor    Claude asks before it changes files or runs commands"
         say "  pykoclaw  as pykoclaw's earlier ACP plugin: nobody is asked (docs/migration.md)"
@@ -189,25 +197,26 @@ hand_over() {
 }
 
 # as_owner ARGUMENT…: the program, as the user whose data it is. As another user it has neither our terminal, into which
-# it could type, nor our environment; and its PATH counts only when it is that user.
+# it could type, nor our environment; and its PATH counts only when it is that user. Where the service has no setting, the
+# program looks for it itself, as in ~/.local/share/pykoclaw/.env.
 as_owner() {
-    data=$(setting PYKOCLAW_DATA "$home/.local/share/pykoclaw")
-    state=$(setting PYKOCLAW_STATE "$state_home/pykoclaw")
+    data=$(setting PYKOCLAW_DATA) state=$(setting PYKOCLAW_STATE)
+    set -- "$program" "$@"
+    [ -z "$data" ] || set -- PYKOCLAW_DATA="$data" "$@"
+    [ -z "$state" ] || set -- PYKOCLAW_STATE="$state" "$@"
     if [ $scope = system ]; then
         cd /
         set -- setsid -w setpriv --reuid=pykoclaw --regid=pykoclaw --init-groups --no-new-privs -- \
-            env -i PATH="$path" HOME="$home" PYKOCLAW_DATA="$data" PYKOCLAW_STATE="$state" \
-            PYKOCLAW_SOCKET=/run/pykoclaw/acp.sock "$program" "$@"
+            env -i PATH="$path" HOME="$home" PYKOCLAW_SOCKET=/run/pykoclaw/acp.sock "$@"
     else
-        set -- env PATH="$path:$PATH" PYKOCLAW_DATA="$data" PYKOCLAW_STATE="$state" "$program" "$@"
+        set -- env -u PYKOCLAW_DATA -u PYKOCLAW_STATE PATH="$path:$PATH" "$@"
     fi
     exec "$@"
 }
 
-# setting NAME DEFAULT: what the service's environment file says.
+# setting NAME: what the service's environment file says, without the quotes that systemd takes off.
 setting() {
-    value=$(sed -n "s/^$1=//p" "$settings/environment" | tail -n 1)
-    printf %s "${value:-$2}"
+    sed -n "s/^$1=//p" "$settings/environment" | tail -n 1 | sed "s/^\([\"']\)\(.*\)\1\$/\2/"
 }
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -224,6 +224,15 @@ def test_no_umask_opens_what_it_makes(inside: Inside) -> None:
     assert said.endswith("STATUS 0\n600\n600\n")
 
 
+def test_program_that_the_service_cannot_see_is_refused(inside: Inside) -> None:
+    said = inside(
+        "cp /opt/pykoclaw-acp /root/; $REPOSITORY/deploy/install.sh --system --program /root/pykoclaw-acp"
+        " 2>&1 || echo STATUS $?; ls /etc/systemd/system"
+    )
+    assert "sees nothing below /home, /root" in said
+    assert said.endswith("STATUS 1\n")
+
+
 def test_unit_path_with_special_characters_is_refused(inside: Inside) -> None:
     said = inside('cp /opt/pykoclaw-acp "/opt/a b%n"; install --program "/opt/a b%n"')
     assert "has a character that a unit cannot hold" in said

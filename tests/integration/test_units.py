@@ -54,9 +54,12 @@ def test_service_is_sandboxed_as_far_as_agent_allows(
     scope: str, threshold: int, tmp_path: Path
 ) -> None:
     """A user's manager cannot do more without user name spaces, in which a restarted daemon finds
-    no workers.
+    no workers. It has no capabilities, of which systemd-analyze does not know.
     """
-    shutil.copy(DEPLOY / scope / UNITS[1], tmp_path)
+    unit = (DEPLOY / scope / UNITS[1]).read_text()
+    if scope == "user":
+        unit = unit.replace("[Service]\n", "[Service]\nCapabilityBoundingSet=\n")
+    (tmp_path / UNITS[1]).write_text(unit)
     how = ("--offline=true", "--no-pager", f"--threshold={threshold}")
     result = analyze(tmp_path, "security", f"--{scope}", *how, f"./{UNITS[1]}")
     assert (result.returncode, result.stderr) == (0, ""), result.stdout[-200:]
@@ -84,6 +87,13 @@ def test_restart_loses_no_turn_and_claude_can_run(scope: str) -> None:
     assert not {"PrivateTmp", "PrivateUsers", "MemoryDenyWriteExecute", "RestrictNamespaces"} & set(
         service
     )
+
+
+def test_user_unit_asks_for_nothing_that_needs_root() -> None:
+    """A user's manager that cannot drop a capability ends the service with status 218."""
+    asked = set(settings("user", "pykoclaw-acp.service"))
+    assert not {name for name in asked if "Capabilit" in name}
+    assert not {"User", "Group", "ProtectSystem", "PrivateDevices", "ProtectHome"} & asked
 
 
 def test_the_sockets_are_for_their_user_alone() -> None:
@@ -300,6 +310,31 @@ def test_no_drop_in_where_unit_finds_program(program: Path, empty_home: Path) ->
     shutil.copy(program, found)
     install(program)
     assert not (empty_home / ".config/systemd/user/pykoclaw-acp.service.d/program.conf").exists()
+
+
+@needs_systemd
+def test_selected_program_is_kept_until_it_is_gone(program: Path, empty_home: Path) -> None:
+    dropin = empty_home / ".config/systemd/user/pykoclaw-acp.service.d/program.conf"
+    found = empty_home / ".local/bin/pykoclaw-acp"
+    found.parent.mkdir(parents=True)
+    shutil.copy(program, found)
+    other = program.with_name("pykoclaw-acp-2")
+    shutil.copy(program, other)
+    install(program, "--program", str(other))
+    install(program)
+    assert f'ExecStart="{other}" serve' in dropin.read_text()
+    other.unlink()
+    assert "is gone" in install(program)
+    assert not dropin.exists()
+
+
+@needs_systemd
+def test_profile_of_all_clients_is_not_asked_for(program: Path, empty_home: Path) -> None:
+    file = empty_home / ".local/share/pykoclaw/.env"
+    file.parent.mkdir(parents=True)
+    file.write_text("PYKOCLAW_PROFILE=pykoclaw\n")
+    assert "Profile" not in install_at_terminal(program, "")
+    assert (empty_home / ".config/pykoclaw/environment").read_text() == ""
 
 
 @needs_systemd
