@@ -17,9 +17,10 @@ from pykoclaw_acp.doctor.report import TOOL_WAIT, Context, Finding
 from pykoclaw_acp.model.choices import BYPASS, may_bypass
 from pykoclaw_acp.model.surroundings import OWN
 from pykoclaw_acp.sessions.user_settings import trouble
-from pykoclaw_acp.system import credentials
+from pykoclaw_acp.system import credentials, dotenv
 
 PROGRAM: Final = "pykoclaw-acp"
+HOME_FILE: Final = ".local/share/pykoclaw/.env"
 
 
 def claude_cli(context: Context) -> Finding:
@@ -52,6 +53,8 @@ def credential(context: Context) -> Finding:
     environment, whose = workers_environment(context)
     if (name := credentials.in_environment(environment)) is not None:
         return Finding("credential", "ok", f"{name} in the environment of {whose}")
+    if (name := credentials.in_environment(_of_home_file(context))) is not None:
+        return Finding("credential", "ok", f"{name} in {context.home / HOME_FILE}")
     if handed := credentials.handed(environment):
         return Finding("credential", "ok", f"{', '.join(handed)} from systemd, for {whose}")
     folder = credentials.configuration(environment, context.home)
@@ -166,13 +169,10 @@ CHECKS: Final = (claude_cli, credential, user_settings, accounts, environment, p
 
 
 def _named(context: Context, client: str, path: Path, commands: list[str]) -> Finding:
-    ours = [command for command in commands if PROGRAM in command]
+    ours = [(command, found) for command in commands if (found := _program(command)) is not None]
     if not ours:
         return Finding(client, "ok", f"{path} does not name {PROGRAM}")
-    for command in ours:
-        program = next(
-            (word for word in _words(command) if os.path.basename(word) == PROGRAM), PROGRAM
-        )
+    for command, program in ours:
         if shutil.which(program, path=context.environment.get("PATH")) is None:
             advice = (
                 "Write its whole path there: editors often have a shorter PATH than your shell."
@@ -203,12 +203,30 @@ def _words(command: str) -> list[str]:
         return command.split()
 
 
+def _program(command: str) -> str | None:
+    """The program of a command that starts a client of ours, also as `pykoclaw acp`."""
+    words = _words(command)
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        name = os.path.basename(word)
+        if name == PROGRAM or (name == "pykoclaw" and after == "acp"):
+            return word
+    return PROGRAM if PROGRAM in command else None
+
+
 def workers_environment(context: Context) -> tuple[Mapping[str, str], str]:
     """Environment of workers: that of the running daemon, else ours."""
     if context.daemon_pid is None:
         return context.environment, "this shell"
     raw = (context.proc / str(context.daemon_pid) / "environ").read_bytes().decode(errors="replace")
     return dict(line.split("=", 1) for line in raw.split("\0") if "=" in line), "the daemon"
+
+
+def _of_home_file(context: Context) -> Mapping[str, str]:
+    """What the `.env` of the home directory sets; nothing if there is none, or it cannot be read."""
+    try:
+        return dotenv.read(str(context.home / HOME_FILE))
+    except (OSError, UnicodeDecodeError):
+        return {}
 
 
 def read_json(path: Path) -> Any:

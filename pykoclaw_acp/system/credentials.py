@@ -25,10 +25,12 @@ def in_environment(environment: Mapping[str, str]) -> str | None:
 
 
 def handed(environment: Mapping[str, str]) -> list[str]:
-    """Names of the files that systemd hands to the daemon."""
+    """Names of the files that systemd hands to the daemon; an empty one is no credential."""
     directory = environment.get(_HANDED)
+    if not directory:
+        return []
     try:
-        return sorted(os.listdir(directory)) if directory else []
+        return sorted(one.name for one in os.scandir(directory) if one.stat().st_size)
     except OSError:
         return []
 

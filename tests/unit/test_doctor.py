@@ -451,6 +451,8 @@ def test_credential_is_found_everywhere_and_never_shown(context: Context, tmp_pa
         )
         assert "sk-very-secret" not in repr(found(**{name: "sk-very-secret"}))
     (tmp_path / "handed").mkdir()
+    (tmp_path / "handed/anthropic-api-key").write_text("")
+    assert found(CREDENTIALS_DIRECTORY=str(tmp_path / "handed")).level == "problem"
     (tmp_path / "handed/anthropic-api-key").write_text("sk-very-secret")
     assert (
         "anthropic-api-key from systemd"
@@ -469,6 +471,14 @@ def test_credential_is_found_everywhere_and_never_shown(context: Context, tmp_pa
     assert found(CLAUDE_CONFIG_DIR=str(tmp_path / "claude")).level == "ok"
     file.chmod(0o644)
     assert found(CLAUDE_CONFIG_DIR=str(tmp_path / "claude")).level == "problem"
+
+
+def test_key_in_the_home_directorys_env_file_counts(context: Context) -> None:
+    file = context.home / ".local/share/pykoclaw/.env"
+    file.parent.mkdir(parents=True)
+    file.write_text("ANTHROPIC_API_KEY=sk-very-secret\n")
+    found = claude.credential(context)
+    assert (found.level, found.found) == ("ok", f"ANTHROPIC_API_KEY in {file}")
 
 
 def test_users_settings_that_claude_leaves_out_are_named(context: Context) -> None:
@@ -566,6 +576,8 @@ def test_zeds_configuration_is_looked_at(
         ("sh -c 'PYKOCLAW_DATA=\"$HOME/x\" exec pykoclaw-acp serve --stdio'", "warning"),
         ("/nowhere/pykoclaw-acp", "problem"),
         ("claude-agent-acp", "ok"),
+        ("pykoclaw acp", "problem"),
+        ("pykoclaw chat", "ok"),
     ],
 )
 def test_mittos_configuration_is_looked_at(
