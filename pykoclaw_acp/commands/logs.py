@@ -35,7 +35,7 @@ def main(lines: int, follow: bool, workers: bool, as_json: bool) -> None:
     """Show the last lines, and with `follow` new ones, until interrupted."""
     places = Places.find()
     if not workers and (unit := _unit(places)) is not None:
-        found = _journal(unit, lines, follow, as_json)
+        found = _journal(unit, lines, follow)
     else:
         path = Path(places.directory) / "workers.log" if workers else Path(places.log)
         if not path.exists():
@@ -116,8 +116,8 @@ def _unit(places: Places) -> tuple[str, bool] | None:
     return None
 
 
-def _journal(unit: tuple[str, bool], lines: int, follow: bool, as_json: bool) -> Iterator[str]:
-    """Output of journalctl, through a pipe."""
+def _journal(unit: tuple[str, bool], lines: int, follow: bool) -> Iterator[str]:
+    """The daemon's lines from systemd's journal, through a pipe."""
     name, of_user = unit
     program = shutil.which("journalctl")
     if program is None:
@@ -125,8 +125,8 @@ def _journal(unit: tuple[str, bool], lines: int, follow: bool, as_json: bool) ->
             f"The daemon logs to systemd's journal ({name}), but there is no journalctl on PATH."
         )
     scope = ["--user"] if of_user else []
-    form = ["--output=cat"] if as_json else []
-    command = [program, *scope, "--no-pager", f"--unit={name}", f"--lines={lines}", *form]
+    form = ["--no-pager", "--output=cat"]
+    command = [program, *scope, *form, f"--unit={name}", f"--lines={lines}"]
     with subprocess.Popen(
         [*command, *(["--follow"] if follow else [])], stdout=subprocess.PIPE
     ) as journal:

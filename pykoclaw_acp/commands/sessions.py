@@ -154,8 +154,11 @@ def delete(session: str, sure: bool) -> None:
         if summary["busy"]:
             terminal.line("A turn of it is running; it will be cancelled.")
         terminal.confirm(f"Delete {name} ({summary['id']}) with its whole history?")
-    ask("sessions/delete", timeout=DELETE_WAIT, session=summary["id"])
-    terminal.line(f"Deleted {name}. Claude's own transcript stays where Claude keeps it.")
+    done = ask("sessions/delete", timeout=DELETE_WAIT, session=summary["id"])
+    of_claude = (
+        "is deleted, too" if done.get("transcriptDeleted") else "stays where Claude keeps it"
+    )
+    terminal.line(f"Deleted {name}. Claude's own transcript {of_claude}.")
 
 
 def _workspace(worker: dict[str, Any] | None) -> list[tuple[str, str]]:

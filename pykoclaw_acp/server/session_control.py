@@ -16,6 +16,7 @@ from pykoclaw_acp.errors import SessionNotFound
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.protocol.control.following import Followed, FollowParams
 from pykoclaw_acp.protocol.control.sessions import (
+    Deleted,
     ListParams,
     RenameParams,
     Resolved,
@@ -148,11 +149,10 @@ class SessionControl:
         await self._sessions.catalogue.archive(session_id, archived=False)
         return Empty()
 
-    async def delete(self, call: Call, params: SessionParams) -> Empty:  # noqa: ARG002
+    async def delete(self, call: Call, params: SessionParams) -> Deleted:  # noqa: ARG002
         """End its turns, and delete what was said in it."""
         session = await self._finder.find(params.session)
-        await self._sessions.catalogue.delete(session.id)
-        return Empty()
+        return Deleted(transcript_deleted=await self._sessions.catalogue.delete(session.id))
 
     async def follow(self, call: Call, params: FollowParams) -> Followed:
         """The session's log as notifications; a live one ends with the connection, or when the

@@ -124,24 +124,27 @@ class Catalogue:
         except Conflict:
             raise SessionNotFound(session_id) from None
 
-    async def delete(self, session_id: str) -> None:
+    async def delete(self, session_id: str) -> bool:
         """Delete the session, if there is one: end its turns, remove what was said. Its id is not
-        found again.
+        found again. Returns whether Claude's own transcript is deleted, too.
         """
         claude = {session_id}
         try:
             session = await self._known(session_id)
         except SessionNotFound:
             if self._found is None or await self._found.find(session_id) is None:
-                return
+                return False
             await self._store.bury_transcript(session_id)
         else:
             claude |= {session.id, session.record.claude_session_id or session.id}
             await self._sessions.delete(session)
             if conversations.channel(session.record.conversation_name) != conversations.OWN:
-                return  # other programs go on with it
-        if self.transcripts is not None and self.settings.delete_transcripts == "on":
-            await self.transcripts.remove(claude - await self._store.branched_off(claude))
+                return False  # other programs go on with it
+        if self.transcripts is None or self.settings.delete_transcripts != "on":
+            return False
+        gone = claude - await self._store.branched_off(claude)
+        await self.transcripts.remove(gone)
+        return bool(gone)
 
     async def open(
         self, session_id: str, cwd: str | None = None, client: str | None = None

@@ -407,8 +407,11 @@ def test_a_session_is_deleted_only_after_a_yes(asked: list[Any]) -> None:
     refused = run("sessions", "delete", "5e", given="n\n")
     assert (refused.exit_code, [name for name, _ in asked]) == (1, ["sessions/show"])
     assert "will be cancelled" in refused.stdout
-    assert run("sessions", "delete", "5e", given="y\n").exit_code == 0
+    done = run("sessions", "delete", "5e", given="y\n")
+    assert (done.exit_code, "transcript stays" in done.stdout) == (0, True)
     assert asked[-1] == ("sessions/delete", {"session": "5e55"})
+    ANSWERS["sessions/delete"] = {"transcriptDeleted": True}
+    assert "transcript is deleted, too" in run("sessions", "delete", "5e", given="y\n").stdout
 
 
 def test_an_answer_needs_a_question_and_a_decision(asked: list[Any]) -> None:
@@ -629,8 +632,10 @@ def test_what_journalctl_writes_is_neutral_too(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
     monkeypatch.setattr(logs, "_unit", lambda places: ("pykoclaw-acp.service", True))
-    words = "--user --no-pager --unit=pykoclaw-acp.service --lines=3 --follow"
+    words = "--user --no-pager --output=cat --unit=pykoclaw-acp.service --lines=3 --follow"
     assert run("logs", "-n", "3", "-f").stdout == rf"Jan 1 {words} \x9b2J" + "\n"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{entry('Server ready')}\nEND\n")
+    assert re.match(r"\d\d-\d\d \d\d:\d\d:\d\d info    Server ready$", run("logs").stdout)
     program.write_text("#!/bin/sh\nexit 3\n")
     assert "status 3" in run("logs").stderr
 

@@ -38,6 +38,12 @@ class RenameParams(SessionParams, frozen=True, kw_only=True):
     title: str  # of which the first words count
 
 
+class Deleted(FullAnswer, frozen=True, kw_only=True):
+    """Result of `sessions/delete`: whether Claude's own transcript is deleted, too."""
+
+    transcript_deleted: bool
+
+
 class Resolved(FullAnswer, frozen=True, kw_only=True):
     """The id under which a client opens a conversation. `cwd`: where; null as long as any directory
     is taken.
