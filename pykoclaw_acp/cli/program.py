@@ -295,8 +295,8 @@ def demo(ctx: click.Context) -> None:
 
     if any(find_spec(name) is None for name in ("acp", "starlette", "uvicorn")):
         raise StartupError(
-            "The demo needs an ACP client library and an HTTP server. Install them with: "
-            "pip install 'pykoclaw-acp[demo]'"
+            "The demo needs an ACP client library and an HTTP server. Install pykoclaw-acp again, in the"
+            " same way as before, with its extra `demo`: '.[demo]' in the place of '.'."
         )
     from pykoclaw_acp.demo import story
 

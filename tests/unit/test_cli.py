@@ -163,7 +163,7 @@ def test_demo_without_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     result = run("demo")
     assert result.exit_code == 1
-    assert "pykoclaw-acp[demo]" in result.stderr
+    assert "extra `demo`" in result.stderr
 
 
 def test_the_scripted_model_gets_all_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
