@@ -20,8 +20,8 @@ from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.trust.layout import Place, config_home, places
 from pykoclaw_acp.trust.looking import Looking, same
 
-MAX_TEXT: Final = 64 * 1024  # characters of a command
-MAX_WORDS: Final = 2000  # words of commands that are looked at as paths, in one file
+MAX_TEXT: Final = 256 * 1024  # characters of commands, in one file
+MAX_WORDS: Final = 5000  # different words of commands that are looked at as paths, in one file
 MAX_FOUND: Final = 200  # lines that say what was found
 MAX_LINE: Final = 4000  # characters of one
 MAX_LISTED: Final = 100_000  # characters of all
@@ -234,8 +234,15 @@ class _Scan:
 
     def _programs(self, texts: Iterator[str], *directories: str) -> None:
         """Files of the workspace that are named in commands belong to what acts."""
-        words = (word for text in texts for word in _words(text[:MAX_TEXT]))
-        for word, _ in zip(words, range(MAX_WORDS), strict=False):
+        words: dict[str, None] = {}
+        left = MAX_TEXT
+        for one in texts:
+            words |= _words(one[:left])
+            left -= len(one)
+            if left < 0 or len(words) > MAX_WORDS:
+                self._looking.limit = "the words of a very long file, which may name programs"
+                break
+        for word in list(words)[:MAX_WORDS]:
             for path in self._paths(word, directories):
                 if stat.S_ISREG(self._looking.kind(path)) and path not in self._files:
                     file = self._looking.read(path)

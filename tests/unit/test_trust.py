@@ -321,6 +321,29 @@ def test_named_script_belongs_to_content(work: Path, command: str) -> None:
     assert look(work).key != before.key
 
 
+def test_padding_hides_no_named_script(work: Path) -> None:
+    """What is never shown, or comes after a long text, costs no look at the programs."""
+    script = write(work / "tools/check.sh", "one")
+    padding = [f"word{number}" for number in range(3000)]
+    write(work / ".claude/settings.json", hook("./tools/check.sh") | {"spinnerVerbs": padding})
+    write(work / ".claude/commands/x.md", "long " * 20_000 + "!`./tools/other.sh`")
+    other = write(work / "tools/other.sh", "one")
+    before = look(work)
+    for path in (script, other):
+        path.write_text("two, longer")
+        assert not unchanged(before)
+        assert look(work).acting[0].content != before.acting[0].content
+        before = look(work)
+
+
+def test_more_words_than_are_looked_at_cannot_be_remembered(work: Path) -> None:
+    padding = [f"word{number}" for number in range(6000)]
+    write(work / ".claude/settings.json", hook("./check.sh") | {"spinnerVerbs": padding})
+    (one,) = look(work).acting
+    assert one.content == ""
+    assert any("there is more than is looked at" in line for line in one.found)
+
+
 def test_files_elsewhere_do_not_belong_to_it(work: Path, tmp_path: Path) -> None:
     other = write(tmp_path / "other.sh", "true")
     write(work / ".claude/settings.json", hook(f"sh {other} ../other.sh"))
