@@ -88,7 +88,7 @@ def _of_sdk(given: Any) -> list[tuple[str, str, Any]]:
     if not isinstance(options, dict):
         raise InvalidParams(f"`{place}`: must be an object.")
     asked = {key: value for key, value in options.items() if value is not None}
-    asked = _with_permissions(asked)
+    asked = _with_permissions(asked, place)
     for key in asked:
         if key in _REFUSED:
             _refuse(f"{place}.{key}", _REFUSED[key])
@@ -99,7 +99,7 @@ def _of_sdk(given: Any) -> list[tuple[str, str, Any]]:
     return [(f"{place}.{key}", SDK_KEYS[key], value) for key, value in asked.items()]
 
 
-def _with_permissions(asked: dict[str, Any]) -> dict[str, Any]:
+def _with_permissions(asked: dict[str, Any], place: str) -> dict[str, Any]:
     """Settings that hold permissions alone, as OpenCode sends them, as the options that say so. What
     is asked about is a matter of the mode.
     """
@@ -109,10 +109,14 @@ def _with_permissions(asked: dict[str, Any]) -> dict[str, Any]:
     permissions = settings["permissions"]
     if not isinstance(permissions, dict):
         return asked
+    if unknown := permissions.keys() - _PERMISSIONS:
+        _unknown(f"{place}.settings.permissions", sorted(unknown))
     merged = {key: value for key, value in asked.items() if key != "settings"}
     for key, given in (("allowedTools", "allow"), ("disallowedTools", "deny")):
         more, known = permissions.get(given) or [], merged.get(key) or []
-        if more and isinstance(more, list) and isinstance(known, list):
+        if not isinstance(more, list):
+            raise InvalidParams(f"`{place}.settings.permissions.{given}`: must be a list.")
+        if more and isinstance(known, list):
             merged[key] = [*known, *more]
     return merged
 
@@ -290,6 +294,10 @@ _REFUSED: Final = {
     "canUseTool": "permissions are asked for by `session/request_permission`",
     "outputFormat": "answers are text",
 }
+# Of settings; what is not honoured of them is a matter of the mode.
+_PERMISSIONS: Final = frozenset(
+    {"allow", "deny", "ask", "defaultMode", "disableBypassPermissionsMode"}
+)
 _ANYWAY: Final = {
     "abortController": {},  # what is left of one in JSON
     "includePartialMessages": True,

@@ -11,6 +11,7 @@ from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model import choices
 from pykoclaw_acp.model import surroundings as rules
+from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.surroundings import Given, House, Surroundings
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions import user_settings
@@ -27,6 +28,7 @@ class Begun:
     model: str | None = None
     mode: str | None = None
     surroundings: Surroundings = field(default_factory=Surroundings)
+    options: SessionOptions = field(default_factory=SessionOptions)
 
     def record(
         self, cwd: str, directories: tuple[str, ...], request_key: str | None, client: str | None
@@ -40,6 +42,7 @@ class Begun:
             model=self.model,
             mode=self.mode,
             surroundings=self.surroundings,
+            options=self.options,
             request_key=request_key,
             client=client,
         )
@@ -69,8 +72,10 @@ class Beginnings:
         return Begun(model, asked.mode or user.mode, begun)
 
     def beside(self, record: SessionRecord) -> Begun:
-        """Of a session that works for another one: with its account and environment."""
-        return Begun(self._template.model, None, record.surroundings)
+        """Of a session that works for another one: with its account, environment, mode and options,
+        as it may do no more than that.
+        """
+        return Begun(self._template.model, record.mode, record.surroundings, record.options)
 
     async def _of_user(self, account: str) -> UserSettings:
         """What the user's Claude settings say, as far as it counts."""

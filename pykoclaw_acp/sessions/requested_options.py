@@ -22,7 +22,7 @@ async def settle(
     not offer there. `template`: options of a session without its own.
     """
     _check_sources(template, requested)
-    record.options = requested.options
+    record.options = requested.options.over(record.options)
     named = requested.given
     if not named.keys() & {"mode", "model", "effort", "fast"}:
         return

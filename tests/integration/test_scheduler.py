@@ -12,6 +12,7 @@ import pytest
 
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.scheduled import TaskRun
+from pykoclaw_acp.model.session_options import RequestedOptions, SessionOptions
 from pykoclaw_acp.sessions.scheduler import Scheduler
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.task_runs import TaskRuns
@@ -94,6 +95,22 @@ async def test_isolated_task_runs_in_a_blank_session_of_its_own(tmp_path: Path, 
         assert {one.turn_id for one in client.shown} == {client.shown[0].turn_id}
         states = fetch(path, "SELECT status FROM delivery_queue")
         assert states == [("pending",)] * 2  # for the conversation, which has not seen it
+
+
+async def test_isolated_task_may_do_no_more_than_its_session(tmp_path: Path, path: Path) -> None:
+    """Claude itself can schedule one there."""
+    asked = SessionOptions(disallowed_tools=("Bash",), max_turns=3)
+    async with rig(tmp_path) as r, scheduling(r):
+        wanted = RequestedOptions(mode="plan", options=asked, given={"mode": "mode"})
+        session = await r.sessions.create(os.fspath(tmp_path), (), (), requested=wanted)
+        one = task(path, session.record.conversation_name, context_mode="isolated")
+        await eventually(partial(logs, path, one))
+        (launched,) = r.launcher.launched
+        assert launched.spec.session_id != session.id
+        assert (launched.spec.options.permission_mode, launched.spec.options.asked) == (
+            "plan",
+            asked,
+        )
 
 
 async def test_of_runs_aside_the_newest_is_kept_hidden(tmp_path: Path, path: Path) -> None:

@@ -207,3 +207,6 @@ def test_what_opencode_sends_is_no_reason_to_refuse_it() -> None:
     assert session_meta.parse(told, new=True) == session_meta.parse(same, new=True)
     with pytest.raises(InvalidParams, match="settings"):
         session_meta.parse(sdk(settings={"permissions": {}, "hooks": {}}), new=True)
+    for permissions in ({"deny": "Bash"}, {"additionalDirectories": ["/x"]}):
+        with pytest.raises(InvalidParams, match=r"settings\.permissions"):
+            session_meta.parse(sdk(settings={"permissions": permissions}), new=True)

@@ -4,6 +4,8 @@ it again.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest, StoredRequest
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.permissions import decisions
@@ -30,10 +32,13 @@ class ParkedAnswers:
 
     def take(self, request: PermissionRequest) -> tuple[str, Decision] | None:
         """Remove and return the decision on this call, with the id of the parked request; None if
-        there is none.
+        there is none. Where "always" would allow something else now, the call is allowed once.
         """
         parked, decision = self._by_turn.get(request.turn_id, (None, None))
         if parked is None or decision is None or not decisions.same_call(parked, request):
             return None
         del self._by_turn[request.turn_id]
+        lasts = decision.option in (decisions.ALLOW_ALWAYS, decisions.ALLOW_LASTING)
+        if lasts and (parked.always, parked.rules) != (request.always, request.rules):
+            decision = replace(decision, option=decisions.ALLOW_ONCE)
         return parked.ask_id, decision
