@@ -19,6 +19,9 @@ _SECRET_WORDS = frozenset(
         "environ",
         "header",
         "headers",
+        "pass",
+        "passphrase",
+        "pgpass",
     }
 )
 # Matched as suffixes, so that "apikey" is one; "tokens" is none, because usage is counted in them.
@@ -28,16 +31,31 @@ _SECRET_ENDINGS = ("key", "keys", "password", "passwd", "secret", "secrets", "to
 _NAMED = re.compile(r"([A-Za-z][\w-]*)[\"']?\s*[=:]|--?([A-Za-z][\w-]*)")
 _TOKEN = re.compile(r"[A-Za-z0-9_+/=-]{24,}")
 _USER = re.compile(r"://[^/\s]*@|[?&][\w-]+=")
+_HTTP = re.compile(r"\b(?:Bearer|Basic)\s+\S")
+# Programs with a short option that takes a secret. Each is looked for by itself: a text may be long.
+_SHORT = (
+    (re.compile(r"\b(?:curl|wget|https?|xh)\s"), re.compile(r"\s-u")),
+    (
+        re.compile(r"\b(?:sshpass|mysql\w*|mariadb[\w-]*|redis-cli|docker\s+login)\s"),
+        re.compile(r"\s-[pa]"),
+    ),
+)
 
 
 def may_hold_secret(text: str) -> bool:
     """Whether a command or an address may hold a secret: something is given to a name of one, or it
-    has an address with a user or a query, or a long word of letters and digits.
+    has an address with a user or a query, a program is given a password, or a long word of
+    letters and digits.
     """
     names = (name or option for name, option in _NAMED.findall(text))
     words = _TOKEN.findall(text)
     mixed = (re.search("[0-9]", word) and re.search("[A-Za-z]", word) for word in words)
-    return any(looks_secret(name) for name in names) or any(mixed) or bool(_USER.search(text))
+    return (
+        any(looks_secret(name) for name in names)
+        or any(mixed)
+        or bool(_USER.search(text) or _HTTP.search(text))
+        or any(program.search(text) and option.search(text) for program, option in _SHORT)
+    )
 
 
 def looks_secret(name: str) -> bool:

@@ -124,6 +124,13 @@ def test_only_plain_rules_may_last(
         "curl https://example.org?t=1",
         "login ghp_0123456789abcdefghijklmn",
         "export AWS_SECRET_ACCESS_KEY=x",
+        "curl -u admin:hunter2 https://example.org",
+        "sshpass -p hunter2 ssh host",
+        "mysql -uroot -phunter2 shop",
+        "docker login -u me -p hunter2",
+        "redis-cli -a hunter2 keys",
+        "PGPASS=hunter2 psql",
+        "curl -H Bearer hunter2",
     ],
 )
 def test_what_may_hold_a_secret_is_noticed(text: str) -> None:
@@ -131,7 +138,18 @@ def test_what_may_hold_a_secret_is_noticed(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["npm test", "git commit -m *", "domain:example.org", "pytest -q tests/unit"]
+    "text",
+    [
+        "npm test",
+        "git commit -m *",
+        "domain:example.org",
+        "pytest -q tests/unit",
+        "mkdir -p a/b",
+        "docker run -p 80:80 web",
+        "git push -u origin main",
+        "./bypass.sh --compass=x",
+        "sort -u a:b",
+    ],
 )
 def test_ordinary_commands_hold_no_secret(text: str) -> None:
     assert not may_hold_secret(text)
