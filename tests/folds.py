@@ -19,7 +19,7 @@ from pykoclaw_acp.model.events import (
 
 def seen(events: Iterable[Event | None]) -> list[Any]:
     """Messages with their whole text and everything else in its order; tools with their newest
-    content; the usage; the list of tasks, and those that were emptied.
+    title and content; the usage; the list of tasks, and those that were emptied.
     """
     shown: list[Any] = []
     tools: dict[str, dict[str, Any]] = {}
@@ -36,12 +36,18 @@ def seen(events: Iterable[Event | None]) -> list[Any]:
         elif isinstance(event, Plan):
             plan = [*plan[: -1 if plan and plan[-1].entries and event.entries else None], event]
         elif isinstance(event, ToolStarted):
-            tools[event.tool_call_id] = {"status": "in_progress", "content": event.content}
+            tools[event.tool_call_id] = {
+                "status": "in_progress",
+                "title": event.title,
+                "content": event.content,
+            }
             shown.append([event])
         elif isinstance(event, ToolProgressed | ToolEnded):
             tool = tools.setdefault(event.tool_call_id, {})
             tool["status"] = event.status if isinstance(event, ToolEnded) else "in_progress"
-            tool["content"] = event.content or tool.get("content")
+            tool["title"] = tool.get("title") if event.title is None else event.title
+            allowed = isinstance(event, ToolProgressed) and event.allowed
+            tool["content"] = event.content if allowed else event.content or tool.get("content")
         else:
             shown.append([event])
     return [shown, tools, usage, plan]

@@ -52,8 +52,8 @@ def state(event: Event | None) -> str | None:
     if isinstance(event, Plan):
         return PLAN
     if isinstance(event, ToolProgressed | ToolEnded):
-        if isinstance(event, ToolProgressed) and event.input is not None:
-            return None  # no later event has it
+        if isinstance(event, ToolProgressed) and (event.allowed or event.input is not None):
+            return None  # no later event has this title or input
         own = event.title is not None and own_calls.is_own(event.tool_call_id)
         return f"tool {event.tool_call_id}" if event.content or own else None
     return f"call {event.tool_call_id}" if isinstance(event, ToolStarted) else None

@@ -44,6 +44,7 @@ anything: st.SearchStrategy[Event] = st.one_of(
         ToolStarted, tools, st.just("Edit"), st.just("a.py"), st.just("edit"), pending=st.just(True)
     ),
     st.builds(ToolProgressed, tools, content=shown),
+    st.builds(ToolProgressed, tools, content=shown, title=words, allowed=st.just(True)),
     st.builds(ToolEnded, tools, st.just("completed"), content=shown),
     st.builds(Usage, st.integers(0, 9), st.just(9)),
     st.builds(Plan, st.one_of(st.just(()), words.map(lambda text: (PlanEntry(text),)))),

@@ -14,6 +14,7 @@ from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import (
     MAX_TEXT,
     WHY,
+    DiffPart,
     Event,
     Plan,
     PlanEntry,
@@ -30,6 +31,7 @@ from pykoclaw_acp.model.events import (
 )
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.protocol import projection
+from pykoclaw_acp.protocol.updates import ToolCallUpdate
 from pykoclaw_acp.server.acp_client import update_line
 from pykoclaw_acp.store.folding import Row, fold, lengths, rest
 from tests.folds import seen
@@ -149,6 +151,20 @@ def test_a_state_that_was_replaced_has_no_row() -> None:
         *((1, 3, "text"), (4, 4, "tool_ended"), (5, 5, "usage"), (6, 6, "usage")),
         *((7, 7, "tool_progressed"), (8, 8, "tool_ended")),
     ]
+
+
+def test_title_that_follows_a_question_stays() -> None:
+    """A client that was away still shows that of the question."""
+    diff = (DiffPart("/w/a", None, "x"),)
+    told: Told = [
+        (1, ToolStarted("t", "Write", "Write a", "edit", content=diff)),
+        (1, ToolProgressed("t", diff, title="Write a", allowed=True)),
+        (1, ToolProgressed("t", (TextPart("so far"),))),
+        (1, ToolEnded("t", "completed", diff)),
+    ]
+    missed = [projection.update(one.seq, one.event) for one in read(fold(rows(told)), 1)]
+    titles = [one.title for one in missed if isinstance(one, ToolCallUpdate)]
+    assert titles == ["Write a", None]
 
 
 def test_each_turn_keeps_its_last_list_of_tasks_and_what_an_emptied_one_was() -> None:
