@@ -38,6 +38,7 @@ class Choices:
         self._now = Chosen(
             options.permission_mode, options.model or choices.DEFAULT_MODEL, options.config
         )
+        self._shown = self._now  # what the daemon has: also choices that are still to be set
         self._bypass = options.bypass
         self._unchecked = options.asked.unchecked_model
         self._client: ClaudeSDKClient | None = None
@@ -86,6 +87,7 @@ class Choices:
 
     def choose(self, frame: SetMode | SetModel | SetConfig) -> None:
         """Set the mode, the model or the config, after earlier choices."""
+        self._shown = _with(self._shown, frame)
         self._start(lambda: self._choose(frame))
 
     def command_runs(self, frame: Frame) -> None:
@@ -111,6 +113,8 @@ class Choices:
         if self._learning is not None:
             await asyncio.wait([self._learning])
         await work()
+        if self._last is asyncio.current_task() and self._shown != self._now:
+            self._show(self._now)  # Claude reported something else before it took the choice
 
     async def settled(self) -> None:
         """Wait until all choices are set: they hold for the next prompt."""
@@ -125,8 +129,10 @@ class Choices:
         if message.subtype == "status" and isinstance(mode, str):
             if mode in self._expected:
                 del self._expected[: self._expected.index(mode) + 1]
-            elif mode != self._now.mode:
-                self._changed(replace(self._now, mode=mode))
+                if self._expected:
+                    return
+            if mode != self._now.mode:
+                self._changed(mode=mode)
         elif message.subtype == "init":
             self._turn_runs_with(message.data.get("model"))
             self._follow_fast_mode(message.data)
@@ -141,7 +147,7 @@ class Choices:
                 for one in self.offer.models
                 if one.resolved == model and one.id != choices.DEFAULT_MODEL
             )
-            self._changed(replace(self._now, model=next(named, model)))
+            self._changed(model=next(named, model))
 
     def _follow_fast_mode(self, info: dict[str, Any]) -> None:
         """Take fast mode back if Claude says that it cannot be had."""
@@ -187,15 +193,14 @@ class Choices:
             await self._learn()
 
     async def _set(self, client: ClaudeSDKClient, frame: SetMode | SetModel | SetConfig) -> None:
+        self._now = _with(self._now, frame)
         if isinstance(frame, SetMode):
-            self._now = replace(self._now, mode=frame.mode)
             self._expected.append(frame.mode)
             await client.set_permission_mode(cast("PermissionMode", frame.mode))
         elif isinstance(frame, SetModel):
-            self._now, self._running = replace(self._now, model=frame.model), None
+            self._running = None
             await client.set_model(frame.model)
         else:
-            self._now = replace(self._now, config=frame.config)
             settings = {"effortLevel": frame.config.effort, "fastMode": frame.config.fast or None}
             await sdk_private.apply_settings(client, settings)
 
@@ -217,20 +222,32 @@ class Choices:
         if any((one.id, one.resolved) == (typed, self._model) for one in self.offer.models):
             self._running = self._model
             if typed != self._now.model:  # though the same may run, as that which is the default
-                self._changed(replace(self._now, model=typed))
+                self._changed(model=typed)
         elif model is not None and self._model not in (None, model):
             self._turn_runs_with(self._model)  # the effort is this model's own, not chosen
         elif effort is not None and self._effort not in (None, effort):
-            config = replace(self._now.config, effort=self._effort)
-            self._changed(replace(self._now, config=config))
+            self._changed(config=replace(self._now.config, effort=self._effort))
 
     def _refused(self, words: str, **kept: Any) -> None:
         """Tell the user in words, and the daemon what holds instead."""
         self._tell(Text(str(uuid4()), f"\n\n**{words}**\n\n", note=True))
-        self._changed(replace(self._now, **kept))
+        self._changed(**kept)
 
-    def _changed(self, now: Chosen) -> None:
-        before, self._now = self._now, now
-        if now.mode != before.mode:
-            self._tell(ModeChanged(now.mode))
-        self._tell(ConfigChanged(choices.selection(now, self.offer, bypass=self._bypass)))
+    def _changed(self, **changes: Any) -> None:
+        """Tell what Claude has changed; other choices that it has not taken yet stay."""
+        self._now = replace(self._now, **changes)
+        self._show(replace(self._shown, **changes))
+
+    def _show(self, shown: Chosen) -> None:
+        before, self._shown = self._shown, shown
+        if shown.mode != before.mode:
+            self._tell(ModeChanged(shown.mode))
+        self._tell(ConfigChanged(choices.selection(shown, self.offer, bypass=self._bypass)))
+
+
+def _with(chosen: Chosen, frame: SetMode | SetModel | SetConfig) -> Chosen:
+    if isinstance(frame, SetMode):
+        return replace(chosen, mode=frame.mode)
+    if isinstance(frame, SetModel):
+        return replace(chosen, model=frame.model)
+    return replace(chosen, config=frame.config)

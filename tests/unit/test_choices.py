@@ -174,6 +174,53 @@ async def test_a_mode_that_claude_changes_is_told_once() -> None:
     assert len(told) == 2
 
 
+def held(told: list[Event]) -> tuple[str, str, str]:
+    """Mode, model and effort that clients show in the end."""
+    modes = [one.mode for one in told if isinstance(one, ModeChanged)]
+    shown = [one.selection for one in told if isinstance(one, ConfigChanged)][-1]
+    assert shown.mode == (modes or [OPTIONS.permission_mode])[-1]
+    return shown.mode, shown.model, values(told)[-1]["effort"]
+
+
+@pytest.mark.parametrize("later", [[], ["plan"]])
+async def test_mode_chosen_just_before_claude_changes_it_holds(later: list[str]) -> None:
+    """Claude leaves plan mode, and only then takes what the user has chosen."""
+    told: list[Event] = []
+    made, _ = await connected(told)
+    modes = ["bypassPermissions", *later]
+    for mode in modes:
+        made.choose(SetMode(epoch=1, mode=mode))
+    await made.settled()
+    for mode in ("acceptEdits", *modes):
+        made.follow(status(mode))
+    assert [one.mode for one in told if isinstance(one, ModeChanged)] == ["acceptEdits", modes[-1]]
+    assert held(told)[0] == made.mode == modes[-1]
+
+
+@pytest.mark.parametrize(
+    ("frame", "shown"),
+    [
+        (SetMode(epoch=1, mode="acceptEdits"), ("acceptEdits", "default", "default")),
+        (SetModel(epoch=1, model="haiku"), ("plan", "haiku", "default")),
+        (SetConfig(epoch=1, config=Config("high")), ("plan", "default", "high")),
+    ],
+)
+async def test_choice_outlasts_what_claude_reports_meanwhile(
+    frame: SetMode | SetModel | SetConfig, shown: tuple[str, str, str]
+) -> None:
+    told: list[Event] = []
+    wished = replace(OPTIONS.asked, unchecked_model="nonsense-9")
+    made = Choices(replace(OPTIONS, model="nonsense-9", asked=wished), told.append)
+    claude = Claude()
+    claude.info = {"current_permission_mode": "plan"}
+    made.choose(frame)
+    await made.connected(claude)  # type: ignore[arg-type]
+    await made.settled()
+    assert held(told) == (made.mode, made.model, made.config.effort or "default") == shown
+    if isinstance(frame, SetConfig):
+        assert {one["effort"] for one in values(told)} == {"high"}, "it is never shown as gone"
+
+
 @pytest.mark.parametrize(
     "frame",
     [
