@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pykoclaw_acp.model.events import Event, ToolEnded, ToolStarted
+from pykoclaw_acp.model.events import ToolEnded, ToolStarted
+from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.protocol.updates import ToolCall, ToolCallUpdate, Update
 
 
@@ -10,19 +11,25 @@ class PendingCalls:
     """Those of one connected client."""
 
     def __init__(self) -> None:
-        self._shown: set[tuple[str, str]] = set()
+        self._shown: dict[tuple[str, str], int] = {}  # their places in the log
 
-    def dress(self, session_id: str, event: Event | None, update: Update) -> Update:
+    def begin(self, session_id: str, after: int) -> None:
+        """The session is shown anew after this place: also the calls that follow it."""
+        for call, seq in list(self._shown.items()):
+            if call[0] == session_id and seq > after:
+                del self._shown[call]
+
+    def dress(self, session_id: str, logged: Logged, update: Update) -> Update:
         """The update of an event as a client takes it that has seen the calls before."""
+        event = logged.event
         if isinstance(event, ToolEnded):
-            self._shown.discard((session_id, event.tool_call_id))
+            self._shown.pop((session_id, event.tool_call_id), None)
         if not isinstance(event, ToolStarted) or not isinstance(update, ToolCall):
             return update
         call = (session_id, event.tool_call_id)
         if event.pending:
-            self._shown.add(call)
-        elif call in self._shown:
-            self._shown.remove(call)
+            self._shown[call] = logged.seq
+        elif self._shown.pop(call, None) is not None:
             return ToolCallUpdate(
                 tool_call_id=update.tool_call_id,
                 title=update.title,

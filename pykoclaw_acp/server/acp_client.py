@@ -132,6 +132,7 @@ class AcpClient:
 
     async def start_updates(self, session_id: str, seq: int, number: int) -> None:
         """The session's updates after `seq` follow."""
+        self._pending.begin(session_id, seq)
         await self.peer.follow_session(session_id, seq, number)
 
     def stop_updates(self, session_id: str) -> None:
@@ -147,7 +148,7 @@ class AcpClient:
             return
         if self._terminals is not None:
             update = self._terminals.dress(session_id, logged.event, update)
-        update = self._pending.dress(session_id, logged.event, update)
+        update = self._pending.dress(session_id, logged, update)
         line = update_line(session_id, update)
         if len(line) > (MAX_LONG_LINE_OUT if self.subscriber.traits.long_lines else MAX_LINE_OUT):
             cut = contents.cut(logged.event)

@@ -36,6 +36,7 @@ __all__ = ["alive"]
 
 BEGUN = ToolStarted("call", "Bash", "make", "execute")
 DIFF = DiffPart("/a", None, "new")
+WRITTEN = ToolStarted("call", "Write", "Write a", "edit", pending=True)
 
 
 def output(text: str, call: str = "call") -> ToolProgressed:
@@ -256,5 +257,25 @@ async def test_mitto_is_not_told_of_progress_which_it_would_keep_and_never_show(
 
 
 def statuses(one: Front) -> list[str]:
+    return [update["status"] for update in updates(one)]
+
+
+def updates(one: Front) -> list[dict[str, Any]]:
     lines = (json.loads(rest.split(" ", 2)[2]) for rest in one.rests("update"))
-    return [line["params"]["update"]["status"] for line in lines]
+    return [line["params"]["update"] for line in lines]
+
+
+async def test_call_announced_before_a_load_is_whole_in_it(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r, "front-1") as editor:
+        session_id = await new(editor)
+        session = await r.sessions.find(session_id)
+        assert session is not None
+        await session.log.tell([WRITTEN])
+        await eventually(lambda: statuses(editor) == ["pending"])
+        await editor.result(2, "session/close", sessionId=session_id)
+        await session.log.tell([replace(WRITTEN, pending=False, input={"file_path": "a"})])
+        given = {"sessionId": session_id, "cwd": "/", "mcpServers": []}
+        await editor.result(3, "session/load", **given)
+        await eventually(lambda: len(updates(editor)) == 2)
+        again = updates(editor)[-1]
+        assert (again["sessionUpdate"], again["status"]) == ("tool_call", "in_progress")

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from pykoclaw_acp.model.events import Event, ToolEnded, ToolStarted
+from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.protocol.pending_calls import PendingCalls
 from pykoclaw_acp.protocol.presentation import Presentation, update
 from pykoclaw_acp.protocol.updates import ToolCall, ToolCallUpdate
@@ -88,7 +89,7 @@ def test_client_that_saw_the_announcement_is_told_the_rest() -> None:
     def shown(client: PendingCalls, event: Event) -> object:
         made = update(1, event, Presentation())
         assert made is not None
-        return client.dress("s", event, made)
+        return client.dress("s", Logged(1, None, event), made)
 
     client, later = PendingCalls(), PendingCalls()
     first, second = shown(client, begun), shown(client, whole)
