@@ -70,7 +70,8 @@ _END_OF_LOG: Final = (
 _PASSING: Final = (
     "SELECT e.seq, e.payload, t.turn_id FROM acp_log e"  # noqa: S608  constant
     " LEFT JOIN acp_turns t ON t.acp_session_id = ? AND t.position = e.turn"
-    " WHERE e.log_key = ? AND e.kind IN ('usage', 'plan', 'tool_progressed', 'tool_ended')"
+    " WHERE e.log_key = ? AND (e.kind IN ('usage', 'plan', 'tool_progressed', 'tool_ended')"
+    """ OR e.kind = 'tool_started' AND INSTR(e.payload, '"pending":true'))"""
     " AND e.seq >= (SELECT MIN(first_seq)"
     f" FROM acp_turns WHERE acp_session_id = ? AND (state IN {UNFINISHED}"
     " OR epoch = (SELECT epoch FROM acp_sessions WHERE acp_session_id = ?))) ORDER BY e.seq"

@@ -279,3 +279,21 @@ async def test_call_announced_before_a_load_is_whole_in_it(tmp_path: Path) -> No
         await eventually(lambda: len(updates(editor)) == 2)
         again = updates(editor)[-1]
         assert (again["sessionUpdate"], again["status"]) == ("tool_call", "in_progress")
+
+
+async def test_call_announced_under_an_earlier_daemon_leaves_the_whole_alone(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+        tell(channel, turn.turn_id, WRITTEN)
+        await acknowledged(channel)
+    whole = replace(WRITTEN, pending=False, input={"file_path": "a"})
+    async with daemon(tmp_path, first) as second:
+        again = await found(second, session)
+        tell(channel, turn.turn_id, whole)
+        await acknowledged(channel)
+        client = Client()
+        again.subscribe(client, 0)
+        await eventually(lambda: client.shown and client.shown[-1].seq == again.last_seq)
+        assert calls(client.shown) == [whole]
