@@ -143,6 +143,7 @@ async def resume(
     """
     session = await _reopen(subscriber, session_id, options)
     follow_ups: list[FollowUp] = []
+    before = subscriber.subscriptions.get(session_id)
     is_subscribed = subscriber.is_subscribed(session_id)
     if again and is_subscribed:
         pass  # its front stands further on already
@@ -154,7 +155,9 @@ async def resume(
             )
         start = await subscriber.sessions.current_seq(session, session_id, after)
         await subscriber.claim(session, session_id, upto=start)
-        subscriber.subscribe(session, session_id, start)
+        missed = start < session.last_seq or session.busy
+        hold = subscriber.traits.catch_up_pause if missed else 0
+        subscriber.subscribe(session, session_id, start, hold=hold)
     elif is_subscribed:
         known = subscriber.subscriptions[session_id]
         known.left = Left(known.cursor)
@@ -164,7 +167,16 @@ async def resume(
         )
     if not again:
         follow_ups.append(partial(_start_early, subscriber, session, soon=True))
-    return await _opened(subscriber, session, session_id, *follow_ups)
+    subscription = subscriber.subscriptions[session_id]
+    if subscription is before:
+        return await _opened(subscriber, session, session_id, *follow_ups)
+    subscription.answered.clear()
+    try:
+        begin = partial(_begin, subscription)
+        return await _opened(subscriber, session, session_id, begin, *follow_ups)
+    except BaseException:
+        subscription.answered.set()
+        raise
 
 
 async def fork(
@@ -283,6 +295,10 @@ async def _opened(
     selection = await session.choosing.selection()
     show = partial(_show_commands, subscriber, session, session_id)
     return Opened(session_id, selection, [partial(_warm, subscriber), *follow_ups, show])
+
+
+async def _begin(subscription: Subscription) -> None:
+    subscription.answered.set()
 
 
 async def _warm(subscriber: Subscriber) -> None:

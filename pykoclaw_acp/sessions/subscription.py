@@ -74,6 +74,9 @@ class Subscription:
         self._number = number
         self._hold = hold
         self._begun = False
+        self.answered = asyncio.Event()
+        """Not set while the client waits for the answer to its resume, which nothing overtakes."""
+        self.answered.set()
         self.asking = asyncio.Semaphore(TOGETHER if client.asks_together else 1)
         self.noticed = asyncio.Event()  # a sign of life of the client in this session
         self._moved = asyncio.Event()
@@ -118,6 +121,7 @@ class Subscription:
     async def _deliver(self) -> None:
         try:
             await self.client.start_updates(self.session_id, self.cursor, self._number)
+            await self.answered.wait()
             if self._hold:
                 await asyncio.sleep(self._hold)
             self._begun = True

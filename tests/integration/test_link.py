@@ -8,6 +8,7 @@ import asyncio
 import json
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -520,6 +521,61 @@ async def test_updates_do_not_overtake_answer_of_resent_resume(tmp_path: Path) -
             await eventually(again.seqs)
             kinds = [kind for kind, _ in again.heard]
             assert kinds.index("answer") < kinds.index("update")
+
+
+@pytest.mark.parametrize("meta", [{}, {"_meta": {"pykoclaw.dev/after": 6}}])
+async def test_no_update_overtakes_answer_of_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meta: dict[str, Any]
+) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        await one.result(2, "session/prompt", **words(session, "say 9"))
+        one.say("seen 1 6")
+        await there(r, "SELECT 1 FROM acp_cursors WHERE seq = 6")
+        await one.leave()
+
+        async def slowly(_: float) -> None:
+            for _ in range(50):
+                await r.database.read("SELECT 1")
+
+        monkeypatch.setattr(r.sessions.confirmations, "written", slowly)
+        async with front(r, "front-2") as two:
+            assert two.connection is not None
+            subscriber = two.connection.client.subscriber
+            subscriber.traits = replace(subscriber.traits, catch_up_pause=0)
+            two.call(1, "session/resume", sessionId=session, cwd="/", **meta)
+            await eventually(lambda: two.seqs() == [11])
+            kinds = [kind for kind, _ in two.heard]
+            assert kinds.index("answer") < kinds.index("update")
+
+
+async def test_a_cancelled_resume_stops_no_later_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r, front(r) as one, front(r, "front-2") as two:
+        session = await new(one)
+        waits = asyncio.Event()
+
+        async def never(_: float) -> None:
+            waits.set()
+            await asyncio.Event().wait()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(r.sessions.confirmations, "written", never)
+            two.call(1, "session/resume", sessionId=session, cwd="/")
+            await waits.wait()
+            two.notify(2, "$/cancel_request", requestId=1)
+            assert (await two.answer(1))["error"]["code"] == -32800
+        answer = await two.result(3, "session/prompt", **words(session, "say 1"))
+        assert answer["stopReason"] == "end_turn"
+
+
+async def test_resume_as_notification_stops_no_later_answer(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r) as one, front(r, "front-2") as two:
+        session = await new(one)
+        two.notify(1, "session/resume", sessionId=session, cwd="/")
+        answer = await two.result(2, "session/prompt", **words(session, "say 1"))
+        assert answer["stopReason"] == "end_turn"
 
 
 async def test_a_delivery_can_be_stopped_at_every_moment() -> None:
