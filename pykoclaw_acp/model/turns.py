@@ -153,6 +153,11 @@ class Turn:
         """Length of its texts in characters."""
         return sum(len(block.get("text", "")) for block in self.content)
 
+    @property
+    def untold(self) -> bool:
+        """Whether its message is not in the log yet."""
+        return self.state == TurnState.QUEUED or self.unsaid
+
     async def over(self) -> None:
         """Wait for its end."""
         await asyncio.wait([self.ended])

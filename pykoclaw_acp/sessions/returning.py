@@ -60,6 +60,6 @@ async def _go_on(
     known = await subscriber.claim(session, session_id, upto=seq)
     certain = min((one for one in (known, seen) if one is not None), default=None)
     subscription = subscriber.subscribe(session, session_id, seq, place.load, hold, seen=certain)
-    subscription.own |= session.still_queued(own) if place.load else own
+    subscription.own |= session.untold(own) if place.load else own
     if place.answered:
         session.unclaimed.claim_for(subscriber.name, front)

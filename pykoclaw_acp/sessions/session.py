@@ -203,9 +203,9 @@ class Session:
             self._background
         )
 
-    def still_queued(self, turn_ids: set[str]) -> set[str]:
-        """Which of these turns still wait, so that their messages are not in the log yet."""
-        return {turn.turn_id for turn in self._queue.waiting if turn.turn_id in turn_ids}
+    def untold(self, turn_ids: set[str]) -> set[str]:
+        """Which of these turns have messages that are not in the log yet."""
+        return {one.turn_id for one in self.turns if one.untold and one.turn_id in turn_ids}
 
     def mark_answered(self, turn: Turn) -> None:
         """Note that a client has the turn's response."""

@@ -84,7 +84,7 @@ class Subscriber:
         made.pace = self._pace
         self.sessions.confirmations.note(session_id, self._reader, after if seen is None else seen)
         if previous is not None:
-            made.own = session.still_queued(previous.own)
+            made.own = session.untold(previous.own)
             previous.close()
         return made
 

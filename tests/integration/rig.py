@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from pykoclaw_acp.channel.frames import EventFrame, TurnStarted
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.model.choices import Command, Selection
-from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.events import Text, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnTimes
@@ -184,3 +185,13 @@ async def hanging(r: Rig) -> tuple[Session, Turn, MemoryChannel]:
     turn = await r.prompt(session, "hang")
     await eventually(lambda: r.launcher.launched and r.launcher.launched[-1].acked)
     return session, turn, r.launcher.launched[-1]
+
+
+def take_up(worker: MemoryChannel, turn: Turn, into: Turn) -> None:
+    """The running turn takes up a steered prompt."""
+    worker.last += 2
+    event = UserMessage(turn.turn_id, turn.content[0])
+    worker.say(
+        TurnStarted(epoch=1, n=worker.last - 1, turn_id=turn.turn_id, into=into.turn_id),
+        EventFrame(epoch=1, n=worker.last, turn_id=into.turn_id, event=event),
+    )

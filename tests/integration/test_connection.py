@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.channel.frames import AskWithdrawn
+from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.model.events import ModeChanged, UserMessage
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.databases import on_writer
 from tests.integration.memory_launcher import MemoryChannel
-from tests.integration.rig import rig
-from tests.integration.wires import _listen, client, hanging, new, prompt
+from tests.integration.rig import rig, take_up
+from tests.integration.wires import Wire, _listen, client, hanging, load, new, prompt
 from tests.waiting import eventually
 
 
@@ -106,6 +107,47 @@ async def test_resume_by_a_client_that_lags_loses_nothing(tmp_path: Path) -> Non
         await wire.answer(running)
         assert wire.seqs()[-1] == 32
         assert wire.text() == "".join(f"{at} " for at in range(30))
+
+
+def user_messages(wire: Wire) -> list[str]:
+    updates = [one for one in wire.updates() if one["sessionUpdate"] == "user_message_chunk"]
+    return [one["content"]["text"] for one in updates]
+
+
+@pytest.mark.parametrize(
+    ("method", "more"),
+    [("session/load", {}), ("session/resume", {"_meta": {"pykoclaw.dev/after": 0}})],
+)
+async def test_own_prompt_awaiting_worker_is_not_shown(
+    tmp_path: Path, method: str, more: dict[str, Any]
+) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        r.launcher.slow = True
+        running = wire.begin("session/prompt", **prompt(session, "say 1"))
+        await eventually(lambda: r.launcher.launched)
+        opened = await wire.call(method, sessionId=session, cwd="/", mcpServers=[], **more)
+        assert "result" in opened
+        r.launcher.launched[0].ready()
+        await wire.answer(running)
+        assert (user_messages(wire), wire.text()) == ([], "0 ")
+
+
+async def test_own_steered_prompt_is_not_shown(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, running, worker, host = await hanging(r, wire)
+        steered = {**prompt(session, "Look out."), "_meta": {"pykoclaw.dev/steering": "steer"}}
+        given = wire.begin("session/prompt", **steered)
+        await eventually(lambda: [one for one in worker.got if isinstance(one, Steer)])
+        await load(wire, session)
+        assert user_messages(wire) == ["hang"]
+        turns = {one.turn_id: one for one in r.sessions.live[session].turns}
+        (turn,) = (one for key, one in turns.items() if key != host)
+        take_up(worker, turn, turns[host])
+        worker.say(worker.ended(host), worker.ended(turn.turn_id))
+        await wire.answer(running)
+        assert (await wire.answer(given))["result"]["stopReason"] == "end_turn"
+        assert user_messages(wire) == ["hang"]
 
 
 async def test_oversized_event_is_replaced_by_note(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from uuid import uuid4
 
 import pytest
 
-from pykoclaw_acp.channel.frames import EventFrame, TurnStarted
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.events import UserMessage
@@ -17,8 +16,7 @@ from pykoclaw_acp.model.turns import Turn, TurnState
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import steering
-from tests.integration.memory_launcher import MemoryChannel
-from tests.integration.rig import Rig, hanging, rig, unreadable
+from tests.integration.rig import Rig, hanging, rig, take_up, unreadable
 from tests.waiting import eventually, within
 
 
@@ -31,15 +29,6 @@ async def steered(session: Session, text: str) -> Turn:
 async def said(r: Rig, session: Session) -> list[Any]:
     log = await r.journal.read(session.id, 0, 1000)
     return [one.event.content["text"] for one in log if isinstance(one.event, UserMessage)]
-
-
-def take_up(worker: MemoryChannel, turn: Turn, into: Turn) -> None:
-    worker.last += 2
-    event = UserMessage(turn.turn_id, turn.content[0])
-    worker.say(
-        TurnStarted(epoch=1, n=worker.last - 1, turn_id=turn.turn_id, into=into.turn_id),
-        EventFrame(epoch=1, n=worker.last, turn_id=into.turn_id, event=event),
-    )
 
 
 async def test_prompt_that_is_taken_up_ends_with_the_turn(tmp_path: Path) -> None:

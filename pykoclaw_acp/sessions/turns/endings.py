@@ -66,9 +66,7 @@ class Endings:
         self.ending[turn.turn_id] = turn
         try:
             said = (
-                await in_pieces(outcomes.user_messages(turn))
-                if (turn.state == TurnState.QUEUED or turn.unsaid) and not shown
-                else []
+                await in_pieces(outcomes.user_messages(turn)) if turn.untold and not shown else []
             )
             if turn.state == TurnState.QUEUED:
                 said += await self._gate.ends(turn, more)

@@ -91,11 +91,6 @@ class TurnQueue:
         given = [*([self.current] if self.current else []), *self.steered]
         return [turn for turn in dict.fromkeys(given) if turn.state in STARTED]
 
-    @property
-    def waiting(self) -> list[Turn]:
-        """Those that wait."""
-        return list(self._waiting)
-
     def require_room(self, turn: Turn) -> None:
         """Raises Overloaded if there is no room for this prompt."""
         if len(self._waiting) >= MOST_WAITING:
