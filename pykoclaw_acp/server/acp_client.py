@@ -136,7 +136,7 @@ class AcpClient:
         await self.peer.follow_session(session_id, seq, number)
 
     def stop_updates(self, session_id: str) -> None:
-        """The session was closed."""
+        """The client follows the session no longer."""
         self.subscriber.drop(session_id)
         self.requests.send_soon(self.peer.drop_session(session_id))
 

@@ -106,6 +106,7 @@ async def load(
         await session.log.close_lost()
     end = session.last_seq
     place = None if last is None else await session.log.last_turns(last)
+    before = subscriber.subscriptions.get(session_id)
     if again and subscriber.loading.get(session_id) == number:
         subscription = subscriber.subscription(
             session, session_id
@@ -120,7 +121,7 @@ async def load(
     try:
         await subscription.reached(end)
     except BaseException:
-        subscription.close()
+        subscriber.give_up_replay(session, session_id, subscription, before)
         raise
     more: list[FollowUp] = [] if again else [partial(_start_early, subscriber, session, soon=True)]
     if left is not None:

@@ -58,6 +58,7 @@ class Subscriber:
         """Drop the client; its turns continue. Returns the number of prompts it waited for."""
         for subscription in list(self.subscriptions.values()):
             subscription.close()
+        self.subscriptions.clear()
         for session, turn in self._prompts.values():
             session.deduplication.lose_call(turn)
         left = len(self._prompts)
@@ -103,6 +104,21 @@ class Subscriber:
         return self.subscribe(
             session, session_id, session.last_seq if known is None else known.cursor
         )
+
+    def give_up_replay(
+        self, session: Session, session_id: str, replay: Subscription, before: Subscription | None
+    ) -> None:
+        """End a replay that stays incomplete: the client goes on where it was `before`, or follows
+        the session no longer.
+        """
+        replay.close()
+        if self.subscriptions.get(session_id) is not replay:
+            return  # the client is gone, or the session was closed
+        if before is None or before is replay:
+            self.client.stop_updates(session_id)
+            return
+        made = self.subscribe(session, session_id, before.cursor, seen=0)
+        made.own = before.own | replay.own
 
     def note_life(self, session_id: str) -> None:
         """The client has sent something about this session: somebody may be there."""

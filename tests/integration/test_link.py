@@ -549,6 +549,28 @@ async def test_no_update_overtakes_answer_of_resume(
             assert kinds.index("answer") < kinds.index("update")
 
 
+async def test_a_front_is_told_of_a_cancelled_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it would ask the next daemon for the rest."""
+    async with rig(tmp_path) as r, front(r) as one, front(r, "front-2") as two:
+        session = await new(one)
+        await one.result(2, "session/prompt", **words(session, "say 9"))
+        write, free = two.write, asyncio.Event()
+
+        async def slowly(line: bytes) -> None:
+            if line.startswith(b"update"):
+                await free.wait()
+            await write(line)
+
+        monkeypatch.setattr(two, "write", slowly)
+        two.call(1, "session/load", sessionId=session, cwd="/", mcpServers=[])
+        await eventually(lambda: two.rests("attached"))
+        two.notify(2, "$/cancel_request", requestId=1)
+        assert (await two.answer(1))["error"]["code"] == -32800
+        await eventually(lambda: two.rests("detached") == ["1"])
+
+
 async def test_a_cancelled_resume_stops_no_later_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,7 +25,7 @@ from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow
 from pykoclaw_acp.protocol.projection import UNREADABLE
 from pykoclaw_acp.protocol.replay import REPLAY
 from pykoclaw_acp.sessions.log import END_LOST
-from pykoclaw_acp.sessions.subscription import PAGE
+from pykoclaw_acp.sessions.subscription import PAGE, Subscription
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.linked import front
@@ -188,6 +188,55 @@ async def test_a_cancel_during_a_replay_changes_nothing(tmp_path: Path) -> None:
         assert shown(wire)[-1] == "agent_message_chunk answer 1"
         answer = await wire.call("session/prompt", **prompt(session, "say 1"))
         assert answer["result"]["stopReason"] == "end_turn"
+
+
+async def begin_load(wire: Wire, session: str) -> tuple[int, Subscription]:
+    """Begin a load that does not come further than to its first update."""
+    subscriptions = wire.connection.client.subscriber.subscriptions
+    before = subscriptions.get(session)
+    wire.blocked.clear()
+    call = wire.begin("session/load", sessionId=session, cwd="/", mcpServers=[])
+    await eventually(lambda: subscriptions.get(session) is not before)
+    return call, subscriptions[session]
+
+
+async def cancel_load(wire: Wire, session: str) -> None:
+    call, replay = await begin_load(wire, session)
+    wire.send({"method": "$/cancel_request", "params": {"requestId": call}})
+    await eventually(lambda: not replay.alive)
+    wire.blocked.set()
+    assert (await wire.answer(call))["error"]["code"] == -32800
+
+
+async def test_a_cancelled_load_leaves_what_was_followed(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
+        session = await session_with(r, *turn(0), *turn(1))
+        await load(wire, session)
+        await load(other, session)
+        seen = len(wire.updates())
+        await cancel_load(wire, session)
+        await other.call("session/prompt", **prompt(session, "say 1"))
+        await eventually(lambda: "agent_message_chunk 0" in shown(wire))
+        assert shown(wire)[seen] == "user_message_chunk say 1"
+
+
+async def test_a_cancelled_load_leaves_no_rest_for_later(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await session_with(r, *turn(0), *turn(1))
+        await cancel_load(wire, session)
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        assert wire.text() == "0 "
+
+
+async def test_a_client_that_leaves_during_a_load_is_gone(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await session_with(r, *turn(0), *turn(1))
+        await load(wire, session)
+        _, replay = await begin_load(wire, session)
+        wire.connection.leave()
+        await wire.connection.calls.wait_ended()
+        await eventually(lambda: not replay.alive)
+        assert r.sessions.live[session].subscriptions == []
 
 
 async def test_a_replay_ends_with_the_usage(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class Client(Protocol):
         """
 
     def stop_updates(self, session_id: str) -> None:
-        """End the updates: the session was closed."""
+        """End the updates: the client follows the session no longer."""
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Show an event; returns when the client's buffer has room."""
