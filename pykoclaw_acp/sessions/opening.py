@@ -108,9 +108,12 @@ async def load(
     place = None if last is None else await session.log.last_turns(last)
     before = subscriber.subscriptions.get(session_id)
     if again and subscriber.loading.get(session_id) == number:
-        subscription = subscriber.subscription(
-            session, session_id
-        )  # its front has a part of the log already
+        # Its front may have a part of the log already.
+        subscription = subscriber.subscription(session, session_id)
+        start = subscription.cursor
+        if place is not None and start <= session.record.pruned_upto and start < place.after:
+            subscription = subscriber.subscribe(session, session_id, start, number)
+            subscription.window = place
     else:
         if subscriber.traits.drops_replay:
             left = await _left(subscriber, session, session_id)
@@ -118,6 +121,7 @@ async def load(
         subscription = subscriber.subscribe(session, session_id, after=0, number=number)
         subscription.window = place
     subscription.replays_upto = end
+    subscription.answered.set()
     try:
         await subscription.reached(end)
     except BaseException:

@@ -75,7 +75,9 @@ class Subscription:
         self._hold = hold
         self._begun = False
         self.answered = asyncio.Event()
-        """Not set while the client waits for the answer to its resume, which nothing overtakes."""
+        """Not set while the client waits for the answer to its resume, which nothing overtakes, or
+        its load is to come again.
+        """
         self.answered.set()
         self.asking = asyncio.Semaphore(TOGETHER if client.asks_together else 1)
         self.noticed = asyncio.Event()  # a sign of life of the client in this session

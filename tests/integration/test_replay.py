@@ -24,6 +24,7 @@ from pykoclaw_acp.model.events import (
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow
 from pykoclaw_acp.protocol.projection import UNREADABLE
 from pykoclaw_acp.protocol.replay import REPLAY
+from pykoclaw_acp.sessions import returning
 from pykoclaw_acp.sessions.log import END_LOST
 from pykoclaw_acp.sessions.subscription import PAGE, Subscription
 from pykoclaw_acp.store.database import Statement, Unit
@@ -138,8 +139,11 @@ async def test_a_message_over_several_pages_is_one_chunk(tmp_path: Path) -> None
         assert texts == ["x", "".join(one.text for one in pieces), "y"]
 
 
-async def test_a_front_that_loses_its_daemon_gets_the_rest_of_a_window(tmp_path: Path) -> None:
-    """It stands where the window was, or inside of it, and asks again."""
+@pytest.mark.parametrize("seq", [0, 4, 5])
+async def test_a_front_that_loses_its_daemon_gets_the_rest_of_a_window(
+    tmp_path: Path, seq: int
+) -> None:
+    """It stands before the window, where that begins, or inside of it, and asks again."""
     async with rig(tmp_path) as r:
         session = await session_with(r, *turn(0), *turn(1), *turn(2))
         params = {
@@ -152,11 +156,21 @@ async def test_a_front_that_loses_its_daemon_gets_the_rest_of_a_window(tmp_path:
             await first.result(1, "session/load", **params)
             assert first.text() == "answer 2"
             await first.leave()
-        place = {session: {"seq": 5, "line": 1, "seen": 5}}
+        place = {session: {"seq": seq, "line": 1, "seen": seq}}
         async with front(r, "one", sessions=place) as second:
             second.call(1, "session/load", again=0, **params)
             assert "result" in await second.answer(1)
             assert second.text() == "answer 2"
+
+
+async def test_a_load_that_does_not_come_again_holds_up_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(returning, "LOAD_WAIT", 0.01)
+    async with rig(tmp_path) as r:
+        session = await session_with(r, *turn(0), *turn(1))
+        async with front(r, sessions={session: {"seq": 3, "line": 1}}) as one:
+            await eventually(lambda: one.text() == "answer 1")
 
 
 # --- the checklist of seed 0, "Load"
