@@ -112,9 +112,8 @@ class WorkerPool:
     def works(self, session_id: str) -> bool:
         """Whether the session's worker, which has no turn, has background work."""
         worker = self._workers.get(session_id)
-        if worker is None or not (worker.usable and worker.ready.done()):
-            return False
-        return not (worker.busy or worker.idle)
+        ready = worker is not None and worker.usable and worker.ready.done()
+        return worker is not None and ready and not (worker.busy or worker.idle)
 
     def note_ended(self, session_id: str, ended: TurnEnded) -> None:
         """Note what its worker says at a turn's end, for the next ones."""

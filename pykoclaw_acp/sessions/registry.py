@@ -23,6 +23,7 @@ from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
 from pykoclaw_acp.sessions import adopting, requested_options, worker_options
 from pykoclaw_acp.sessions.catalogue import Catalogue
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
+from pykoclaw_acp.sessions.deletions import Deletions
 from pykoclaw_acp.sessions.early_starts import EarlyStarts
 from pykoclaw_acp.sessions.forking import Forks
 from pykoclaw_acp.sessions.live_sessions import LiveSessions
@@ -83,6 +84,7 @@ class Sessions:
         self.requests = AllRequests(self._find_broker, journal)
         self.catalogue = Catalogue(self, journal, self.names)
         self._deleted: set[str] = set()  # while they are
+        self._deletions = Deletions(journal)
         self._writing = Tasks()
         self.deliveries_wanted = asyncio.Event()
         """Set when deliveries may have come, or a conversation to which some are addressed."""
@@ -298,47 +300,18 @@ class Sessions:
                 subscription.client.stop_updates(subscription.session_id)
 
     async def delete(self, session: Session) -> None:
-        """Delete the session under all its ids: end turns and worker, delete the log. Where the database
-        cannot be written any more after it is hidden, what is left of it is deleted later.
-        """
+        """Delete the session under all its ids: end turns and worker, delete the log."""
         self._journal.require_writable()
         self._deleted.add(session.id)
-        hidden = asyncio.Event()
         try:
             await self.close(session)
-            troubles = self._journal.troubles
-            deleting = self._writing.start(self._delete(session.id, hidden))
-            deleting.add_done_callback(told_elsewhere)
-            while not (hidden.is_set() and troubles != self._journal.troubles):
-                await asyncio.wait([deleting], timeout=WRITE_WAIT)
-                if deleting.done():
-                    deleting.result()
-                    break
+            await self._deletions.delete(session.id, lambda: self.live.remove(session.id))
             await self.workers.stop(session.id)  # of a prompt that nobody need be there for
         finally:
             self._deleted.discard(session.id)
 
-    async def _delete(self, session_id: str, hidden: asyncio.Event) -> None:
-        def hide() -> None:
-            self.live.remove(session_id)
-            hidden.set()
-
-        try:
-            await self._journal.delete(session_id, hide)
-        except Exception:
-            if not hidden.is_set():
-                raise
-            log.exception(
-                "What a deleted session has left is deleted by the next server",
-                action="purge_failed",
-                session=session_id,
-            )
-
     async def set_away_policy(self, session_id: str, policy: AwayPolicy | None) -> None:
-        """Set the session's away policy; None: that of the settings.
-
-        Raises SessionNotFound.
-        """
+        """Set the session's away policy; None: that of the settings. Raises SessionNotFound."""
         session = await self.get(session_id)
         await self._soon(self._journal.set_away_policy(session.id, policy, patient=True))
         session.record.away_policy = policy
