@@ -44,7 +44,9 @@ async def test_a_face_without_connections_creates_prompts_and_resumes(tmp_path: 
         asking.close()
 
         other, shown = subscriber(r, "tab-2")
-        await opening.resume(other, session_id, WHERE)
+        opened = await opening.resume(other, session_id, WHERE)
+        for follow_up in opened.follow_ups:  # as after its answer
+            await follow_up()
         end = accepted[0].last_seq
         await asyncio.wait_for(other.subscription(accepted[0], session_id).reached(end), 30)
         assert shown.places == client.places[1:]
