@@ -164,12 +164,12 @@ class Calls:
         with contextlib.suppress(ConnectionError):
             if answer is not None:
                 await self._client.peer.answer(call.line.number, answer)
+                for follow_up in call.follow_ups:
+                    self._follow_ups.start(
+                        follow_up(), name=f"after {method[:100]}"
+                    ).add_done_callback(_log_failure)
             else:
                 await self._client.peer.acknowledge(call.line.number)
-            for follow_up in call.follow_ups:
-                self._follow_ups.start(follow_up(), name=f"after {method[:100]}").add_done_callback(
-                    _log_failure
-                )
         crash_points.reached("response_sent")
 
     def _failure(self, call: Call, method: str, error: AcpError) -> bytes | None:
