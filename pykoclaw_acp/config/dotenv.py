@@ -6,13 +6,16 @@ It is read only in a trusted directory, since a repository that was cloned may b
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 from pykoclaw_acp.errors import ConfigurationError
+
+IN_HOME: Final = ".local/share/pykoclaw/.env"
 
 
 def home_file() -> Path:
     """The `.env` of the home directory, which is always read."""
-    return Path("~/.local/share/pykoclaw/.env").expanduser()
+    return Path.home() / IN_HOME
 
 
 def may_be_read(here: Path, at_home: Path) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from pykoclaw_acp.config.dotenv import IN_HOME
 from pykoclaw_acp.doctor.report import TOOL_WAIT, Context, Finding
 from pykoclaw_acp.model.choices import BYPASS, may_bypass
 from pykoclaw_acp.model.surroundings import OWN
@@ -20,7 +21,6 @@ from pykoclaw_acp.sessions.user_settings import trouble
 from pykoclaw_acp.system import credentials, dotenv
 
 PROGRAM: Final = "pykoclaw-acp"
-HOME_FILE: Final = ".local/share/pykoclaw/.env"
 
 
 def claude_cli(context: Context) -> Finding:
@@ -54,7 +54,7 @@ def credential(context: Context) -> Finding:
     if (name := credentials.in_environment(environment)) is not None:
         return Finding("credential", "ok", f"{name} in the environment of {whose}")
     if (name := credentials.in_environment(_of_home_file(context))) is not None:
-        return Finding("credential", "ok", f"{name} in {context.home / HOME_FILE}")
+        return Finding("credential", "ok", f"{name} in {context.home / IN_HOME}")
     if handed := credentials.handed(environment):
         return Finding("credential", "ok", f"{', '.join(handed)} from systemd, for {whose}")
     folder = credentials.configuration(environment, context.home)
@@ -224,7 +224,7 @@ def workers_environment(context: Context) -> tuple[Mapping[str, str], str]:
 def _of_home_file(context: Context) -> Mapping[str, str]:
     """What the `.env` of the home directory sets; nothing if there is none, or it cannot be read."""
     try:
-        return dotenv.read(str(context.home / HOME_FILE))
+        return dotenv.read(str(context.home / IN_HOME))
     except (OSError, UnicodeDecodeError):
         return {}
 

@@ -82,12 +82,16 @@ def note(loss: Loss, digest: str) -> Note:
         what = "You have no record of some turns of this conversation, before its newest ones."
     if loss.lost is None:
         what = "Your record of this conversation was lost: it had begun before what you remember."
-    return Note(loss.note_id, f"{what} This is a summary of what was said:\n\n{digest}")
+    return _note(loss.note_id, what, digest)
 
 
 def no_record(name: str, digest: str) -> Note:
     """What Claude is told where a conversation goes on from a place that it does not remember."""
     what = "You have no record of some of this conversation, up to here."
+    return _note(name, what, digest)
+
+
+def _note(name: str, what: str, digest: str) -> Note:
     return Note(name, f"{what} This is a summary of what was said:\n\n{digest}")
 
 

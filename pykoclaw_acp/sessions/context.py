@@ -15,11 +15,12 @@ import structlog
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.model import contexts, digest
-from pykoclaw_acp.model.branches import Branch
+from pykoclaw_acp.model.branches import Branch, Memory
 from pykoclaw_acp.model.contexts import Loss, TurnEnd
 from pykoclaw_acp.model.digest import MOST_TURNS, Summary
 from pykoclaw_acp.model.events import Text, ToolStarted, UserMessage
 from pykoclaw_acp.model.lost_context import LostContext
+from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.sessions.ports import Transcripts, Workers
 from pykoclaw_acp.sessions.ports.journal import LogAndContext
 from pykoclaw_acp.sessions.recollection import Recollection
@@ -140,17 +141,19 @@ class Context:
             self._begin_at(branch)
         log.warning("Claude's memory is lost", action="context_lost", session=self._state.id)
 
-    async def summary(self, after: int, upto: int) -> str:
-        """What was said last between these places, without what was rewound, as bounded text; empty if
-        nothing was.
+    async def note_at(self, upto: int, memory: Memory, name: str) -> Note | None:
+        """What Claude is told of the history up to there that it lacks, without what was rewound, as a
+        note with this id; None if it lacks nothing.
         """
+        if (after := memory.lacks) is None:
+            return None
         told = Recollection(await self._journal.forgotten(self._state.id))
         while after < upto and (page := await self._journal.read(self._state.id, after, PAGE)):
             for one in page:
                 if one.seq <= upto and one.event is not None:
                     told.follow(one.event)
             after = page[-1].seq
-        return told.text()
+        return contexts.no_record(name, text) if (text := told.text()) else None
 
     def _begin_at(self, branch: Branch) -> None:
         record = self._state.record

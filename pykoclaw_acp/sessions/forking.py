@@ -18,10 +18,8 @@ import structlog
 
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import Conflict
-from pykoclaw_acp.model import contexts
 from pykoclaw_acp.model.branches import Fork, ForkPoint
 from pykoclaw_acp.model.events import Text, TitleChanged
-from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.ports.branches import BranchStore
 from pykoclaw_acp.sessions.session import Session
@@ -90,13 +88,6 @@ class Forks:
         made = None if request_key is None else await self._store.find_created(request_key)
         return None if made is None else await self._find(made)
 
-    async def _summary(self, source: Session, point: ForkPoint, fork_id: str) -> Note | None:
-        """What Claude does not remember of the history up to there, and is told instead."""
-        if point.memory.lacks is None:
-            return None
-        text = await source.others.context.summary(point.memory.lacks, point.upto)
-        return contexts.no_record(f"fork-{fork_id}", text) if text else None
-
     async def _make(
         self,
         source: Session,
@@ -112,7 +103,8 @@ class Forks:
         said = tools.failed(GOES_ON)
         if source.record.title is not None:
             said.append(TitleChanged(titles.shorten(f"{source.record.title}{SUFFIX}") or SUFFIX))
-        note = await self._summary(source, point, session_id)
+        context = source.others.context
+        note = await context.note_at(point.upto, point.memory, f"fork-{session_id}")
         if note is not None:
             said.append(Text(f"fork-summary-{session_id}", SUMMARY, note=True))
         if not point.complete:

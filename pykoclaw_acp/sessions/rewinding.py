@@ -15,10 +15,8 @@ from msgspec.structs import replace
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.options import WITHOUT
 from pykoclaw_acp.errors import InvalidRequest, WorkerFailed
-from pykoclaw_acp.model import contexts
 from pykoclaw_acp.model.branches import RewindPoint, Rewound
 from pykoclaw_acp.model.events import Event, Text
-from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.branches import BranchStore
 from pykoclaw_acp.sessions.session import Session
@@ -97,7 +95,8 @@ class Rewinding:
     ) -> None:
         async with session.between_turns():  # Claude may have begun one by itself
             await self._workers.stop(session.id)
-        note = await self._summary(session, point)
+        context = session.others.context
+        note = await context.note_at(point.upto, point.memory, f"rewound-{point.turn_id}")
         said = _note(point, rewound, summary=note is not None)
         seqs = await self._store.rewind(
             session.id, point, said, rewound, note=note, request_key=request_key
@@ -108,13 +107,6 @@ class Rewinding:
         session.record.branch = point.branch
         self._workers.set_resume(session.id, session.record.claude_session_id, point.branch)
         log.info("Session rewound", action="session_rewound", session=session.id, turns=point.turns)
-
-    async def _summary(self, session: Session, point: RewindPoint) -> Note | None:
-        """What Claude does not remember of what was before, and is told instead."""
-        if point.memory.lacks is None:
-            return None
-        text = await session.others.context.summary(point.memory.lacks, point.upto)
-        return contexts.no_record(f"rewound-{point.turn_id}", text) if text else None
 
     async def _files(self, session: Session, point: RewindPoint, *, dry: bool) -> dict[str, Any]:
         """The CLI's answer; a worker that is launched for it acts on nothing in the directory."""

@@ -40,11 +40,7 @@ _NEXT_PROMPT: Final = (
     f"SELECT first_seq FROM acp_log WHERE log_key = {LOG_KEY} AND kind = 'user_message'"  # noqa: S608
     " AND seq > ? AND NOT payload LIKE ? ESCAPE '!' ORDER BY seq LIMIT 1"
 )
-_IMPORTED: Final = (
-    "SELECT x.rewound_at IS NOT NULL FROM acp_transcript_turns x JOIN acp_log l"  # noqa: S608
-    f" ON l.log_key = {LOG_KEY} AND l.source_uuid = x.prompt_uuid || ':0'"
-    " WHERE x.acp_session_id = ? AND x.own = 0 AND l.seq <= ? ORDER BY l.seq DESC LIMIT 1"
-)
+_IMPORTED: Final = f"SELECT x.rewound_at IS NOT NULL {remembered.IMPORTED} LIMIT 1"
 
 
 _REWINDABLE: Final = (

@@ -29,11 +29,14 @@ _NEWEST_TURN: Final = (
     " ORDER BY COALESCE(position, 0) DESC, created_at DESC LIMIT 1"
 )
 # A prompt's first event has its uuid.
-_IMPORTED_TURNS: Final = (
-    "SELECT x.prompt_uuid, l.seq, x.rewound_at IS NULL AND x.lost_at IS NULL"  # noqa: S608
-    f" FROM acp_transcript_turns x JOIN acp_log l ON l.log_key = {LOG_KEY}"
+IMPORTED: Final = (
+    f"FROM acp_transcript_turns x JOIN acp_log l ON l.log_key = {LOG_KEY}"
     " AND l.source_uuid = x.prompt_uuid || ':0'"
     " WHERE x.acp_session_id = ? AND x.own = 0 AND l.seq <= ? ORDER BY l.seq DESC"
+)
+"""Turns of other programs that began up to a place, the newest first: `x`, and their places `l`."""
+_IMPORTED_TURNS: Final = (
+    f"SELECT x.prompt_uuid, l.seq, x.rewound_at IS NULL AND x.lost_at IS NULL {IMPORTED}"
 )
 _NEWEST_ENTRY: Final = (
     f"SELECT source_uuid, seq FROM acp_log WHERE log_key = {LOG_KEY} AND source_uuid IS NOT NULL"  # noqa: S608
