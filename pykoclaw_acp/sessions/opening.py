@@ -29,8 +29,6 @@ from pykoclaw_acp.sessions.subscription import Subscription
 AFTER: Final = "pykoclaw.dev/after"
 # s; for a client's place in the session to be kept, if the database takes it
 PLACE_WAIT: Final = 0.2
-# s; after which updates follow a resume whose answer was not sent, as that of a notification is not
-ANSWER_WAIT: Final = 5.0
 
 FollowUp = Callable[[], Coroutine[Any, Any, None]]
 
@@ -177,8 +175,7 @@ async def resume(
     subscription = subscriber.subscriptions[session_id]
     if subscription is before:
         return await _opened(subscriber, session, session_id, *follow_ups)
-    subscription.answered.clear()
-    asyncio.get_running_loop().call_later(ANSWER_WAIT, subscription.answered.set)
+    subscription.hold_back()
     try:
         begin = partial(_begin, subscription)
         return await _opened(subscriber, session, session_id, begin, *follow_ups)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.sessions.subscriber import Subscriber
-
-LOAD_WAIT: Final = 5.0  # s; for a load to come again, which says what of the log it wants
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +62,6 @@ async def _go_on(
     subscription = subscriber.subscribe(session, session_id, seq, place.load, hold, seen=certain)
     subscription.own |= session.untold(own) if place.load else own
     if place.load:
-        subscription.answered.clear()
-        asyncio.get_running_loop().call_later(LOAD_WAIT, subscription.answered.set)
+        subscription.hold_back()  # the load comes again, and says what of the log it wants
     if place.answered:
         session.unclaimed.claim_for(subscriber.name, front)

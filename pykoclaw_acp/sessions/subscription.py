@@ -22,6 +22,7 @@ from pykoclaw_acp.tasks import Pace, told_elsewhere
 
 PAGE: Final = 500  # events per read
 TOGETHER: Final = 8  # permission requests that a client is asked at a time, if it shows several
+HELD_BACK: Final = 5.0  # s; as the answer to a notification, or a load that was lost, never comes
 LEFT_OUT: Final = "*({turns} earlier turn{s} of this conversation left out.)*\n\n"
 
 log: Final = structlog.get_logger()
@@ -86,6 +87,11 @@ class Subscription:
             self._deliver(), name=f"deliver-{session_id}"
         )
         self._task.add_done_callback(told_elsewhere)  # it has logged what ended it
+
+    def hold_back(self) -> None:
+        """Deliver nothing until `answered` is set, or `HELD_BACK` seconds are over."""
+        self.answered.clear()
+        asyncio.get_running_loop().call_later(HELD_BACK, self.answered.set)
 
     @property
     def alive(self) -> bool:

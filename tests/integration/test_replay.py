@@ -24,7 +24,7 @@ from pykoclaw_acp.model.events import (
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow
 from pykoclaw_acp.protocol.projection import UNREADABLE
 from pykoclaw_acp.protocol.replay import REPLAY
-from pykoclaw_acp.sessions import returning
+from pykoclaw_acp.sessions import subscription as subscriptions
 from pykoclaw_acp.sessions.log import END_LOST
 from pykoclaw_acp.sessions.subscription import PAGE, Subscription
 from pykoclaw_acp.store.database import Statement, Unit
@@ -166,7 +166,7 @@ async def test_a_front_that_loses_its_daemon_gets_the_rest_of_a_window(
 async def test_a_load_that_does_not_come_again_holds_up_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(returning, "LOAD_WAIT", 0.01)
+    monkeypatch.setattr(subscriptions, "HELD_BACK", 0.01)
     async with rig(tmp_path) as r:
         session = await session_with(r, *turn(0), *turn(1))
         async with front(r, sessions={session: {"seq": 3, "line": 1}}) as one:
