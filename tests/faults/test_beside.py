@@ -55,8 +55,11 @@ class Others:
                 self._running[number] = made = await Role.start(*place, role, *arguments)
                 self.all.append(made)
 
-    def kill_one(self, chance: random.Random) -> None:
-        chance.choice(list(self._running.values())).kill()
+    async def kill_one(self, chance: random.Random) -> None:
+        """Kill one and wait until it is gone, so that the next :meth:`fill` starts it again."""
+        role = chance.choice(list(self._running.values()))
+        role.kill()
+        await role.process.wait()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -106,7 +109,7 @@ async def test_random_kills_lose_nothing_of_anybody(stack: Stack) -> None:
                 if number % 2:
                     await _kill_daemon(stack)
                 else:
-                    others.kill_one(chance)
+                    await others.kill_one(chance)
             await _go_on(others, talkers)
             stop.set()
 
