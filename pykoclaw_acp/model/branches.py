@@ -42,6 +42,16 @@ class ForkPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class ForkedAt:
+    """Where a fork was made: it has the history of its source up to `upto`. `complete`: no running
+    turn was left out.
+    """
+
+    upto: int
+    complete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Fork:
     """A fork to be made of the session `source`; `said` follows the history up to `point`. `note`: for
     Claude.

@@ -31,12 +31,12 @@ async def fork(call: Call, params: ForkSessionParams) -> ForkSessionResult:
         call.subscriber, params.session_id, options, call.key, message_id=_message(params)
     )
     state = state_of(call, opened)  # without `models`, which were gone when forks came to ACP
-    point = opened.point
-    assert point is not None
+    at = opened.forked_at
+    assert at is not None
     told = {
         "sessionId": params.session_id,
-        "seq": point.upto,
-        "runningTurnLeftOut": not point.complete,
+        "seq": at.upto,
+        "runningTurnLeftOut": not at.complete,
     }
     return ForkSessionResult(
         session_id=opened.session_id,

@@ -18,7 +18,7 @@ import structlog
 
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import Conflict
-from pykoclaw_acp.model.branches import Fork, ForkPoint
+from pykoclaw_acp.model.branches import Fork, ForkedAt, ForkPoint
 from pykoclaw_acp.model.events import Text, TitleChanged
 from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.ports.branches import BranchStore
@@ -65,24 +65,25 @@ class Forks:
         message_id: str | None = None,
         request_key: str | None = None,
         client: str | None = None,
-    ) -> tuple[Session, ForkPoint]:
-        """The fork, in the database before this returns, and where it was made; the same one for a
-        request that comes again.
+    ) -> tuple[Session, ForkedAt]:
+        """The fork, in the database before this returns, and where it was made; a request that comes
+        again has the fork that it made, whatever became of the source.
 
         Raises as `BranchStore.point` and `BranchStore.fork`.
         """
         async with self._making.setdefault(request_key or str(uuid4()), asyncio.Lock()):
-            await source.others.look_if_possible()
-            point = await self._store.point(source.record, source.last_seq, message_id)
             made = await self._made(request_key)
             if made is None:
+                await source.others.look_if_possible()
+                point = await self._store.point(source.record, source.last_seq, message_id)
                 making = self._make(
                     source, point, cwd, directories, request_key=request_key, client=client
                 )
                 made = await asyncio.shield(self._tasks.start(making))
         options = {"cwd": cwd, "additional_directories": directories, "mcp_servers": servers}
         made.next_worker.open(msgspec.structs.replace(made.options, **options))
-        return made, point
+        at = await self._store.forked_at(made.id)
+        return made, at or ForkedAt(source.last_seq)  # one of a version that did not note it
 
     async def _made(self, request_key: str | None) -> Session | None:
         made = None if request_key is None else await self._store.find_created(request_key)

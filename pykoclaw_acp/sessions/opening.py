@@ -13,7 +13,7 @@ from typing import Any, Final
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.away import AwayPolicy
-from pykoclaw_acp.model.branches import ForkPoint
+from pykoclaw_acp.model.branches import ForkedAt
 from pykoclaw_acp.model.choices import Selection
 from pykoclaw_acp.model.log import TurnsPlace
 from pykoclaw_acp.model.seams import Left
@@ -57,7 +57,7 @@ class Opened:
     session_id: str
     selection: Selection
     follow_ups: list[FollowUp]
-    point: ForkPoint | None = None
+    forked_at: ForkedAt | None = None
     """Of a fork: where it was made."""
     place: TurnsPlace | None = None
     """Of a load of the newest turns: where they begin."""
@@ -203,7 +203,7 @@ async def fork(
     await require_directory(options.cwd)
     if not source.busy:
         await source.others.look_if_possible()
-    made, point = await sessions.forks.fork(
+    made, at = await sessions.forks.fork(
         source,
         options.cwd,
         options.directories,
@@ -218,7 +218,7 @@ async def fork(
     await _set(sessions, made, options)
     subscriber.subscription(made, made.id)
     opened = await _opened(subscriber, made, made.id)
-    return replace(opened, point=point)
+    return replace(opened, forked_at=at)
 
 
 async def _left(subscriber: Subscriber, session: Session, session_id: str) -> Left:

@@ -65,6 +65,7 @@ _OF_DELETED: Final = (
     _Table("acp_limit_waits", "turn_id", "turn_id"),
     _Table("acp_rewinds", "request_key", "result"),
     _Table("acp_session_rules", "rule", "rule"),
+    _Table("acp_forks", "acp_session_id", "upto"),
     _Table("acp_branches", "claude_session_id", "claude_session_id"),
 )
 # Claude sessions of the session: what is left of them makes none again.

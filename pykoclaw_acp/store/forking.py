@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.model.branches import Fork
+from pykoclaw_acp.model.branches import Fork, ForkedAt
 from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.store import blobs, branches, events, notes, sessions
 from pykoclaw_acp.store.database import Database, Statement, Unit
@@ -36,6 +36,7 @@ _ABANDON: Final = "UPDATE acp_sessions SET deleted_at = ? WHERE deleted_at = 0"
 _CONVERSATION: Final = (
     "INSERT INTO conversations (name, session_id, cwd, created_at) VALUES (?, NULL, ?, ?)"
 )
+_PLACE: Final = "INSERT INTO acp_forks (acp_session_id, upto, complete) VALUES (?, ?, ?)"
 _OPTIONS: Final = (
     "INSERT INTO acp_session_options (acp_session_id, options)"
     " SELECT ?, options FROM acp_session_options WHERE acp_session_id = ?"
@@ -151,6 +152,14 @@ async def fork(database: Database, fork: Fork, clock: int) -> None:
     crash_points.reached("fork_shown")
 
 
+async def forked_at(database: Database, session_id: str) -> ForkedAt | None:
+    """Where this fork was made; None for one of a version that did not note it."""
+    rows = await database.read(
+        "SELECT upto, complete FROM acp_forks WHERE acp_session_id = ?", (session_id,)
+    )
+    return ForkedAt(rows[0][0], bool(rows[0][1])) if rows else None
+
+
 async def abandon(database: Database) -> None:
     """Give up the forks that an earlier server has not finished."""
     if not await database.read("SELECT 1 FROM acp_sessions WHERE deleted_at = 0 LIMIT 1"):
@@ -213,6 +222,7 @@ def _show(fork: Fork) -> Iterator[Statement]:
     own, source = fork.session_id, fork.source
     yield Statement(_SHOW, (fork.request_key, own, source), rows=1)
     yield Statement(_CONVERSATION, (fork.conversation_name, fork.cwd, now_text()))
+    yield Statement(_PLACE, (own, fork.point.upto, int(fork.point.complete)))
     yield Statement(_OPTIONS, (own, source))
     yield Statement(_SURROUNDINGS, (own, source))
     yield blobs.share(source, own)

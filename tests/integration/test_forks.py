@@ -16,10 +16,11 @@ import pykoclaw_acp
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import TurnStarted
 from pykoclaw_acp.errors import Conflict, InvalidParams, InvalidRequest
-from pykoclaw_acp.model.branches import Branch, Fork, ForkPoint, Memory
+from pykoclaw_acp.model.branches import Branch, Fork, ForkedAt, ForkPoint, Memory
 from pykoclaw_acp.model.events import TitleChanged, ToolEnded, ToolStarted
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
+from pykoclaw_acp.sessions.rewinding import Rewinding
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import deletion, forking
 from pykoclaw_acp.store.database import Database, Statement, Unit
@@ -31,8 +32,14 @@ from tests.waiting import eventually
 TABLES = ("acp_log", "acp_turns", "acp_transcript_turns", "acp_notes", "acp_branches")
 
 
-async def fork(r: Rig, source: Session, **more: Any) -> tuple[Session, ForkPoint]:
+async def fork(r: Rig, source: Session, **more: Any) -> tuple[Session, ForkedAt]:
     return await r.sessions.forks.fork(source, "/", (), (), **more)
+
+
+async def branch_of(r: Rig, made: Session) -> Branch:
+    query = "SELECT claude_session_id, last_uuid FROM acp_branches WHERE acp_session_id = ?"
+    ((source, at),) = await r.database.read(query, (made.id,))
+    return Branch(source, at)
 
 
 async def words(r: Rig, session: Session) -> list[Any]:
@@ -57,7 +64,7 @@ async def test_fork_is_asked_what_its_source_was_always_allowed(tmp_path: Path) 
 async def test_fork_has_the_log_of_its_source_up_to_the_turn_that_runs(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         source, turn, worker = await hanging(r)
-        assert (await fork(r, source))[1] == ForkPoint(0, Memory(None, 0), complete=False)
+        assert (await fork(r, source))[1] == ForkedAt(0, complete=False)
         worker.say(worker.ended(turn.turn_id))
         await turn.over()
         await r.run(source, "say 3")
@@ -94,13 +101,13 @@ async def test_fork_ends_with_the_turn_of_the_message(tmp_path: Path) -> None:
         log = await r.journal.read(source.id, 0, 1000)
         last = next(one for one in log if one.turn_id == log[-1].turn_id)
         asked: list[Any] = [one.event for one in log if getattr(one.event, "content", None)]
-        made, point = await fork(r, source, message_id=asked[1].message_id)
-        assert point.upto < last.seq
-        assert point.memory.branch == Branch(source.id, f"end-{asked[1].message_id}")
+        made, at = await fork(r, source, message_id=asked[1].message_id)
+        assert at.upto < last.seq
+        assert await branch_of(r, made) == Branch(source.id, f"end-{asked[1].message_id}")
         ids = {one.message_id for one in await words(r, made) if hasattr(one, "content")}
         assert ids == {one.message_id for one in asked[:2]}
-        again, same = await fork(r, made, message_id=asked[0].message_id)
-        assert same.memory.branch == Branch(source.id, f"end-{asked[0].message_id}"), (
+        again, _ = await fork(r, made, message_id=asked[0].message_id)
+        assert await branch_of(r, again) == Branch(source.id, f"end-{asked[0].message_id}"), (
             "in a fork, too"
         )
         with pytest.raises(InvalidParams):
@@ -122,6 +129,24 @@ async def test_request_that_comes_again_makes_one_fork(tmp_path: Path) -> None:
         assert len({one.id for one, _ in made}) == 1
         ((count,),) = await r.database.read("SELECT COUNT(*) FROM acp_sessions")
         assert count == 2
+
+
+async def test_request_that_comes_again_has_its_fork_whatever_the_source_is_by_now(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as r:
+        source = await r.session()
+        turn = await r.prompt(source, "say 1")
+        await source.idle()
+        wanted = {"message_id": turn.turn_id, "request_key": "f:1"}
+        made, at = await fork(r, source, **wanted)
+        rewinding = Rewinding(SqlBranchStore(r.database), r.pool)
+        await rewinding.rewind(source, turn.turn_id, files=False, dry=False)
+        with pytest.raises(InvalidRequest, match="was rewound"):
+            await fork(r, source, message_id=turn.turn_id, request_key="f:2")
+
+        again, same = await fork(r, source, **wanted)
+        assert (again.id, same) == (made.id, at)
 
 
 async def test_calls_that_are_open_in_the_source_end_in_the_fork(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from pykoclaw_acp.model.branches import Fork, ForkPoint, RewindPoint, Rewound
+from pykoclaw_acp.model.branches import Fork, ForkedAt, ForkPoint, RewindPoint, Rewound
 from pykoclaw_acp.model.events import Event, OpenTools
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
@@ -51,6 +51,9 @@ class BranchStore(Store, Protocol):
 
     async def find_created(self, request_key: str) -> str | None:
         """Id of the session that this request has created."""
+
+    async def forked_at(self, session_id: str) -> ForkedAt | None:
+        """Where this fork was made; None for one of a version that did not note it."""
 
     async def fork(self, fork: Fork) -> None:
         """Make a fork; it is there whole when this returns, and not at all otherwise.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pykoclaw_acp.model.branches import Fork, ForkPoint, RewindPoint, Rewound
+from pykoclaw_acp.model.branches import Fork, ForkedAt, ForkPoint, RewindPoint, Rewound
 from pykoclaw_acp.model.events import Event, OpenTools
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
@@ -58,6 +58,10 @@ class SqlBranchStore(SqlStore):
     async def find_created(self, request_key: str) -> str | None:
         """Id of the session that this request has created."""
         return await sessions.find_created(self._database, request_key)
+
+    async def forked_at(self, session_id: str) -> ForkedAt | None:
+        """Where this fork was made."""
+        return await forking.forked_at(self._database, session_id)
 
     async def fork(self, fork: Fork) -> None:
         """Make a fork."""
