@@ -235,7 +235,8 @@ async def says_that_it_was_put_back(stack: Stack, session: str, worker: Process)
     assert not worker.alive
     assert "put back to an earlier state" in after.text(session)
     assert (await after.prompt(session, script("text On again.")))["stopReason"] == "end_turn"
-    seqs = [row["seq"] for row in stack.rows("SELECT seq FROM acp_events ORDER BY seq")]
+    seqs = stack.covered(session)
+    assert seqs
     assert seqs == list(range(1, len(seqs) + 1))
 
 

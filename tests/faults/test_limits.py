@@ -75,6 +75,8 @@ async def everything_is_said(stack: Stack, state: str, session: str) -> None:
     listed = await ask(stack, "sessions/list", all=True, limit=10)
     assert session in [one["id"] for one in listed["sessions"]]
     other = await stack.front()
+    shown = await asyncio.wait_for(other.request("session/list"), ANSWER)
+    assert session in [one["sessionId"] for one in shown["sessions"]]
     await asyncio.wait_for(other.load(session, stack.work), ANSWER)
     assert "It was so." in other.text(session)
     await asyncio.wait_for(other.resume(session, stack.work), ANSWER)

@@ -666,10 +666,11 @@ async def test_a_deleted_conversation_is_gone_under_every_id(tmp_path: Path) -> 
         await shared(r)
         session = await r.sessions.get(TWO)
         await r.run(session, "say 1")
+        assert await r.database.read("SELECT 1 FROM acp_log") != []
         await r.sessions.delete(session)
         assert await r.sessions.find(ONE) is None
         assert await r.sessions.find(TWO) is None
-        assert await r.database.read("SELECT 1 FROM acp_events") == []
+        assert await r.database.read("SELECT 1 FROM acp_log") == []
         assert await overview.matching(r.database, "acp-11111111") == []
 
 

@@ -162,7 +162,7 @@ async def test_deleting_ends_the_turn_and_what_was_said_is_gone(tmp_path: Path) 
         assert (await wire.answer(running))["result"]["stopReason"] == "cancelled"
         assert not r.pool.is_live(session)
         assert await ids(wire) == []
-        for table in ("acp_turns", "acp_events"):
+        for table in ("acp_turns", "acp_log"):
             assert await r.database.read(f"SELECT 1 FROM {table}") == []
         error = (await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[]))[
             "error"

@@ -32,6 +32,7 @@ from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.databases import on_writer
+from tests.integration import wires
 from tests.integration.linked import front, words
 from tests.integration.rig import TIMES, Client, Rig, hanging, rig
 from tests.waiting import eventually
@@ -211,6 +212,28 @@ async def test_history_is_read_and_sessions_are_opened_meanwhile(
 
         stored: bool = await eventually(kept)
         assert stored
+
+
+async def test_what_reads_never_waits_for_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r, wires.client(r) as wire:
+        session = await wires.new(wire)
+        await wire.call("session/prompt", **wires.prompt(session, "say 1"))
+        with locked(tmp_path):
+            refused = await wire.call("session/new", cwd="/", mcpServers=[])
+            assert refused["error"]["data"]["retryable"]
+            assert r.database.condition.state == "locked"
+            monkeypatch.setattr(batch, "LOCK_WAIT", 600.0)
+            await on_writer(r.database, lambda it: it.execute("PRAGMA busy_timeout=600000"))
+            async with asyncio.timeout(60):
+                assert "result" in await wire.call("session/list")
+                for method in ("session/load", "session/resume"):
+                    params = {"sessionId": session, "cwd": "/", "mcpServers": []}
+                    assert "result" in await wire.call(method, **params)
+                assert wire.text() == "0 0 "
+                refused = await wire.call("session/new", cwd="/", mcpServers=[])
+            assert refused["error"]["data"]["retryable"]
 
 
 async def test_cancel_interrupts_at_once_only_its_end_waits(tmp_path: Path, disk: Disk) -> None:
