@@ -5,16 +5,20 @@ loses nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
+import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from pykoclaw_acp.front import call as front
 from pykoclaw_acp.link.places import connect
+from tests.e2e.commands import run
 from tests.e2e.harness import Client, RpcError, Stack, script, text
 from tests.e2e.harness.client import selected
 from tests.e2e.harness.stack import PROGRAM
@@ -75,7 +79,7 @@ async def everything_is_said(stack: Stack, state: str, session: str) -> None:
     listed = await ask(stack, "sessions/list", all=True, limit=10)
     assert session in [one["id"] for one in listed["sessions"]]
     other = await stack.front()
-    shown = await asyncio.wait_for(other.request("session/list"), ANSWER)
+    shown = await asyncio.wait_for(other.call("session/list"), ANSWER)
     assert session in [one["sessionId"] for one in shown["sessions"]]
     await asyncio.wait_for(other.load(session, stack.work), ANSWER)
     assert "It was so." in other.text(session)
@@ -87,6 +91,51 @@ async def everything_is_said(stack: Stack, state: str, session: str) -> None:
         await ask(stack, "questions/answer", question="x", decision="deny")
     assert caught.value.data["retryable"] is True
     assert await condition(stack) == state
+
+
+def logged(stack: Stack, action: str) -> bool:
+    """By a daemon of a client's or of the test's."""
+    logs = (Path(stack.places.log), stack.root / "daemon.log")
+    return any(f'"{action}"' in one.read_text() for one in logs if one.exists())
+
+
+async def a_person_is_told(stack: Stack, state: str) -> None:
+    """By the commands and in the log."""
+    status = " ".join((await run(stack, "status")).out.split())
+    assert f"not possible ({state}): " in status
+    assert "New prompts are refused." in status
+    (database,) = [one for one in (await run(stack, "doctor", "--json")).json
+                   if one["check"] == "database"]  # fmt: skip
+    assert database["level"] == "problem"
+    assert f"cannot write it ({state})" in database["found"]
+    assert logged(stack, "store_unavailable")
+
+
+class Systemd:
+    """The other end of `NOTIFY_SOCKET`: the newest line of `systemctl status`."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(str(path))
+        self._socket.setblocking(False)
+        self.status = ""
+
+    def says(self, what: str) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                for line in self._socket.recv(4096).decode().splitlines():
+                    self.status = line if line.startswith("STATUS=") else self.status
+        return what in self.status
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def systemd(stack: Stack) -> Iterator[Systemd]:
+    made = Systemd(stack.root / "notify")
+    yield made
+    made.close()
 
 
 def states(stack: Stack, session: str) -> list[str]:
@@ -140,36 +189,45 @@ async def test_turn_and_waiting_prompts_continue_while_unwritable(
     assert (await client.prompt(session, text("All is well.")))["stopReason"] == "end_turn"
     assert (stack.daemon_pid(), stack.worker(session).pid) == (daemon, worker.pid)
     assert len(asked(stack)) == 4
+    assert logged(stack, "store_unavailable")
+    assert logged(stack, "store_available")
 
 
 @limited_by(AT_START, OF_START)
-async def test_start_shows_history_and_continues_once_writable(stack: Stack, limit: Limit) -> None:
+async def test_start_shows_history_and_continues_once_writable(
+    stack: Stack, limit: Limit, systemd: Systemd
+) -> None:
     client, session = await begin(stack)
     client.prompting(session, TURN)
     await client.until(lambda: len(words(client, session)) >= 20)
+    client.prompting(session, text("Waited."))
+    await eventually(lambda: states(stack, session) == ["done", "running", "queued"])
     worker = stack.worker(session)
     os.killpg(client.process.pid, signal.SIGKILL)
     await stack.end_daemon(signal.SIGKILL)
     limit.on()
-    daemon = await limited_daemon(stack)
+    daemon = await limited_daemon(stack, NOTIFY_SOCKET=str(stack.root / "notify"))
     await everything_is_said(stack, limit.state, session)
+    await eventually(lambda: systemd.says("for reading."))
     limit.off()
+    await eventually(lambda: systemd.says("serves") and not systemd.says("for reading."), 60)
     after = await stack.front()
-    await eventually(lambda: states(stack, session) == ["done", "done"], 60)
-    await after.load(session, stack.work)
+    await after.load(session, stack.work)  # its client is back
+    await eventually(lambda: states(stack, session) == ["done"] * 3, 60)
+    await after.until(lambda: after.text(session).endswith("Waited."))
     assert words(after, session) == WHOLE
     assert (await after.prompt(session, text("All is well.")))["stopReason"] == "end_turn"
     assert daemon.returncode is None
     assert stack.worker(session).pid == worker.pid
-    assert len(asked(stack)) == 3
+    assert len(asked(stack)) == 4
 
 
-async def limited_daemon(stack: Stack) -> asyncio.subprocess.Process:
+async def limited_daemon(stack: Stack, **environment: str) -> asyncio.subprocess.Process:
     """A daemon that may be unable to write down its pid."""
     with (stack.root / "daemon.log").open("ab") as stderr:
         process = await asyncio.create_subprocess_exec(
             *PROGRAM, "serve", stdin=asyncio.subprocess.DEVNULL, stdout=stderr, stderr=stderr,
-            env=stack.environment, cwd="/",
+            env=stack.environment | environment, cwd="/",
         )  # fmt: skip
     stack.daemons.append(process)
 
@@ -201,6 +259,7 @@ async def test_waiting_front_gets_no_false_prompt_rejection(stack: Stack, locked
         lambda: (pid := stack.daemon_pid()) not in (None, before) and stack.serves(pid or 0), 60
     )
     await everything_is_said(stack, "locked", session)
+    await a_person_is_told(stack, "locked")
     locked.off()
     assert (await client.answer(running))["stopReason"] == "end_turn"
     assert (await client.answer(waiting))["stopReason"] == "end_turn"
