@@ -73,7 +73,7 @@ class Head(msgspec.Struct, rename="camel"):
     exported_at: int = 0
 
 
-class Line(msgspec.Struct, rename="camel"):
+class ExportedLine(msgspec.Struct, rename="camel"):
     """A line of an event."""
 
     update: dict[str, Any]
@@ -110,7 +110,7 @@ def head(line: bytes) -> Head:
 def taken(line: bytes) -> Generator[None, None, Taken]:
     """The events of a line, in steps; those that cannot be read are left out."""
     try:
-        found = msgspec.json.decode(line, type=Line)
+        found = msgspec.json.decode(line, type=ExportedLine)
         return (yield from _taken(found))
     except (msgspec.MsgspecError, UnicodeError, RecursionError, InvalidParams, KeyError):
         return LEFT_OUT
@@ -118,7 +118,7 @@ def taken(line: bytes) -> Generator[None, None, Taken]:
         return LEFT_OUT
 
 
-def _taken(line: Line) -> Generator[None, None, Taken]:
+def _taken(line: ExportedLine) -> Generator[None, None, Taken]:
     update = line.update
     kind, meta = update["sessionUpdate"], update.get("_meta") or {}
     if kind == "user_message_chunk":

@@ -1,0 +1,48 @@
+"""The shape of the package: a module is one idea, and imports point down the layers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = "pykoclaw_acp"
+MOST_LINES = 350
+
+
+def test_no_module_is_longer_than_a_reader_can_hold() -> None:
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text().splitlines())
+        for path in (ROOT / PACKAGE).rglob("*.py")
+    }
+    assert lengths
+    assert {path: length for path, length in lengths.items() if length > MOST_LINES} == {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("module", "imports"),
+    [("model/turns.py", "server.app"), ("protocol/long_lines.py", "store.database"), (None, None)],
+)
+def test_import_against_the_layers_is_found(
+    tmp_path: Path, module: str | None, imports: str | None
+) -> None:
+    shutil.copytree(
+        ROOT / PACKAGE, tmp_path / PACKAGE, ignore=shutil.ignore_patterns("__pycache__")
+    )
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    if module is not None:
+        with (tmp_path / PACKAGE / module).open("a") as file:
+            file.write(f"\nimport {PACKAGE}.{imports}\n")
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+    found = subprocess.run(
+        command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True,
+        check=False, timeout=300,
+    )  # fmt: skip
+    assert (found.returncode == 0) == (module is None), found.stdout
+    if module is not None:
+        assert f"{PACKAGE}.{imports}" in found.stdout
