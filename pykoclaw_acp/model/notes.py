@@ -33,6 +33,16 @@ def not_sent(turn_id: str) -> list[Event]:
     return [Text(f"{turn_id}-cancelled", NOT_SENT, note=True)]
 
 
+def joined(message_id: str) -> list[Event]:
+    """Says that a prompt was not given to Claude, because it is the one before, sent again."""
+    said = (
+        "\n\n**Claude was not asked again.** This prompt has the words of the one before, whose answer is above, and"
+        " came right after its client had opened the session again, as clients send a prompt again by themselves"
+        " when they have lost the connection. To ask again, send it once more.\n\n"
+    )
+    return [Text(message_id, said, note=True)]
+
+
 def gap(message_id: str, missing: int, file: str | None) -> list[Event]:
     """Says that at least so many entries of a worker's spool are missing here; `file` is where the
     rest is kept.

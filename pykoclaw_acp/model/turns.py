@@ -93,6 +93,12 @@ class PromptKeys:
     idempotency: str | None = None
     fingerprint: str | None = None
 
+    def is_same(self, other: PromptKeys) -> bool:
+        """Whether both are keys of one prompt, whatever its words are."""
+        return (self.request is not None and self.request == other.request) or (
+            self.idempotency is not None and self.idempotency == other.idempotency
+        )
+
     @property
     def front(self) -> str | None:
         """Front that the prompt came through, if any."""

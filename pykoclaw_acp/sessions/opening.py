@@ -5,6 +5,7 @@ worker is started for what the client will ask.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from functools import partial
@@ -299,6 +300,8 @@ async def _opened(
     await subscriber.sessions.confirmations.written(PLACE_WAIT)
     selection = await session.choosing.selection()
     show = partial(_show_commands, subscriber, session, session_id)
+    if (subscription := subscriber.subscriptions.get(session_id)) is not None:
+        subscription.opened_at = time.monotonic()
     return Opened(session_id, selection, [partial(_warm, subscriber), *follow_ups, show])
 
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
-from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.errors import StoreUnavailable
+from pykoclaw_acp.model import notes, prompt_text
 from pykoclaw_acp.model.turns import PromptKeys, Turn
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscriber import Subscriber
+from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.tasks import in_pieces
 
 
@@ -67,11 +69,21 @@ async def accept(subscriber: Subscriber, prompt: Prompt) -> tuple[Session, Turn]
     ):
         return None
     turn.blobs = prompt.blobs
-    steers = turn.steers
-    turn = await session.intake.accept(turn, subscription, joins=prompt.joins)
-    turn.steers = turn.steers or steers
-    subscriber.expect_answer(prompt.number, session, turn)
-    return session, turn
+    known = await session.intake.accept(turn, subscription, joins=prompt.joins)
+    if known is not turn and known.ended.done() and not known.keys.is_same(keys):
+        await _say_joined(session, subscription)
+    known.steers = known.steers or turn.steers
+    subscriber.expect_answer(prompt.number, session, known)
+    return session, known
+
+
+async def _say_joined(session: Session, author: Subscription) -> None:
+    """Tell a person whose words were taken for those that the client sends again by itself."""
+    try:
+        await session.log.tell(notes.joined(f"joined-{uuid4()}"))
+    except StoreUnavailable:
+        return  # its answer says nothing that is not in the log
+    author.owed = session.last_seq
 
 
 async def cancel(

@@ -165,7 +165,7 @@ class Subscriber:
         outcome, told = await asyncio.shield(turn.ended)  # shared with other waiters
         subscription = self.subscriptions.get(session_id)
         while subscription is not None:
-            await subscription.reached(told)
+            await subscription.reached(max(told, subscription.owed))
             current = self.subscriptions.get(session_id, subscription)
             if current is subscription:
                 break

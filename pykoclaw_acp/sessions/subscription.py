@@ -69,6 +69,10 @@ class Subscription:
         self.replays_upto = 0
         self.given: Given | None = None
         self.pace = LivePace()
+        self.opened_at: float | None = None
+        """When the client was answered that the session is open (s, monotonic)."""
+        self.owed = 0
+        """What the client is sent before the answer to its prompt, besides the turn's updates."""
         self._shown: object = None  # the message that was shown last, if that is what it was
         self._log = session_log
         self._end = end

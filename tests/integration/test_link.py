@@ -17,6 +17,7 @@ import pytest
 from pykoclaw_acp.channel.frames import Interrupt
 from pykoclaw_acp.server.recovery import hand_over
 from pykoclaw_acp.server.sockets import SocketTransport
+from pykoclaw_acp.sessions.turns import deduplication
 from pykoclaw_acp.store.database import Statement
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.units import Unit
@@ -162,7 +163,34 @@ async def test_prompt_resent_after_unseen_end_gets_its_outcome(tmp_path: Path) -
             assert (await two.result(2, "session/prompt", **words(session, "hang")))[
                 "stopReason"
             ] == "end_turn"
+            told = [kind for kind, _ in two.heard if kind in ("update", "answer")]
+            assert "Claude was not asked again." in two.text()
+            assert told[-2:] == ["update", "answer"], "and a person reads it with the answer"
         assert prompts(r) == ["hang"]
+
+
+@pytest.mark.parametrize("ends", ["before", "after"])
+async def test_words_long_after_the_session_was_opened_are_a_new_prompt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """A client sends again at once, by itself; a person reads the answer, and says "Go on." again."""
+    monkeypatch.setattr(deduplication, "BY_ITSELF", 0.0)
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        one.call(2, "session/prompt", **words(session, "hang"))
+        await eventually(lambda: prompts(r))
+        await one.leave()
+        if ends == "before":
+            await finish(r)
+            await there(r, "SELECT 1 FROM acp_turns WHERE state = 'done'")
+        async with front(r, "front-2") as two:
+            await two.result(1, "session/load", sessionId=session, cwd="/", mcpServers=[])
+            if ends == "after":
+                await finish(r)
+                await there(r, "SELECT 1 FROM acp_turns WHERE state = 'done'")
+            two.call(2, "session/prompt", **words(session, "hang"))
+            await eventually(lambda: prompts(r) == ["hang", "hang"])
+            assert "not asked again" not in two.text()
 
 
 async def test_same_prompt_runs_again_while_client_is_connected(tmp_path: Path) -> None:

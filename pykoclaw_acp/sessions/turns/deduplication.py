@@ -1,7 +1,8 @@
 """Deduplication: a re-sent prompt joins its turn instead of running again.
 
 A front re-sends its lines after a reconnect, a client repeats an idempotency key, and some clients
-(Mitto) re-send a prompt without any id when their agent process died.
+(Mitto) re-send a prompt without any id when their agent process died, as soon as they have opened
+the session again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, SessionRecord, Turn, TurnState
 from pykoclaw_acp.sessions.ports import TurnJournal
 
+BY_ITSELF: Final = 10.0  # s after it has opened a session in which a client re-sends by itself
 IDEMPOTENCY: Final = "pykoclaw.dev/idempotencyKey"
 
 log: Final = structlog.get_logger()
@@ -55,15 +57,17 @@ class Deduplication:
         clock = self._journal.clock
         return clock.age(clock.started) <= self._window
 
-    async def find(self, keys: PromptKeys, client: str) -> Turn | None:
-        """The turn that this prompt is; None if it is a new one.
+    async def find(self, keys: PromptKeys, client: str, opened: float | None = None) -> Turn | None:
+        """The turn that this prompt is; None if it is a new one. `opened`: when its client has opened
+        the session (s, monotonic), if it did on this connection: words that it sends much later are
+        a person's.
 
         Raises InvalidParams for an idempotency key that stood at another prompt.
         """
         turn = (
             await self._by_request(keys)
             or await self._by_idempotency(keys)
-            or await self._sent_again(keys, client)
+            or await self._sent_again(keys, client, opened)
         )
         if turn is not None:
             log.info(
@@ -139,8 +143,10 @@ class Deduplication:
             )
         return turn
 
-    async def _sent_again(self, keys: PromptKeys, client: str) -> Turn | None:
+    async def _sent_again(self, keys: PromptKeys, client: str, opened: float | None) -> Turn | None:
         now = time.monotonic()
+        if opened is not None and now - opened > BY_ITSELF:
+            return None
         for turn_id, turn in list(self._lost.items()):
             if turn.lost_at is None or now - turn.lost_at > self._window:
                 del self._lost[turn_id]

@@ -64,7 +64,8 @@ class Intake:
 
     async def _accept(self, turn: Turn, author: Subscription, *, joins: bool) -> Turn:
         async with self.lock:
-            known = await self._deduplication.find(turn.keys, turn.client or "") or turn
+            find = self._deduplication.find(turn.keys, turn.client or "", author.opened_at)
+            known = await find or turn
             if known is turn and joins:
                 raise TurnFailed(outcomes.PROMPT_LOST, {"errorKind": ErrorKind.RESTORED})
             if known is turn and (self._record.closed or self._record.cwd is None):
