@@ -83,7 +83,7 @@ class Choices:
         await self._check_model()
         self._connected.set()
         # Before the first prompt in the CLI's input, and nobody waits for the answer.
-        self._learning = asyncio.get_running_loop().create_task(self._learn())
+        self._learning = asyncio.get_running_loop().create_task(self._begin())
 
     def choose(self, frame: SetMode | SetModel | SetConfig) -> None:
         """Set the mode, the model or the config, after earlier choices."""
@@ -142,12 +142,16 @@ class Choices:
             return
         before, self._running = self._running, model
         if before not in (None, model):
-            named = (
-                one.id
-                for one in self.offer.models
-                if one.resolved == model and one.id != choices.DEFAULT_MODEL
-            )
-            self._changed(model=next(named, model))
+            self._changed(model=self._named(model))
+
+    def _named(self, model: str) -> str:
+        """Id of the offered model that has this name in Claude's words; the name if there is none."""
+        named = (
+            one.id
+            for one in self.offer.models
+            if one.resolved == model and one.id != choices.DEFAULT_MODEL
+        )
+        return next(named, model)
 
     def _follow_fast_mode(self, info: dict[str, Any]) -> None:
         """Take fast mode back if Claude says that it cannot be had."""
@@ -203,6 +207,18 @@ class Choices:
         else:
             settings = {"effortLevel": frame.config.effort, "fastMode": frame.config.fast or None}
             await sdk_private.apply_settings(client, settings)
+
+    async def _begin(self) -> None:
+        """Learn which model the first request goes to: without a choice that is the one of the user's
+        Claude settings, or the one with which another program has continued the conversation.
+        """
+        await self._learn()
+        if self._model is None or self._now.model != choices.DEFAULT_MODEL:
+            return
+        known = {one.id: one.resolved for one in self.offer.models}
+        default = known.get(choices.DEFAULT_MODEL)
+        if default and offering.plain(self._model) != offering.plain(default):
+            self._changed(model=self._named(self._model))
 
     async def _learn(self) -> None:
         assert self._client is not None

@@ -41,6 +41,11 @@ def without_unknown(offer: Offer, model: str) -> Offer | None:
     return Offer(offer.commands, known)
 
 
+def plain(model: str) -> str:
+    """Claude's name of a model without what stands behind it in brackets, such as `[1m]`."""
+    return model.partition("[")[0]
+
+
 def why_not_fast(info: dict[str, Any]) -> str | None:
     """Why fast mode cannot be had, in words; None if nothing is known against it."""
     reason = info.get("fast_mode_disabled_reason")

@@ -25,10 +25,10 @@ async def dispatch(stack: Stack, name: str, prompt: str) -> None:
     await Role.run(stack.data, stack.environment, "dispatch", name, prompt, "--claude")
 
 
-async def terminal(stack: Stack, session: str, prompt: str) -> None:
+async def terminal(stack: Stack, session: str, prompt: str, *options: str) -> None:
     """`claude --resume` in a terminal."""
     process = await asyncio.create_subprocess_exec(
-        BUNDLED, "-p", "--resume", session, prompt, cwd=stack.work, env=stack.environment,
+        BUNDLED, "-p", "--resume", session, *options, prompt, cwd=stack.work, env=stack.environment,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     said, _ = await asyncio.wait_for(process.communicate(), 120)

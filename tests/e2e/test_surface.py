@@ -10,6 +10,7 @@ import pytest
 
 from tests.e2e.harness import Client, Stack, script, text
 from tests.e2e.harness.client import RpcError
+from tests.e2e.other_programs import terminal
 from tests.waiting import eventually
 
 WRAPPED = (
@@ -33,6 +34,22 @@ async def opened(client: Client, stack: Stack) -> tuple[str, dict[str, Any]]:
     """A new session and what its answer says."""
     answer = await client.call("session/new", cwd=str(stack.work), mcpServers=[])
     return answer["sessionId"], answer
+
+
+async def test_model_of_a_terminal_is_shown_where_its_session_goes_on(stack: Stack) -> None:
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("One."))
+    await terminal(stack, session, text("Two."), "--model", "haiku")
+    await client.prompt(session, text("Three."))
+    assert "haiku" in stack.asked()[-1]["model"]
+    assert config(client, session)["model"] == "haiku"
+    await client.call(
+        "session/set_config_option", sessionId=session, configId="model", value="default"
+    )
+    await client.prompt(session, text("Four."))
+    first, *_, fourth = [asked["model"] for asked in stack.asked()]
+    assert first == fourth
 
 
 @pytest.mark.long

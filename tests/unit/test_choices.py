@@ -308,9 +308,35 @@ async def test_an_effort_that_the_user_typed_is_told_once() -> None:
     assert made.config == Config("high")
 
 
+@pytest.mark.parametrize(
+    ("chosen", "runs", "shown"),
+    [
+        (None, "claude-small", ["haiku"]),
+        (None, "claude-of-a-gateway", ["claude-of-a-gateway"]),
+        (None, "claude-big", []),
+        (None, "claude-big[1m]", []),
+        ("opus", "claude-small", []),
+    ],
+)
+async def test_model_of_another_program_or_the_settings_is_shown_before_the_first_turn(
+    chosen: str | None, runs: str, shown: list[str]
+) -> None:
+    told: list[Event] = []
+    made, claude = Choices(replace(OPTIONS, model=chosen), told.append), Claude()
+    claude.model = runs
+    await made.connected(claude)  # type: ignore[arg-type]
+    made.command_ran()
+    await made.settled()
+    made.follow(turn(runs))
+    assert [one.selection.model for one in told if isinstance(one, ConfigChanged)] == shown
+    assert made.model == (shown or [chosen or "default"])[-1]
+
+
 async def test_a_model_that_the_user_typed_is_told_when_the_command_has_ended() -> None:
     told: list[Event] = []
     made, claude = await connected(told)
+    made.command_ran()
+    await made.settled()
     made.follow(SystemMessage("init", {"model": "claude-big"}))
     claude.model, claude.effort = "claude-small", "max"
     for _ in range(2):
