@@ -28,7 +28,7 @@ _KEPT: Final = (
 class KeptLine:
     """A line of the client's, kept until it need not be re-sent."""
 
-    __slots__ = ("acknowledged", "at", "content", "deaths", "message", "number", "taken")
+    __slots__ = ("acknowledged", "at", "content", "deaths", "message", "number", "session", "taken")
 
     def __init__(self, number: int, content: bytes | bytearray, at: float) -> None:
         self.number = number
@@ -37,6 +37,7 @@ class KeptLine:
         self.message: dict[
             str, Any
         ] = {}  # a request's id, method, and parameters that matter; a response's id
+        self.session = ""  # that it names
         self.acknowledged = False
         self.taken = False  # a daemon has it where no death of its own is the end of it
         self.deaths = 0  # daemons that died before one had taken or acknowledged it
@@ -109,12 +110,13 @@ class Ledger:
             return
         line.message = {key: message[key] for key in ("jsonrpc", "id", "method") if key in message}
         method = message.get("method")
+        line.session = _session(message.get("params"))
         if method == "initialize" or (isinstance(method, str) and method in _OPENING | _LOGINS):
             line.message["params"] = message.get("params")
         if method == "initialize":
             self._initialize = message.get("params")
         elif method in _OPENING_AGAIN:
-            self._forget_requests(message.get("params"))
+            self._forget_requests(line.session)
         elif method is None and isinstance(message.get("id"), str):
             self._asked.pop(message["id"], None)
 
@@ -146,7 +148,9 @@ class Ledger:
         return True
 
     def acknowledge(self, number: int) -> None:
-        """The daemon has processed the line; it is kept while an unanswered request precedes it."""
+        """The daemon has processed the line. A notification is kept while an unanswered request
+        precedes it, of the same session if it names one: that request comes again, too.
+        """
         line = self.lines.get(number)
         if line is not None:
             line.acknowledged = True
@@ -253,8 +257,7 @@ class Ledger:
             and line.deaths < lines.MAX_DEATHS
         )
 
-    def _forget_requests(self, params: Any) -> None:
-        session_id = _session(params)
+    def _forget_requests(self, session_id: str) -> None:
         for ask_id in [one for one, session in self._asked.items() if session == session_id]:
             del self._asked[ask_id]
 
@@ -266,11 +269,14 @@ class Ledger:
         self._lost, self._over = None, []
 
     def _drop_acknowledged(self) -> None:
+        before: set[str] = set()  # sessions of unanswered requests
         for number, line in list(self.lines.items()):
             if line.is_request:
-                return
-            if line.acknowledged:
-                del self.lines[number]
+                before.add(line.session)
+            elif line.acknowledged:
+                follows = line.session in before if line.session else bool(before)
+                if "method" not in line.message or not follows:
+                    del self.lines[number]
 
     def _learn_from_answer(self, line: KeptLine, answer: bytes | bytearray) -> None:
         result = json.loads(answer).get("result")

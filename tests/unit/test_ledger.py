@@ -1,0 +1,62 @@
+"""What a front keeps for the next daemon, of what the last one has acknowledged."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from pykoclaw_acp.front.ledger import Ledger
+
+
+def say(ledger: Ledger, **message: Any) -> int:
+    line = ledger.keep(json.dumps({"jsonrpc": "2.0", **message}).encode(), time.monotonic())
+    ledger.understand(line)
+    return line.number
+
+
+def prompt(ledger: Ledger, session: str) -> int:
+    number = len(ledger.lines) + 1
+    return say(ledger, id=number, method="session/prompt", params={"sessionId": session})
+
+
+def cancel(ledger: Ledger, session: str) -> int:
+    number = say(ledger, method="session/cancel", params={"sessionId": session})
+    ledger.acknowledge(number)
+    return number
+
+
+def again(ledger: Ledger) -> list[int]:
+    return [int(line.split(b" ", 2)[1]) for line in ledger.resent_lines()]
+
+
+def test_acknowledged_answer_is_not_given_to_question_asked_anew() -> None:
+    ledger = Ledger()
+    prompted = prompt(ledger, "one")
+    assert ledger.add_request("ask", b'{"params": {"sessionId": "one"}}')
+    answered = say(ledger, id="ask", result={"outcome": {"outcome": "cancelled"}})
+    assert again(ledger) == [prompted, answered]
+    ledger.acknowledge(answered)
+    assert again(ledger) == [prompted]
+
+
+def test_acknowledged_cancel_is_kept_for_prompts_of_its_session_only() -> None:
+    ledger = Ledger()
+    other = prompt(ledger, "one")
+    cancel(ledger, "two")
+    assert again(ledger) == [other]
+    stopped = prompt(ledger, "two")
+    cancelled = cancel(ledger, "two")
+    assert again(ledger) == [other, stopped, cancelled]
+    assert ledger.drop_answered(stopped, b"{}")
+    assert again(ledger) == [other]
+
+
+def test_acknowledged_line_that_names_no_session_is_kept_behind_any_request() -> None:
+    ledger = Ledger()
+    prompted = prompt(ledger, "one")
+    withdrawn = say(ledger, method="$/cancel_request", params={"requestId": 1})
+    ledger.acknowledge(withdrawn)
+    assert again(ledger) == [prompted, withdrawn]
+    assert ledger.drop_answered(prompted, b"{}")
+    assert again(ledger) == []
