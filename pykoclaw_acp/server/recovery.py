@@ -168,7 +168,7 @@ async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database
             if left.turn.session_id == session.id and left.turn.state in STARTED
         ]
         given = [left.turn for left in mine if not left.background]
-        background = [left.turn.turn_id for left in mine if left.background]
+        background = {left.turn.turn_id: left.turn.sent for left in mine if left.background}
         session.adopt(worker.identity.epoch, given, background, open_tools)
         session.permissions.restore(worker.identity.epoch, questions)
     for owner, turn in waiting:

@@ -95,7 +95,8 @@ async def cancel(
 ) -> list[asyncio.Task[None]]:
     """Cancel the session's turns, except those sent after a re-sent cancel of `uptime` (ms); it does
     not go on by itself after a usage limit. If there are none, stop its subagents, as a turn's
-    end by a cancel does; a re-sent cancel does so before the first prompt to this daemon.
+    end by a cancel does; a re-sent cancel does so before the first prompt to this daemon, and
+    neither if a prompt that came after it has ended.
 
     Without effect for an unknown session. The returned tasks end when the cancel is durable.
     """
@@ -104,7 +105,9 @@ async def cancel(
     if session is None:
         return []
     leaving = session.cancel(until=until, request=request_key)
+    if until is not None and await session.deduplication.has_ended_after(until, request_key):
+        return leaving
     later = session.deduplication.prompted or session.busy or session.background
-    if not leaving and (uptime is None or not later):
+    if not leaving and (until is None or not later):
         leaving.append(session.requests.stop_subagents())
     return [*leaving, session.limit_wait.give_up()]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -241,9 +241,9 @@ class Session:
     ) -> list[asyncio.Task[None]]:
         """Stop this turn, or all that run or wait: each ends `cancelled`.
 
-        `until` (ms, own clock) spares turns that came later, and what Claude began under this daemon:
-        a front repeats a cancel that was not confirmed, and `request` is its key. What is returned
-        is done when the cancel outlives this daemon.
+        `until` (ms, own clock) spares turns that came later, and all that Claude began under this
+        daemon: a front repeats a cancel that was not confirmed, and `request` is its key. What is
+        returned is done when the cancel outlives this daemon.
         """
         leaving: list[asyncio.Task[None]] = []
         for one in self.turns if turn is None else [turn]:
@@ -259,7 +259,7 @@ class Session:
             elif self._queue.remove(one):
                 ending = self._endings.cancel_waiting(one, self._queue.current)
                 leaving.append(self._tasks.start(ending))
-        every = () if turn is not None else self._background.begun(adopted=until is not None)
+        every = () if turn is not None else self._background.begun(until)
         return leaving + [self._tasks.start(self._background.stop(one)) for one in every]
 
     async def idle(self) -> None:
@@ -302,15 +302,15 @@ class Session:
         self,
         epoch: int,
         given: Sequence[Turn],
-        background: Collection[str],
+        background: Mapping[str, int],
         open_tools: OpenTools,
     ) -> None:
         """Go on with the worker of another daemon: with the turn that it was given, those that went
-        to it meanwhile, and those that it began itself.
+        to it meanwhile, and those that it began itself, with when (ms, own clock).
         """
         self._state.epoch = epoch
         self.next_worker.note_adopted(epoch)
-        self._background.begin(background, adopted=True)
+        self._background.adopt(background)
         self.log.open_tools = open_tools
         for turn_id in self.permissions.away.parked_turns:  # the other daemon may not have said so
             self._tasks.start(self.parking.give_up_worker(turn_id))

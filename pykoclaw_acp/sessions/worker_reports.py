@@ -132,7 +132,7 @@ class WorkerReports:
             self._permissions.withdraw(frame.ask_id)
         elif isinstance(frame, TurnStarted) and frame.background:
             self._state.epoch = epoch
-            self._background.begin([frame.turn_id])
+            self._background.begin(frame.turn_id)
 
     def _end_background(self, turn_id: str) -> None:
         if turn_id in self._background:

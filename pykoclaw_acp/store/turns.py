@@ -122,8 +122,8 @@ async def _ended(
     database: Database, where: str, values: tuple[Any, ...]
 ) -> list[tuple[Turn, Outcome]]:
     rows = await database.read(
-        "SELECT turn_id, acp_session_id, request_key, idempotency_key, fingerprint, created_at, answered_at, state,"  # noqa: S608
-        f" taken_by, stop_reason, error, usage FROM acp_turns {where}",
+        "SELECT turn_id, acp_session_id, request_key, idempotency_key, fingerprint, created_at, sent_clock,"  # noqa: S608
+        f" answered_at, state, taken_by, stop_reason, error, usage FROM acp_turns {where}",
         values,
     )
     found: list[tuple[Turn, Outcome]] = []
@@ -134,6 +134,7 @@ async def _ended(
         idempotency,
         fingerprint,
         created_at,
+        sent,
         answered_at,
         state,
         taken_by,
@@ -146,6 +147,7 @@ async def _ended(
             [],
             keys,
             created_at,
+            sent=sent or 0,
             taken_by=taken_by,
             state=TurnState(state),
             answered=answered_at is not None,
@@ -238,13 +240,15 @@ def start(turn_id: str, taken_by: str | None = None) -> Statement:
     )
 
 
-def insert_background(session_id: str, turn_id: str, epoch: int) -> Statement:
-    """Insert a turn that Claude has started by itself, when background work ended."""
+def insert_background(session_id: str, turn_id: str, epoch: int, clock: int) -> Statement:
+    """Insert a turn that Claude has started by itself, when background work ended; `clock`: then
+    (ms, own clock).
+    """
     at = now_ms()
     return Statement(
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, epoch, created_at, started_at,"  # noqa: S608
-        f" position) VALUES (?, ?, 'background', '[]', {RUNNING}, ?, ?, ?, {_POSITION})",
-        (turn_id, session_id, epoch, at, at, session_id, session_id),
+        f" sent_clock, position) VALUES (?, ?, 'background', '[]', {RUNNING}, ?, ?, ?, ?, {_POSITION})",
+        (turn_id, session_id, epoch, at, at, clock, session_id, session_id),
     )
 
 
@@ -308,7 +312,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
             state=TurnState(state),
             spoke=bool(spoke),
         )
-        turn.sent, turn.unattended, turn.attempts = sent, bool(unattended), attempts
+        turn.sent, turn.unattended, turn.attempts = sent or 0, bool(unattended), attempts
         turn.task_id, turn.recovered = task_id, True
         turn.taken_by, turn.unsaid = taken_by, bool(unsaid) and turn.state != TurnState.QUEUED
         found.append(UnfinishedTurn(turn, epoch, origin == "background"))

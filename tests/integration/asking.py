@@ -236,7 +236,7 @@ async def restarted(r: Rig, asking: Asking) -> Session:
     session.permissions.restore(
         asking.channel.spec.epoch, [row for row in rows if row.policy != RequestPolicy.PARKED]
     )
-    session.adopt(asking.channel.spec.epoch, [asking.turn], (), OpenTools())
+    session.adopt(asking.channel.spec.epoch, [asking.turn], {}, OpenTools())
     return session
 
 

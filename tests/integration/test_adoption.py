@@ -27,10 +27,12 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model.choices import Config
 from pykoclaw_acp.model.events import Failure, ModeChanged, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.permissions import PermissionRequest, RequestOutcome, Settlement
+from pykoclaw_acp.model.turns import PromptKeys, Turn
 from pykoclaw_acp.sessions import contents, prompting
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.store import events, permissions
+from pykoclaw_acp.store import events, limit_waits, permissions
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.system import clock, processes
@@ -158,6 +160,45 @@ async def test_cancel_after_a_kill_stops_claudes_own_turn(
         again_there = await found(second, session)
         await eventually(lambda: not again_there.background)
         assert (await second.states())["own"] == "cancelled"
+
+
+async def test_cancel_that_comes_again_stops_nothing_later(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    """A front of an earlier version sends it to each daemon while any older prompt is unanswered."""
+    async with killed(tmp_path, alive) as first:
+        session, _ = await own_turn(first)
+        (began,) = await first.database.read("SELECT MAX(sent_clock) FROM acp_turns")
+    async with daemon(tmp_path, first) as second:
+        sent_at = began[0] - second.sessions.clock.at(0) - 1
+        await asyncio.wait(await prompting.cancel(second.sessions, session.id, uptime=sent_at))
+        assert (await found(second, session)).background
+        assert (await second.states())["own"] == "running"
+
+
+@pytest.mark.parametrize("front", ["cancelling", "other"])
+async def test_cancel_that_comes_again_ends_no_later_wait(tmp_path: Path, front: str) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        sent = r.sessions.clock.now()
+        turn = Turn("limited", session.id, [{"type": "text", "text": "say 1"}])
+        turn.keys, turn.sent = PromptKeys(request=f"{front}:7"), sent
+        await session.submit(turn)
+        await turn.ended
+        wait = LimitWait(session.id, "limited", 1)
+        await r.database.commit(Unit(statements=(limit_waits.add(wait),)))
+
+        async def cancel(number: int, moment: int) -> list[LimitWait]:
+            uptime = clock.uptime() + moment
+            kept = await prompting.cancel(
+                r.sessions, session.id, uptime=uptime, request_key=f"cancelling:{number}"
+            )
+            if kept:
+                await asyncio.wait(kept)
+            return await limit_waits.every(r.database)
+
+        assert await cancel(6, -60_000) == [wait]
+        assert await cancel(8, 0) == []
 
 
 async def test_parked_request_of_claudes_own_turn_ends_it(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pykoclaw_acp.channel.frames import Interrupt
@@ -13,7 +13,7 @@ from pykoclaw_acp.sessions.state import SessionState
 
 @dataclass(slots=True)
 class _Running:
-    adopted: bool
+    adopted: int | None = None  # when it began under an earlier daemon (ms, own clock)
     stopped: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -37,19 +37,29 @@ class BackgroundTurns:
     def __contains__(self, turn_id: str) -> bool:
         return turn_id in self._running
 
-    def begun(self, *, adopted: bool) -> list[str]:
-        """Those that run; `adopted`: only those that began under an earlier daemon."""
-        return [turn_id for turn_id, one in self._running.items() if one.adopted or not adopted]
+    def begun(self, until: int | None) -> list[str]:
+        """Those that run; with `until` (ms, own clock) those that had begun by then, under an earlier
+        daemon.
+        """
+        if until is None:
+            return list(self._running)
+        adopted = ((turn_id, one.adopted) for turn_id, one in self._running.items())
+        return [turn_id for turn_id, at in adopted if at is not None and at <= until]
 
     @property
     def stopped(self) -> list[str]:
         """Those that are to end, and have not yet."""
         return [turn_id for turn_id, one in self._running.items() if one.stopped]
 
-    def begin(self, turn_ids: Collection[str], *, adopted: bool = False) -> None:
-        """Note that these run."""
-        for turn_id in turn_ids:
-            self._running.setdefault(turn_id, _Running(adopted))
+    def begin(self, turn_id: str) -> None:
+        """Note that this one runs."""
+        self._running.setdefault(turn_id, _Running())
+        self._none.clear()
+
+    def adopt(self, turns: Mapping[str, int]) -> None:
+        """Note that these run, and when they began under an earlier daemon (ms, own clock)."""
+        for turn_id, began in turns.items():
+            self._running.setdefault(turn_id, _Running(began))
         if self._running:
             self._none.clear()
 

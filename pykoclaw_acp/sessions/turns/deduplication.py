@@ -78,6 +78,11 @@ class Deduplication:
             )
         return turn
 
+    async def has_ended_after(self, at: int, request: str | None) -> bool:
+        """Whether the newest prompt has ended, and came after this line of a client's."""
+        newest = await self._journal.newest_turn(self._record.session_id, 0)
+        return newest is not None and newest[0].came_after(at, request)
+
     def note_prompt(self) -> None:
         """Note that a new prompt was accepted."""
         self.prompted = True

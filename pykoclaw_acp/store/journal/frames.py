@@ -83,7 +83,7 @@ class FrameBatch:
                 notes.gap(f"gap-{self.epoch}-{frame.n}", frame.n - frame.first + 1, frame.file),
             )
         elif isinstance(frame, TurnStarted):
-            new = turns.insert_background(self.session_id, frame.turn_id, self.epoch)
+            new = turns.insert_background(self.session_id, frame.turn_id, self.epoch, self.now)
             started = turns.start(frame.turn_id, frame.into)
             self.statements.append(new if frame.background else started)
         elif isinstance(frame, TurnEnded):
