@@ -41,6 +41,7 @@ class ClientRequests:
         self._sessions = sessions
         self._asked: dict[bytes, _Asked] = {}
         self._early: dict[bytes, Response] = {}
+        self._withdrawn: set[bytes] = set()  # and not answered
         self._given: dict[str, list[int]] = {}  # by question: the lines of the answers
         self._tasks = Tasks()
 
@@ -51,6 +52,7 @@ class ClientRequests:
         key = msgspec.json.encode(message_id)
         line = jsonrpc.encode_request(message_id, method, params)
         asked = self._asked[key] = _Asked(line, asyncio.get_running_loop().create_future())
+        self._withdrawn.discard(key)
         try:
             if (early := self._early.pop(key, None)) is not None:
                 _settle(asked.result, early)
@@ -58,6 +60,8 @@ class ClientRequests:
                 await self._peer.request(key, line)
             return await asked.result
         except asyncio.CancelledError:
+            if asked.result.cancelled():  # and not answered at this moment
+                self._withdrawn.add(key)
             with contextlib.suppress(ConnectionError):
                 await self.withdraw(message_id)
             raise
@@ -82,7 +86,8 @@ class ClientRequests:
         base = base_id(ask_id)
         waits = response.id in self._asked
         # To a new daemon the answer may come before it has asked once more.
-        early = not waits and await self._sessions.is_open(base)
+        expected = not waits and response.id not in self._withdrawn
+        early = expected and await self._sessions.is_open(base)
         asked = self._asked.get(response.id)  # it may have been asked in the meantime
         if asked is not None and not asked.result.done():
             self._given.setdefault(base, []).append(line.number)
@@ -96,6 +101,7 @@ class ClientRequests:
                 action="answer_late",
                 request=ask_id[:100],
             )
+            self._withdrawn.discard(response.id)
             await self._peer.acknowledge(line.number)
 
     def acknowledge_answer(self, ask_id: str) -> None:

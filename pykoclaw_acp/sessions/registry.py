@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -24,6 +23,7 @@ from pykoclaw_acp.sessions import adopting, requested_options, worker_options
 from pykoclaw_acp.sessions.catalogue import Catalogue
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.deletions import Deletions
+from pykoclaw_acp.sessions.detaching import detach
 from pykoclaw_acp.sessions.early_starts import EarlyStarts
 from pykoclaw_acp.sessions.forking import Forks
 from pykoclaw_acp.sessions.live_sessions import LiveSessions
@@ -289,23 +289,20 @@ class Sessions:
             session.runner.early.suspend()
         await session.idle()
         await self.workers.stop(session.id)
-        subscriptions = list(session.subscriptions)
-        with contextlib.suppress(TimeoutError):
-            reached = [subscription.reached(session.last_seq) for subscription in subscriptions]
-            async with asyncio.timeout(self._times.cancel_grace):
-                await asyncio.gather(*reached, return_exceptions=True)
-        for subscription in subscriptions:
-            if subscription in session.subscriptions:  # not replaced by a load meanwhile
-                subscription.close()
-                subscription.client.stop_updates(subscription.session_id)
+        await detach(session, self._times.cancel_grace)
 
     async def delete(self, session: Session) -> None:
         """Delete the session under all its ids: end turns and worker, delete the log."""
         self._journal.require_writable()
         self._deleted.add(session.id)
+
+        def hidden() -> None:
+            self.live.remove(session.id)
+            session.permissions.withdraw_parked()
+
         try:
             await self.close(session)
-            await self._deletions.delete(session.id, lambda: self.live.remove(session.id))
+            await self._deletions.delete(session.id, hidden)
             await self.workers.stop(session.id)  # of a prompt that nobody need be there for
         finally:
             self._deleted.discard(session.id)

@@ -5,6 +5,7 @@ memory.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from tests.integration.asking import (
     rig,
     write,
 )
+from tests.integration.linked import front
 from tests.integration.rig import Rig
 from tests.integration.rig import rig as plain_rig
 from tests.integration.wires import client
@@ -193,6 +195,50 @@ async def test_only_a_choice_settles_a_parked_question(tmp_path: Path) -> None:
         assert await asking.settled("q1") == ("selected", "reject_once", "cli")
         await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].prompts)
         assert "refused" in going_on(r)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+async def test_session_that_is_closed_withdraws_its_parked_question(
+    tmp_path: Path, deleted: bool
+) -> None:
+    """`deleted`: else it is asked again once somebody loads the session."""
+    async with rig(tmp_path, "park") as r:
+        asking = await parked(r)
+        person = Person()
+        asking.session.subscribe(person, 0)
+        await eventually(lambda: "q1" in person.unanswered)
+        await (r.sessions.delete if deleted else r.sessions.close)(asking.session)
+        await eventually(lambda: person.withdrawn == ["q1"])
+        assert person.told == ["q1"], "its front need not keep what it has of an answer"
+        assert bool(asking.session.permissions.pending_ids) is not deleted
+        if not deleted:
+            asking.session.subscribe(person, 0)
+            await eventually(lambda: person.ids == ["q1", "q1"])
+            await person.answer("q1", choice("allow_once"))
+            assert await asking.settled("q1") == ("selected", "allow_once", "editor")
+
+
+async def test_answer_to_question_of_closed_session_is_acknowledged(tmp_path: Path) -> None:
+    """Its user had answered before it was told that the question is withdrawn."""
+    async with rig(tmp_path, "park") as r:
+        asking = await parked(r)
+        async with front(r) as one:
+            place = {"sessionId": asking.session.id, "cwd": "/", "mcpServers": []}
+            await one.result(1, "session/load", **place)
+            await eventually(lambda: one.rests("request"))
+            await r.sessions.close(asking.session)
+            await eventually(
+                lambda: any("$/cancel_request" in note for note in one.rests("notify"))
+            )
+            answer = {"jsonrpc": "2.0", "id": "q1", "result": {"outcome": choice("allow_once")}}
+            one.say(f"> 2 {json.dumps(answer)}")
+            await eventually(lambda: "2" in one.rests("ack"))
+            assert await asking.row("q1") == ("parked", None, None, None)
+            await one.result(3, "session/load", **place)
+            await eventually(lambda: len(one.rests("request")) == 2)
+            one.say(f"> 4 {json.dumps(answer)}")
+            assert await asking.settled("q1") == ("selected", "allow_once", "editor")
+            await eventually(lambda: "4" in one.rests("ack"))
 
 
 @pytest.mark.parametrize("asked_before", [False, True])

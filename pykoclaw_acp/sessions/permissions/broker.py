@@ -166,7 +166,14 @@ class Broker:
             if not audience.can_ask(self._state.subscriptions, subscription, one.request):
                 continue
             self.away.stop(one)
-            one.asking.start(self._ask_client(one, subscription))
+            self._ask(one, subscription)
+
+    def drop_client(self, subscription: Subscription) -> None:
+        """Withdraw what a client is asked that stays, and whose subscription ends."""
+        for one in self._pending.values():
+            if subscription in one.asking and not one.decision.done():
+                one.asking.pop(subscription).cancel()
+                subscription.client.close_request(one.request.ask_id)
 
     # --- trust requests, for a prompt that waits
 
@@ -257,9 +264,11 @@ class Broker:
         """Remove the request, and tell the clients that it is settled."""
         self._pending.pop(one.request.ask_id, None)
         one.stop_timers()
-        one.asking.cancel()
-        for subscription in self._state.subscriptions:
-            subscription.client.close_request(one.request.ask_id)
+        for asking in one.asking.values():
+            asking.cancel()
+        asked = [*self._state.subscriptions, *one.asking]
+        for client in dict.fromkeys(subscription.client for subscription in asked):
+            client.close_request(one.request.ask_id)
 
     # --- asking
 
@@ -270,12 +279,18 @@ class Broker:
         """Ask the clients that are there; if there are none, start the away clock."""
         for subscription in self._state.subscriptions:
             if audience.can_ask(self._state.subscriptions, subscription, one.request):
-                one.asking.start(self._ask_client(one, subscription))
+                self._ask(one, subscription)
         if not self._is_attended(one):
             self.away.start(one, row)
 
+    def _ask(self, one: PendingRequest, subscription: Subscription) -> None:
+        asking = self._ask_client(one, subscription)
+        one.asking[subscription] = asyncio.get_running_loop().create_task(asking, name="ask-client")
+
     async def _ask_client(self, one: PendingRequest, subscription: Subscription) -> None:
         await interview.ask(one, subscription, self.away, self._is_attended)
+        if not one.decision.done():
+            one.asking.pop(subscription, None)
 
     def _start_limit(self, one: PendingRequest, at_least: float) -> None:
         """Limit how long (s) a request is pending, whoever is there."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.sessions.permissions.policies import AwayClock
 from pykoclaw_acp.sessions.subscription import Subscription
-from pykoclaw_acp.tasks import Tasks
 
 
 @dataclass(eq=False, slots=True)
@@ -26,7 +25,8 @@ class PendingRequest:
     since: int  # ms, own clock
     clock: AwayClock
     decision: asyncio.Future[Decision]
-    asking: Tasks = field(default_factory=Tasks)
+    # who is asked; once there is a decision, who was
+    asking: dict[Subscription, asyncio.Task[None]] = field(default_factory=dict)
     settlement: asyncio.Task[bool] | None = None
     limit: asyncio.TimerHandle | None = None
     parking: asyncio.Future[None] | None = None
