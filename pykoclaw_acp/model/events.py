@@ -263,9 +263,9 @@ def decode(payload: str) -> Event | None:
     return None if isinstance(event, UserMessage) and not readable(event.content) else event
 
 
-def split_text(text: str, limit: int = MAX_TEXT) -> list[str]:
-    """Split text into parts of at most `limit` characters."""
-    return [text[at : at + limit] for at in range(0, len(text), limit)] or [""]
+def split_text(text: str, limit: int = MAX_TEXT) -> Iterator[str]:
+    """Split text into parts of at most `limit` characters; an empty one is a part."""
+    return (text[at : at + limit] for at in range(0, len(text) or 1, limit))
 
 
 class _Open(NamedTuple):

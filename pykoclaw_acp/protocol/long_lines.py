@@ -27,7 +27,7 @@ KEPT: Final = 1100  # bytes of a string that stays in the line: an id, a key
 MOST_VALUES: Final = 20_000  # in a line; some milliseconds' work
 MOST_DEPTH: Final = 100  # of values inside of each other
 MOST_BYTES: Final = 3 * 512 * 1024  # of a line without its long strings
-MOST_TEXT: Final = 8 * 1024 * 1024  # characters of a string that are kept
+MOST_TEXT: Final = 12 * 1024 * 1024  # characters of a string that are kept
 MOST_DATA: Final = 28 * 1024 * 1024  # of one that is ASCII, as base64 is: a byte each
 _STEP: Final = 128  # short strings that a step passes
 

@@ -30,7 +30,7 @@ from pykoclaw_acp.protocol.content import (
 from pykoclaw_acp.protocol.long_lines import MOST_TEXT, LongText
 from pykoclaw_acp.protocol.messages import PromptParams
 
-MAX_TEXT: Final = MOST_TEXT  # characters; twice of what a model with a million tokens can read
+MAX_TEXT: Final = MOST_TEXT  # characters; three times what a model with a million tokens can read
 MAX_BLOCKS: Final = 1000
 MAX_LINK: Final = 64 * 1024  # characters of a link's fields together
 _BLANK: Final = re.compile(r"[\s\ufeff]*")  # U+FEFF is white space to the CLI, not to Python

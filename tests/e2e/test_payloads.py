@@ -28,6 +28,19 @@ async def test_prompt_of_two_megabytes(shared: Stack) -> None:
 
 
 @pytest.mark.long
+async def test_ten_mebibytes_full_of_commas_and_brackets_reach_claude(shared: Stack) -> None:
+    """Which says itself that no model can read so much."""
+    client = await shared.start()
+    session = await client.new(shared.work)
+    large = '[{"a": [1, 2]}, ' * (10 * 1024 * 1024 // 16)
+    with pytest.raises(RpcError) as refused:
+        await client.prompt(session, large)
+    assert refused.value.data["errorKind"] == "context_too_large"
+    await client.load(session, shared.work)
+    assert client.text(session, "user_message_chunk") == large
+
+
+@pytest.mark.long
 async def test_tool_output_of_three_megabytes(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)

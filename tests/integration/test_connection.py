@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from tests.integration.rig import rig, take_up
 from tests.integration.wires import Wire, _listen, client, hanging, load, new, prompt
 from tests.waiting import eventually
 
+MIB = 1024 * 1024
+
 
 async def test_closed_session_refuses_prompts_until_loaded(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
@@ -32,6 +35,25 @@ async def test_closed_session_refuses_prompts_until_loaded(tmp_path: Path) -> No
             "stopReason"
         ] == "end_turn"
         assert len(wire.updates()) > before
+
+
+async def test_ten_mebibytes_of_text_reach_worker_and_log(tmp_path: Path) -> None:
+    large = '[{"a": [1, 2]}, ' * (10 * MIB // 16)
+    given = [{"type": "text", "text": large}, {"type": "text", "text": "say 1"}]
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        answer = await wire.call("session/prompt", sessionId=session, prompt=given)
+        assert answer["result"]["stopReason"] == "end_turn"
+        (sent,) = r.launcher.launched[0].contents
+        assert sent == given
+        await load(wire, session)
+        told = [
+            one["content"]["text"]
+            for one in wire.updates()
+            if one["sessionUpdate"] == "user_message_chunk"
+        ]
+        assert "".join(told) == large + "say 1"
+        assert max(len(json.dumps(one)) for one in wire.updates()) < MIB
 
 
 async def test_answer_follows_updates_even_after_load_replaces_subscription(tmp_path: Path) -> None:

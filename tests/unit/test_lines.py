@@ -165,7 +165,7 @@ def test_deep_values_are_refused() -> None:
 
 
 def test_text_full_of_commas_and_brackets_stays_text() -> None:
-    text = '[{"a": [1, 2]}, ' * (10 * MIB // 16 // 2)
+    text = '[{"a": [1, 2]}, ' * (10 * MIB // 16)
     params = read(
         request("session/prompt", sessionId="s", prompt=[{"type": "text", "text": text}])
     ).long
@@ -243,7 +243,7 @@ def test_a_line_that_grows_is_not_copied() -> None:
 
 
 def test_overlong_prompt_is_refused_without_joining() -> None:
-    texts = [{"type": "text", "text": "x" * (5 * MIB)}] * 2
+    texts = [{"type": "text", "text": "x" * (prompt.MAX_TEXT // 2 + 1)}] * 2
     refused = read(request("session/prompt", sessionId="s", prompt=texts)).long
     assert isinstance(refused, AcpError)
     assert "its text is longer than" in refused.message

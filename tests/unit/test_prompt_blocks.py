@@ -119,7 +119,7 @@ async def test_a_long_line_gives_the_same() -> None:
         (file("f" * 70_000, b""), "address and type are longer than 65536"),
         ({"type": "resource", "resource": {"uri": "x"}}, "needs either `text` or `blob`"),
         ({"type": "resource", "resource": {"uri": "x", "text": "", "blob": ""}}, "either"),
-        (file("file:///x", "x" * (8 * 2**20 + 1)), "its text is longer than 8388608"),
+        (file("file:///x", "x" * (12 * 2**20 + 1)), "its text is longer than 12582912"),
     ],
     ids=lambda one: one[:40] if isinstance(one, str) else "",
 )
