@@ -106,7 +106,7 @@ def test_crowding_process_displaces_only_its_own_connections() -> None:
     assert all(map(is_ordinary, crowd))
 
 
-@pytest.mark.parametrize(("soft", "workers"), [(64, 16), (1024, 16), (1024, 100), (100_000, 16)])
+@pytest.mark.parametrize(("soft", "workers"), [(64, 16), (1024, 16), (1024, 250), (100_000, 16)])
 def test_descriptors_are_left_for_all_workers(
     soft: int, workers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,7 +115,8 @@ def test_descriptors_are_left_for_all_workers(
     places = places_left(512, workers)
     assert FEWEST <= places <= 512
     if places > FEWEST:
-        assert used + places + reserve(places) + workers * 2 <= soft
+        descriptors = 3  # of a worker: its socket, its pidfd, the lock of its turn
+        assert used + places + reserve(places) + workers * descriptors <= soft
 
 
 def test_without_descriptors_who_connects_hears_so(tmp_path: Path) -> None:
