@@ -32,9 +32,13 @@ _NAMED = re.compile(r"([A-Za-z][\w-]*)[\"']?\s*[=:]|--?([A-Za-z][\w-]*)")
 _TOKEN = re.compile(r"[A-Za-z0-9_+/=-]{24,}")
 _USER = re.compile(r"://[^/\s]*@|[?&][\w-]+=")
 _HTTP = re.compile(r"\b(?:Bearer|Basic)\s+\S")
-# Programs with a short option that takes a secret. Each is looked for by itself: a text may be long.
-_SHORT = (
-    (re.compile(r"\b(?:curl|wget|https?|xh)\s"), re.compile(r"\s-u")),
+# Programs, and their options that take a secret. Each is looked for by itself: a text may be long.
+_TAKING = (
+    (
+        re.compile(r"\bcurl\s"),
+        re.compile(r"\s(?:-[A-Za-z0-9#]*[uU]|--(?:proxy-)?user\b|--oauth2-bearer\b)"),
+    ),
+    (re.compile(r"\b(?:https?|xhs?)\s"), re.compile(r"\s-[A-Za-z0-9]*a")),
     (
         re.compile(r"\b(?:sshpass|mysql\w*|mariadb[\w-]*|redis-cli|docker\s+login)\s"),
         re.compile(r"\s-[pa]"),
@@ -54,7 +58,7 @@ def may_hold_secret(text: str) -> bool:
         any(looks_secret(name) for name in names)
         or any(mixed)
         or bool(_USER.search(text) or _HTTP.search(text))
-        or any(program.search(text) and option.search(text) for program, option in _SHORT)
+        or any(program.search(text) and option.search(text) for program, option in _TAKING)
     )
 
 

@@ -131,6 +131,17 @@ def test_only_plain_rules_may_last(
         "redis-cli -a hunter2 keys",
         "PGPASS=hunter2 psql",
         "curl -H Bearer hunter2",
+        "curl --user admin:hunter2 https://example.org",
+        "curl --user=admin:hunter2 https://example.org",
+        "curl --proxy-user admin:hunter2 https://example.org",
+        "curl -sSu admin:hunter2 https://example.org",
+        "curl -U admin:hunter2 https://example.org",
+        "curl -uadmin:hunter2 https://example.org",
+        "http -a admin:hunter2 https://example.org",
+        "https -a admin:hunter2 example.org",
+        "xh -a admin:hunter2 https://example.org",
+        "xhs -va admin:hunter2 example.org",
+        "wget --user admin --password x https://example.org",
     ],
 )
 def test_what_may_hold_a_secret_is_noticed(text: str) -> None:
@@ -149,6 +160,14 @@ def test_what_may_hold_a_secret_is_noticed(text: str) -> None:
         "git push -u origin main",
         "./bypass.sh --compass=x",
         "sort -u a:b",
+        "git push --set-upstream origin main",
+        "curl -sS https://example.org",
+        "curl --upload-file a https://example.org",
+        "curl -sSLo out.tar.gz https://example.org/a.tar.gz",
+        "http --all https://example.org",
+        "ls -la /srv/http",
+        "grep -ra needle src",
+        "mysql -h localhost shop",
     ],
 )
 def test_ordinary_commands_hold_no_secret(text: str) -> None:
