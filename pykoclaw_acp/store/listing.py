@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import datetime
 from functools import partial
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pykoclaw_acp.link.lines import MAX_NUMBER
 from pykoclaw_acp.model import conversations
@@ -14,7 +15,8 @@ from pykoclaw_acp.model.listing import Archived, ListedSession, ListQuery
 from pykoclaw_acp.store import readable
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.readers import Rows
-from pykoclaw_acp.store.sql import CONTINUED, HAS_SESSION, OF_DELETED, OF_OURS, of_channels
+from pykoclaw_acp.store.sql import CONTINUED, CWD, HAS_SESSION, OF_DELETED, OF_OURS, of_channels
+from pykoclaw_acp.store.unopened import Unopened
 
 # As in the partial indexes: the conditions must be the same ones.
 _VISIBLE: Final = (
@@ -40,22 +42,43 @@ _TRANSCRIPT: Final = (
     " f.title AS title, '[]' AS directories, 0 AS archived FROM acp_found_transcripts f"
     f" WHERE f.listed = 1 AND NOT {OF_OURS} AND NOT {OF_DELETED}"
 )
+_OTHER: Final = (
+    "SELECT c.name, c.session_id, c.cwd, c.created_at, f.updated_at, f.title"  # noqa: S608  constants
+    " FROM {table} LEFT JOIN acp_found_transcripts f ON f.path = (SELECT path"
+    " FROM acp_found_transcripts WHERE claude_session_id = c.session_id ORDER BY updated_at DESC LIMIT 1)"
+    f" WHERE {{names}} AND {CONTINUED} AND NOT {HAS_SESSION}"
+)
 # Names of ACP clients' conversations, of which there are as many as sessions, are a range of the key.
 _OTHERS: Final = " UNION ALL ".join(
-    "SELECT c.name, c.session_id, c.cwd, c.created_at, (SELECT MAX(f.updated_at)"  # noqa: S608  constants
-    " FROM acp_found_transcripts f WHERE f.claude_session_id = c.session_id)"
-    f" FROM conversations c WHERE c.name {part} AND {CONTINUED} AND NOT {HAS_SESSION}"
-    for part in (f"< '{conversations.OWN}-'", f">= '{conversations.OWN}.'")
+    _OTHER.format(table=table, names=f"c.name {names}")
+    for table, names in (
+        ("conversations c", f"< '{conversations.OWN}-'"),
+        ("conversations c", f">= '{conversations.OWN}.'"),
+        ("json_each(?) own JOIN conversations c", "= own.value"),
+    )
 )
 
 
-async def listed(database: Database, query: ListQuery) -> list[ListedSession]:
+class _Part(NamedTuple):
+    """A statement, its parameters, where its key is, and the directory that a client's must be;
+    `undecided`: that may be NULL, which is whatever directory a client names first.
+    """
+
+    select: str
+    parameters: tuple[Any, ...]
+    table: str
+    key: str
+    cwd: str
+    undecided: bool = True
+
+
+async def listed(database: Database, query: ListQuery, unopened: Unopened) -> list[ListedSession]:
     """The first sessions after the place, of ours, of other programs and of Claude's transcripts."""
-    return await database.read_with(partial(_page, query))
+    return await database.read_with(partial(_page, query, unopened))
 
 
-def _page(query: ListQuery, read: Rows) -> list[ListedSession]:
-    others, theirs = _others(query, read)
+def _page(query: ListQuery, unopened: Unopened, read: Rows) -> list[ListedSession]:
+    others, theirs = _others(query, unopened, read)
     rows: list[tuple[int, str, Any]] = [
         (_place(row[0]), row[1], row)
         for sql, parameters in _statements(query, query.limit + len(theirs))
@@ -65,17 +88,17 @@ def _page(query: ListQuery, read: Rows) -> list[ListedSession]:
     rows += ((one.updated_at, one.session_id, one) for one in others)
     rows.sort(key=itemgetter(0, 1), reverse=True)
     return [
-        one if isinstance(one, ListedSession) else _listed(at, one)
+        one if isinstance(one, ListedSession) else _listed(at, one, query)
         for at, _, one in rows[: query.limit]
     ]
 
 
-def _listed(at: int, row: tuple[Any, ...]) -> ListedSession:
+def _listed(at: int, row: tuple[Any, ...], query: ListQuery) -> ListedSession:
     _, session_id, name, cwd, title, directories, archived = row
     return ListedSession(
         session_id,
         name if name is None else readable.name(name),
-        readable.text(cwd),
+        _directory(readable.text(cwd), query),
         at,
         readable.text(title),
         readable.texts(directories),
@@ -83,53 +106,64 @@ def _listed(at: int, row: tuple[Any, ...]) -> ListedSession:
     )
 
 
+def _directory(cwd: str | None, query: ListQuery) -> str | None:
+    """What a list shows as the directory: of a session that has none yet, it is the one asked for,
+    in which the client can open it.
+    """
+    return cwd if query.cwds is None or cwd in query.cwds else query.cwds[0]
+
+
 def _statements(query: ListQuery, limit: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """One for each kind and directory, with its parameters."""
-    for select, own, (table, key) in _parts(query):
-        order = f" ORDER BY {table}.updated_at DESC, {table}.{key} DESC LIMIT ?"
+    for part in _parts(query):
+        at = f"({part.table}.updated_at, {part.table}.{part.key})"
+        order = f" ORDER BY {part.table}.updated_at DESC, {part.table}.{part.key} DESC LIMIT ?"
         after: tuple[Any, ...] = query.after or ()
-        place = f" AND ({table}.updated_at, {table}.{key}) < (?, ?)" if after else ""
+        place = f" AND {at} < (?, ?)" if after else ""
         if query.cwds is None:
-            yield f"{select}{place}{order}", (*own, *after, limit)
-        for cwd in query.cwds or ():
-            yield f"{select} AND {table}.cwd = ?{place}{order}", (*own, cwd, *after, limit)
+            yield f"{part.select}{place}{order}", (*part.parameters, *after, limit)
+            continue
+        for cwd in query.cwds:
+            sql = f"{part.select} AND {part.cwd} = ?{place}{order}"
+            yield sql, (*part.parameters, cwd, *after, limit)
+        if part.undecided:
+            sql = f"{part.select} AND {part.cwd} IS NULL{place}{order}"
+            yield sql, (*part.parameters, *after, limit)
 
 
-def _parts(query: ListQuery) -> Iterator[tuple[str, tuple[Any, ...], tuple[str, str]]]:
-    """Statements, each with its parameters and where its key is."""
+def _parts(query: ListQuery) -> Iterator[_Part]:
     shown, channels = of_channels("s.conversation_name", query.hidden)
     key = ("s", "acp_session_id")
     if query.archived is not Archived.ONLY:
-        yield f"{_SESSION}{_PROMPTED} NULL{shown}", channels, key
-        yield (
-            f"{_UNPROMPTED}{_VISIBLE} NULL AND s.archived_at IS NULL AND {CONTINUED}{shown}",
-            channels,
-            key,
-        )
+        yield _Part(f"{_SESSION}{_PROMPTED} NULL{shown}", channels, *key, "s.cwd")
+        unprompted = f"{_VISIBLE} NULL AND s.archived_at IS NULL AND {CONTINUED}{shown}"
+        yield _Part(f"{_UNPROMPTED}{unprompted}", channels, *key, CWD)
         if query.transcripts:
-            yield _TRANSCRIPT, (), ("f", "claude_session_id")
+            yield _Part(_TRANSCRIPT, (), "f", "claude_session_id", "f.cwd", undecided=False)
     if query.archived is not Archived.EXCLUDE:
-        yield f"{_SESSION}{_PROMPTED} NOT NULL{shown}", channels, key
+        yield _Part(f"{_SESSION}{_PROMPTED} NOT NULL{shown}", channels, *key, "s.cwd")
 
 
-def _others(query: ListQuery, read: Rows) -> tuple[list[ListedSession], set[str]]:
-    """Conversations of other channels that have no session yet, as far as they belong to the page;
-    and the Claude sessions of all of them.
+def _others(
+    query: ListQuery, unopened: Unopened, read: Rows
+) -> tuple[list[ListedSession], set[str]]:
+    """Conversations that have no session yet, as far as they belong to the page, and the Claude
+    sessions of all of them. They are in every directory.
     """
-    rows = [] if query.archived is Archived.ONLY else read(_OTHERS, ())
+    if query.archived is Archived.ONLY:
+        return [], set()
+    rows = read(_OTHERS, (json.dumps(sorted(unopened.names(read))),))
     found = [
         ListedSession(
             conversations.id_of(name),
             name,
-            readable.text(cwd),
+            readable.text(cwd) if query.cwds is None else query.cwds[0],
             _place(at) if at else _time(created),
-            conversations.title(name),
+            conversations.title(name) or readable.text(title),
         )
-        for name, _, cwd, created, at in rows
+        for name, _, cwd, created, at, title in rows
         if isinstance(name, str) and conversations.channel(name) not in query.hidden
     ]
-    if query.cwds is not None:
-        found = [one for one in found if one.cwd in query.cwds]
     if (after := query.after) is not None:
         found = [one for one in found if one.place < after]
     return found, {claude for _, claude, *_ in rows}

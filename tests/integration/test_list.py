@@ -110,7 +110,7 @@ async def test_a_damaged_row_takes_no_other_out_of_the_list(
             assert not listed.keys() & {one["sessionId"] for one in found["sessions"]}
             listed |= {one["sessionId"]: one for one in found["sessions"]}
             cursor = found.get("nextCursor")
-        assert listed.keys() == set(made)
+        assert listed.keys() >= set(made)  # and the conversation that lost its session's name
         for name, value in shown.items():
             assert listed[made[1]].get(name) == value
         rows = overview.listing(r.database, every=True, limit=10)
@@ -153,6 +153,49 @@ async def test_a_conversation_of_another_channel_is_named_or_hidden(tmp_path: Pa
         assert row["_meta"] == {"pykoclaw.dev/channel": "wa"}
         r.sessions.catalogue.settings = ListSettings(hide_channels=("wa",))
         assert await ids(wire) == []
+
+
+@pytest.mark.parametrize("name", ["wa-andy", "acp-1a2b3c4d"])
+async def test_a_list_of_a_directory_has_what_can_be_opened_in_it(
+    tmp_path: Path, name: str
+) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        await upsert_row(r.database, Conversation(name, "claude", "/folders"))
+        cwd = str(tmp_path)
+        (row,) = (await page(wire, cwd=cwd))["sessions"]
+        assert (row["sessionId"], row["cwd"]) == (conversations.id_of(name), cwd)
+        params = {"sessionId": row["sessionId"], "mcpServers": []}
+        assert "result" in await wire.call("session/load", **params, cwd=row["cwd"])
+        assert (await wire.call("session/load", **params, cwd="/"))["error"]["code"] == -32602
+        assert await ids(wire, cwd="/") == []
+        assert await ids(wire, cwd=cwd) == [row["sessionId"]]
+
+
+async def test_a_session_of_the_two_column_table_is_in_every_directory_until_it_is_opened(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        await upsert_row(r.database, Conversation("acp-1a2b3c4d", "claude", "/folders"))
+        adopted = (
+            "INSERT INTO acp_sessions (acp_session_id, conversation_name, cwd, created_at, updated_at)"
+            " VALUES ('1a2b3c4d-x', 'acp-1a2b3c4d', '/folders', 5, 5)"
+        )
+        await r.database.commit(Unit((Statement(adopted, rows=1),)))
+        cwd = str(tmp_path)
+        assert [one["cwd"] for one in (await page(wire))["sessions"]] == ["/folders"]
+        (row,) = (await page(wire, cwd=cwd))["sessions"]
+        assert (row["sessionId"], row["cwd"]) == ("1a2b3c4d-x", cwd)
+        await wire.call("session/load", sessionId=row["sessionId"], cwd=cwd, mcpServers=[])
+        assert await ids(wire, cwd="/") == await ids(wire, cwd="/folders") == []
+        assert await ids(wire, cwd=cwd) == [row["sessionId"]]
+
+
+async def test_a_conversation_that_takes_the_place_of_another_is_listed(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        for name in ("acp-11111111", "acp-22222222"):
+            await upsert_row(r.database, Conversation(name, "claude", "/"))
+            assert await ids(wire) == [conversations.id_of(name)]
+            await r.database.commit(Unit((Statement("DELETE FROM conversations"),)))
 
 
 async def test_deleting_ends_the_turn_and_what_was_said_is_gone(tmp_path: Path) -> None:
@@ -353,8 +396,10 @@ async def _pages(r: Rig, count: int) -> int:
     """Steps of SQLite for a page of the list, and one of a directory, with so many sessions more."""
     for first in range(0, count, 500):
         rows = [Statement(_SESSION, (f"{count}-{n}", n)) for n in range(first, first + 500)]
+        rows += [Statement(_CONVERSATION, (f"{count}-{n}",)) for n in range(first, first + 500)]
         found = [Statement(_FOUND, (f"t{count}-{n}", n)) for n in range(first, first + 500)]
         await r.database.commit(Unit((*rows, *found)))
+    await r.journal.listed(ListQuery(1))  # the conversations are looked through once
     steps = 0
 
     def count_steps() -> int:
@@ -376,6 +421,9 @@ async def _pages(r: Rig, count: int) -> int:
 _SESSION = (
     "INSERT INTO acp_sessions (acp_session_id, conversation_name, cwd, created_at, updated_at, prompted_at)"
     " SELECT ?1, 'acp-' || ?1, '/w', ?2, ?2, 1"
+)
+_CONVERSATION = (
+    "INSERT INTO conversations (name, session_id, created_at) VALUES ('acp-' || ?, 'claude', '')"
 )
 _FOUND = (
     "INSERT INTO acp_found_transcripts (path, folder, claude_session_id, size, mtime, cwd, updated_at, listed)"

@@ -21,6 +21,7 @@ from tests.integration.journals import BOTH, Subject, prompt, subject
 from tests.waiting import eventually
 
 WHATSAPP = "wa-andy"
+EARLIER = "acp-1a2b3c4d"
 
 
 @pytest.fixture(params=BOTH)
@@ -121,6 +122,40 @@ async def test_conversations_of_other_channels_are_listed_unless_hidden(s: Subje
     await s.journal.adopt(SessionRecord("mine", WHATSAPP, "/work"))
     assert set(await ids(s)) == {"one", "mine"}
     assert await ids(s, hidden=("wa",)) == ["one"]
+
+
+async def test_what_no_client_has_opened_is_in_every_directory(s: Subject) -> None:
+    await prompted(s, "one")
+    for name in (WHATSAPP, EARLIER):
+        await s.upsert(Conversation(name, f"claude-{name}", "/folders"))
+    await s.upsert(Conversation("wa-by-a-command", "claude-2", "/folders"))
+    await s.journal.adopt(SessionRecord("mine", "wa-by-a-command", None))
+    await s.upsert(Conversation("acp-unprompted", None))
+    unopened = {conversations.id_of(WHATSAPP), conversations.id_of(EARLIER)}
+    for cwds in (("/nowhere", "/real"), ("/work",)):
+        listed = {one.session_id: one for one in await s.journal.listed(ListQuery(9, cwds=cwds))}
+        assert listed.keys() == unopened | {"mine"} | ({"one"} if "/work" in cwds else set())
+        assert {one.cwd for one in listed.values()} == {cwds[0]}
+    assert {one.cwd for one in await s.journal.listed(ListQuery(9))} == {"/work", "/folders"}
+    assert await ids(s, cwds=("/nowhere",), hidden=("wa", "acp")) == []
+    await s.journal.adopt(SessionRecord("opened", EARLIER, "/work"))
+    assert conversations.id_of(EARLIER) not in await ids(s)
+    assert "opened" not in await ids(s, cwds=("/nowhere",))
+    assert "opened" in await ids(s, cwds=("/work",))
+
+
+async def test_conversations_of_the_earlier_plugin_are_listed_as_they_come(s: Subject) -> None:
+    assert await ids(s) == []
+    names = [f"acp-{at:08}" for at in range(4)]
+    for count, name in enumerate(names, 1):
+        await s.upsert(Conversation(name, None, "/work"))
+        assert len(await ids(s)) == count - 1
+        await s.upsert(Conversation(name, f"claude-{name}", "/work"))
+        assert set(await ids(s)) == {conversations.id_of(one) for one in names[:count]}
+    first = await ids(s, 2, cwds=("/a",))
+    last = (await s.journal.listed(ListQuery(2, cwds=("/a",))))[-1]
+    rest = await ids(s, 9, cwds=("/a",), after=last.place)
+    assert sorted(first + rest) == sorted(conversations.id_of(one) for one in names)
 
 
 async def test_the_id_of_a_buried_transcript_makes_no_session(s: Subject) -> None:

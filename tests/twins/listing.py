@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.listing import Archived, ListedSession, ListQuery
 from tests.twins.base import MemoryStore
@@ -13,13 +15,15 @@ class MemoryListStore(MemoryStore):
         rows = self.database.read().sessions.values()
         found = [_listed(row) for row in rows if self._is_listed(row, query)]
         found += [] if query.archived is Archived.ONLY else self._others(query)
-        wanted = [
-            one
-            for one in found
-            if (query.cwds is None or one.cwd in query.cwds)
-            and (query.after is None or one.place < query.after)
-        ]
-        return sorted(wanted, key=lambda one: one.place, reverse=True)[: query.limit]
+        wanted = [one for one in found if query.after is None or one.place < query.after]
+        listed = sorted(wanted, key=lambda one: one.place, reverse=True)[: query.limit]
+        return [replace(one, cwd=one.cwd or self._folder(one, query)) for one in listed]
+
+    def _folder(self, one: ListedSession, query: ListQuery) -> str | None:
+        """Of a session that has none yet: whatever is asked for, else that of its conversation."""
+        if query.cwds is not None:
+            return query.cwds[0]
+        return self.database.folders.get(one.conversation or "")
 
     async def set_archived(self, session_id: str, *, archived: bool) -> None:
         def keep() -> None:
@@ -29,6 +33,8 @@ class MemoryListStore(MemoryStore):
 
     def _is_listed(self, row: SessionRow, query: ListQuery) -> bool:
         if row.deleted or row.pruned or row.alias_of is not None or row.record.auxiliary:
+            return False
+        if query.cwds is not None and row.record.cwd not in (None, *query.cwds):
             return False
         name = row.record.conversation_name
         if not row.record.prompted and not self.database.claude_sessions.get(name):
@@ -45,14 +51,12 @@ class MemoryListStore(MemoryStore):
             ListedSession(
                 conversations.id_of(name),
                 name,
-                self.database.folders.get(name),
+                None,
                 0,
                 conversations.title(name),
             )
             for name, claude in self.database.claude_sessions.items()
-            if claude
-            and name not in owned
-            and conversations.channel(name) not in {conversations.OWN, *query.hidden}
+            if claude and name not in owned and conversations.channel(name) not in query.hidden
         ]
 
 
