@@ -75,7 +75,8 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """A notice that a command or a webhook is still to accept; `age`: s since the notice."""
+    """A notice that a command or a webhook is still to accept; `age`: s since the notice,
+    by the own clock."""
 
     notice_id: str
     target: str

@@ -72,13 +72,15 @@ _QUESTION: Final = (
     f" WHERE p.permission_id = ? AND p.outcome IS NULL AND {_PERSONS} AND NOT {_QUESTION_TOLD}"
 )
 _DUE: Final = (
-    "SELECT m.notice_id, m.target, n.kind, n.body, m.attempts, n.created_at"  # noqa: S608  constant
+    "SELECT m.notice_id, m.target, n.kind, n.body, m.attempts, n.created_clock"  # noqa: S608  constant
     " FROM acp_notifications m JOIN acp_notices n ON n.notice_id = m.notice_id"
     f" WHERE m.outcome IS NULL AND m.next_clock <= ? ORDER BY m.next_clock LIMIT {AT_A_TIME}"
 )
+# A pending request without a notice would be told of again.
 _OLD: Final = (
-    "SELECT notice_id FROM acp_notices WHERE created_at < ? AND notice_id NOT IN"
-    " (SELECT notice_id FROM acp_notifications WHERE outcome IS NULL)"
+    "SELECT notice_id FROM acp_notices WHERE created_clock < ? AND notice_id NOT IN"
+    " (SELECT notice_id FROM acp_notifications WHERE outcome IS NULL) AND notice_id NOT IN"
+    " (SELECT 'question-' || permission_id FROM acp_permissions WHERE outcome IS NULL)"
 )
 _DELETED: Final = "SELECT 1 FROM acp_sessions s WHERE s.acp_session_id = {} AND s.deleted_at > 0"
 # CROSS JOIN fixes the order: sessions first, then their notices by key.
@@ -128,8 +130,8 @@ def leave_to_original() -> tuple[Statement, Statement]:
 
 
 async def forget_old(database: Database, before: int) -> None:
-    """Delete notices from `before` (ms since 1970) that nobody has to accept any more. Waits until the
-    database can be written.
+    """Delete notices from `before` (ms, own clock) that nobody has to accept or to answer any more.
+    Waits until the database can be written.
     """
     await _forget(database, _OLD, before)
 
@@ -184,13 +186,14 @@ async def pending_question(database: Database, ask_id: str) -> PendingQuestion |
     return PendingQuestion(Place(*place), _decoder.decode(request), RequestPolicy(policy), asked_at)
 
 
-def insert(notice: Notice, body: str) -> Statement:
-    """A notice; fails with Conflict if it exists, or its session was deleted."""
+def insert(notice: Notice, body: str, clock: int) -> Statement:
+    """A notice of this moment (ms, own clock); fails with Conflict if it exists, or its session was deleted."""
     session = notice.place.session_id
     return Statement(
-        "INSERT INTO acp_notices (notice_id, acp_session_id, kind, body, created_at) SELECT ?, ?, ?, ?, ?"
+        "INSERT INTO acp_notices (notice_id, acp_session_id, kind, body, created_at, created_clock)"
+        " SELECT ?, ?, ?, ?, ?, ?"
         f" WHERE NOT EXISTS ({_DELETED.format('?')}) ON CONFLICT (notice_id) DO NOTHING",
-        (notice.notice_id, session, notice.kind, body, now_ms(), session),
+        (notice.notice_id, session, notice.kind, body, now_ms(), clock, session),
         rows=1,
     )
 
@@ -222,9 +225,8 @@ def deliver(notice: Notice, target: DeliveryTarget) -> Statement:
 
 async def due(database: Database, until: int) -> list[Notification]:
     """Notifications to be tried until then (ms, own clock); some of them."""
-    now = now_ms()
     return [
-        Notification(notice, target, NoticeKind(kind), body, attempts, max(now - made, 0) / 1000)
+        Notification(notice, target, NoticeKind(kind), body, attempts, max(until - made, 0) / 1000)
         for notice, target, kind, body, attempts, made in await database.read(_DUE, (until,))
     ]
 
@@ -260,7 +262,7 @@ async def unaccepted(database: Database) -> Sequence[tuple[str, int, str]]:
     rows = await database.read(
         "SELECT m.target, COUNT(*), MAX(m.reason) FROM acp_notifications m"
         " JOIN acp_notices n ON n.notice_id = m.notice_id WHERE m.reason IS NOT NULL AND (m.outcome IS NULL"
-        " OR (m.outcome = ? AND n.created_at > ?)) GROUP BY m.target",
-        (NotificationOutcome.GIVEN_UP, now_ms() - LATELY),
+        " OR (m.outcome = ? AND n.created_clock > ?)) GROUP BY m.target",
+        (NotificationOutcome.GIVEN_UP, database.clock.now() - LATELY),
     )
     return [(target, count, reason) for target, count, reason in rows]

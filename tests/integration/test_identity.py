@@ -250,7 +250,7 @@ async def test_copy_leaves_notices_to_its_original(tmp_path: Path) -> None:
     here, there = places_of(tmp_path), places_of(tmp_path, "copy")
     async with server(here) as app:
         rows = (
-            "INSERT INTO acp_notices VALUES ('turn-1', 'session', 'turn_ended', '{}', 1)",
+            "INSERT INTO acp_notices VALUES ('turn-1', 'session', 'turn_ended', '{}', 1, 1)",
             "INSERT INTO acp_notifications (notice_id, target, next_clock) VALUES ('turn-1', 'x', 0)",
         )
         await app.database.commit(Unit(tuple(Statement(sql) for sql in rows)))

@@ -12,7 +12,6 @@ import os
 import signal
 import socket
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -525,6 +524,25 @@ async def test_target_that_never_accepts_is_given_up(
         assert found == [("given_up", "HTTP status 500")]
 
 
+async def test_a_clock_that_is_days_ahead_gives_no_notice_up(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender, "FIRST_PAUSE", 0.01)
+    receiver.statuses = [500, 200]
+    async with rig(tmp_path) as r:
+        async with telling(r, CHAT):
+            await r.run(await away(r), "say 1")
+            await eventually(lambda: queued(r))
+        await write(r, "UPDATE acp_notices SET created_at = created_at - 3 * 86400000")
+        target = Webhook(receiver.url)
+        due = "INSERT INTO acp_notifications (notice_id, target, next_clock) SELECT notice_id, ?, 0 FROM acp_notices"
+        await write(r, due, target.key)
+        async with telling(r, target):
+            await eventually(lambda: settled(r))
+        found = await r.database.read("SELECT attempts, outcome FROM acp_notifications")
+        assert found == [(2, "accepted")]
+
+
 async def test_settled_question_is_not_told_late(
     tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -612,15 +630,37 @@ async def test_old_notices_are_forgotten_while_a_daemon_runs(
     monkeypatch.setattr(server_notices, "DAY", 0.05)
     async with rig(tmp_path) as r:
         forgetting = asyncio.create_task(server_notices.forget(r.database))
-        now = int(time.time() * 1000)
+        now = r.database.clock.now()
         waits = (
             "INSERT INTO acp_notifications (notice_id, target, next_clock) VALUES ('waits', 't', 0)"
         )
         await write(r, waits)
         for name, days in (("young", 29), ("waits", 31), ("old", 31)):
             at = now - days * 24 * 3600 * 1000
-            await write(r, "INSERT INTO acp_notices VALUES (?, 's', 'question', '{}', ?)", name, at)
+            made = "INSERT INTO acp_notices VALUES (?, 's', 'question', '{}', 0, ?)"
+            await write(r, made, name, at)
         await eventually(lambda: _left(r, "young", "waits"))
+        forgetting.cancel()
+        await asyncio.wait([forgetting])
+
+
+async def test_a_question_that_waits_for_a_month_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server_notices, "DAY", 0.05)
+    async with asking.rig(tmp_path) as r:
+        one = await asking.begin(r)
+        async with telling(r, CHAT):
+            one.ask("ask-1")
+            await eventually(lambda: queued(r))
+        month_ago = r.database.clock.now() - 31 * 24 * 3600 * 1000
+        await write(r, "UPDATE acp_notices SET created_clock = ?", month_ago)
+        made = "INSERT INTO acp_notices VALUES ('old', 's', 'question', '{}', 0, ?)"
+        await write(r, made, month_ago)
+        forgetting = asyncio.create_task(server_notices.forget(r.database))
+        await eventually(lambda: _left(r, "question-ask-1"))
+        await one.session.permissions.decide("ask-1", Decision("selected", "reject_once", "cli"))
+        await eventually(lambda: _left(r))
         forgetting.cancel()
         await asyncio.wait([forgetting])
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from datetime import datetime
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -16,12 +18,14 @@ from pykoclaw_acp.model.notices import (
     DeliveryTarget,
     EndedTurn,
     NoticeKind,
+    Notification,
     PendingQuestion,
     Place,
 )
 from pykoclaw_acp.model.permissions import Form, PermissionRequest, RequestPolicy
 from pykoclaw_acp.model.turns import Outcome, TurnState
-from pykoclaw_acp.notify import targets, webhook, words
+from pykoclaw_acp.notify import sender, targets, webhook, words
+from pykoclaw_acp.notify.ports import NoticeStore
 from pykoclaw_acp.notify.quiet import QuietHours
 from pykoclaw_acp.notify.targets import Command, Webhook
 
@@ -109,6 +113,67 @@ def test_signature_covers_body_and_time() -> None:
     assert webhook.signature("other", b"{}", 1700000000)[13:] != made[13:]
 
 
+# --- retries
+
+
+class Failing:
+    """A store with one notification after the other; all that is noted of them."""
+
+    clock = SimpleNamespace(now=lambda: 1_000)
+
+    def __init__(self, *notifications: Notification) -> None:
+        self.left = list(notifications)
+        self.pauses: list[float] = []
+        self.outcomes: list[str] = []
+        self.over = asyncio.Event()
+
+    async def due(self, until: int) -> list[Notification]:
+        if not self.left:
+            self.over.set()
+        return [self.left.pop(0)] if self.left else []
+
+    async def next_due(self) -> int | None:
+        return None
+
+    async def is_wanted(self, notice_id: str) -> bool:
+        return True
+
+    async def note_outcome(self, one: Notification, outcome: str, reason: str) -> None:
+        self.outcomes.append(outcome)
+
+    async def note_failure(self, one: Notification, reason: str, again: int) -> None:
+        self.pauses.append((again - 1_000) / 1000)
+
+
+async def failures(*notifications: Notification) -> Failing:
+    """What becomes of notifications that are not accepted."""
+    store = Failing(*notifications)
+    made = sender.Sender(cast("NoticeStore", store), {"t": Command(("/nowhere",))}, None)
+    running = asyncio.create_task(made.run())
+    await asyncio.wait_for(store.over.wait(), 60)
+    running.cancel()
+    await asyncio.wait([running])
+    return store
+
+
+def attempt(attempts: int, age: float) -> Notification:
+    return Notification("n", "t", NoticeKind.TURN_ENDED, "{}", attempts, age)
+
+
+async def test_pauses_double_up_to_an_hour() -> None:
+    store = await failures(*(attempt(count, 0) for count in range(13)))
+    doubled = [5.0 * 2**count for count in range(10)]
+    assert store.pauses == [*doubled, 3600.0, 3600.0, 3600.0]
+    assert store.outcomes == []
+
+
+async def test_a_notice_is_given_up_after_a_day() -> None:
+    day = 24 * 3600
+    store = await failures(attempt(20, day - 3601), attempt(20, day - 3599), attempt(0, day - 4))
+    assert store.pauses == [3600.0]
+    assert store.outcomes == ["given_up", "given_up"]
+
+
 # --- quiet hours
 
 
@@ -161,6 +226,7 @@ DONE = Outcome(TurnState.DONE, stop_reason="end_turn")
         (Outcome(TurnState.CANCELLED, stop_reason="cancelled"), False, None),
         (failed("overloaded"), False, NoticeKind.TURN_ENDED),
         (failed("overloaded"), True, None),
+        (failed("usage_limit"), True, NoticeKind.USAGE_LIMIT),
         (failed("rate_limit"), True, NoticeKind.USAGE_LIMIT),
         (failed("billing_error"), False, NoticeKind.USAGE_LIMIT),
         (failed("worker_lost"), True, NoticeKind.WORKER_FAILED),

@@ -15,7 +15,6 @@ from pykoclaw_acp.model.notices import (
 )
 from pykoclaw_acp.store import notices, permissions
 from pykoclaw_acp.store.journal.base import SqlStore
-from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.units import Unit
 
 
@@ -34,8 +33,8 @@ class SqlNoticeStore(SqlStore):
         return turns, await notices.missed_questions(self._database)
 
     async def forget_old(self) -> None:
-        """Delete notices of long ago that nobody has to accept any more."""
-        await notices.forget_old(self._database, now_ms() - notices.KEPT)
+        """Delete notices of long ago that nobody has to accept or to answer any more."""
+        await notices.forget_old(self._database, self.clock.now() - notices.KEPT)
 
     async def switch_off(self) -> None:
         """The setting names nobody."""
@@ -62,7 +61,7 @@ class SqlNoticeStore(SqlStore):
         """
         now = self.clock.now()
         statements = (
-            notices.insert(notice, body),
+            notices.insert(notice, body, now),
             *(notices.ask(notice, key, now) for key in keys),
             *(notices.deliver(notice, target) for target in deliveries),
         )
