@@ -43,10 +43,9 @@ _TRANSCRIPT: Final = (
     f" WHERE f.listed = 1 AND NOT {OF_OURS} AND NOT {OF_DELETED}"
 )
 _OTHER: Final = (
-    "SELECT c.name, c.session_id, c.cwd, c.created_at, f.updated_at, f.title"  # noqa: S608  constants
-    " FROM {table} LEFT JOIN acp_found_transcripts f ON f.path = (SELECT path"
-    " FROM acp_found_transcripts WHERE claude_session_id = c.session_id ORDER BY updated_at DESC LIMIT 1)"
-    f" WHERE {{names}} AND {CONTINUED} AND NOT {HAS_SESSION}"
+    "SELECT c.name, c.session_id, c.cwd, c.created_at, (SELECT MAX(f.updated_at)"  # noqa: S608  constants
+    " FROM acp_found_transcripts f WHERE f.claude_session_id = c.session_id)"
+    f" FROM {{table}} WHERE {{names}} AND {CONTINUED} AND NOT {HAS_SESSION}"
 )
 # Names of ACP clients' conversations, of which there are as many as sessions, are a range of the key.
 _OTHERS: Final = " UNION ALL ".join(
@@ -159,9 +158,9 @@ def _others(
             name,
             readable.text(cwd) if query.cwds is None else query.cwds[0],
             _place(at) if at else _time(created),
-            conversations.title(name) or readable.text(title),
+            conversations.title(name),
         )
-        for name, _, cwd, created, at, title in rows
+        for name, _, cwd, created, at in rows
         if isinstance(name, str) and conversations.channel(name) not in query.hidden
     ]
     if (after := query.after) is not None:
