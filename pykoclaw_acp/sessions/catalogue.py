@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -145,6 +146,11 @@ class Catalogue:
         gone = claude - await self._store.branched_off(claude)
         await self.transcripts.remove(gone)
         return bool(gone)
+
+    async def remove_transcripts(self, claude_session_ids: Collection[str]) -> None:
+        """Delete the transcripts of these Claude sessions, whatever the settings say."""
+        if self.transcripts is not None and claude_session_ids:
+            await self.transcripts.remove(claude_session_ids)
 
     async def open(
         self, session_id: str, cwd: str | None = None, client: str | None = None

@@ -225,6 +225,9 @@ class TaskRuns:
         for session_id in await self._store.left_aside(run):
             if (earlier := await self._sessions.find(session_id)) is not None:
                 await self._sessions.delete(earlier)
+            unused = await self._store.claude_sessions_aside(session_id)
+            await self._sessions.catalogue.remove_transcripts(unused)
+            await self._store.discard_aside(session_id)
         await self._store.forget_earlier(run)
 
 

@@ -82,6 +82,8 @@ _CURSORS: Final = (
     "DELETE FROM acp_cursors WHERE acp_session_id IN"
     " (SELECT acp_session_id FROM acp_sessions WHERE deleted_at > 0)"
 )
+_CURSORS_OF: Final = "DELETE FROM acp_cursors WHERE acp_session_id = ?"
+_IDS: Final = "SELECT acp_session_id FROM acp_sessions WHERE acp_session_id = ? OR alias_of = ?"
 
 
 async def delete(
@@ -101,20 +103,27 @@ async def delete(
     await database.commit(Unit(statements=(kept, gone, aliases), durable=True))
     hidden()
     crash_points.reached("session_hidden")
-    await purge(database)
+    ids = [one for (one,) in await database.read(_IDS, (session_id, session_id))]
+    for one in ids:
+        await _drop_log(database, one)
+    await _clear_leftovers(database)
+    for one in ids:
+        for table in _OF_DELETED:
+            await _clear_session(database, table, one)
+        await notices.forget_session(database, one)
+        await database.commit(Unit(statements=(Statement(_CURSORS_OF, (one,)),)), patient=True)
 
 
 async def purge(database: Database) -> None:
-    """Delete the contents of deleted and pruned sessions, also after an interrupted deletion. Waits
-    until the database can be written.
+    """Delete the contents of all deleted and pruned sessions, after interrupted deletions. Waits until
+    the database can be written. Takes the longer, the more sessions there are.
     """
     logged = (
         "SELECT s.acp_session_id FROM acp_sessions s"
         " WHERE s.deleted_at > 0 AND s.log_key IS NOT NULL"
     )
     for (session_id,) in await database.read(logged):
-        drop = tuple(Statement(sql, (session_id,)) for sql in DROP)
-        await database.commit(Unit(statements=drop, renumbers=True), patient=True)
+        await _drop_log(database, session_id)
     await _clear_leftovers(database)
     for table in _OF_DELETED:
         pruned = " OR s.pruned_at IS NOT NULL" if table in _OF_PRUNED else ""
@@ -134,6 +143,11 @@ async def empty(database: Database, session_id: str) -> None:
     await _clear_leftovers(database)
     for table in _OF_PRUNED:
         await _clear_session(database, table, session_id)
+
+
+async def _drop_log(database: Database, session_id: str) -> None:
+    drop = tuple(Statement(sql, (session_id,)) for sql in DROP)
+    await database.commit(Unit(statements=drop, renumbers=True), patient=True)
 
 
 async def _clear_session(database: Database, table: _Table, session_id: str) -> None:

@@ -88,6 +88,7 @@ _OF_DELETED: Final = (
     "SELECT n.notice_id FROM acp_sessions s CROSS JOIN acp_notices n"
     " ON n.acp_session_id = s.acp_session_id WHERE s.deleted_at > 0"
 )
+_OF_SESSION: Final = "SELECT notice_id FROM acp_notices WHERE acp_session_id = ?"
 _WANTED: Final = (
     "SELECT 1 FROM acp_notices n WHERE n.notice_id = ?"  # noqa: S608
     f" AND NOT EXISTS ({_DELETED.format('n.acp_session_id')})"
@@ -139,6 +140,11 @@ async def forget_old(database: Database, before: int) -> None:
 async def forget_deleted(database: Database) -> None:
     """Delete the notices of deleted sessions. Waits until the database can be written."""
     await _forget(database, _OF_DELETED)
+
+
+async def forget_session(database: Database, session_id: str) -> None:
+    """Delete the notices of a session. Waits until the database can be written."""
+    await _forget(database, _OF_SESSION, session_id)
 
 
 async def _forget(database: Database, which: str, *values: object) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -392,14 +393,46 @@ async def test_a_page_costs_the_same_among_many_sessions(tmp_path: Path) -> None
         assert many < 1.5 * few, (few, many)
 
 
+async def test_a_deletion_costs_the_same_among_many_deleted_sessions(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        few = await _deletion(r, 200)
+        many = await _deletion(r, 5_000)
+        assert many < 1.5 * few, (few, many)
+
+
 async def _pages(r: Rig, count: int) -> int:
     """Steps of SQLite for a page of the list, and one of a directory, with so many sessions more."""
+    await _insert(r, count)
+    await r.journal.listed(ListQuery(1))  # the conversations are looked through once
+    async with _counted(r) as steps:
+        for cwds in (None, ("/w",)):
+            query = ListQuery(51, Place(100, "x"), cwds, transcripts=True)
+            assert len(await r.journal.listed(query)) == 51
+    return steps()
+
+
+async def _deletion(r: Rig, count: int) -> int:
+    """Steps of SQLite for a deletion, with so many deleted sessions more."""
+    await _insert(r, count)
+    deleted = Statement("UPDATE acp_sessions SET deleted_at = 1, alias_of = NULL")
+    await r.database.commit(Unit((deleted,)))
+    session = await r.session()
+    async with _counted(r) as steps:
+        await r.journal.delete(session.id)
+    return steps()
+
+
+async def _insert(r: Rig, count: int) -> None:
     for first in range(0, count, 500):
         rows = [Statement(_SESSION, (f"{count}-{n}", n)) for n in range(first, first + 500)]
         rows += [Statement(_CONVERSATION, (f"{count}-{n}",)) for n in range(first, first + 500)]
         found = [Statement(_FOUND, (f"t{count}-{n}", n)) for n in range(first, first + 500)]
         await r.database.commit(Unit((*rows, *found)))
-    await r.journal.listed(ListQuery(1))  # the conversations are looked through once
+
+
+@asynccontextmanager
+async def _counted(r: Rig) -> AsyncIterator[Callable[[], int]]:
+    """Counts the steps of all that reads meanwhile."""
     steps = 0
 
     def count_steps() -> int:
@@ -409,13 +442,10 @@ async def _pages(r: Rig, count: int) -> int:
 
     readers = r.database._readers._readers
     for reader in readers:
-        await reader.run(lambda connection: connection.set_progress_handler(count_steps, 100))
-    for cwds in (None, ("/w",)):
-        query = ListQuery(51, Place(100, "x"), cwds, transcripts=True)
-        assert len(await r.journal.listed(query)) == 51
+        await reader.run(lambda connection: connection.set_progress_handler(count_steps, 10))
+    yield lambda: steps
     for reader in readers:
         await reader.run(lambda connection: connection.set_progress_handler(None, 0))
-    return steps
 
 
 _SESSION = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -129,6 +130,79 @@ async def test_of_runs_aside_the_newest_is_kept_hidden(tmp_path: Path, path: Pat
         kept = "acp_sessions WHERE auxiliary = 1 AND deleted_at IS NULL"
         await eventually(partial(_count_is, path, "acp_task_runs", 1))
         assert _count_is(path, kept, 1)
+
+
+class Transcripts:
+    """Claude's transcripts: what was removed."""
+
+    def __init__(self) -> None:
+        self.removed: set[str] = set()
+
+    async def remove(self, claude_session_ids: Collection[str]) -> None:
+        self.removed |= set(claude_session_ids)
+
+
+async def _run_again(path: Path, number: int) -> None:
+    execute(path, "UPDATE scheduled_tasks SET next_run = ? WHERE id = '00000000'", PAST)
+    await eventually(partial(_count_is, path, "task_run_logs WHERE status = 'success'", number))
+    await eventually(partial(_count_is, path, "acp_task_runs WHERE ended_at IS NOT NULL", 1))
+
+
+async def test_a_run_aside_leaves_nothing_but_its_id(tmp_path: Path, path: Path) -> None:
+    transcripts = Transcripts()
+    async with rig(tmp_path) as r, scheduling(r):
+        r.sessions.catalogue.transcripts = transcripts  # type: ignore[assignment]
+        session = await r.session()
+        task(
+            path, session.record.conversation_name, context_mode="isolated",
+            schedule_type="interval", schedule_value="3600000",
+        )  # fmt: skip
+        for number in (1, 2, 3):
+            await _run_again(path, number)
+        runs = [one.spec.session_id for one in r.launcher.launched]
+        assert transcripts.removed == set(runs[:2])
+        for table, column in (("acp_sessions", "acp_session_id"), ("conversations", "session_id")):
+            known = fetch(path, f"SELECT {column} FROM {table}")
+            assert {one for (one,) in known if one} <= {session.id, runs[2]}
+            assert len(known) == 2
+        assert all([await r.journal.id_taken(one) for one in runs])
+
+
+async def test_a_run_aside_that_others_know_keeps_its_conversation(
+    tmp_path: Path, path: Path
+) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        session = await r.session()
+        hourly = {"schedule_type": "interval", "schedule_value": "3600000"}
+        task(path, session.record.conversation_name, context_mode="isolated", **hourly)
+        names = []
+        for number in (1, 2, 3, 4):
+            await _run_again(path, number)
+            made = "SELECT conversation_name FROM acp_sessions WHERE acp_session_id = ?"
+            ((name,),) = fetch(path, made, r.launcher.launched[-1].spec.session_id)
+            names.append(name)
+            if number == 1:  # as Claude does in the run
+                task(path, name, next_run=None)
+            elif number == 2:
+                moved = "UPDATE conversations SET session_id = 'elsewhere' WHERE name = ?"
+                execute(path, moved, name)
+        for table, column in (("conversations", "name"), ("acp_sessions", "conversation_name")):
+            known = {one for (one,) in fetch(path, f"SELECT {column} FROM {table}")}
+            assert known == {session.record.conversation_name, names[0], names[1], names[3]}
+
+
+async def test_a_transcript_with_which_a_conversation_goes_on_is_kept(
+    tmp_path: Path, path: Path
+) -> None:
+    transcripts = Transcripts()
+    async with rig(tmp_path) as r, scheduling(r):
+        r.sessions.catalogue.transcripts = transcripts  # type: ignore[assignment]
+        task(path, "daily", schedule_type="interval", schedule_value="3600000")
+        for number in (1, 2):
+            await _run_again(path, number)
+        first, second = r.launcher.launched
+        assert second.spec.resume_session_id == first.spec.session_id
+        assert transcripts.removed == set()
 
 
 def _count_is(path: Path, rows: str, expected: int) -> bool:

@@ -50,5 +50,11 @@ class TaskStore(Store, Protocol):
     async def left_aside(self, run: TaskRun) -> list[str]:
         """Sessions of earlier runs of the task aside, which nobody needs any more."""
 
+    async def claude_sessions_aside(self, session_id: str) -> set[str]:
+        """Claude sessions of a deleted run aside that no other session needs."""
+
+    async def discard_aside(self, session_id: str) -> None:
+        """Delete what a deleted run aside has left, unless others know its conversation. Patient."""
+
     async def forget_earlier(self, run: TaskRun) -> None:
         """Delete what is kept of the task's earlier runs. Patient."""

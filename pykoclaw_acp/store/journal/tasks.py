@@ -8,7 +8,7 @@ import structlog
 
 from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
-from pykoclaw_acp.store import shared_conversations, tasks, turns
+from pykoclaw_acp.store import runs_aside, shared_conversations, tasks, turns
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
@@ -74,6 +74,14 @@ class SqlTaskStore(SqlStore):
     async def left_aside(self, run: TaskRun) -> list[str]:
         """Sessions of earlier runs of the task aside."""
         return await tasks.left_aside(self._database, run.task.id, run.turn_id)
+
+    async def claude_sessions_aside(self, session_id: str) -> set[str]:
+        """Claude sessions of a deleted run aside that no other session needs."""
+        return await runs_aside.claude_sessions(self._database, session_id)
+
+    async def discard_aside(self, session_id: str) -> None:
+        """Delete what a deleted run aside has left."""
+        await runs_aside.discard(self._database, session_id)
 
     async def forget_earlier(self, run: TaskRun) -> None:
         """Delete what is kept of the task's earlier runs."""
