@@ -153,12 +153,18 @@ class Catalogue:
             await self.transcripts.remove(claude_session_ids)
 
     async def open(
-        self, session_id: str, cwd: str | None = None, client: str | None = None
+        self,
+        session_id: str,
+        cwd: str | None = None,
+        client: str | None = None,
+        *,
+        elsewhere: bool = False,
     ) -> Session:
         """The session of whatever a list has under this id; one is made for a conversation of another
         program, and for a transcript.
 
-        Raises SessionNotFound, and InvalidParams if the transcript's directory is not `cwd`.
+        Raises SessionNotFound, and unless `elsewhere`, InvalidParams if the transcript's directory is
+        not `cwd`.
         """
         try:
             return await self._known(session_id, cwd, client)
@@ -166,7 +172,7 @@ class Catalogue:
             found = None if self._found is None else await self._found.find(session_id)
             if found is None:
                 raise
-        if cwd is not None and not await adopting.is_same_place(found.cwd, cwd):
+        if not elsewhere and cwd is not None and not await adopting.is_same_place(found.cwd, cwd):
             raise InvalidParams(adopting.OTHER_DIRECTORY, {"sessionCwd": found.cwd})
         await self._adopt(found, client)
         session = await self._sessions.find(session_id)

@@ -197,9 +197,7 @@ async def fork(
     to its last complete turn. The client has it open from there on.
     """
     sessions = subscriber.sessions
-    source = await sessions.find(session_id)
-    if source is None:
-        source = await sessions.adopt(session_id, options.cwd, subscriber.name)
+    source = await sessions.catalogue.open(session_id, options.cwd, subscriber.name, elsewhere=True)
     new_session.require_same(source.surroundings.account, options.account)
     await require_directory(options.cwd)
     if not source.busy:

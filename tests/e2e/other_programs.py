@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Final
 
@@ -27,12 +28,18 @@ async def dispatch(stack: Stack, name: str, prompt: str) -> None:
 
 async def terminal(stack: Stack, session: str, prompt: str, *options: str) -> None:
     """`claude --resume` in a terminal."""
+    assert await in_terminal(stack, prompt, "--resume", session, *options) == session
+
+
+async def in_terminal(stack: Stack, prompt: str, *options: str) -> str:
+    """`claude -p` in a terminal; returns the id of its Claude session."""
     process = await asyncio.create_subprocess_exec(
-        BUNDLED, "-p", "--resume", session, *options, prompt, cwd=stack.work, env=stack.environment,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+        BUNDLED, "-p", "--output-format", "json", *options, prompt, cwd=stack.work,
+        env=stack.environment, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
     )  # fmt: skip
     said, _ = await asyncio.wait_for(process.communicate(), 120)
     assert process.returncode == 0, said
+    return str(json.loads(said)["session_id"])
 
 
 def answers(stack: Stack) -> list[str]:

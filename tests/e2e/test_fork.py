@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.forks import fork, remembered, word
+from tests.e2e.harness import Stack
 from tests.e2e.harness.client import RpcError
-
-
-async def fork(client: Client, stack: Stack, session: str, **meta: Any) -> dict[str, Any]:
-    return await client.call(
-        "session/fork", sessionId=session, cwd=str(stack.work), mcpServers=[], _meta=meta
-    )
-
-
-def remembered(stack: Stack) -> list[str]:
-    """The user's words in the newest request to the model."""
-    return [line for text in stack.asked()[-1]["user_texts"] for line in text.splitlines()
-            if line.startswith("Word:")]  # fmt: skip
-
-
-def word(word: str, *steps: str) -> str:
-    return f"Word: {word}\n" + (script(*steps) if steps else text(f"Noted {word}."))
 
 
 async def test_forks_of_a_session_remember_what_was_before_them(stack: Stack) -> None:
@@ -33,7 +16,9 @@ async def test_forks_of_a_session_remember_what_was_before_them(stack: Stack) ->
     await client.prompt(session, word("one"))
     await client.prompt(session, word("two"))
     first = client.of(session, "agent_message_chunk")[0]["messageId"]
-    early = (await fork(client, stack, session, **{"pykoclaw.dev/messageId": first}))["sessionId"]
+    early = (await fork(client, stack, session, _meta={"pykoclaw.dev/messageId": first}))[
+        "sessionId"
+    ]
     wait = "bash until [ -e over ]; do sleep 0.1; done"
     running = client.prompting(session, word("three", wait, "text Noted three."))
     await client.until(lambda: bool(client.of(session, "tool_call")))
@@ -42,9 +27,9 @@ async def test_forks_of_a_session_remember_what_was_before_them(stack: Stack) ->
     assert answer["_meta"]["pykoclaw.dev/forkedFrom"]["runningTurnLeftOut"] is True
     of_fork = (await fork(client, stack, late))["sessionId"]
     with pytest.raises(RpcError, match="system prompt and the options of its source"):
-        await fork(client, stack, session, claudeCode={"options": {"maxTurns": 3}})
+        await fork(client, stack, session, _meta={"claudeCode": {"options": {"maxTurns": 3}}})
     with pytest.raises(RpcError, match="no message of this session"):
-        await fork(client, stack, session, **{"pykoclaw.dev/messageId": "none"})
+        await fork(client, stack, session, _meta={"pykoclaw.dev/messageId": "none"})
 
     await client.prompt(blank, word("blank"))
     assert remembered(stack) == ["Word: blank"]

@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 from functools import partial
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import claude_agent_sdk
 import pytest
 
 from tests.e2e.harness import Client, RpcError, Stack, text
-
-BUNDLED: Final = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
-
-
-async def terminal(stack: Stack, prompt: str, *options: str) -> str:
-    """`claude -p` in a terminal; returns the id of its Claude session."""
-    process = await asyncio.create_subprocess_exec(
-        BUNDLED, "-p", "--output-format", "json", *options, prompt, cwd=stack.work,
-        env=stack.environment, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    said, _ = await asyncio.wait_for(process.communicate(), 120)
-    assert process.returncode == 0, said
-    return str(json.loads(said)["session_id"])
+from tests.e2e.other_programs import answers, in_terminal
 
 
 async def listed(client: Client, **params: Any) -> dict[str, dict[str, Any]]:
@@ -42,15 +26,6 @@ async def told(client: Client, session: str, title: str) -> dict[str, Any]:
     return await client.until(row)
 
 
-def answers(stack: Stack) -> list[str]:
-    """What the newest request to the model holds of answers that it has given."""
-    return [
-        one["text"]
-        for one in stack.asked()[-1]["messages"]
-        if one["role"] == "assistant" and one["text"]
-    ]
-
-
 @pytest.mark.long
 async def test_editor_terminal_editor(stack: Stack) -> None:
     client = await stack.front()
@@ -60,7 +35,7 @@ async def test_editor_terminal_editor(stack: Stack) -> None:
         "updatedAt"
     ]
     await client.call("session/close", sessionId=session)
-    assert await terminal(stack, text("Second."), "--resume", session) == session
+    assert await in_terminal(stack, text("Second."), "--resume", session) == session
     assert answers(stack) == ["First."]
 
     async def moved() -> bool:
@@ -79,8 +54,8 @@ async def test_editor_terminal_editor(stack: Stack) -> None:
 async def test_a_session_of_a_terminal_is_listed_loaded_continued_and_deleted(
     stack: Stack,
 ) -> None:
-    session = await terminal(stack, "Asked in a terminal.\n" + text("First."))
-    unopened = await terminal(stack, text("Never opened."))
+    session = await in_terminal(stack, "Asked in a terminal.\n" + text("First."))
+    unopened = await in_terminal(stack, text("Never opened."))
     client = await stack.front()
     row = await told(client, session, "Asked in a terminal. [[script text First. ]]")
     assert row["cwd"] == str(stack.work)
@@ -97,7 +72,7 @@ async def test_a_session_of_a_terminal_is_listed_loaded_continued_and_deleted(
     assert "_meta" not in (await listed(client))[session]
     await client.prompt(session, text("Second."))
     assert answers(stack) == ["First."]
-    assert await terminal(stack, text("Third."), "--resume", session) == session
+    assert await in_terminal(stack, text("Third."), "--resume", session) == session
     assert answers(stack) == ["First.", "Second."]
     await client.until(lambda: "Third." in client.text(session))
     await client.prompt(session, text("Fourth."))
@@ -110,7 +85,7 @@ async def test_a_session_of_a_terminal_is_listed_loaded_continued_and_deleted(
     await client.close()
     await stack.end_daemon()
     client = await stack.front(PYKOCLAW_DELETE_TRANSCRIPTS="on")
-    third = await terminal(stack, text("Another one."))
+    third = await in_terminal(stack, text("Another one."))
     there: bool = await client.until(partial(_has, client, third))
     assert there
     assert list(await listed(client)) == [third]

@@ -366,6 +366,16 @@ async def test_a_transcript_stays_for_a_fork_that_was_not_prompted(tmp_path: Pat
         assert fork in found.removed[1]
 
 
+async def test_a_transcript_is_forked_unopened_into_another_directory(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        with_transcripts(r, "/gone/since")
+        params = {"sessionId": CLAUDE, "cwd": "/", "mcpServers": []}
+        fork = (await wire.call("session/fork", **params))["result"]["sessionId"]
+        listed = {one["sessionId"]: one["cwd"] for one in (await page(wire))["sessions"]}
+        assert listed[CLAUDE] == "/gone/since"
+        assert fork != CLAUDE
+
+
 async def test_transcripts_of_other_channels_stay(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         found = with_transcripts(r, delete_transcripts="on")
