@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.commands import done
 from tests.e2e.harness import Stack, script, text
 from tests.e2e.harness.client import RpcError
 from tests.e2e.rewinds import front
@@ -141,3 +143,28 @@ async def test_one_task_is_stopped_and_the_turn_goes_on(shared: Stack) -> None:
     assert client.text(session) == "Done."
     with pytest.raises(RpcError, match="No subagent and no command"):
         await client.call("_pykoclaw.dev/toolcalls/stop", session=session, toolCallId=call)
+
+
+@pytest.mark.parametrize("behind", [True, False], ids=["background", "foreground"])
+async def test_one_subagent_is_stopped_and_the_turn_goes_on(shared: Stack, behind: bool) -> None:
+    client = await shared.start()
+    session = await client.new(shared.work)
+    prompt = (
+        f"[[script bash touch begun; sleep 15{behind:d}1 ;; bash touch further ;; text Never.]]"
+    )
+    agent = {"description": "look", "subagent_type": "claude", "run_in_background": behind}
+    begin = "tool Agent " + json.dumps({**agent, "prompt": prompt})
+    wait = "bash until [ -e over ]; do sleep 0.1; done"
+    running = client.prompting(session, script(begin, wait, "text Done."))
+    await client.until(lambda: shared.find(f"sleep 15{behind:d}1"))
+    call = client.of(session, "tool_call")[0]["toolCallId"]
+    stopped = await done(shared, "workers", "stop-task", session, call)
+    assert stopped.out == "Stopped.\n"
+    await client.until(lambda: not shared.find(f"sleep 15{behind:d}1"))
+    assert not running.done()
+    (shared.work / "over").touch()
+    assert (await client.answer(running))["stopReason"] == "end_turn"
+    ends = {one["toolCallId"]: one["status"] for one in client.of(session, "tool_call_update")}
+    assert ends[call] == "failed"
+    assert client.text(session) == "Done."
+    assert not (shared.work / "further").exists()
