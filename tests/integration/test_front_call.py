@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pykoclaw_acp.front import call as front_call
 from pykoclaw_acp.front.call import CallFailed, DaemonAbsent, NoDaemon, call, follow
-from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.link.places import SPAWN_LOCK, Places, secure_directory, try_lock
 from tests.integration.front_harness import WAIT, Connection, Daemon, encode
 
 
@@ -120,3 +124,24 @@ def test_a_socket_elsewhere_is_found_by_the_lock(places: Places, tmp_path: Path)
     elsewhere = Places(places.data, places.state, str(tmp_path / "other" / "acp.sock"))
     with Daemon(places) as daemon, answering(daemon, play):
         assert call(elsewhere, "_m", {}) == 5
+
+
+def test_a_call_waits_for_a_daemon_that_is_starting(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def play(connection: Connection, request: Any) -> None:
+        connection.send(encode({"id": 1, "result": 5}))
+
+    with ExitStack() as begun:
+
+        def begin(_: float) -> None:
+            """In the place of a pause: by then the daemon has started."""
+            begun.enter_context(answering(begun.enter_context(Daemon(places)), play))
+
+        secure_directory(places.directory)
+        lock = try_lock(os.path.join(places.directory, SPAWN_LOCK))
+        assert lock is not None
+        begun.callback(os.close, lock)
+        clock = SimpleNamespace(sleep=begin, monotonic=time.monotonic)
+        monkeypatch.setattr(front_call, "time", clock)
+        assert call(places, "_m", {}) == 5

@@ -17,9 +17,10 @@ from docs import manual
 from pykoclaw_acp import terminal
 from pykoclaw_acp.__main__ import COMPLETION
 from pykoclaw_acp.cli import cli
-from pykoclaw_acp.commands import completion, daemon, logs, prompt, show, status
+from pykoclaw_acp.commands import completion, daemon, ending, logs, prompt, show, status
 from pykoclaw_acp.commands.markdown import markdown
 from pykoclaw_acp.commands.transcript import Terminal
+from pykoclaw_acp.doctor.report import Finding
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front import call as front
 from pykoclaw_acp.front import resuming
@@ -549,6 +550,42 @@ def test_paragraphs_are_indented_in_a_terminal(monkeypatch: pytest.MonkeyPatch) 
     assert terminal.wrapped("one two three", 4, first=4) == "one two\n    three\n"
 
 
+def terminal_of(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    monkeypatch.setattr(terminal, "is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+
+def test_settings_are_explained_in_paragraphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal_of(monkeypatch, 60)
+    lines = run("config").stdout.splitlines()
+    explained = [line for line in lines if line.startswith(" ")]
+    assert all(line.startswith("    ") and line[4] != " " for line in explained)
+    assert all(len(line) <= 60 for line in explained)
+    assert len(explained) > len([line for line in lines if line.startswith("PYKOCLAW_")])
+
+
+def test_findings_are_columns_of_paragraphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [
+        Finding("one", "ok", "Found well. " * 9, ""),
+        Finding("another", "problem", "Found ill. " * 9, "Do this. " * 9),
+    ]
+    monkeypatch.setattr("pykoclaw_acp.commands.doctor._context", lambda: None)
+    monkeypatch.setattr("pykoclaw_acp.doctor.checks.examine", lambda context, checks: found)
+    terminal_of(monkeypatch, 60)
+    result = run("doctor")
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 1
+    assert all(len(line) <= 60 for line in lines)
+    first = [at for at, line in enumerate(lines) if not line.startswith(" ")]
+    assert [lines[at][:11] for at in first] == ["✓ one      ", "✗ another  "]
+    advice = next(at for at, line in enumerate(lines) if line.startswith(" " * 11 + "→ Do this."))
+    found_ill = lines[first[1] : advice]
+    assert all(line[11:].startswith(("Found", "ill.")) for line in found_ill)
+    assert len(found_ill) > 1
+    assert len(lines[advice:]) > 1
+    assert all(line.startswith(" " * 13) and line[13] != " " for line in lines[advice + 1 :])
+
+
 def test_the_manual_page_is_of_this_version() -> None:
     """`make man` writes it."""
     assert manual.PAGE.read_text() == manual.page()
@@ -729,6 +766,12 @@ def test_status_tells_of_tasks_if_there_are_some_or_somebody_runs_them(
     assert bool(facts) is told
 
 
+def plan(files: list[str], error: str | None = None) -> dict[str, Any]:
+    """What a rewind of one turn changes."""
+    lines = {"insertions": 1, "deletions": 2} if files else {"insertions": None, "deletions": None}
+    return {"turnId": "t", "turns": 1, "files": files, "filesError": error, **lines}
+
+
 @pytest.mark.parametrize(
     ("files", "options", "told"),
     [
@@ -741,12 +784,101 @@ def test_rewind_says_what_it_did_and_what_stays(
     asked: list[Any], files: list[str], options: list[str], told: str
 ) -> None:
     ANSWERS["sessions/show"] = {"summary": summary(title="A title")}
-    ANSWERS["rewind"] = {
-        "turnId": "t", "turns": 1, "files": files, "insertions": 1, "deletions": 2, "filesError": None,
-    }  # fmt: skip
+    ANSWERS["rewind"] = plan(files)
     out = run("rewind", "5e55", "--yes", *options).stdout
     assert told in out
     assert "What commands have changed stays, and so do mode, model" in out
+
+
+def test_rewind_shows_what_it_changes_and_asks(asked: list[Any]) -> None:
+    ANSWERS["sessions/show"] = {"summary": summary(title="A title")}
+    ANSWERS["rewind"] = plan([f"/w/{number}\x1b" for number in range(60)])
+    refused = run("rewind", "5e", "m", given="n\n")
+    shown = refused.stdout.splitlines()
+    assert shown[0].startswith("A rewind makes Claude forget 1 turn of A title;")
+    assert [line for line in shown if line.startswith("  /w/")] == [
+        rf"  /w/{number}\x1b" for number in range(50)
+    ]
+    assert "It changes 60 files back, and deletes new ones (+1 -2 lines)." in shown
+    assert (refused.exit_code, "Rewind?" in refused.stdout) == (1, True)
+    dry = run("rewind", "5e", "--dry-run", "--no-files")
+    assert dry.exit_code == 0
+    assert "/w/1" in dry.stdout
+    assert "Rewind" not in dry.stdout
+    chosen = {"session": "5e55", "message": "m", "files": True}
+    assert [params for name, params in asked if name == "rewind"] == [
+        chosen | {"dryRun": True},
+        chosen | {"dryRun": True, "message": None, "files": False},
+    ]
+    del asked[:]
+    done = run("rewind", "5e", given="y\n")
+    assert (done.exit_code, "Rewound. 60 files" in done.stdout) == (0, True)
+    assert [params for name, params in asked if name == "rewind"] == [
+        chosen | {"dryRun": True, "message": None},
+        chosen | {"message": "t"},
+    ], "to the turn that was shown"
+
+
+def test_rewind_without_the_files_is_not_done_by_itself(asked: list[Any]) -> None:
+    ANSWERS["sessions/show"] = {"summary": summary()}
+    ANSWERS["rewind"] = plan([], "There is no copy.")
+    refused = run("rewind", "5e", "--yes")
+    assert refused.exit_code == 1
+    assert "There is no copy. With --no-files only Claude's memory" in refused.stderr
+    ANSWERS["rewind"] = plan([])
+    assert "No file changes." in run("rewind", "5e", "--dry-run").stdout
+    assert all(params.get("dryRun") for name, params in asked if name == "rewind")
+
+
+# --- workers and stop
+
+
+WORKER: dict[str, Any] = {
+    "session": "0123456789",
+    "state": "waiting_for_permission",
+    "pid": 4194304,
+    "epoch": 123,
+    "startedAt": 0,
+    "memory": 1023 * 1024**2,
+    "title": "A title " * 20,
+}
+
+
+def test_workers_have_id_state_and_pid_at_80_columns(
+    monkeypatch: pytest.MonkeyPatch, asked: list[Any]
+) -> None:
+    ANSWERS["workers/list"] = [WORKER]
+    screen = narrow(monkeypatch, 80)
+    assert run("workers").exit_code == 0
+    lines = plain(screen).splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[-1].startswith("01234567 ")
+    assert {"waiting_for_permission", "4194304"} <= set(lines[-1].split())
+
+
+def test_workers_as_json(asked: list[Any]) -> None:
+    ANSWERS["workers/list"] = [WORKER]
+    for arguments in (("workers", "--json"), ("workers", "list", "--json")):
+        assert json.loads(run(*arguments).stdout) == [WORKER]
+    assert run("workers", "--json", "list").exit_code == 2
+    ANSWERS["workers/list"] = []
+    assert run("workers", "--json").stdout == "[]\n"
+    assert run("workers").stdout == "No worker runs.\n"
+
+
+def test_stop_ends_a_daemon_that_had_no_lock_yet(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question waits for one that is starting (tests/integration/test_front_call.py)."""
+    ended: list[int] = []
+    monkeypatch.setattr("pykoclaw_acp.link.places.lock_holder", lambda data: None)
+    monkeypatch.setattr(ending, "end", ended.append)
+    ANSWERS.update(
+        {"status": {"daemon": {"pid": 7}, "database": {}}, "workers/stop": {"workers": 0}}
+    )
+    result = run("stop")
+    assert (result.exit_code, ended) == (0, [7])
+    assert "The daemon (pid 7) has ended." in result.stdout
 
 
 @pytest.mark.parametrize("arguments", [[], ["--new", "5e55", "text"]])
