@@ -105,6 +105,27 @@ async def test_waits_are_counted_and_errors_are_told_once(stack: Stack) -> None:
     assert calls(again, session, "retry-")[0]["title"] == wait["title"]
 
 
+async def test_a_wait_is_told_while_it_lasts_with_the_seconds_of_the_service(stack: Stack) -> None:
+    client = await stack.start(CLAUDE_CODE_MAX_RETRIES="1")
+    session = await client.new(stack.work)
+    with pytest.raises(RpcError) as error:
+        await client.prompt(session, script("error 429 retry-after=1 Slow down"))
+    assert (error.value.kind, error.value.data["retryable"]) == ("rate_limit", True)
+    assert error.value.data["retryAfter"] in (1, 2)  # Claude waits a little longer than it is told
+    waiting = client.prompting(session, script("error 429 retry-after=50 times=1", "text No."))
+    told = r"Claude's rate limit is reached; asking again in (\d+) s \(1 of 1\)"
+    (seconds,) = await client.until(
+        lambda: re.findall(told, calls(client, session, "retry-")[-1]["title"])
+    )
+    assert int(seconds) >= 50
+    assert not waiting.done()
+    client.notify("session/cancel", sessionId=session)
+    assert (await client.answer(waiting))["stopReason"] == "cancelled"
+    (first, last) = calls(client, session, "retry-")
+    assert first["title"].startswith("Claude's rate limit was reached; no answer after 1 retry")
+    assert last["title"] == "Claude's rate limit was reached; stopped before a retry"
+
+
 async def test_service_that_nobody_runs_is_not_called_a_lost_connection(stack: Stack) -> None:
     client = await stack.spawn(ANTHROPIC_BASE_URL="http://127.0.0.1:1", CLAUDE_CODE_MAX_RETRIES="1")
     await client.initialize()

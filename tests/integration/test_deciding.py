@@ -231,14 +231,12 @@ async def test_rule_of_a_session_holds_for_its_workers_and_no_other_session(tmp_
 
 
 async def asked_over_acp(
-    r: Rig, capabilities: Any = None, name: str = "an editor", **request: Any
+    r: Rig, capabilities: Any = None, name: str | None = "an editor", **request: Any
 ) -> tuple[Wire, Any]:
     """A client that was asked; the answers that its worker gets."""
     wire = Wire(r)
-    info = {"name": name, "version": "1"}
-    await wire.call(
-        "initialize", protocolVersion=1, clientCapabilities=capabilities or {}, clientInfo=info
-    )
+    info = {} if name is None else {"clientInfo": {"name": name, "version": "1"}}
+    await wire.call("initialize", protocolVersion=1, clientCapabilities=capabilities or {}, **info)
     _, _, channel, turn = await hanging(r, wire)
     answers = _listen(channel)
     channel.last += 1
@@ -510,9 +508,20 @@ async def test_pauses_grow_from_ten_seconds_to_five_minutes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "waits"), [("mitto", True), ("zed", False), ("acpx", False), ("an editor", False)]
+    ("name", "waits"),
+    [
+        ("mitto", True),
+        (None, True),  # Mitto does not always give its name
+        ("zed", False),
+        ("acpx", False),
+        ("toad", False),
+        ("opencode", False),
+        ("an editor", False),
+    ],
 )
-async def test_traits_say_what_cancelled_means(tmp_path: Path, name: str, waits: bool) -> None:
+async def test_traits_say_what_cancelled_means(
+    tmp_path: Path, name: str | None, waits: bool
+) -> None:
     async with plain_rig(tmp_path) as r:
         wire, answers = await asked_over_acp(r, name=name)
         await eventually(lambda: requests(wire))

@@ -1,0 +1,60 @@
+"""The error of a turn, as clients of several kinds are told it: in words, in the answer to their
+prompt, or both.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.model.failures import TurnFailure
+from tests.integration.rig import rig
+from tests.integration.wires import Wire, client, hanging, load
+
+SLOW_DOWN = TurnFailure(ErrorKind.RATE_LIMIT, "Claude's rate limit is reached.", 429)
+
+
+async def failed(wire: Wire, r: Any, failure: TurnFailure) -> tuple[str, dict[str, Any]]:
+    """A session whose turn fails so; the error that answers its prompt."""
+    session, running, channel, turn = await hanging(r, wire)
+    channel.say(replace(channel.ended(turn), stop_reason=None, error=failure))
+    return session, (await wire.answer(running))["error"]
+
+
+@pytest.mark.parametrize(
+    ("name", "in_words", "details"),
+    [
+        ("mitto", False, False),
+        ("acpx", False, False),
+        ("zed", False, False),
+        ("toad", False, True),
+        ("opencode", True, False),
+        (None, True, False),
+    ],
+)
+async def test_an_error_is_told_once_to_clients_that_show_it(
+    tmp_path: Path, name: str | None, in_words: bool, details: bool
+) -> None:
+    """A client of which that is not known is told in words too, and everyone who opens it later."""
+    async with rig(tmp_path) as r, client(r, name) as wire, client(r, name) as other:
+        session, error = await failed(wire, r, SLOW_DOWN)
+        assert error["message"] == SLOW_DOWN.message
+        assert (SLOW_DOWN.message in wire.text()) is in_words
+        assert error["data"].get("details") == (SLOW_DOWN.message if details else None)
+        await load(other, session)
+        assert other.text().count(SLOW_DOWN.message) == 1
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(7, 7), (413, 414), (4130, 4140), (None, None)])
+async def test_an_error_says_when_to_try_again(
+    tmp_path: Path, seconds: int | None, told: int | None
+) -> None:
+    """No earlier, in digits that Mitto does not take for a context that is too large."""
+    async with rig(tmp_path) as r, client(r, "mitto") as wire:
+        _, error = await failed(wire, r, replace(SLOW_DOWN, retry_after=seconds))
+        assert error["data"].get("retryAfter") == told
+        assert (error["data"]["errorKind"], error["data"]["retryable"]) == ("rate_limit", True)
