@@ -14,6 +14,7 @@ from pykoclaw_acp.model import prompt_text
 MAX_ID: Final = 64  # characters of an id
 MAX_CALL: Final = 200  # characters of the id of a tool call
 MAX_NAME: Final = 256  # characters of a tool's name
+THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
 MAX_DETAILS: Final = 512 * 1024  # bytes of the CLI's own form of a result
 
 INTERRUPTED: Final = "[Request interrupted by user"
@@ -202,6 +203,12 @@ def is_call(block: dict[str, Any]) -> bool:
     """Whether a block is a tool call, with an id that can be kept."""
     call = block.get("id")
     return block.get("type") == "tool_use" and isinstance(call, str) and len(call) <= MAX_CALL
+
+
+def called(block: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The tool that a call is of, and its input."""
+    given = block.get("input")
+    return str(block.get("name"))[:MAX_NAME], given if isinstance(given, dict) else {}
 
 
 def _as_text(found: re.Match[bytes]) -> bytes:

@@ -30,6 +30,7 @@ from pykoclaw_acp.transcripts.state import (
 )
 from pykoclaw_acp.transcripts.subagents import Subagents, tool_results
 from pykoclaw_acp.transcripts.wire import Piece, Scan, SeenTurn
+from pykoclaw_acp.translation import call_ids
 from pykoclaw_acp.translation.translator import Translation
 
 PIECE: Final = 256 * 1024  # bytes of lines with events in a piece
@@ -49,14 +50,16 @@ class Reader:
         self._file = descriptor
         self._upto = upto
         self._own = frozenset(scan.own)
-        self._own_messages = frozenset(scan.own_messages)
+        self._own_messages = {*scan.own_messages, *map(call_ids.given, scan.own_messages)}
         self._state = restored(scan.state)
         self._seen = Seen(self._state.entries())
         self._searches = 0
         self._translation = Translation(scan.cwd)
-        self._subagents = Subagents(scan.path, self._translation)
+        self._ids = call_ids.CallIds()
+        self._subagents = Subagents(scan.path, self._translation, self._ids)
         self._translation.tasks.tasks = self._state.tasks
         for call, found in self._state.calls.items():
+            self._ids.restore(call)
             self._translation.names[call] = found.name
             self._translation.running[call] = None
             self._translation.commands[call] = found.command
@@ -241,7 +244,7 @@ class Reader:
                 ids = {found.id, *(one.get("id") for one in found.blocks if entries.is_call(one))}
                 if not self._own_messages.isdisjoint(ids):
                     return "own"
-                if all(one.get("type") == "thinking" for one in found.blocks):
+                if all(one.get("type") in entries.THOUGHTS for one in found.blocks):
                     continue  # which the log may lack
                 return "open" if self._scan.hold else "other"
             if entry.uuid in self._own or entries.is_prompt(entry) or entries.is_output(entry):
@@ -302,12 +305,10 @@ class Reader:
             kind = block.get("type")
             text = block.get(str(kind))
             if entries.is_call(block):
-                name = str(block.get("name"))[: entries.MAX_NAME]
+                call, (name, arguments) = self._ids.begun(block["id"], turn), entries.called(block)
                 if len(self._state.calls) < MOST_CALLS:
-                    self._state.calls[block["id"]] = Call(name, turn)
-                given = block.get("input")
-                arguments = given if isinstance(given, dict) else {}
-                events += self._translation.start_tool(block["id"], name, arguments)
+                    self._state.calls[call] = Call(name, turn)
+                events += self._translation.start_tool(call, name, arguments)
             elif kind in ("text", "thinking") and isinstance(text, str) and text:
                 events += self._translation.say(str(kind), f"{found.id}-{index}", text)
         return events

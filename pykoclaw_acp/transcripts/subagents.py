@@ -13,12 +13,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.transcripts import entries, lines
 from pykoclaw_acp.transcripts.entries import Entry
 from pykoclaw_acp.transcripts.files import opened
 from pykoclaw_acp.translation import tasks
+from pykoclaw_acp.translation.call_ids import CallIds
 from pykoclaw_acp.translation.tasks import TaskEnd
 from pykoclaw_acp.translation.translator import AGENT_ENDED, ToolResult, Translation
 
@@ -42,19 +44,24 @@ class _Found(msgspec.Struct):
 
 
 class Subagents:
-    """Those of the transcript at `path`; `translation` is the state of its calls."""
+    """Those of the transcript at `path`; `translation` is the state of its calls, `ids` by which
+    they are shown.
+    """
 
-    def __init__(self, path: str, translation: Translation) -> None:
+    def __init__(self, path: str, translation: Translation, ids: CallIds) -> None:
+        self._ids = ids
         self._folder = os.path.join(path.removesuffix(".jsonl"), "subagents")
         self._translation = translation
         self._found: dict[str, _Found] = {}
 
     def end_tools(self, results: Sequence[ToolResult], details: object) -> list[Event]:
         """Events of results, with what subagents have done whose calls they end."""
+        results = [replace(one, tool_use_id=self._ids.of(one.tool_use_id)) for one in results]
         return self._end_tools(results, details, DEPTH)
 
     def end_task(self, call: str | None, end: TaskEnd) -> list[Event]:
         """The end of a call that went on in the background."""
+        call = call and self._ids.of(call)
         done = self._done(call, DEPTH) if call in self._translation.background else []
         return [*done, *self._translation.end_task(call, end)]
 
@@ -107,9 +114,7 @@ class Subagents:
             kind = block.get("type")
             text = block.get(str(kind))
             if entries.is_call(block):
-                given = block.get("input")
-                arguments = given if isinstance(given, dict) else {}
-                name = str(block.get("name"))[: entries.MAX_NAME]
+                name, arguments = entries.called(block)
                 events += self._translation.start_tool(block["id"], name, arguments, call)
             elif kind in ("text", "thinking") and isinstance(text, str):
                 self._translation.long.say(call, str(kind), text)
@@ -126,7 +131,9 @@ class Subagents:
     def _note(self, path: str) -> None:
         with contextlib.suppress(OSError, msgspec.MsgspecError), opened(path) as descriptor:
             meta = msgspec.json.decode(os.read(descriptor, MOST_META), type=_Meta)
-            self._found[meta.tool_use_id] = _Found(f"{path.removesuffix(_META)}.jsonl", meta)
+            self._found[self._ids.of(meta.tool_use_id)] = _Found(
+                f"{path.removesuffix(_META)}.jsonl", meta
+            )
 
 
 def tool_results(entry: Entry) -> list[ToolResult]:

@@ -43,6 +43,7 @@ from pykoclaw_acp.worker.failures import early_end, naming
 from pykoclaw_acp.worker.ignored import IgnoredPrompts
 from pykoclaw_acp.worker.login_failures import explained
 from pykoclaw_acp.worker.long_work import LongWork
+from pykoclaw_acp.worker.naming_calls import NamedCalls
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.reported import Reported
@@ -69,9 +70,11 @@ class ClaudeSession:
         self._outbox = outbox
         self._translator = deciding.translator(spec.options)
         self._translator.meanwhile.usage.windows.update(spec.windows)
+        self._named = NamedCalls(lambda: self.running, self._translator.running)
         self.permissions = PermissionCallbacks(
             spec.epoch, outbox.put, self._translator, self._tool_reported, self._turn_reported
         )
+        self.permissions.named = self._named.asked
         self.permissions.lasting = not spec.options.restricted
         self.choices = Choices(spec.options, self._note)
         self.servers = Servers(spec, calls, WorkerFiles.plugins(temporary))
@@ -196,7 +199,7 @@ class ClaudeSession:
     async def run(self) -> None:
         """Process messages until the CLI ends; raises the SDK's error unless it ended by itself."""
         assert self._client is not None
-        async for message, frame in raw_frames.received(self._client):
+        async for message, frame in raw_frames.received(self._client, self._named.rename):
             try:
                 if message is not None:
                     await self._take(message, frame)

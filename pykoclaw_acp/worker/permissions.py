@@ -46,6 +46,8 @@ class PermissionCallbacks:
         self._reported = reported
         self._turn = turn
         self._pending: dict[str, asyncio.Future[Answer]] = {}
+        self.named: Callable[[str], str] = str
+        """Gives the id by which a call is shown."""
         self.links = False
         """Whether a client is there that can open a page."""
         self.lasting = False
@@ -60,7 +62,7 @@ class PermissionCallbacks:
         self, name: str, arguments: dict[str, Any], context: ToolPermissionContext
     ) -> PermissionResultAllow | PermissionResultDeny:
         """The SDK's `can_use_tool`; waits for the answer without a limit."""
-        tool_id = context.tool_use_id or str(uuid4())
+        tool_id = self.named(context.tool_use_id or str(uuid4()))
         turn_id = await self._reported(tool_id, name, arguments)
         arguments = deciding.presented(name, arguments, self._calls.decided.get(tool_id))
         if whole.too_large(arguments):

@@ -19,9 +19,12 @@ NO_FRAME: Final[Frame] = {}
 log: Final = structlog.get_logger()
 
 
-async def received(client: ClaudeSDKClient) -> AsyncIterator[tuple[Message | None, Frame]]:
-    """All messages of a connected client, each with the frame that it was made from; None as the
-    message of a frame that the SDK drops, such as `tool_progress` and `command_lifecycle`.
+async def received(
+    client: ClaudeSDKClient, prepare: Callable[[dict[str, Any]], None] = lambda _: None
+) -> AsyncIterator[tuple[Message | None, Frame]]:
+    """All messages of a connected client, each with the frame that it was made from, once that is
+    prepared; None as the message of a frame that the SDK drops, such as `tool_progress` and
+    `command_lifecycle`.
 
     Ends, and raises, as the client's own `receive_messages`.
     """
@@ -35,6 +38,7 @@ async def received(client: ClaudeSDKClient) -> AsyncIterator[tuple[Message | Non
             yield message, NO_FRAME
         return
     async for frame in frames():
+        prepare(frame)
         yield parse(frame), frame
 
 

@@ -267,6 +267,23 @@ def test_calls_without_result_fail_when_the_next_prompt_comes(t: Transcript) -> 
     assert words(events)[1:] == ["ls …", "sleep 9 …", "tool failed"]
 
 
+def test_thoughts_that_claude_keeps_secret_are_passed_over(t: Transcript) -> None:
+    """They do not say either that Claude began a turn by itself, whose answer may be in the log."""
+    secret = {"type": "redacted_thinking", "data": "EmwKAhgB"}
+    notice = "<task-notification>\n<task-id>b1</task-id>\n</task-notification>"
+    t.prompt("one", "p1")
+    t.assistant(secret, "m1")
+    t.say("There.", "m1")
+    reading = Reading(t)
+    assert words(reading.look()) == ["> one", "There."]
+    t.prompt(notice, "b1", turnOrigin="task_notification")
+    t.assistant(secret, "msg_b")
+    assert reading.look() == []
+    t.say("It is done.", "msg_c")
+    mine = Reading(t, own=("p1",), fields={"own_messages": ["msg_c"]})
+    assert mine.look() == []
+
+
 def test_notice_ends_the_call_that_went_on_in_the_background(t: Transcript) -> None:
     notice = (
         "<task-notification>\n<tool-use-id>tool</tool-use-id>\n<status>completed</status>\n"

@@ -16,6 +16,7 @@ from claude_agent_sdk import (
     ToolUseBlock,
     UserMessage,
 )
+from claude_agent_sdk._internal.message_parser import parse_message
 
 from pykoclaw_acp.model.events import (
     MAX_TEXT,
@@ -49,6 +50,18 @@ def run(*messages: Any) -> list[Event]:
     translator = Translator("/work")
     translator.begin_turn()
     return [event for message in messages for event in translator.events(message)]
+
+
+def test_thoughts_that_claude_keeps_secret_are_passed_over() -> None:
+    secret = {"type": "redacted_thinking", "data": "EmwKAhgB"}
+    message = parse_message(
+        {"type": "assistant", "message": {"id": "m1", "model": "x", "content": [secret]}}
+    )
+    events = run(
+        start("m1"), stream("content_block_start", index=0, content_block=secret), message,
+        block(1, "text"), delta(1, "Hel"), delta(1, "lo"), whole(TextBlock("Hello")),
+    )  # fmt: skip
+    assert events == [Text("m1-1", "Hel"), Text("m1-1", "lo")]
 
 
 def test_a_streamed_block_is_said_once() -> None:

@@ -1,0 +1,51 @@
+"""Frames of the CLI with the ids by which tool calls are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from typing import Any
+
+from pykoclaw_acp.translation.call_ids import CallIds
+
+
+class NamedCalls:
+    """Those of one worker. `turns` gives those that run, of which the last one speaks; `running`:
+    ids of running calls.
+    """
+
+    def __init__(self, turns: Callable[[], Sequence[str]], running: Container[str]) -> None:
+        self._turns = turns
+        self._running = running
+        self._ids = CallIds()
+
+    def rename(self, frame: dict[str, Any]) -> None:
+        """Put the ids that are shown in the place of those that the service gave."""
+        event, message = frame.get("event"), frame.get("message")
+        if isinstance(event, dict):
+            self._begun(event.get("content_block"))
+        if isinstance(message, dict) and isinstance(message.get("content"), list):
+            for block in message["content"]:
+                self._begun(block)
+                self._replace(block, "tool_use_id")
+        for name in ("tool_use_id", "parent_tool_use_id"):
+            self._replace(frame, name)
+        told = frame.get("tool_use_meta")
+        for one in told if isinstance(told, list) else ():
+            self._replace(one, "id")
+
+    def asked(self, call: str) -> str:
+        """The id of a call about which the user is asked, which may not have been reported yet."""
+        known = self._ids.of(call)
+        return known if known in self._running else self._ids.begun(call, self._turn)
+
+    @property
+    def _turn(self) -> str:
+        return next(iter(reversed(self._turns())), "")
+
+    def _begun(self, block: object) -> None:
+        if isinstance(block, dict) and block.get("type") == "tool_use":
+            block["id"] = self._ids.begun(str(block.get("id")), self._turn)
+
+    def _replace(self, holder: object, name: str) -> None:
+        if isinstance(holder, dict) and isinstance(holder.get(name), str):
+            holder[name] = self._ids.of(holder[name])

@@ -1,0 +1,95 @@
+"""Ids of tool calls from services that use an id again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from claude_agent_sdk._internal.message_parser import parse_message
+
+from pykoclaw_acp.model.events import Event, ToolEnded, ToolStarted
+from pykoclaw_acp.translation.call_ids import given
+from pykoclaw_acp.worker.naming_calls import NamedCalls
+from pykoclaw_acp.worker.translate import Translator
+from tests.unit.transcripts import Reading, Transcript
+
+FIRST, SECOND = "11111111-aaaa-4aaa-8aaa-aaaaaaaaaaaa", "22222222-bbbb-4bbb-8bbb-bbbbbbbbbbbb"
+SHOWN = ["call_0-11111111", "call_0-22222222"]
+CLAUDES = "toolu_01ABCDEFGHIJKLMNOPQRSTUV"
+
+
+class Session:
+    """Turns whose messages a worker reads."""
+
+    def __init__(self) -> None:
+        self.turn = FIRST
+        self.translator = Translator("/work")
+        self.named = NamedCalls(lambda: [self.turn], self.translator.running)
+
+    def read(self, **frame: Any) -> list[Event]:
+        self.named.rename(frame)
+        message = parse_message({"session_id": "s", "uuid": "u", **frame})
+        return [] if message is None else self.translator.events(message)
+
+    def call(self, call: str = "call_0") -> list[Event]:
+        block = {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": "ls"}}
+        return self.read(type="assistant", message={"model": "x", "content": [block]})
+
+    def result(self, call: str = "call_0") -> list[Event]:
+        block = {"type": "tool_result", "tool_use_id": call, "content": "out"}
+        return self.read(type="user", message={"content": [block]})
+
+
+def ids(events: list[Event], kind: type[ToolStarted | ToolEnded]) -> list[str]:
+    return [one.tool_call_id for one in events if isinstance(one, kind)]
+
+
+def test_an_id_that_is_used_again_is_a_call_of_its_own() -> None:
+    session = Session()
+    events: list[Event] = []
+    for session.turn in (FIRST, SECOND):
+        events += session.call()
+        assert session.call() == [], "the same report twice"
+        assert session.named.asked("call_0") == ids(events, ToolStarted)[-1]
+        events += session.result()
+    assert ids(events, ToolStarted) == ids(events, ToolEnded) == SHOWN
+
+
+def test_another_worker_names_no_call_as_the_one_before() -> None:
+    assert [ids(Session().call(), ToolStarted)] == [SHOWN[:1]]
+    later = Session()
+    later.turn = SECOND
+    assert later.named.asked("call_0") == SHOWN[1], "the question overtakes the call"
+    assert ids(later.call(), ToolStarted) == SHOWN[1:]
+
+
+def test_claudes_own_ids_stay_as_they_are() -> None:
+    session = Session()
+    assert ids(session.call(CLAUDES), ToolStarted) == [CLAUDES]
+    assert ids(session.result(CLAUDES), ToolEnded) == [CLAUDES]
+    assert (given(CLAUDES), given(SHOWN[0])) == (CLAUDES, "call_0")
+
+
+def test_calls_of_subagents_are_under_the_call_of_their_turn() -> None:
+    session = Session()
+    task = {"type": "tool_use", "id": "call_0", "name": "Task", "input": {"description": "Look"}}
+    inner = {**task, "id": "call_1", "name": "Bash", "input": {"command": "ls"}}
+    session.read(type="assistant", message={"model": "x", "content": [task]})
+    [event] = session.read(
+        type="assistant", message={"model": "x", "content": [inner]}, parent_tool_use_id="call_0"
+    )
+    assert isinstance(event, ToolStarted)
+    assert (event.tool_call_id, event.parent_id) == ("call_1-11111111", SHOWN[0])
+
+
+def test_transcripts_of_other_programs_are_read_so_too(tmp_path: Path) -> None:
+    transcript = Transcript(tmp_path / "t.jsonl")
+    reading = Reading(transcript)
+    events: list[Event] = []
+    for turn in (FIRST, SECOND):
+        transcript.prompt("Look.", turn)
+        transcript.call("call_0", command="ls")
+        events += reading.look()  # its result comes in another look
+        transcript.result("call_0")
+        events += reading.look()
+    assert ids(events, ToolStarted) == ids(events, ToolEnded) == SHOWN
