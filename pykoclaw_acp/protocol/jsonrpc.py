@@ -81,6 +81,8 @@ def parse(line: bytes | bytearray) -> Message | None:
                 NULL_ID, InvalidRequest("Batches are not supported: send one message a line.")
             )
         return Invalid(NULL_ID, InvalidRequest("A message must be a JSON object."))
+    except UnicodeEncodeError:
+        return Invalid(NULL_ID, InvalidRequest(BAD_ID))
     except (ValueError, RecursionError):
         return Invalid(NULL_ID, ParseError("The line is not valid JSON."))
     return _classify(envelope)
@@ -95,9 +97,10 @@ def _decode(line: bytes | bytearray) -> _Envelope:
     except msgspec.DecodeError:
         # JavaScript clients that cut a text inside of an emoji send half of it (`\ud83d`): JSON,
         # but not Unicode.
-        return _decoder.decode(
-            json.dumps(json.loads(line), ensure_ascii=False).encode(errors="replace")
-        )
+        message = json.loads(line)
+        if isinstance(message, dict) and isinstance(message.get("id"), str):
+            message["id"].encode()  # another id would answer another request
+        return _decoder.decode(json.dumps(message, ensure_ascii=False).encode(errors="replace"))
 
 
 def _classify(envelope: _Envelope) -> Message | None:

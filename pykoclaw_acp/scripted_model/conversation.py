@@ -30,9 +30,11 @@ _NOT_A_PROMPT = (
     "[Image: source: ",
     "[Image: original ",
 )
-# A prompt sent while a turn runs is handed to the model in a message of role `system`.
+# Prompts sent while a turn runs are handed to the model in a message of role `system`, each between
+# a head and advice.
 _FOLDED = re.compile(
-    r"^The user sent a new message while you were working:\n(.*?)(?:\n\n(?:This is how Claude Code|IMPORTANT:).*)?$",
+    r"(?:^|\n\n)The user sent a new message while you were working:\n(.*?)"
+    r"(?=\n\nThis is how Claude Code|\n\nIMPORTANT:|\n\nThe user sent a new message while you were working:\n|$)",
     re.DOTALL,
 )
 _USER_REQUEST = re.compile(r"<user_request>(.*?)</user_request>", re.DOTALL)
@@ -108,7 +110,7 @@ def read_conversation(body: dict[str, Any]) -> Conversation:
         role, blocks = raw.get("role", ""), _blocks(raw.get("content"))
         texts = [block["text"] for block in blocks if block.get("type") == "text"]
         if role == "system":
-            folded = [match[1] for text in texts if (match := _FOLDED.match(text.strip()))]
+            folded = [found for text in texts for found in _FOLDED.findall(text.strip())]
             messages.extend(Message("user", text) for text in folded)
             prompts.extend(Prompt(text, responses, folded=True) for text in folded)
             continue

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import Event, OpenTools, ToolProgressed, ToolStarted, size
 from pykoclaw_acp.model.log import Logged, TurnsPlace
@@ -82,7 +83,8 @@ class SessionLog:
     async def close_lost(self) -> None:
         """Let the newest tool calls fail that have no end in the log, as when its row is damaged; once.
 
-        Nothing may run in the session. Calls of other programs are left to the import.
+        Nothing may run in the session. Calls of other programs are left to the import. While nothing
+        can be stored, they stay open.
         """
         if self._closed:
             return
@@ -93,8 +95,11 @@ class SessionLog:
                 one.imported or one.event.tool_call_id in known
             ):
                 lost.follow(one.event)
-        if ends := lost.failed(END_LOST):
-            await self.tell(ends)
+        try:
+            if ends := lost.failed(END_LOST):
+                await self.tell(ends)
+        except StoreUnavailable:
+            self._closed = False
 
     async def said_before(self, seq: int) -> Said | None:
         """The message of Claude's that the newest event up to `seq` is a part of, if it is one."""

@@ -103,7 +103,9 @@ async def load(
     """
     session = await _reopen(subscriber, session_id, options)
     left: Left | None = None
-    if not (session.busy or session.background or subscriber.sessions.workers.is_live(session.id)):
+    sessions = subscriber.sessions
+    runs = session.busy or session.background or sessions.workers.is_live(session.id)
+    if not (runs or sessions.awaits_recovery):
         await session.log.close_lost()
     end = session.last_seq
     place = None if last is None else await session.log.last_turns(last)

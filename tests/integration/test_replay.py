@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from pykoclaw_acp.channel.frames import EventFrame
+from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model.cutting import MOST
 from pykoclaw_acp.model.events import (
     Event,
@@ -356,6 +358,26 @@ async def test_a_call_whose_end_is_damaged_is_closed_once_and_for_every_load(
             assert calls == [("t", "in_progress"), ("t", "failed")]
         assert END_LOST in str(wire.updates()[-1])
         assert "ls" in str(wire.updates()[-1]["content"])
+
+
+@pytest.mark.parametrize("hindrance", ["locked", "recovery"])
+async def test_a_damaged_call_is_shown_open_while_nobody_can_tell_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hindrance: str
+) -> None:
+    """Nothing can be stored, or what runs is not known yet: the history is shown all the same."""
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await session_with(r, *turn(0, ToolStarted("t", "Bash", "Bash: ls", "execute")))
+        found = await r.sessions.get(session)
+        with monkeypatch.context() as patch:
+            if hindrance == "locked":
+                locked = AsyncMock(side_effect=StoreUnavailable("locked", "It is locked."))
+                patch.setattr(found.log, "tell", locked)
+            else:
+                patch.setattr(r.sessions, "awaits_recovery", True)
+            await load(wire, session)
+        assert [one["status"] for one in wire.updates() if "status" in one] == ["in_progress"]
+        await load(wire, session)
+        assert "failed" in str(wire.updates()[-1])
 
 
 async def test_a_call_that_another_program_runs_stays_open(tmp_path: Path) -> None:

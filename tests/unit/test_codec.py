@@ -244,6 +244,13 @@ def test_ids_are_echoed_exactly() -> None:
         )
 
 
+@pytest.mark.parametrize("half", [b"\\ud800", b"a\\udfff"])
+def test_an_id_that_no_answer_could_have_is_refused(half: bytes) -> None:
+    parsed = jsonrpc.parse(b'{"jsonrpc":"2.0","id":"' + half + b'","method":"a"}')
+    assert isinstance(parsed, jsonrpc.Invalid)
+    assert (parsed.id, parsed.error.message) == (b"null", jsonrpc.BAD_ID)
+
+
 def test_half_an_emoji_does_not_cost_the_prompt() -> None:
     parsed = jsonrpc.parse(
         b'{"jsonrpc":"2.0","id":1,"method":"a","params":{"sessionId":"x\\ud83d"}}'

@@ -276,16 +276,20 @@ class TestPosition:
         assert answered_text(request) == "from the first block"
 
     def test_a_prompt_sent_during_a_turn(self) -> None:
-        def folded(text: str) -> dict[str, Any]:
+        def folded(*texts: str) -> dict[str, Any]:
             note = "\n\nThis is how Claude Code surfaces messages the user sends mid-turn"
             head = "The user sent a new message while you were working:\n"
-            return {"role": "system", "content": [{"type": "text", "text": head + text + note}]}
+            said = "\n\n".join(head + text + note for text in texts)
+            return {"role": "system", "content": [{"type": "text", "text": said}]}
 
         before = user("[[script bash one ;; text original]]"), called("1"), result("1")
         plain = body(*before, folded("hurry\n\nup"))
         assert answered_text(plain) == "original"
         assert answer(plain).conversation.prompts[-1].text == "hurry\n\nup"
         assert answered_text(body(*before, folded("[[script text other]]"))) == "other"
+        both = answer(body(*before, folded("first", "second\n\nhalf"))).conversation
+        assert [one.text for one in both.prompts[-2:]] == ["first", "second\n\nhalf"]
+        assert [one.text for one in both.messages[-2:]] == ["first", "second\n\nhalf"]
 
 
 class TestAnswers:
