@@ -67,8 +67,8 @@ class SessionRecord:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """End of a turn; `usage`: tokens of this turn, under ACP's names. `last_uuid`: its last entry in
-    Claude's transcript. `goes_on_at`: when the session goes on by itself (seconds since 1970).
-    `told`: if it was cancelled, the log needs no line that says so.
+    Claude's transcript. `goes_on_at`: when the session goes on by itself (seconds since 1970), after
+    so many `tries`. `told`: if it was cancelled, the log needs no line that says so.
     """
 
     state: TurnState
@@ -78,6 +78,7 @@ class Outcome:
     claude_session_id: str | None = None
     last_uuid: str | None = None
     goes_on_at: int | None = None
+    tries: int = 0
     told: bool = False
 
 

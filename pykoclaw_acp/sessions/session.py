@@ -100,7 +100,7 @@ class Session:
         )
         self.choosing = Choosing(state, journal, workers, self.next_worker.change)
         directories = Directories(state, workers, house or House())
-        self.surroundings = SessionSurroundings(state, workers, house or House())
+        self.surroundings = SessionSurroundings(state, workers, house or House(), journal.clock)
         gate = WorkspaceGate(state, journal, workers, self.permissions, workspaces)
         self._endings = Endings(state, journal, gate)
         self.runner = TurnRunner(

@@ -15,14 +15,18 @@ from pykoclaw_acp.model.surroundings import Given, House
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.system.clock import Clock
 
 RETURN: Final = 30.0  # s in which clients come back to a new daemon
 LOOK: Final = 0.1  # s between two looks for them
 
 
-async def clients_return(lacks: Callable[[], bool]) -> None:
-    """Wait for clients that come back to a new daemon, as long as something lacks that they give."""
-    deadline = time.monotonic() + RETURN
+async def clients_return(lacks: Callable[[], bool], clock: Clock, *, recovered: bool) -> None:
+    """Wait for clients that come back to a new daemon, as long as something lacks that they give.
+    `recovered`: for what an earlier daemon has begun, which may run later.
+    """
+    patience = RETURN if recovered else RETURN - clock.age(clock.started)
+    deadline = time.monotonic() + patience
     while lacks() and time.monotonic() < deadline:  # noqa: ASYNC110  neither clients nor tasks tell of it
         await asyncio.sleep(LOOK)
 
@@ -32,10 +36,11 @@ class SessionSurroundings:
     they have the session open.
     """
 
-    def __init__(self, state: SessionState, workers: Workers, house: House) -> None:
+    def __init__(self, state: SessionState, workers: Workers, house: House, clock: Clock) -> None:
         self._state = state
         self._workers = workers
         self._house = house
+        self._clock = clock
         self._launched: Mapping[str, str] | None = None  # of the live worker, if it is ours
 
     @property
@@ -64,12 +69,13 @@ class SessionSurroundings:
         )
 
     async def returned(self, turn: Turn) -> None:
-        """Wait for a client that gives what a turn needs which an earlier daemon has accepted: clients
-        come back to a new daemon one by one, and an operator may decide that it runs before they do.
+        """Wait for a client that gives what a turn needs which an earlier daemon has accepted, or
+        nobody has sent: clients come back to a new daemon one by one, and it may run before they do.
         """
-        if not turn.recovered:
-            return
-        await clients_return(lambda: bool(self.options(turn).withheld))
+        if turn.recovered or turn.unattended:
+            await clients_return(
+                lambda: bool(self.options(turn).withheld), self._clock, recovered=turn.recovered
+            )
 
     def keep_worker(self, options: WorkerOptions) -> bool:
         """Whether there is a live worker for these options. One that was started with another

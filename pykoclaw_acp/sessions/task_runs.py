@@ -164,8 +164,8 @@ class TaskRuns:
             run.turn_id = again
 
     async def _given(self, run: TaskRun, session: Session) -> Given | None:
-        """What a client gives that has the task's conversation open. A run of an earlier daemon waits
-        for one to come back, if it needs that.
+        """What a client gives that has the task's conversation open. A run waits for one to come back
+        to a new daemon, if it needs that.
         """
         known = await self._store.session_of(run.task.conversation)
 
@@ -173,10 +173,11 @@ class TaskRuns:
             live = None if known is None else self._sessions.live.get(known)
             return None if live is None else live.surroundings.given
 
-        if run.task.id in self._recovered:
-            await clients_return(
-                lambda: given() is None and bool(session.surroundings.options().withheld)
-            )
+        await clients_return(
+            lambda: given() is None and bool(session.surroundings.options().withheld),
+            self._sessions.clock,
+            recovered=run.task.id in self._recovered,
+        )
         return given()
 
     def _turn(self, run: TaskRun, given: Given | None) -> Turn:

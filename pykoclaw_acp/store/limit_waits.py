@@ -8,11 +8,16 @@ from pykoclaw_acp.store.database import Database, Statement
 
 
 def add(wait: LimitWait) -> Statement:
-    """Let the session wait. To be part of the transaction that ends its turn."""
+    """Let the session wait, but not once more if a person has prompted since it went on. To be part
+    of the transaction that ends its turn.
+    """
     return Statement(
-        "INSERT INTO acp_limit_waits (acp_session_id, turn_id, due) VALUES (?, ?, ?)"
-        " ON CONFLICT (acp_session_id) DO UPDATE SET turn_id = excluded.turn_id, due = excluded.due",
-        (wait.session_id, wait.turn_id, wait.due),
+        "INSERT INTO acp_limit_waits (acp_session_id, turn_id, due, tries) SELECT ?, ?, ?, ? WHERE ? = 0"
+        " OR NOT EXISTS (SELECT 1 FROM acp_turns t JOIN acp_turns l ON l.acp_session_id = t.acp_session_id"
+        " AND l.position > t.position WHERE t.turn_id = ? AND l.origin = 'client' AND l.task_id IS NULL)"
+        " ON CONFLICT (acp_session_id) DO UPDATE SET turn_id = excluded.turn_id, due = excluded.due,"
+        " tries = excluded.tries",
+        (wait.session_id, wait.turn_id, wait.due, wait.tries, wait.tries, wait.turn_id),
     )
 
 
@@ -46,7 +51,7 @@ def forget(session_id: str) -> Statement:
 async def every(database: Database) -> list[LimitWait]:
     """All sessions that wait and were not deleted, the first to go on first."""
     rows = await database.read(
-        "SELECT w.acp_session_id, w.turn_id, w.due FROM acp_limit_waits w JOIN acp_sessions s"
+        "SELECT w.acp_session_id, w.turn_id, w.due, w.tries FROM acp_limit_waits w JOIN acp_sessions s"
         " ON s.acp_session_id = w.acp_session_id WHERE s.deleted_at IS NULL ORDER BY w.due LIMIT 1000"
     )
     return [LimitWait(*row) for row in rows]
@@ -55,7 +60,7 @@ async def every(database: Database) -> list[LimitWait]:
 async def of_session(database: Database, session_id: str) -> LimitWait | None:
     """What the session waits for, if it does."""
     rows = await database.read(
-        "SELECT acp_session_id, turn_id, due FROM acp_limit_waits WHERE acp_session_id = ?",
+        "SELECT acp_session_id, turn_id, due, tries FROM acp_limit_waits WHERE acp_session_id = ?",
         (session_id,),
     )
     return LimitWait(*rows[0]) if rows else None

@@ -65,6 +65,26 @@ async def test_a_prompt_of_a_person_takes_its_place_and_one_of_a_task_does_not(s
         await s.journal.accept(prompt(wait.session_id, "next", keys=keys))
 
 
+@pytest.mark.parametrize("prompted", [False, True])
+async def test_one_that_could_not_go_on_waits_again_unless_a_person_has_prompted(
+    s: Subject, prompted: bool
+) -> None:
+    wait = await waiting(s)
+    session = wait.session_id
+    await s.journal.accept(prompt(session, "next", keys=PromptKeys(request=wait.request_key)))
+    if prompted:
+        await s.journal.accept(prompt(session, "mine"))
+    await s.journal.finish(session, "next", replace(FAILED, goes_on_at=2000, tries=1), [])
+    again = LimitWait(session, "next", 2000, 1)
+    assert again.request_key != LimitWait(session, "next", 2000).request_key
+    assert await s.journal.limit_waits() == ([] if prompted else [again])
+    assert await s.journal.limit_wait(session) == (None if prompted else again)
+    if not prompted:
+        keys = PromptKeys(request=again.request_key)
+        await s.journal.accept(prompt(session, "once more", keys=keys))
+        assert await s.journal.limit_waits() == []
+
+
 async def test_it_can_be_given_up_once_and_the_log_says_so(s: Subject) -> None:
     wait = await waiting(s)
     said = given_up(wait.turn_id)

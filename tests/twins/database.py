@@ -58,6 +58,7 @@ class TurnRow:
     created_at: int = 0
     client: str | None = None
     background: bool = False
+    task_id: str | None = None
     state: TurnState = TurnState.QUEUED
     dispatched: bool = False
     started: bool = False
@@ -239,6 +240,7 @@ class MemoryDatabase:
         """Insert a prompt."""
         row = TurnRow(turn.turn_id, turn.session_id, turn.content, turn.keys)
         row.created_at, row.client, row.attempts = turn.created_at, turn.client, int(turn.begun)
+        row.task_id = turn.task_id
         self.insert_turn(row)
 
     def insert_request(self, session_id: str, ask: PermissionRequest) -> None:

@@ -102,9 +102,7 @@ class MemoryTurnJournal(MemoryStore):
         elif isinstance(frame, TurnEnded):
             outcome = outcomes[frame.turn_id]
             self._end(frame.turn_id, outcome)
-            if outcome.goes_on_at is not None:
-                wait = LimitWait(session_id, frame.turn_id, outcome.goes_on_at)
-                self.database.limit_waits[session_id] = wait
+            self._wait(session_id, frame.turn_id, outcome)
             self.database.used(session_id)
             self.database.turn_ended(session_id, frame.claude_session_id)
             return self._log(session_id, frame.turn_id, notes.ended(frame.turn_id, outcome))
@@ -133,11 +131,24 @@ class MemoryTurnJournal(MemoryStore):
         row.outcome = outcome
         return True
 
+    def _wait(self, session_id: str, turn_id: str, outcome: Outcome) -> None:
+        if outcome.goes_on_at is None:
+            return
+        newest = max(
+            (one for one in self._of_clients(session_id) if one.task_id is None),
+            key=lambda one: one.position,
+        )
+        if not outcome.tries or newest.turn_id == turn_id:
+            self.database.limit_waits[session_id] = LimitWait(
+                session_id, turn_id, outcome.goes_on_at, outcome.tries
+            )
+
     async def finish(
         self, session_id: str, turn_id: str, outcome: Outcome, events: Sequence[Event]
     ) -> tuple[Outcome, list[int]]:
         def finish() -> tuple[Outcome, list[int]]:
             if self._end(turn_id, outcome):
+                self._wait(session_id, turn_id, outcome)
                 self.database.used(session_id)
                 return outcome, self.database.log(session_id, turn_id, events)
             row = self.database.turns.get(turn_id)

@@ -12,20 +12,28 @@ from msgspec.structs import replace as replaced
 
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model import prompt_text
-from pykoclaw_acp.model.limit_waits import WAIT, goes_on_from
-from pykoclaw_acp.model.turns import Outcome, Turn
+from pykoclaw_acp.model.limit_waits import WAIT, goes_on_from, tries_of
+from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 
 SHORTEST: Final = 60  # s before a session goes on that has gone on and met the limit again
+LONGEST: Final = 3600  # s between two tries to go on
+MOST_TRIES: Final = 10  # that fail; the last one is made some 6 hours after the first
 SEND: Final = "Send the prompt again then."
 GOES_ON: Final = (
     "The session goes on by itself then, unless you send a prompt before; `session/cancel` and"
     " `pykoclaw-acp sessions stop-waiting` prevent it."
+)
+TRIES_AGAIN: Final = (
+    "The session tries again by itself to go on, unless you send a prompt before; `session/cancel`"
+    " and `pykoclaw-acp sessions stop-waiting` prevent it."
 )
 
 
 def told(outcome: Outcome, turn: Turn | None, setting: str) -> Outcome:
     """The outcome of a turn, with what follows if a usage limit has ended it."""
     failure = outcome.failure
+    if turn is not None and failure is not None and failure.kind == ErrorKind.SERVICE_UNREACHABLE:
+        return again(outcome, turn)
     if failure is None or failure.kind != ErrorKind.USAGE_LIMIT or failure.resets_at is None:
         return outcome
     if turn is None or setting != WAIT or not _may_go_on(turn):
@@ -35,6 +43,21 @@ def told(outcome: Outcome, turn: Turn | None, setting: str) -> Outcome:
         due = max(due, int(time.time()) + SHORTEST)
     failure = replaced(failure, message=f"{failure.message} {GOES_ON}")
     return replace(outcome, failure=failure, goes_on_at=due)
+
+
+def again(outcome: Outcome, turn: Turn) -> Outcome:
+    """The outcome of a turn that Claude's service did not get: if it is the one with which a session
+    goes on, that is tried again, a few times.
+    """
+    key, failure = turn.keys.request, outcome.failure
+    if key is None or failure is None or goes_on_from(key) is None:
+        return outcome
+    tries = tries_of(key) + 1
+    if tries > MOST_TRIES or outcome.state == TurnState.CANCELLED:
+        return outcome
+    due = int(time.time()) + min(SHORTEST * 2 ** (tries - 1), LONGEST)
+    failure = replaced(failure, message=f"{failure.message} {TRIES_AGAIN}")
+    return replace(outcome, failure=failure, goes_on_at=due, tries=tries)
 
 
 def _may_go_on(turn: Turn) -> bool:

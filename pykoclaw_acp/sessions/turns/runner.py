@@ -29,7 +29,7 @@ from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.surroundings import SessionSurroundings
-from pykoclaw_acp.sessions.turns import outcomes
+from pykoclaw_acp.sessions.turns import limits, outcomes
 from pykoclaw_acp.sessions.turns.early_start import EarlyStart
 from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.titling import Titling
@@ -105,7 +105,7 @@ class TurnRunner:
         except Exception as error:
             if not isinstance(error, WorkerFailed | StoreUnavailable):
                 log.exception("The turn could not be run", action="turn_broken")
-            await self.endings.finish(turn, outcomes.not_started(turn, error))
+            await self.endings.finish(turn, limits.again(outcomes.not_started(turn, error), turn))
         try:
             await turn.over()
             self._titling.after(turn)

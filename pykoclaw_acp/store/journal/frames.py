@@ -100,7 +100,8 @@ class FrameBatch:
         self.statements.append(branches.drop(self.session_id))
         self.ends.append((self.session_id, frame.turn_id))
         if outcome.goes_on_at is not None:
-            wait = LimitWait(self.session_id, frame.turn_id, outcome.goes_on_at)
+            at, tries = outcome.goes_on_at, outcome.tries
+            wait = LimitWait(self.session_id, frame.turn_id, at, tries)
             self.statements.append(limit_waits.add(wait))
         if frame.into is None:  # else that turn says it
             self._log(frame.turn_id, notes.ended(frame.turn_id, outcome))

@@ -9,6 +9,7 @@ from pykoclaw_acp.channel.frames import Numbered
 from pykoclaw_acp.errors import Conflict, NoPlaceForEnd, StoreUnavailable
 from pykoclaw_acp.model import blobs as model_blobs
 from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
@@ -93,10 +94,13 @@ class SqlTurnJournal(SqlStore):
         """End a turn that no worker can end; one that has ended keeps its outcome."""
         rows = await in_pieces(events.rows_in_steps(session_id, turn_id, said))
         now = self.clock.now()
-        ended = (turns.end(turn_id, outcome, now, once=True), sessions.used(session_id, now))
+        ended = [turns.end(turn_id, outcome, now, once=True), sessions.used(session_id, now)]
+        if outcome.goes_on_at is not None:
+            wait = LimitWait(session_id, turn_id, outcome.goes_on_at, outcome.tries)
+            ended.append(limit_waits.add(wait))
         try:
             return outcome, await self._commit(
-                Unit(ended, rows, ends=((session_id, turn_id),)), patient=True
+                Unit(tuple(ended), rows, ends=((session_id, turn_id),)), patient=True
             )
         except Conflict as error:
             if (known := await turns.outcome(self._database, turn_id)) is None:

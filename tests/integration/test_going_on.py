@@ -1,0 +1,119 @@
+"""What runs while nobody is there, of sessions whose client gives a credential that is not stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.model.limit_waits import PROMPT, LimitWait
+from pykoclaw_acp.model.surroundings import Given, Surroundings
+from pykoclaw_acp.model.turns import PromptKeys, TurnState
+from pykoclaw_acp.sessions import surroundings
+from pykoclaw_acp.sessions.going_on import GoingOn
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.turns import limits
+from pykoclaw_acp.store import limit_waits
+from pykoclaw_acp.store.database import Unit
+from tests.integration.linked import until_there_is
+from tests.integration.rig import Client, Rig, hanging, rig
+from tests.integration.scheduling import logs, scheduling, task
+from tests.waiting import eventually
+
+TOKEN = "CLAUDE_CODE_OAUTH_TOKEN"
+
+
+async def waiting(r: Rig, tries: int = 0) -> Session:
+    """A session that is to go on, without the client that gives its credential."""
+    session = await r.session()
+    await r.run(session, "say 1")
+    session.record.surroundings = Surroundings(secrets=(TOKEN,))
+    for subscription in list(session.subscriptions):
+        subscription.close()
+    r.pool.retire(session.id)
+    await eventually(lambda: not r.launcher.live)
+    turn_id = next(iter(await r.states()))
+    wait = LimitWait(session.id, turn_id, 1, tries)
+    await r.database.commit(Unit((limit_waits.add(wait),)))
+    return session
+
+
+@asynccontextmanager
+async def going_on(r: Rig) -> AsyncIterator[None]:
+    running = asyncio.create_task(GoingOn(r.sessions, r.journal).run())
+    try:
+        yield
+    finally:
+        running.cancel()
+
+
+def come_back(session: Session) -> None:
+    given = Given(account=None, variables={TOKEN: "token"})
+    session.subscribe(Client(), 0).given = given
+
+
+async def newest(r: Rig) -> str:
+    rows = await r.database.read("SELECT state FROM acp_turns ORDER BY position DESC LIMIT 1")
+    return str(rows[0][0])
+
+
+async def test_session_that_goes_on_waits_for_its_returning_client(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await waiting(r)
+        async with going_on(r):
+            await eventually(lambda: session.busy)
+            assert await newest(r) == TurnState.QUEUED
+            come_back(session)
+            await eventually(
+                lambda: any(PROMPT in text for text in r.launcher.launched[-1].prompts)
+            )
+            assert await limit_waits.every(r.database) == []
+            environment = r.launcher.launched[-1].spec.options.environment
+            assert environment is not None
+            assert environment[TOKEN] == "token"
+
+
+@pytest.mark.parametrize("tries", [0, limits.MOST_TRIES])
+async def test_session_that_cannot_go_on_tries_again_a_few_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tries: int
+) -> None:
+    monkeypatch.setattr(surroundings, "RETURN", 0.0)
+    async with rig(tmp_path) as r:
+        await waiting(r, tries)
+        async with going_on(r):
+            await until_there_is(r, "state = 'failed'")
+        ((failed,),) = await r.database.read("SELECT turn_id FROM acp_turns WHERE state = 'failed'")
+        waits = await limit_waits.every(r.database)
+        assert [(one.turn_id, one.tries) for one in waits] == ([] if tries else [(failed, 1)])
+        assert all(one.due > 1 for one in waits)
+
+
+async def test_session_that_does_not_reach_the_service_tries_again(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, turn, channel = await hanging(r)
+        turn.keys = PromptKeys(request=LimitWait(session.id, "stopped", 1, 2).request_key)
+        failure = TurnFailure(ErrorKind.SERVICE_UNREACHABLE, "Not reached.")
+        channel.say(replace(channel.ended(turn.turn_id), stop_reason=None, error=failure))
+        outcome, _ = await asyncio.wait_for(turn.ended, 60)
+        assert outcome.failure is not None
+        assert "tries again" in outcome.failure.message
+        (wait,) = await limit_waits.every(r.database)
+        assert (wait.turn_id, wait.tries) == (turn.turn_id, 3)
+
+
+async def test_task_that_is_due_at_the_start_waits_for_its_returning_client(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        session.record.surroundings = Surroundings(secrets=(TOKEN,))
+        one = task(r.database.path, str(session.record.conversation_name))
+        async with scheduling(r):
+            await eventually(lambda: session.surroundings.options().withheld)
+            come_back(session)
+            await eventually(lambda: logs(r.database.path, one))
+        assert [state for state, _, _ in logs(r.database.path, one)] == ["success"]
