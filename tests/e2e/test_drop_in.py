@@ -8,16 +8,20 @@ import os
 import signal
 import socket
 from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+import click
 import pytest
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.cli import cli
 from tests.e2e import pykoclaw_program
 from tests.e2e.commands import Result
 from tests.e2e.harness import Client, Stack, text
 from tests.e2e.pykoclaw_program import PRINTED
+from tests.integration.queueing import execute
 from tests.waiting import eventually
 
 LONG: Final = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
@@ -42,42 +46,117 @@ async def run(stack: Stack, *command: str, **environment: str) -> Result:
     return Result(process.returncode, out.decode(), error.decode())
 
 
+class Run(NamedTuple):
+    """How a command is run: what follows its name, and what it complains of if it fails."""
+
+    arguments: str = ""
+    complaint: str = ""
+
+
+TASK: Final = "0000abcd"
+# In the order in which they run; SESSION, FILE and WORK stand for those of the test. What would
+# change the machine, or never end, shows its help.
+COMMANDS: Final = {
+    "config": Run("--json"),
+    "status": Run("--json"),
+    "doctor": Run("--json"),
+    "sessions list": Run("--json"),
+    "sessions show": Run("SESSION --json"),
+    "sessions tail": Run("SESSION"),
+    "sessions rename": Run("SESSION Title"),
+    "sessions export": Run("SESSION --format json"),
+    "import": Run("FILE --directory WORK"),
+    "sessions stop-waiting": Run("SESSION"),
+    "sessions archive": Run("SESSION"),
+    "sessions unarchive": Run("SESSION"),
+    "prompt": Run("SESSION Hello. --json"),
+    "attach": Run("nothing", "No session has the id"),
+    "rewind": Run("SESSION --dry-run"),
+    "tasks list": Run("--json"),
+    "tasks show": Run(f"{TASK} --json"),
+    "tasks pause": Run(TASK),
+    "tasks resume": Run(TASK),
+    "tasks run": Run(TASK),
+    "tasks cancel": Run(TASK),
+    "workers list": Run("--json"),
+    "workers stop-task": Run("SESSION none", "No subagent and no command"),
+    "workers stop": Run(),
+    "logs": Run(),
+    "approve": Run("--json"),
+    "rules list": Run("--json"),
+    "rules remove": Run("WORK", "There is no such rule"),
+    "mcp list": Run("--json"),
+    "mcp login": Run("none", "There is no MCP server none"),
+    "mcp logout": Run("none", "There is no MCP server none"),
+    "trust add": Run("--tree WORK"),
+    "trust show": Run("WORK --json"),
+    "trust list": Run("--json"),
+    "trust remove": Run("WORK"),
+    "completion": Run("bash"),
+    "login": Run("--help"),
+    "logout": Run(),
+    "deploy install": Run("--help"),
+    "deploy remove": Run("--help"),
+    "scripted-model": Run("--help"),
+    "restart": Run(),
+    "sessions delete": Run("SESSION -y"),
+    "stop": Run(),
+    "hand-over": Run("--but 1"),
+    "adopt": Run(),
+}
+ORDINARY: Final = (
+    "doctor",
+    "sessions show",
+    "prompt",
+    "tasks list",
+    "rules list",
+    "restart",
+    "stop",
+)
+OWN_TESTS: Final = {"serve", "demo"}
+
+
+def leaves(group: click.Group, *above: str) -> Iterator[str]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from leaves(command, *above, name)
+        else:
+            yield " ".join((*above, name))
+
+
+def test_no_command_is_forgotten() -> None:
+    assert set(leaves(cli)) == COMMANDS.keys() | OWN_TESTS
+
+
 async def test_every_command_works(stack: Stack, acp: tuple[str, ...]) -> None:
     client = await stack.front(program=acp)
     session = await client.new(stack.work)
     await client.prompt(session, text("Hello."))
     assert client.text(session) == "Hello."
-    every = (
-        "config --json",
-        "status --json",
-        "doctor --json",
-        "sessions list --json",
-        f"sessions show {session} --json",
-        f"sessions tail {session}",
-        f"sessions rename {session} Title",
-        f"sessions export {session}",
-        "workers list --json",
-        "workers stop",
-        "logs",
-        "approve --json",
-        f"trust add --tree {stack.work}",
-        f"trust show {stack.work} --json",
-        "trust list --json",
-        f"trust remove {stack.work}",
-        "adopt --help",
-        "--version",
-        "restart",
-        f"sessions delete {session} -y",
-    )
-    for command in every if LONG else every[::3]:
-        result = await run(stack, *acp, *command.split())
-        assert (command, result.status, result.error) == (command, 0, "")
+    execute(
+        stack.data / "pykoclaw.db",
+        "INSERT INTO scheduled_tasks (id, conversation, prompt, schedule_type, schedule_value, created_at)"
+        " VALUES (?, ?, 'Hello.', 'interval', '3600000', '2026-01-01T00:00:00+00:00')",
+        TASK, f"acp-{session[:8]}",
+    )  # fmt: skip
+    exported = stack.root / "exported"
+    meant = {"SESSION": session, "WORK": str(stack.work), "FILE": str(exported)}
+    for name, (arguments, complaint) in COMMANDS.items():
+        if not LONG and name not in ORDINARY:
+            continue
+        if name == "restart":
+            await client.close()  # it would start the next daemon
+        words = [meant.get(word, word) for word in arguments.split()]
+        result = await run(stack, *acp, *name.split(), *words)
+        assert (name, result.status) == (name, 1 if complaint else 0), result
+        assert complaint in result.error if complaint else result.error == "", (name, result)
+        assert len(result.error.splitlines()) <= 1
         assert PRINTED not in result.out
-        if "--json" in command:
+        if "--json" in words:
             json.loads(result.out)
-    await client.close()  # it would start the next daemon
-    for command, status in (("stop", 0), ("status", 3), ("adopt", 0)):
-        assert (await run(stack, *acp, command)).status == status
+        if name == "sessions export":
+            exported.write_text(result.out)
+    assert (await run(stack, *acp, "status")).status == 3
     shown = (await run(stack, *acp, "--version")).out
     assert shown.split()[-1] == __version__
     assert "scripted-model" in (await run(stack, *acp, "--help")).out
