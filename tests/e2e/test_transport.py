@@ -111,10 +111,14 @@ async def piped(stack: Stack, *requests: bytes) -> dict[int, dict[str, Any]]:
     )  # fmt: skip
     out, _ = await asyncio.wait_for(process.communicate(b"".join(requests)), 20)
     assert process.returncode == 0
+    asked = [json.loads(line) for line in requests]
+    methods = {one["id"]: one["method"] for one in asked}
     said = [frames.parse(line) for line in out.splitlines()]
     for frame in said:
         if "method" in frame:
             frames.validate_call(frame)
+        else:
+            frames.validate_answer(frame, methods[frame["id"]])
     return {frame["id"]: frame for frame in said if "id" in frame}
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 from pykoclaw_acp.server import returning
 from pykoclaw_acp.server.connection import Connection
@@ -20,6 +21,8 @@ INITIALIZE: dict[str, Any] = {
     "protocolVersion": 1,
     "clientInfo": {"name": "editor", "version": "1"},
 }
+# A line of the client's that calls a method, behind its number.
+CALL: Final = re.compile(r'^>>? (\d+) .*?"method": ?"([^"]+)"', re.MULTILINE)
 
 
 class Front:
@@ -28,6 +31,8 @@ class Front:
     def __init__(self, r: Rig, hello: dict[str, Any]) -> None:
         self.heard: list[tuple[str, str]] = []
         self.gone = False
+        self.fault: frames.BadFrame | None = None  # what the daemon wrote that is not ACP
+        self._methods: dict[int, str] = {}  # by the number of the request
         self.incoming: asyncio.Queue[bytes] = asyncio.Queue()
         self.incoming.put_nowait(b"front %b\n" % json.dumps(hello).encode())
         self.connection: Connection | None = None
@@ -49,12 +54,21 @@ class Front:
             raise ConnectionError
         kind, _, rest = line.decode().rstrip("\n").partition(" ")
         if '{"jsonrpc"' in rest:  # a frame for the client, after numbers of the link
-            frame = frames.parse(rest[rest.index("{") :].encode())
-            if "method" in frame:
-                frames.validate_call(frame)
+            try:
+                self._check(rest)
+            except frames.BadFrame as error:
+                self.fault = error
         self.heard.append((kind, rest))
 
+    def _check(self, rest: str) -> None:
+        frame = frames.parse(rest[rest.index("{") :].encode())
+        if "method" in frame:
+            frames.validate_call(frame)
+        else:
+            frames.validate_answer(frame, self._methods.get(int(rest.partition(" ")[0])))
+
     def say(self, line: str) -> None:
+        self._methods |= {int(number): method for number, method in CALL.findall(line)}
         self.incoming.put_nowait(line.encode() + b"\n")
 
     def call(self, number: int, method: str, again: int | None = None, **params: Any) -> None:
@@ -77,6 +91,8 @@ class Front:
             return next((json.loads(line) for n, _, line in lines if int(n) == number), None)
 
         answer = await eventually(found)
+        if self.fault is not None:
+            raise self.fault
         assert answer is not None
         return answer
 
@@ -117,6 +133,8 @@ async def front(r: Rig, name: str = "front-1", **hello: Any) -> AsyncIterator[Fr
         if not made.gone:
             await r.sessions.live.cancel_all()
             await made.leave()
+        if made.fault is not None:
+            raise made.fault
 
 
 async def new(one: Front, number: int = 1) -> str:

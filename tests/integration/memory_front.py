@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.front.ledger import Ledger
 from pykoclaw_acp.link import lines
+from tests.e2e.harness import frames
 from tests.promises import Asked, View
 
 INITIALIZE: Final[dict[str, Any]] = {
@@ -169,7 +170,7 @@ class MemoryFront:
         numbers, text = kind.parse(line)
         match kind:
             case lines.UPDATE:
-                self._moved(numbers, json.loads(text)["params"]["update"])
+                self._moved(numbers, _called(text)["params"]["update"])
             case lines.CURSOR:
                 self._moved(numbers, None)
             case lines.ANSWER:
@@ -186,10 +187,10 @@ class MemoryFront:
                 ask_id, end = json.JSONDecoder().raw_decode(text.decode())
                 request = text.decode()[end:]
                 if self.ledger.add_request(ask_id, request.encode()):
-                    self.questions[ask_id] = json.loads(request)
+                    self.questions[ask_id] = _called(request.encode())
             case lines.NOTIFY:
                 self.ledger.note_withdrawal(text)
-                note = json.loads(text)
+                note = _called(text)
                 if note["method"] == "$/cancel_request":
                     self.questions.pop(note["params"]["requestId"], None)
 
@@ -218,8 +219,9 @@ class MemoryFront:
         self.line.send(lines.SEEN.build(token, seq))
 
     def _answered(self, number: int, raw: bytes | bytearray) -> None:
-        answer = json.loads(raw)
         one = self.asked[number]
+        answer = frames.parse(bytes(raw))
+        frames.validate_answer(answer, one.method)
         if not self.ledger.drop_answered(number, raw):
             assert answer == one.answer, f"told two different things: {one}, then {answer}"
             return
@@ -229,3 +231,10 @@ class MemoryFront:
         data = answer.get("error", {}).get("data")
         if isinstance(data, dict) and data.get("retryable"):
             self.refused.append(one)
+
+
+def _called(line: bytes | bytearray) -> dict[str, Any]:
+    """A request or a notification of the daemon; raises BadFrame."""
+    frame = frames.parse(bytes(line))
+    frames.validate_call(frame)
+    return frame
