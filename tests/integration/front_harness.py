@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pykoclaw_acp.link.places import LOCK_NAME, Places, secure_directory
+from tests.e2e.harness import frames
 
 WAIT = 30  # s that anything may take
 FAKE_START = Path(__file__).with_name("front_with_fake_daemon.py")
@@ -49,6 +50,7 @@ class Client:
         )
         self._rest = b""
         self._ids = 0
+        self._introductions: set[int] = set()
 
     def __enter__(self) -> Self:
         return self
@@ -68,6 +70,8 @@ class Client:
     def request(self, method: str, params: Any = None) -> int:
         """Send a request; returns its id."""
         self._ids += 1
+        if method == "initialize":
+            self._introductions.add(self._ids)
         self.write(
             encode({"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params or {}})
         )
@@ -86,7 +90,20 @@ class Client:
             if not parts[-1]:
                 return b""
         line, _, self._rest = b"".join(parts).partition(b"\n")
+        self._check(line)
         return line
+
+    def _check(self, line: bytes) -> None:
+        """That what a front says by itself is ACP: errors, and who it is. All else is a test's."""
+        try:
+            frame = json.loads(line)
+        except ValueError:
+            return
+        if "error" in frame:
+            frames.validate_answer(frame, None)
+        elif frame.get("id") in self._introductions:
+            if isinstance(frame["result"], dict) and frame["result"]:
+                frames.validate_answer(frame, "initialize")
 
     def message(self) -> Any:
         return json.loads(self.line())
