@@ -15,6 +15,7 @@ T = TypeVar("T")
 Frame = dict[str, Any]
 
 CANCELLED = {"outcome": {"outcome": "cancelled"}}
+DECLINED: Frame = {"action": "decline"}
 
 
 def selected(option: str) -> Frame:
@@ -73,6 +74,7 @@ class Peer:
         self.recording = recording
         self.patience = patience  # seconds that an answer may take
         self.permit: Callable[[Frame], Frame | None] = choosing("allow_once")
+        self.fill: Callable[[Frame], Frame] = lambda _: DECLINED  # what a form is answered with
         self.open_questions: list[Frame] = []
         self.asked: list[Frame] = []  # parameters of permission requests
         self._ids = 0
@@ -267,6 +269,8 @@ class Peer:
                 asyncio.get_running_loop().call_soon(self.send, answer)
 
     def _result(self, frame: Frame) -> Frame | None:
+        if frame["method"] == "elicitation/create":
+            return {"result": self.fill(frame["params"])}
         if frame["method"] != "session/request_permission":
             given = OFFERED.get(frame["method"])
             if given is None:
@@ -294,7 +298,6 @@ OFFERED: dict[str, Frame] = {
     "terminal/wait_for_exit": {"exitCode": 0},
     "terminal/kill": {},
     "terminal/release": {},
-    "elicitation/create": {"action": "decline"},
 }
 Connect = Callable[[], Awaitable[Peer]]
 

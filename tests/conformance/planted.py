@@ -457,6 +457,7 @@ def _report_of_all(frame: Frame, request: Frame) -> Said:
 PROMPT = "session/prompt"
 NEW = "session/new"
 LOAD = "session/load"
+SECRET_FORM: Frame = {"type": "object", "properties": {"key": {"title": "Your API key"}}}
 NOT_FOUND = {"code": -32002, "message": "No."}
 
 PLANTED: Final[dict[str, Fault]] = {
@@ -529,6 +530,7 @@ PLANTED: Final[dict[str, Fault]] = {
     "a_prompt_for_an_unknown_session_is_not_found": code(PROMPT, -32603),
     "loading_an_unknown_session_is_not_found": code(LOAD, -32602),
     "resuming_an_unknown_session_is_not_found": code("session/resume", -32602),
+    "a_session_is_not_loaded_in_another_directory": accepts(LOAD, {}),
     "loading_replays_everything_before_the_answer": Replayed(LOAD, late=True),
     "a_loaded_session_remembers": Forgets(LOAD),
     "a_resumed_session_remembers": Forgets("session/resume"),
@@ -573,6 +575,10 @@ PLANTED: Final[dict[str, Fault]] = {
     "setting_an_option_gives_the_whole_list": Answers("session/set_config_option", _kept_option),
     "unknown_options_are_invalid": accepts("session/set_config_option", {"configOptions": []}),
     "a_mode_set_as_mode_is_set_as_option": Answers("session/set_config_option", _stale_mode),
+    "the_end_of_planning_is_asked_and_told": Updates("current_mode_update", lambda _: None),
+    "forms_that_are_not_filled_in_harm_nothing": Hears(
+        None, lambda frame: None if frame.get("result") == {"action": "cancel"} else frame
+    ),
     "permission_requests_offer_a_choice": Calls(
         PERMISSION, lambda frame: [_edit(frame, options=frame["params"]["options"][:1] * 2)]
     ),
@@ -610,6 +616,9 @@ PLANTED: Final[dict[str, Fault]] = {
             if frame["params"]["mode"] == "url"
             else frame
         ],
+    ),
+    "forms_ask_for_no_secrets": Calls(
+        "elicitation/create", lambda frame: [_edit(frame, requestedSchema=SECRET_FORM)]
     ),
     "states_of_the_login_are_sent_as_advertised": LoginStates(),
     # catalogue
@@ -658,6 +667,10 @@ PLANTED: Final[dict[str, Fault]] = {
         lambda frame, _: [frame if "result" in frame else failing(frame, -32002)],
     ),
     "the_status_of_an_open_session_is_open": _with("session/status", status="saved"),
+    "archiving_closes_a_session_first": Hears("session/archive", done),
+    "a_title_of_the_user_stays": before(
+        PROMPT, lambda one: update(one, sessionUpdate="session_info_update", title="Another")
+    ),
     "titles_are_stored": _with("session/set_title", title="Another title"),
     "empty_titles_are_invalid": accepts("session/set_title", {"title": ""}),
     "system_prompts_that_cannot_be_used_are_refused": _skipping(

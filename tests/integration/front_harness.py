@@ -102,7 +102,8 @@ class Client:
         if "error" in frame:
             frames.validate_answer(frame, None)
         elif frame.get("id") in self._introductions:
-            if isinstance(frame["result"], dict) and frame["result"]:
+            said = frame["result"]
+            if isinstance(said, dict) and said:
                 frames.validate_answer(frame, "initialize")
 
     def message(self) -> Any:

@@ -224,8 +224,9 @@ class FakeAgent:
         return {"sessionId": session.id, **self._opened(session)}
 
     def _load(self, params: Frame) -> Frame:
-        directory(params)
         session, asked = self.installation.find(params), own_meta.keys(params)
+        if directory(params) != session.cwd:
+            raise invalid("cwd")
         after, meta = 0, Frame()
         if "replay" in asked:
             after, meta = own_meta.newest(session, asked["replay"]["last"])
@@ -280,7 +281,7 @@ class FakeAgent:
 
     def _archive(self, params: Frame, *, archived: bool) -> Frame:
         self.installation.find(params).archived = archived
-        return {}
+        return self._close(params) if archived else {}
 
     def _status(self, params: Frame) -> Frame:
         self.installation.find(params)

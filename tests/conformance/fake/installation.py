@@ -140,6 +140,8 @@ def directory(params: Frame) -> str:
     prompt = params.get("systemPrompt")
     if prompt is not None and prompt.get("mode") not in {"append", "override"}:
         raise invalid("systemPrompt.mode")
+    if any(block.get("type") != "text" for block in (prompt or {}).get("content", [])):
+        raise invalid("systemPrompt.content")
     return cwd
 
 

@@ -63,7 +63,7 @@ class Turn:
         self._agent.update(
             session,
             sessionUpdate="session_info_update",
-            title="A title",
+            title=session.title or "A title",
             updatedAt="2026-11-22T10:00:00+00:00",
         )
         return reason
@@ -110,6 +110,14 @@ class Turn:
         await self._tool(session, Path(session.cwd) / path, change, changed=True)
 
     async def _other(self, session: Session, rest: str) -> None:
+        if rest.startswith("AskUserQuestion ") and self._agent.can("elicitation.form"):
+            await self._question(session)
+            return
+        if rest.startswith("ExitPlanMode "):
+            await self._tool(session, None, "", kind="switch_mode")
+            session.values["mode"] = "ask"
+            self._agent.update(session, sessionUpdate="current_mode_update", currentModeId="ask")
+            return
         call = await self._tool(session, None, "")
         if rest.startswith("Agent "):
             await self._tool(session, None, "", parent=call)
@@ -122,8 +130,9 @@ class Turn:
         *,
         changed: bool = False,
         parent: str | None = None,
+        kind: str = "other",
     ) -> str:
-        call: Frame = {"toolCallId": str(uuid.uuid4()), "title": "A tool", "kind": "other"}
+        call: Frame = {"toolCallId": str(uuid.uuid4()), "title": "A tool", "kind": kind}
         if parent is not None:
             call["_meta"] = {"pykoclaw.dev/parentToolCallId": parent}
         if path is not None:
@@ -157,6 +166,19 @@ class Turn:
             ),
         )
         return str(call["toolCallId"])
+
+    async def _question(self, session: Session) -> None:
+        colour = {"type": "string", "enum": ["Red", "Blue"]}
+        answered = await self._agent.ask(
+            "elicitation/create",
+            mode="form",
+            message="Which one?",
+            sessionId=session.id,
+            requestedSchema={"type": "object", "properties": {"colour": colour}},
+        )
+        chosen = (answered.get("content") or {}).get("colour")
+        if chosen in colour["enum"]:
+            session.user_texts.append(str(chosen))
 
     async def _extras(self, session: Session) -> None:
         """What only clients get that have advertised it."""

@@ -6,8 +6,9 @@ import datetime
 from pathlib import Path
 from typing import Any
 
+from tests.conformance import scripts
 from tests.conformance.agents import Agent
-from tests.conformance.peer import Frame, Peer
+from tests.conformance.peer import Frame, Peer, result_of
 from tests.conformance.recording import Recording
 from tests.conformance.registry import check, must, must_always, should
 
@@ -202,6 +203,21 @@ async def archiving_is_idempotent(agent: Agent) -> None:
 
 
 @must
+async def archiving_closes_a_session_first(agent: Agent) -> None:
+    """`session/archive` ends a running prompt with the stop reason `cancelled`, then answers."""
+    async with agent.client() as peer:
+        peer.needs("sessionCapabilities.archive")
+        session, _ = await agent.session(peer)
+        running = peer.begin_prompt(session, agent.script(scripts.LONG))
+        await peer.until(lambda: "w2" in peer.said(session), "the running answer")
+        archiving = peer.begin("session/archive", sessionId=session)
+        answer = await peer.answer(running, "the running prompt")
+        reason = (answer.get("result") or {}).get("stopReason")
+        check(reason == "cancelled", f"the running prompt is answered with {answer}")
+        result_of(await peer.answer(archiving, "session/archive"), "session/archive")
+
+
+@must
 async def an_unknown_archive_filter_is_invalid(agent: Agent) -> None:
     """`session/list` with an unknown value of `archived` is answered with -32602."""
     async with agent.client() as peer:
@@ -245,6 +261,26 @@ async def titles_are_stored(agent: Agent) -> None:
         check(listed.get("title") == stored, f"listed as {listed}")
 
 
+@should
+async def a_title_of_the_user_stays(agent: Agent) -> None:
+    """After `session/set_title` a prompt changes the title nowhere."""
+    async with agent.client() as peer:
+        peer.needs("sessionCapabilities.title")
+        session, cwd = await _told(agent, peer)
+        await peer.call("session/set_title", sessionId=session, title="A title of mine")
+        await peer.fence()
+        since = peer.seen()
+        await peer.prompt(session, "Something else entirely.\n" + agent.text("Told."))
+        await peer.fence()
+        told = [
+            one.get("title") for one in peer.updates(session, "session_info_update", since=since)
+        ]
+        check(set(told) <= {None, "A title of mine"}, f"titled anew: {told}")
+        peer.needs(LIST)
+        (listed,) = await _listed(peer, cwd=str(cwd))
+        check(listed.get("title") == "A title of mine", f"listed as {listed}")
+
+
 @must
 async def empty_titles_are_invalid(agent: Agent) -> None:
     """`session/set_title` with nothing but spaces is answered with -32602."""
@@ -257,9 +293,22 @@ async def empty_titles_are_invalid(agent: Agent) -> None:
 
 @must
 async def system_prompts_that_cannot_be_used_are_refused(agent: Agent) -> None:
-    """`systemPrompt` with an unknown mode is an error, and no session is made."""
+    """`systemPrompt` with an unknown mode, or a block that is no text, is an error, and no session is
+    made.
+    """
     async with agent.client() as peer:
         peer.needs("sessionCapabilities.systemPrompt")
-        cwd = str(agent.directory())
-        prompt = {"mode": "_whisper", "content": [{"type": "text", "text": "x"}]}
-        await peer.refused("session/new", cwd=cwd, mcpServers=[], systemPrompt=prompt)
+        cwd, since = str(agent.directory()), peer.seen()
+        known = {one for one, _ in peer.recording.updates()}
+        words = {"type": "text", "text": "x"}
+        image = {"type": "image", "mimeType": "image/png", "data": "AAAA"}
+        for prompt in (
+            {"mode": "_whisper", "content": [words]},
+            {"mode": "append", "content": [words, image]},
+        ):
+            await peer.refused("session/new", cwd=cwd, mcpServers=[], systemPrompt=prompt)
+        await peer.fence()
+        told = [one for one, _ in Recording(lines=peer.recording.lines[since:]).updates()]
+        check(set(told) <= known, f"sessions that nobody has opened: {told}")
+        peer.needs(LIST)
+        check(await _listed(peer, cwd=cwd) == [], "a session was made")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.conformance import scripts
 from tests.conformance.agents import Agent, Chat
 from tests.conformance.peer import CANCELLED, Frame, Peer, choosing, selected
 from tests.conformance.recording import Recording
-from tests.conformance.registry import check, must, must_always, unsupported
+from tests.conformance.registry import alone, check, must, must_always, should, unsupported
 
 OPENING = ("session/new", "session/load", "session/resume", "session/fork")
 
@@ -186,6 +187,83 @@ async def a_mode_set_as_mode_is_set_as_option(agent: Agent) -> None:
             set_again = await peer.call("session/set_config_option", sessionId=session, **params)
             now = {one["id"]: one["currentValue"] for one in set_again["configOptions"]}
             check(now.get(option["id"]) == mode, f"{mode} was set, the option is {now}")
+
+
+@should
+async def the_end_of_planning_is_asked_and_told(agent: Agent) -> None:
+    """Claude's wish to leave the mode `plan` is a call of the kind `switch_mode`, about which the user
+    is asked; then the new mode is told, by `current_mode_update` or with the whole list of options.
+    """
+    async with agent.client() as peer:
+        cwd = str(agent.directory())
+        made = await peer.call("session/new", cwd=cwd, mcpServers=[])
+        session, modes = str(made["sessionId"]), made.get("modes") or {}
+        if "plan" not in [one["id"] for one in modes.get("availableModes", [])]:
+            unsupported("there is no mode `plan`")
+        await peer.call("session/set_mode", sessionId=session, modeId="plan")
+        await peer.fence()
+        since, asked = peer.seen(), len(peer.asked)
+        await peer.prompt(
+            session, agent.script('tool ExitPlanMode {"plan": "Do it."}', "text I begin.")
+        )
+        calls = [one["toolCall"]["toolCallId"] for one in peer.asked[asked:]]
+        announced = peer.updates(session, "tool_call", since=since)
+        kinds = {one["toolCallId"]: one.get("kind") for one in announced}
+        check([kinds.get(one) for one in calls] == ["switch_mode"], f"asked {calls} of {kinds}")
+        told = peer.updates(session, "current_mode_update", "config_option_update", since=since)
+        now = {one.get("currentModeId") for one in told}
+        for options in (one["configOptions"] for one in told if "configOptions" in one):
+            ids = {one["id"] for one in options}
+            every = {one["id"] for one in made.get("configOptions") or []}
+            check(ids >= every, f"not the whole list: {ids}")
+            now |= {one["currentValue"] for one in options if one.get("category") == "mode"}
+        check(now - {None, "plan"}, f"no new mode was told: {told}")
+
+
+# --- elicitation/create
+
+QUESTION: Final = json.dumps(
+    {
+        "questions": [
+            {
+                "question": "Which one?",
+                "header": "One",
+                "multiSelect": False,
+                "options": [{"label": one, "description": one} for one in ("Red", "Blue")],
+            }
+        ]
+    }
+)
+
+
+@alone
+@must
+async def forms_that_are_not_filled_in_harm_nothing(agent: Agent) -> None:
+    """A form that is declined or cancelled, or filled in with what its schema does not allow, fails no
+    prompt, and what was wrong in it is no answer.
+    """
+    async with agent.fresh(elicitation={"form": {}}) as peer:
+        session, _ = await agent.session(peer)
+        shown: list[Frame] = []
+
+        def bad(form: Frame) -> Frame:
+            shown.append(form)
+            names = form["requestedSchema"]["properties"]
+            return {"action": "accept", "content": {name: {"no": "such-4711"} for name in names}}
+
+        answers: list[Callable[[Frame], Frame]] = [
+            lambda _: {"action": "decline"}, lambda _: {"action": "cancel"}, bad,
+        ]  # fmt: skip
+        for answer in answers:
+            peer.fill = answer
+            await peer.prompt(session, agent.script(f"tool AskUserQuestion {QUESTION}", "text On."))
+        if not shown:
+            unsupported("the agent shows no form")
+        since = peer.seen()
+        await peer.prompt(session, agent.script("report"))
+        report = peer.said(session, since=since)
+        check(report, "the session does not go on")
+        check("such-4711" not in report, f"the model has a wrong answer: {report[:1000]}")
 
 
 # --- session/request_permission

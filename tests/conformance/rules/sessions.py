@@ -167,6 +167,16 @@ async def resuming_an_unknown_session_is_not_found(agent: Agent) -> None:
 
 
 @must
+async def a_session_is_not_loaded_in_another_directory(agent: Agent) -> None:
+    """`session/load` with another `cwd` than that of the session is refused."""
+    told = await agent.told()
+    async with agent.client() as peer:
+        peer.needs("loadSession")
+        elsewhere = _opening(told.session, agent.directory())
+        await peer.refused("session/load", **elsewhere)
+
+
+@must
 async def loading_replays_everything_before_the_answer(agent: Agent) -> None:
     """`session/load` sends the whole conversation as updates, in its order, and then answers."""
     told = await agent.told()

@@ -244,6 +244,18 @@ def elicitations_are_safe(recording: Recording) -> None:
 
 
 @must_always
+def forms_ask_for_no_secrets(recording: Recording) -> None:
+    """A form asks for no password, key or token: those are for a page."""
+    for frame in recording.calls("elicitation/create"):
+        if frame["params"].get("mode") == "form":
+            asked = frame["params"]["requestedSchema"].get("properties") or {}
+            for name, field in asked.items():
+                words = f"{name} {field.get('title')} {field.get('description')}"
+                secret = re.search(r"(?i)password|passphrase|secret|api.?key|token", words)
+                check(not secret, f"a form asks for {words!r}")
+
+
+@must_always
 def states_of_the_login_are_sent_as_advertised(recording: Recording) -> None:
     """`auth/status_update` is sent only by agents that advertise `auth.status`."""
     offered = recording.agent.get("agentCapabilities") or {}
