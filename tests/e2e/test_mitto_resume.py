@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from typing import Any
 
 import pytest
@@ -148,9 +149,41 @@ async def test_c_a_prompt_sent_again_joins_its_turn(
     assert (shared.work / "made.txt").read_text() == "once\nonce\n"
 
 
-@pytest.mark.parametrize("falls_back", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("killed", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
+async def test_c_a_long_paragraph_that_mitto_has_lost_is_shown_again_whole(
+    shared: Stack, killed: signal.Signals
+) -> None:
+    web = Mitto(shared)
+    web.program = mitto.OWN_PROCESS
+    conversation = Conversation()
+    await web.open(conversation)
+    numbers = " ".join(f"word{number}" for number in range(1, 101))
+    first, rest = numbers.split(" word21 ")
+    words = (f"words 20ms {first}", "hang 8s", f"text word21 {rest}")
+    steps = ("text Look:", "text", *words, "text", "text The end.")
+    turn = asyncio.ensure_future(web.prompt(conversation, play(*steps)))
+    await wire_of(web).until(lambda: "word20" in fold(wire_of(web), conversation.session))
+    turn.cancel()
+    await web.be_killed(killed)
+    assert "word1 " not in conversation.text
+    kept = conversation.text
+    await web.open(conversation)
+    await wire_of(web).until(lambda: "The end." in conversation.text)
+    again = conversation.text.removeprefix(kept)
+    assert again.replace(CONTINUED, "", 1).split() == [*numbers.split(), "The", "end."]
+
+
+@pytest.mark.parametrize(
+    ("falls_back", "killed"),
+    [
+        (False, signal.SIGKILL),
+        pytest.param(False, signal.SIGTERM, marks=pytest.mark.long),
+        pytest.param(True, signal.SIGTERM, marks=pytest.mark.long),
+    ],
+)
 async def test_c_a_code_block_that_mitto_has_lost_is_shown_again_whole(
-    shared: Stack, monkeypatch: pytest.MonkeyPatch, *, falls_back: bool
+    shared: Stack, monkeypatch: pytest.MonkeyPatch, *, falls_back: bool, killed: signal.Signals
 ) -> None:
     """Mitto is killed inside of a code block, which it had not kept, and prompts again after it.
 
@@ -169,7 +202,7 @@ async def test_c_a_code_block_that_mitto_has_lost_is_shown_again_whole(
     wire = wire_of(web)
     await wire.until(lambda: "line20 " in fold(wire, conversation.session))
     turn.cancel()
-    await web.be_killed()
+    await web.be_killed(killed)
     assert "line1 " not in conversation.text
     kept = conversation.text
     if falls_back:

@@ -71,6 +71,21 @@ async def test_the_open_block_begins_again_for_mitto_if_it_has_lost_it(
         assert chunks(second)[0]["messageId"] != chunks(first)[0]["messageId"]
 
 
+async def test_the_open_paragraph_begins_again_for_mitto(tmp_path: Any) -> None:
+    """It keeps one when it is over."""
+    async with windows(tmp_path) as w:
+        first = await w.open(1, **MITTO)
+        session, worker, turn = await begun(w, first, "Look:\n\nA long\npara", "graph has")
+        await seen(w, first, await last(w, session))
+        await w.die(1, first)
+        worker.say(worker.event(turn, " begun"))
+        second = await w.open(2, **MITTO)
+        await resume(second, session)
+        worker.say(worker.event(turn, " and ends.\n\nDone.\n"))
+        again = f"{CONTINUED}A long\nparagraph has begun and ends.\n\nDone.\n"
+        await eventually(lambda: text(second) == again)
+
+
 @pytest.mark.parametrize("gave_up", [False, True], ids=["load", "resume, then load"])
 async def test_mitto_gets_after_a_replay_what_it_has_lost(tmp_path: Any, gave_up: bool) -> None:
     """It drops what comes before the answer; and a resume for which it did not wait."""

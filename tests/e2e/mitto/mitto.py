@@ -5,6 +5,7 @@ helpers.
 from __future__ import annotations
 
 import asyncio
+import signal
 from typing import Any, Final
 
 from tests.e2e.harness import RpcError, ServerGone, Stack
@@ -82,10 +83,15 @@ class Mitto:
         await self.wire.kill_group()
         self._forget()
 
-    async def be_killed(self) -> None:
-        """SIGKILL of Mitto itself, with its process: run it in a process of its own (`OWN_PROCESS`)."""
+    async def be_killed(self, number: signal.Signals) -> None:
+        """SIGTERM of Mitto, which ends its process as ever, or SIGKILL, of which that reads the end of
+        its input: run it in a process of its own (`OWN_PROCESS`).
+        """
         assert self.wire is not None
-        await self.wire.kill_group()
+        if number == signal.SIGKILL:
+            await self.wire.close()
+        else:
+            await self.wire.kill_group()
         for conversation in self._shown.values():
             conversation.killed()
         self._forget()
