@@ -60,3 +60,18 @@ async def test_a_lost_transcript_is_told_and_made_up_for(stack: Stack) -> None:
         messages = json.dumps(stack.asked()[-1]["messages"])
         assert messages.count("Answered: The second of " + kind) == int(lost)
         assert client.text(session).count("Claude does not remember") == int(lost)
+
+
+async def test_a_lost_transcript_is_told_and_not_made_up_for_if_so_set(stack: Stack) -> None:
+    client = await stack.start(PYKOCLAW_LOST_CONTEXT="off")
+    session = await client.new(stack.work)
+    await client.prompt(session, said("The first."))
+    await client.close()
+    transcript(stack, session).unlink()
+    client = await stack.start(PYKOCLAW_LOST_CONTEXT="off")
+    await client.load(session, stack.work)
+    await client.prompt(session, said("The second."))
+    assert client.text(session).count("Claude does not remember") == 1
+    asked = stack.asked()[-1]
+    assert asked["user_texts"] == [said("The second.")]
+    assert "The first" not in json.dumps(asked["messages"])
