@@ -114,15 +114,16 @@ async def test_7_overdue_calls_are_withdrawn(stack: Stack, web: Mitto) -> None:
 async def test_13_helper_sessions_have_no_listing_or_process(stack: Stack, web: Mitto) -> None:
     conversation = Conversation()
     made: list[str] = []
-    for _ in range(3):
+    while len(made) < len(wrapping.AUXILIARY):
         await web.open(conversation)
         made += web.auxiliary
         assert claudes(stack) == []
         await web.shutdown()
-    assert len(set(made)) == 12
+    assert len(set(made)) == len(made)
+    del made[len(wrapping.AUXILIARY) :]
     await web.open(conversation)
     await web.prompt(conversation, play("text A real conversation."))
-    for session, beginning in zip(made, wrapping.AUXILIARY, strict=False):
+    for session, beginning in zip(made, wrapping.AUXILIARY, strict=True):
         await wire_of(web).timed(10, "session/resume", sessionId=session, cwd=str(stack.work))
         assert await web.help_itself(session, f"{beginning} {text('A title.')}") == "end_turn"
     assert listed(stack) == [conversation.session]
