@@ -206,10 +206,11 @@ class Calls:
                 return await method.handler(call, params)
         session_id = getattr(params, "session_id", None)
         if session_id is None:
-            return await method.handler(call, params)
-        self._client.subscriber.note_life(session_id)
-        async with self._order.turn(call.sessions.owner(session_id)):
             result = await method.handler(call, params)
+        else:
+            self._client.subscriber.note_life(session_id)
+            async with self._order.turn(call.sessions.owner(session_id)):
+                result = await method.handler(call, params)
         if not isinstance(result, Later):
             return result
         call.handed_over = True

@@ -12,7 +12,9 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """Returned by a handler whose ordered part is done: the response is awaited out of order."""
+    """Returned by a handler whose ordered part is done: the response is awaited out of order, and
+    not at all once the client is gone.
+    """
 
     answer: Awaitable[Any]
 

@@ -19,7 +19,7 @@ from pykoclaw_acp.protocol.control.prompts import Prompted, PromptParams
 from pykoclaw_acp.protocol.jsonrpc import encode_notification
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.command_client import CommandClient, whole
-from pykoclaw_acp.server.dispatch import Method
+from pykoclaw_acp.server.dispatch import Later, Method
 from pykoclaw_acp.server.lifecycle import absolute
 from pykoclaw_acp.server.peer import Peer
 from pykoclaw_acp.sessions import folders
@@ -52,7 +52,7 @@ class OutsidePrompts:
         """The dispatch table of this method."""
         return {"_pykoclaw.dev/prompt": Method(PromptParams, self.prompt, before_initialize=True)}
 
-    async def prompt(self, call: Call, params: PromptParams) -> Prompted:
+    async def prompt(self, call: Call, params: PromptParams) -> Prompted | Later:
         """Accept the prompt; show the turn's events, and answer when it has ended."""
         if not params.text.strip():
             raise InvalidParams("`text`: must not be empty.")
@@ -65,6 +65,11 @@ class OutsidePrompts:
         joined = known is not turn
         if params.detach:
             return _prompted(session, known, joined=joined)
+        return Later(self._show(call, params, session, known, joined=joined))
+
+    async def _show(
+        self, call: Call, params: PromptParams, session: Session, known: Turn, *, joined: bool
+    ) -> Prompted:
         after = params.after
         if after is None:
             after = await turns.place(self._database, known.turn_id)

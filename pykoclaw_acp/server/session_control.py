@@ -27,11 +27,12 @@ from pykoclaw_acp.protocol.control.sessions import (
 from pykoclaw_acp.protocol.messages import Empty
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.command_client import CommandClient
-from pykoclaw_acp.server.dispatch import Method
+from pykoclaw_acp.server.dispatch import Later, Method
 from pykoclaw_acp.server.session_finder import SessionFinder
 from pykoclaw_acp.server.worker_control import WorkerControl
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.store import overview
 from pykoclaw_acp.store.database import Database
 
@@ -154,7 +155,7 @@ class SessionControl:
         session = await self._finder.find(params.session)
         return Deleted(transcript_deleted=await self._sessions.catalogue.delete(session.id))
 
-    async def follow(self, call: Call, params: FollowParams) -> Followed:
+    async def follow(self, call: Call, params: FollowParams) -> Followed | Later:
         """The session's log as notifications; a live one ends with the connection, or when the
         session is closed.
         """
@@ -170,11 +171,16 @@ class SessionControl:
             CommandClient(call.client.peer, present=params.present, events=params.events),
             min(after, end),
         )
-        try:
-            await subscription.reached(sys.maxsize if params.live else end)
-        finally:
-            subscription.close()
-        return Followed(seq=subscription.cursor)
+        following = _followed(subscription, sys.maxsize if params.live else end)
+        return Later(following) if params.live else await following
+
+
+async def _followed(subscription: Subscription, end: int) -> Followed:
+    try:
+        await subscription.reached(end)
+    finally:
+        subscription.close()
+    return Followed(seq=subscription.cursor)
 
 
 async def _take_in(session: Session) -> None:

@@ -13,6 +13,7 @@ from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.server.connection import Connection
 from pykoclaw_acp.server.control import Control
 from pykoclaw_acp.server.lag import LoopLag
+from pykoclaw_acp.server.outside import OutsidePrompts
 from pykoclaw_acp.server.peer import DirectPeer
 from pykoclaw_acp.sessions.session import Session
 from tests.integration.rig import Rig
@@ -27,13 +28,15 @@ class Caller:
         self.answers: dict[int, dict[str, Any]] = {}
         self._in: asyncio.Queue[bytes] = asyncio.Queue()
         self._next = 0
-        methods = Control(
+        own = Control(
             r.sessions,
             r.database,
             Places(path, path, path / "socket"),
             LoopLag(),
             launcher=r.launcher,
-        ).methods
+        )
+        prompts = OutsidePrompts(r.sessions, r.database, path, own.finder.find)
+        methods = own.methods | prompts.methods
         self.connection = Connection(r.sessions, methods, DirectPeer(self))
         self.serving = asyncio.ensure_future(self.connection.serve())
 
@@ -80,8 +83,11 @@ class Caller:
         )
 
     async def leave(self) -> None:
+        """The process ends, as `server.clients` sees it."""
         self._in.put_nowait(b"")
         await self.serving
+        async with asyncio.timeout(60):
+            await self.connection.begun()
         self.connection.leave()
 
 

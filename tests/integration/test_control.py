@@ -296,13 +296,25 @@ async def test_live_follow_is_endless_and_not_a_client(tmp_path: Path) -> None:
         await eventually(lambda: live in cli.answers)
 
 
-async def test_who_leaves_while_following_is_detached(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r:
-        session = await r.session()
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [("follow", {"live": True}), ("prompt", {"text": "hang"})],
+    ids=["attach", "prompt"],
+)
+async def test_whoever_leaves_while_nothing_happens_is_there_no_longer(
+    tmp_path: Path, method: str, params: dict[str, Any]
+) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as viewer:
+        session = await prompted(r, "say 1")
+        for one in session.subscriptions:
+            one.close()
         async with caller(r, tmp_path) as cli:
-            cli.begin("follow", session=session.id, live=True)
+            cli.begin(method, session=session.id, present=True, **params)
             await eventually(lambda: session.subscriptions)
-        await eventually(lambda: not session.subscriptions)
+            assert (await viewer.call("status"))["clients"] == 1
+            await cli.leave()
+            await eventually(lambda: not session.subscriptions)
+            assert (await viewer.call("status"))["clients"] == 0
 
 
 async def test_present_follower_is_shown_questions_and_answers_them(tmp_path: Path) -> None:
