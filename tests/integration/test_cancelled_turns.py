@@ -36,7 +36,7 @@ async def test_cancelled_turns_say_so_once(tmp_path: Path) -> None:
         wire.send({"method": "session/cancel", "params": {"sessionId": session}})
         for one in (running, waiting):
             assert (await wire.answer(one))["result"]["stopReason"] == "cancelled"
-        await eventually(lambda: said(wire) == [SAID, NOT_SENT])
+        assert said(wire) == [SAID, NOT_SENT]
         told = [one for one in wire.updates() if one.get("content", {}).get("text") in said(wire)]
         assert {one["_meta"]["pykoclaw.dev/note"] for one in told} == {"note"}
         ids = [one["messageId"] for one in told]
@@ -45,6 +45,27 @@ async def test_cancelled_turns_say_so_once(tmp_path: Path) -> None:
         assert said(wire) == ["hang", SAID, "say 1", NOT_SENT]
         notes = [one for one in wire.updates() if "pykoclaw.dev/note" in one["_meta"]]
         assert [one["messageId"] for one in notes] == ids
+
+
+async def test_words_on_a_cancelled_prompt_come_before_its_response_and_the_next_one(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, running, worker, turn = await hanging(r, wire)
+        waiting = wire.begin("session/prompt", **prompt(session, "waits"))
+        await eventually(lambda: len(r.sessions.live[session].turns) == 2)
+        worker.deaf = True  # its end takes a while
+        wire.send({"method": "session/cancel", "params": {"sessionId": session}})
+        last = wire.begin("session/prompt", **prompt(session, "say 1"))
+        await eventually(lambda: len(r.sessions.live[session].turns) == 3)
+        worker.deaf = False
+        worker.say(worker.ended(turn, "cancelled"))
+        await wire.answer(last)
+        texts = [one for one in wire.lines if "id" in one or "content" in one["params"]["update"]]
+        shown = [one.get("id") or one["params"]["update"]["content"]["text"] for one in texts]
+        assert shown.index(SAID) < shown.index(running)
+        assert shown.index(NOT_SENT) < shown.index(waiting) < shown.index(last)
+        assert shown.index(NOT_SENT) < shown.index("0 ")
 
 
 async def test_words_of_a_waiting_prompt_do_not_cut_the_running_answer(tmp_path: Path) -> None:

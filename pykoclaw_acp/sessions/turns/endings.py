@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -37,17 +36,35 @@ class Endings:
 
     async def cancel_waiting(self, turn: Turn, running: Turn | None) -> None:
         """End a prompt that waits for its turn. What the log says of it comes after the turn that is
-        `running`, whose answer it would cut in two.
+        `running`, whose answer it would cut in two; if that one is cancelled, too, its end is near,
+        and nobody is told of this one's before the log says it.
         """
-        await self.finish(turn, outcomes.CANCELLED, silent=running is not None)
-        if running is not None:
-            self._tasks.start(self._tell_after(running, turn))
+        if running is None:
+            await self.finish(turn, outcomes.CANCELLED)
+            return
+        if turn.ended.done() or turn.turn_id in self.ending:
+            return
+        self.ending[turn.turn_id] = turn
+        try:
+            outcome = await self.end(turn.turn_id, outcomes.CANCELLED, (), turn.cancelled)
+        except StoreClosed:
+            log.info("The next daemon ends the turn", action="turn_end_left", turn=turn.turn_id)
+            del self.ending[turn.turn_id]
+            return
+        if not running.cancelled.is_set():
+            self.resolve(turn, outcome)
+        self._tasks.start(self._tell_after(running, turn, outcome))
 
-    async def _tell_after(self, running: Turn, turn: Turn) -> None:
-        await running.over()
+    async def _tell_after(self, running: Turn, turn: Turn, outcome: Outcome) -> None:
         said = [*await in_pieces(outcomes.user_messages(turn)), *notes.not_sent(turn.turn_id)]
-        with contextlib.suppress(StoreClosed, Conflict):  # a conflict: the session was deleted
+        await running.over()
+        try:
             await self._state.log.tell(said, patient=True)
+        except (StoreClosed, Conflict):  # a conflict: the session was deleted
+            pass
+        finally:
+            if not turn.ended.done():
+                self.resolve(turn, outcome)
 
     async def finish(
         self,
@@ -56,10 +73,9 @@ class Endings:
         more: Sequence[Event] = (),
         *,
         shown: bool = False,
-        silent: bool = False,
     ) -> None:
         """End a turn that no worker ends, saying so in the log; nobody is told before the journal
-        has it. `shown`: the log has the prompt. `silent`: the log says nothing.
+        has it. `shown`: the log has the prompt.
         """
         if turn.ended.done() or turn.turn_id in self.ending:
             return
@@ -73,12 +89,12 @@ class Endings:
             outcome = replace(outcome, told=turn.turn_id in self._state.explained)
             unsent = turn.state == TurnState.QUEUED and outcome == outcomes.CANCELLED
             last = notes.not_sent(turn.turn_id) if unsent else notes.ended(turn.turn_id, outcome)
-            events = [] if silent else [*said, *more, *last]
+            events = [*said, *more, *last]
             self.resolve(turn, await self.end(turn.turn_id, outcome, events, turn.cancelled))
         except StoreClosed:
             log.info("The next daemon ends the turn", action="turn_end_left", turn=turn.turn_id)
         finally:
-            del self.ending[turn.turn_id]
+            self.ending.pop(turn.turn_id, None)
 
     async def end(
         self,
@@ -124,6 +140,7 @@ class Endings:
 
     def resolve(self, turn: Turn, outcome: Outcome) -> None:
         """Tell those who wait for the turn's end, which is in the journal."""
+        self.ending.pop(turn.turn_id, None)
         turn.state = outcome.state
         self._gate.drop_request(turn)
         if not turn.ended.done():
