@@ -30,7 +30,8 @@ def rewind(session: str, message: str | None, *, files: bool, dry: bool, sure: b
     if plan["files"]:
         lines = f"+{plan['insertions'] or 0} -{plan['deletions'] or 0} lines"
         count = show.count(len(plan["files"]), "file")
-        terminal.line(f"It changes {count} back, and deletes new ones ({lines}).")
+        created = "it if it was" if len(plan["files"]) == 1 else "those that were"
+        terminal.line(f"It changes {count} back, or deletes {created} created since ({lines}).")
     elif files and plan["filesError"] is None:
         terminal.line("No file changes.")
     if plan["filesError"] is not None:
@@ -48,10 +49,12 @@ def rewind(session: str, message: str | None, *, files: bool, dry: bool, sure: b
 
 def _files(changed: Sequence[str], wanted: bool) -> str:
     """What became of the files."""
+    if len(changed) == 1:
+        return "1 file is as it was before; if Claude has created it since, it is deleted."
     if changed:
         return (
-            f"{show.count(len(changed), 'file')} that Claude had changed with its tools for files:"
-            " as before that."
+            f"{len(changed)} files are as they were before; those that Claude has created since are"
+            " deleted."
         )
     if wanted:
         return "No file was changed: Claude had changed none with its tools for files."

@@ -130,6 +130,8 @@ _NOTHING: Final[dict[str, Any]] = {"canRewind": True}
 
 
 _NO_FILE: Final = "No file was changed."
+_FILE: Final = "1 file is as before that; if it was created since, it is deleted."
+_FILES: Final = "{} files are as before that; those that were created since are deleted."
 _SUMMARY: Final = "Of what was before it gets a summary."
 _STAYS: Final = "Mode, model and what was always allowed stay."
 
@@ -147,8 +149,9 @@ def _note(point: RewindPoint, rewound: Rewound, *, summary: bool) -> list[Event]
         turns = (
             f"the last {point.turns} turns above stay here, and Claude no longer remembers them."
         )
-    count = "1 file is" if len(rewound.files) == 1 else f"{len(rewound.files)} files are"
-    files = f"{count} as before that; new files are deleted." if rewound.files else _NO_FILE
+    files = _FILES.format(len(rewound.files)) if rewound.files else _NO_FILE
+    if len(rewound.files) == 1:
+        files = _FILE
     lacks = f" {_SUMMARY}" if summary else ""
     text = f"(Rewound: {turns}{lacks} {files} {_STAYS})"
     return [Text(f"rewound-{point.turn_id}", text, note=True)]

@@ -207,3 +207,26 @@ async def test_files_that_cannot_be_put_back_after_all_are_told(
         assert session.last_seq == before
         assert session.record.branch is None
         assert await r.database.read("SELECT 1 FROM acp_turns WHERE rewound_at IS NOT NULL") == []
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ([], "No file was changed."),
+        (["a"], "1 file is as before that; if it was created since, it is deleted."),
+        (["a", "b"], "2 files are as before that; those that were created since are deleted."),
+    ],
+)
+async def test_the_log_says_of_files_only_what_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[str], told: str
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        await session.idle()
+        answer = {"canRewind": True, "filesChanged": files}
+        monkeypatch.setattr(session.requests, "rewind_files", AsyncMock(return_value=answer))
+        await rewinding(r).rewind(session, None, files=True, dry=False)
+        (said,) = [one.event for one in await session.log.read_after(session.last_seq - 1, 1)]
+        assert isinstance(said, Text)
+        assert f" {told} Mode, model" in said.text

@@ -775,7 +775,26 @@ def plan(files: list[str], error: str | None = None) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("files", "options", "told"),
     [
-        (["/w/a", "/w/b"], [], "Rewound. 2 files that Claude had changed with its tools"),
+        (
+            ["/w/a"],
+            [],
+            "Rewound. 1 file is as it was before; if Claude has created it since, it is",
+        ),
+        (
+            ["/w/a"],
+            [],
+            "It changes 1 file back, or deletes it if it was created since (+1 -2 lines).",
+        ),
+        (
+            ["/w/a", "/w/b"],
+            [],
+            "Rewound. 2 files are as they were before; those that Claude has created",
+        ),
+        (
+            ["/w/a", "/w/b"],
+            [],
+            "It changes 2 files back, or deletes those that were created since (+1",
+        ),
         ([], [], "Rewound. No file was changed"),
         ([], ["--no-files"], "Rewound. Files were left as they are."),
     ],
