@@ -31,6 +31,8 @@ from pykoclaw_acp.store.database import Database, Unit
 DELTA: Final = "1234567"  # with the space that follows, 8 characters
 EVERY_MS: Final = 20
 STREAMS: Final = 8
+CPU_LIMIT: Final = 0.3  # ms
+PEER_LIMIT: Final = 0.3  # of the peer's time
 
 
 def live(lab: Lab, figures: Figures, deltas: int) -> None:
@@ -46,6 +48,7 @@ def live(lab: Lab, figures: Figures, deltas: int) -> None:
         figures.note(
             "daemon: CPU of a live event, ms", used * MS / deltas, "loop and commit", least * MS
         )
+        figures.note("daemon: CPU of a live event, ms", used * MS / deltas, "limit", CPU_LIMIT)
         figures.note("daemon: written for a live event, KB", written / deltas / 1000, "limit", 6.5)
         seconds, used, written = _stream(process, fronts, sessions, deltas)
         figures.note(
@@ -77,12 +80,9 @@ def stored(lab: Lab, figures: Figures, answers: int, deltas: int) -> None:
     figures.note(f"{what}: updates for a message", len(turn.pieces) / answers / 2, "limit", 3)
     figures.note(f"{what}: first update, ms", (turn.pieces[0][0] - turn.sent) * MS, "limit", 30)
     if "peer" in lab.commands:
-        figures.note(
-            f"{what}: ms",
-            (turn.ended - turn.sent) * MS,
-            "peer",
-            _peer_load(lab, answers, deltas) * MS,
-        )
+        took, peer = turn.ended - turn.sent, _peer_load(lab, answers, deltas)
+        figures.note(f"{what}: ms", took * MS, "peer", peer * MS)
+        figures.note(f"{what}: part of the peer's time", took / peer, "limit", PEER_LIMIT)
 
 
 def _peer_load(lab: Lab, answers: int, deltas: int) -> float:
