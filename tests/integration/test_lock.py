@@ -4,16 +4,19 @@ second.
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import pykoclaw_acp
-from pykoclaw_acp.errors import ConfigurationError, DataDirectoryLocked
-from pykoclaw_acp.link.places import LOCK_NAME
+from pykoclaw_acp.errors import ConfigurationError, DataDirectoryLocked, DirectoryUnusable
+from pykoclaw_acp.link.places import LOCK_NAME, Places
+from pykoclaw_acp.server import data_directory
 from pykoclaw_acp.store.lock import DataLock
 
 HOLD = (
@@ -125,6 +128,47 @@ def test_a_directory_that_everybody_can_write_is_refused(tmp_path: Path, mode: i
     assert str(tmp_path) in str(refusal.value)
     assert tmp_path.stat().st_mode & 0o7777 == mode
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("there_is_a_file", [True, False])
+def test_disk_that_takes_no_new_file_is_locked_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, there_is_a_file: bool
+) -> None:
+    """A daemon that starts on a full or read-only disk shows the history, and is the only one."""
+    if there_is_a_file:
+        DataLock.acquire(tmp_path).release()
+    before = snapshot(tmp_path)
+    opened = os.open
+
+    def refuses_new_ones(path: Any, flags: int, *mode: int, dir_fd: int | None = None) -> int:
+        if flags & os.O_CREAT:
+            raise OSError(errno.EROFS, "Read-only file system")
+        return opened(path, flags, *mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", refuses_new_ones)
+    lock = DataLock.acquire(tmp_path)
+    with pytest.raises(DataDirectoryLocked):
+        DataLock.acquire(tmp_path)
+    lock.release()
+    DataLock.acquire(tmp_path).release()
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_state_directory_that_cannot_be_made_stops_only_if_it_is_not_the_disks_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    places = Places(tmp_path / "data", tmp_path / "state", tmp_path / "socket")
+
+    def fails(path: str) -> None:
+        raise ConfigurationError(f"{path} cannot be made.") from OSError(number, "so")
+
+    monkeypatch.setattr(data_directory, "secure_directory", fails)
+    if number == errno.EACCES:
+        with pytest.raises(DirectoryUnusable, match="PYKOCLAW_STATE"):
+            data_directory._runtime_directory(places)
+    else:
+        assert str(data_directory._runtime_directory(places)) == places.directory
 
 
 def test_directory_readable_by_others_stays_unchanged(tmp_path: Path) -> None:
