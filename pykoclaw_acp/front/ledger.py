@@ -239,12 +239,16 @@ class Ledger:
         return [line for line in self.lines.values() if line.is_request]
 
     def quick_lines(self) -> list[KeptLine]:
-        """Lines that a daemon deals with at once, and has not yet: all but prompts."""
+        """Lines that a daemon deals with at once, and has not yet: all but prompts, and answers to
+        parts of a question of which a later part is open.
+        """
+        half = {_question(ask_id) for ask_id in self._asked}
         return [
             line
             for line in self.lines.values()
             if not line.acknowledged
             and not (line.is_request and line.message["method"] == "session/prompt")
+            and not ("method" not in line.message and _question(line.message.get("id")) in half)
         ]
 
     def _responses(self) -> Iterator[KeptLine]:
@@ -297,6 +301,11 @@ class Ledger:
 
 def _session(params: Any) -> str:
     return str(params.get("sessionId", "")) if isinstance(params, dict) else ""
+
+
+def _question(ask_id: Any) -> str:
+    """The id of the question that a request of the daemon's under this id is a part of."""
+    return ask_id.partition(".")[0] if isinstance(ask_id, str) else ""
 
 
 def _uuid() -> str:

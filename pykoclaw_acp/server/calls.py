@@ -217,15 +217,20 @@ class Calls:
         self._count_answered()
         return await result.answer
 
-    def withdraw(self, raw: bytes) -> None:
-        """The client sent `$/cancel_request` with these parameters."""
+    def withdraw(self, raw: bytes) -> bool:
+        """The client sent `$/cancel_request` with these parameters; whether that is about a call
+        which answers by itself when it was stopped.
+        """
         try:
             request_id = jsonrpc.decode_params(raw, CancelRequestParams).request_id
         except AcpError:
-            return
+            return False
+        stopped = False
         for message_id, call in list(self._requests.items()):
             if msgspec.json.decode(message_id) == request_id:
                 call.withdraw()
+                stopped = call.method is not None and call.method.answers_cancel
+        return stopped
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

@@ -145,8 +145,9 @@ class Connection:
                 crash_points.reached("answer_received")
                 await self.client.requests.take_answer(line, response)
             case Notification(method=method, params=params) if method == CANCEL:
-                self.calls.withdraw(params)
-                if not self._sessions.awaits_recovery:
+                turns = self.calls.withdraw(params)
+                # To the next daemon, which takes that turn up, both come again.
+                if not (turns and self._sessions.awaits_recovery):
                     await self._peer.acknowledge(line.number)
             case Notification(method=method, params=params):
                 crash_points.reached("notification_received")

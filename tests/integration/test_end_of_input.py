@@ -30,6 +30,13 @@ sys.exit(main())
 """
 
 
+def question(name: str) -> bytes:
+    """A permission request of the daemon's under this id."""
+    params = {"sessionId": "s"}
+    method = "session/request_permission"
+    return encode({"jsonrpc": "2.0", "id": name, "method": method, "params": params})
+
+
 @pytest.fixture
 def places(tmp_path: Path) -> Places:
     return Places(tmp_path / "data", tmp_path / "state", tmp_path / "run" / "acp.sock")
@@ -140,6 +147,36 @@ def test_an_acknowledged_cancel_is_not_waited_for(places: Places, daemon: Daemon
         client.stdin.close()
         assert_goes_on(client)
         link.send(b"ack 2")
+        assert client.process.wait(SOONER) == 0
+
+
+def test_half_answered_question_is_not_waited_for(places: Places, daemon: Daemon) -> None:
+    """What was chosen counts when the rest is, too: it is acknowledged with that."""
+    with Client(places) as client:
+        link = daemon.accept()
+        link.hello()
+        link.send(b'request "q.0.0" ' + question("q.0.0"))
+        assert client.message()["id"] == "q.0.0"
+        client.write(DECISION.replace(b'"q"', b'"q.0.0"'))
+        assert link.line().startswith(b"> 1 ")
+        link.send(b'request "q.1.0" ' + question("q.1.0"))
+        assert client.message()["id"] == "q.1.0"
+        client.stdin.close()
+        assert client.process.wait(SOONER) == 0
+
+
+def test_answer_beside_another_question_is_waited_for(places: Places, daemon: Daemon) -> None:
+    with Client(places) as client:
+        link = daemon.accept()
+        link.hello()
+        for name in ("q", "other"):
+            link.send(b'request "%b" ' % name.encode() + question(name))
+            assert client.message()["id"] == name
+        client.write(DECISION)
+        client.stdin.close()
+        assert link.line().startswith(b"> 1 ")
+        assert_goes_on(client)
+        link.send(b"ack 1")
         assert client.process.wait(SOONER) == 0
 
 

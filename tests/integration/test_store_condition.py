@@ -613,6 +613,8 @@ async def test_journaled_lines_wait_for_daemon_able_to_resume(tmp_path: Path) ->
             await one.result(7, "session/resume", sessionId=session.id, cwd="/")
             assert {int(rest.split(" ")[0]) for rest in one.rests("answer")} == {6, 7}
             assert one.rests("ack") == []
+            one.notify(8, "$/cancel_request", requestId=6)
+            await eventually(lambda: one.rests("ack") == ["8"])
         assert not r.launcher.launched
 
 
