@@ -19,7 +19,7 @@ from pykoclaw_acp.server.clients import Clients
 from pykoclaw_acp.server.lag import LoopLag
 from tests.integration.rig import rig
 
-INITIALIZE = {
+INITIALIZE: dict[str, Any] = {
     "jsonrpc": "2.0",
     "id": 0,
     "method": "initialize",

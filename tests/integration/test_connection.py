@@ -56,6 +56,20 @@ async def test_ten_mebibytes_of_text_reach_worker_and_log(tmp_path: Path) -> Non
         assert max(len(json.dumps(one)) for one in wire.updates()) < MIB
 
 
+async def test_short_line_does_not_overtake_long_one(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        long = prompt(session, "say 1")
+        long["prompt"].insert(0, {"type": "text", "text": "x" * MIB})
+        asked = [
+            wire.begin("session/prompt", **one)
+            for one in (long, prompt(session, "say 2"), long, prompt(session, "say 3"))
+        ]
+        for one in asked:
+            await wire.answer(one)
+        assert r.launcher.launched[0].prompts == ["say 1", "say 2", "say 1", "say 3"]
+
+
 async def test_answer_follows_updates_even_after_load_replaces_subscription(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
