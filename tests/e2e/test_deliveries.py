@@ -4,7 +4,9 @@ whatever happens meanwhile.
 
 from __future__ import annotations
 
+import os
 import signal
+from functools import partial
 
 import pytest
 
@@ -85,6 +87,39 @@ async def test_deliveries_for_nobody_are_seen_once_whatever_dies(stack: Stack) -
     assert [shown.count(part) for part in parts] == [1] * 4
     assert [shown.index(part) for part in parts] == sorted(shown.index(part) for part in parts)
     assert fetch(path, "SELECT DISTINCT status FROM delivery_queue") == [("delivered",)]
+
+
+@pytest.mark.long
+async def test_every_client_sees_deliveries_once_whatever_dies(stack: Stack) -> None:
+    client, session = await conversation(stack)
+    clients = [client, await stack.front()]
+    await clients[1].load(session, stack.work)
+    path = stack.data / "pykoclaw.db"
+    parts = []
+    for number in range(4):
+        parts.append(f"result {number};")
+        enqueue(path, name(session), parts[-1])
+        if number % 2:  # also while it may be delivering
+            await settled(stack)
+        await _kill_daemon(stack)
+    await settled(stack)
+    for one in clients:
+        await one.until(partial(_has, one, session, parts[-1]))
+        shown = one.text(session)
+        assert [shown.count(part) for part in parts] == [1] * len(parts)
+        assert [shown.index(part) for part in parts] == sorted(map(shown.index, parts))
+
+
+async def _kill_daemon(stack: Stack) -> None:
+    """Kill it; its clients start the next one."""
+    pid = stack.daemon_pid()
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: stack.daemon_pid() not in (None, pid))
+
+
+def _has(client: Client, session: str, words: str) -> bool:
+    return words in client.text(session)
 
 
 @pytest.mark.long

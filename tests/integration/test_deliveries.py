@@ -15,6 +15,7 @@ from pykoclaw_acp.store.journal.deliveries import SqlDeliveryStore
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Statement, Unit
+from tests.databases import on_writer
 from tests.integration.delivering import attached, delivering, name
 from tests.integration.queueing import enqueue, execute, fetch, status
 from tests.integration.rig import Client, hanging, rig
@@ -229,6 +230,56 @@ async def test_delivery_during_a_locked_store_is_shown_once_it_is_free(
         await settled(path)
         await eventually(lambda: client.text.count("news") == 1)
         assert [one.seq for one in client.shown] == [1]
+
+
+async def test_delivery_during_a_blocked_store_is_shown_once_to_every_client(
+    tmp_path: Path, path: Path
+) -> None:
+    async with rig(tmp_path) as r, delivering(r):
+        session, client = await attached(r)
+        other = Client()
+        session.subscribe(other, 0)
+        await on_writer(r.database, _fill)
+        delivery = enqueue(path, name(session), "news" + "x" * 100_000)  # more than a free page
+        await asyncio.wait_for(r.database.condition.in_trouble(), 60)
+        assert r.database.condition.state == "blocked"
+        assert status(path, delivery) == "pending"
+        assert client.shown == other.shown == []
+        await on_writer(r.database, _make_room)
+        await settled(path)
+        for one in (client, other):
+            await eventually(partial(_saw_once, one, "news"))
+        assert [one.seq for one in client.shown] == [one.seq for one in other.shown] == [1]
+
+
+def _fill(connection: sqlite3.Connection) -> None:
+    """Let the database grow no more, as on a full disk."""
+    ((pages,),) = connection.execute("PRAGMA page_count")
+    connection.execute(f"PRAGMA max_page_count = {pages}").fetchall()
+
+
+def _make_room(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA max_page_count = 1000000").fetchall()
+
+
+async def test_delivery_to_a_session_whose_worker_is_evicted_starts_none(
+    tmp_path: Path, path: Path
+) -> None:
+    async with rig(tmp_path, idle_timeout=0.05) as r, delivering(r):
+        session, client = await attached(r)
+        other = Client()
+        session.subscribe(other, 0)
+        await r.run(session, "say 1")
+        await eventually(lambda: not r.launcher.live)
+        for words in ("first", "second"):
+            enqueue(path, name(session), words)
+        await settled(path)
+        late = Client()
+        (await r.sessions.get(session.id)).subscribe(late, 0)
+        for one in (client, other, late):
+            await eventually(partial(_saw_once, one, "second"))
+            assert order(one.text, "first", "second") == sorted(order(one.text, "first", "second"))
+        assert len(r.launcher.launched) == 1
 
 
 async def test_row_that_another_program_marks_is_not_shown(tmp_path: Path, path: Path) -> None:
