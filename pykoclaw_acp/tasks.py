@@ -51,6 +51,20 @@ class Tasks:
         task.add_done_callback(self._running.discard)
         return task
 
+    async def finish(
+        self, coroutine: Coroutine[Any, Any, T], begun: asyncio.Event | None = None
+    ) -> T:
+        """The result of the coroutine, which goes on to its end, unseen, if the caller is cancelled;
+        only from when it has set `begun` on, if that is given.
+        """
+        task = self.start(coroutine)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if begun is not None and not begun.is_set():
+                task.cancel()
+            raise
+
     def cancel(self) -> None:
         """Cancel all tasks."""
         for task in self:

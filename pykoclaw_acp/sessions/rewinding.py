@@ -7,6 +7,8 @@ off there. Files come first: what was done of them can be done again, if the ser
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from typing import Any, Final
 
 import structlog
@@ -20,6 +22,7 @@ from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.branches import BranchStore
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.tasks import Tasks
 
 BUSY: Final = (
     "A turn of this session runs. Wait until it has ended, or stop it with session/cancel."
@@ -34,6 +37,7 @@ class Rewinding:
     def __init__(self, store: BranchStore, workers: Workers) -> None:
         self._store = store
         self._workers = workers
+        self._tasks = Tasks()
 
     async def rewind(
         self,
@@ -45,11 +49,29 @@ class Rewinding:
         request_key: str | None = None,
     ) -> Rewound:
         """Rewind to what was before the prompt of a message; without one, before the newest prompt.
-        `dry`: only say what would change. A request that is sent again under its key is done once.
+        `dry`: only say what would change. A request that is sent again under its key is done once,
+        and one that is given up is done whole or not at all.
 
         Raises InvalidRequest while a turn runs, or if files were wanted and cannot be put back; then
         nothing was changed. Also as `BranchStore.rewind_point`.
         """
+        begun = asyncio.Event()
+        rewinding = self._rewind(
+            session, message_id, begun, files=files, dry=dry, request_key=request_key
+        )
+        return await self._tasks.finish(rewinding, begun)
+
+    async def _rewind(
+        self,
+        session: Session,
+        message_id: str | None,
+        begun: asyncio.Event,
+        *,
+        files: bool,
+        dry: bool,
+        request_key: str | None,
+    ) -> Rewound:
+        """As `rewind`; `begun` is set before anything is changed."""
         async with session.intake.lock:  # no prompt is accepted meanwhile
             done = None if request_key is None else await self._store.rewound(request_key)
             if done is not None:
@@ -61,14 +83,7 @@ class Rewinding:
                 await session.others.look_if_possible()
                 point = await self._store.rewind_point(session.record, message_id)
                 changed = await self._files(session, point, dry=True) if files else _NOTHING
-                rewound = Rewound(
-                    point.turn_id,
-                    point.turns,
-                    [str(one) for one in changed.get("filesChanged") or []],
-                    changed.get("insertions"),
-                    changed.get("deletions"),
-                    None if changed.get("canRewind") else str(changed.get("error")),
-                )
+                rewound = _rewound(point, changed)
                 if dry:
                     return rewound
                 if rewound.files_error is not None:
@@ -76,6 +91,7 @@ class Rewinding:
                         f"The files cannot be put back: {rewound.files_error} Nothing was changed."
                     )
                 _require_idle(session)
+                begun.set()
                 if rewound.files:
                     await self._put_back(session, point)
                 await self._forget(session, point, rewound, request_key)
@@ -139,6 +155,18 @@ _STAYS: Final = "Mode, model and what was always allowed stay."
 def _require_idle(session: Session) -> None:
     if session.background or not all(turn.ended.done() for turn in session.turns):
         raise InvalidRequest(BUSY)
+
+
+def _rewound(point: RewindPoint, changed: Mapping[str, Any]) -> Rewound:
+    """What a rewind changes, of whose files the CLI has said this."""
+    return Rewound(
+        point.turn_id,
+        point.turns,
+        [str(one) for one in changed.get("filesChanged") or []],
+        changed.get("insertions"),
+        changed.get("deletions"),
+        None if changed.get("canRewind") else str(changed.get("error")),
+    )
 
 
 def _note(point: RewindPoint, rewound: Rewound, *, summary: bool) -> list[Event]:

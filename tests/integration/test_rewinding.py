@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
@@ -230,3 +231,60 @@ async def test_the_log_says_of_files_only_what_is_known(
         (said,) = [one.event for one in await session.log.read_after(session.last_seq - 1, 1)]
         assert isinstance(said, Text)
         assert f" {told} Mode, model" in said.text
+
+
+async def test_rewind_that_is_cancelled_while_it_is_written_down_is_done(
+    tmp_path: Path,
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        first, _ = [await r.prompt(session, "say 1") for _ in range(2)]
+        await session.idle()
+        before = session.last_seq
+
+        class Cancelling(SqlBranchStore):
+            async def rewind(self, *given: Any, **more: Any) -> list[int]:
+                call.cancel()
+                return await super().rewind(*given, **more)
+
+        store = Cancelling(r.database)
+        rewind = Rewinding(store, r.pool).rewind(session, None, files=False, dry=False)
+        call = asyncio.ensure_future(rewind)
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await eventually(lambda: session.last_seq > before)
+        await r.run(session, "say 1")
+        branch = Branch(session.id, f"end-{first.turn_id}")
+        assert r.launcher.launched[-1].spec.branch == branch
+
+
+@pytest.mark.parametrize("looks", [True, False])
+async def test_cancelled_rewind_is_done_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, looks: bool
+) -> None:
+    """Whole, if the files are being put back; not at all, if they are only looked at."""
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        await session.idle()
+        asked: list[bool] = []
+
+        async def rewind_files(turn_id: str, epoch: int, *, dry: bool) -> dict[str, Any]:
+            asked.append(dry)
+            if dry == looks:
+                call.cancel()
+            await asyncio.sleep(0)
+            return {"canRewind": True, "filesChanged": ["a"]}
+
+        monkeypatch.setattr(session.requests, "rewind_files", rewind_files)
+        rewind = rewinding(r).rewind(session, None, files=True, dry=False)
+        call = asyncio.ensure_future(rewind)
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        if looks:
+            assert (await r.run(session, "say 1")).state == "done"
+            assert asked == [True]
+            assert await r.database.read("SELECT 1 FROM acp_turns WHERE rewound_at > 0") == []
+        else:
+            await eventually(lambda: session.record.branch == Branch(""))
+            assert asked == [True, False]
