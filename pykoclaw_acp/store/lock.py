@@ -60,7 +60,9 @@ class DataLock:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").partition("\n")[0]
+            holder = ""
+            with contextlib.suppress(IsADirectoryError):  # no file could be made
+                holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").partition("\n")[0]
             os.close(descriptor)
             raise DataDirectoryLocked(
                 f"Another pykoclaw-acp server (pid {holder or 'unknown'}) uses the data directory {data_dir}. "
