@@ -155,10 +155,18 @@ def delete(session: str, sure: bool) -> None:
             terminal.line("A turn of it is running; it will be cancelled.")
         terminal.confirm(f"Delete {name} ({summary['id']}) with its whole history?")
     done = ask("sessions/delete", timeout=DELETE_WAIT, session=summary["id"])
-    of_claude = (
-        "is deleted, too" if done.get("transcriptDeleted") else "stays where Claude keeps it"
-    )
-    terminal.line(f"Deleted {name}. Claude's own transcript {of_claude}.")
+    terminal.line(f"Deleted {name}. {_transcript(done)}")
+
+
+def _transcript(done: dict[str, Any]) -> str:
+    """What became of Claude's own transcript of a deleted session."""
+    if left := done.get("undeleted"):
+        return f"Of Claude's own transcript could not be deleted: {', '.join(left)}"
+    deleted = done.get("transcriptDeleted", False)
+    if deleted is None:
+        return "There was no transcript of Claude's own."
+    how = "is deleted, too" if deleted else "stays where Claude keeps it"
+    return f"Claude's own transcript {how}."
 
 
 def _workspace(worker: dict[str, Any] | None) -> list[tuple[str, str]]:

@@ -23,3 +23,13 @@ class FoundTranscript:
     updated_at: int
     is_session: bool
     account: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """What became of transcripts that were to be deleted: whether there were `some` that are, and the
+    paths of what is left of others.
+    """
+
+    some: bool = False
+    left: tuple[str, ...] = ()

@@ -153,7 +153,13 @@ class SessionControl:
     async def delete(self, call: Call, params: SessionParams) -> Deleted:  # noqa: ARG002
         """End its turns, and delete what was said in it."""
         session = await self._finder.find(params.session)
-        return Deleted(transcript_deleted=await self._sessions.catalogue.delete(session.id))
+        removed = await self._sessions.catalogue.delete(session.id)
+        if removed is None:
+            return Deleted(transcript_deleted=False)
+        nothing = not (removed.some or removed.left)
+        return Deleted(
+            transcript_deleted=None if nothing else not removed.left, undeleted=removed.left
+        )
 
     async def follow(self, call: Call, params: FollowParams) -> Followed | Later:
         """The session's log as notifications; a live one ends with the connection, or when the

@@ -15,7 +15,7 @@ import structlog
 from pykoclaw_acp.errors import Conflict, InvalidParams, RowRefused, SessionNotFound
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.events import TitleChanged
-from pykoclaw_acp.model.found import FoundTranscript
+from pykoclaw_acp.model.found import FoundTranscript, Removed
 from pykoclaw_acp.model.listing import Archived, ListedSession, ListQuery, Place
 from pykoclaw_acp.model.surroundings import Surroundings
 from pykoclaw_acp.model.turns import SessionRecord
@@ -125,27 +125,27 @@ class Catalogue:
         except Conflict:
             raise SessionNotFound(session_id) from None
 
-    async def delete(self, session_id: str) -> bool:
+    async def delete(self, session_id: str) -> Removed | None:
         """Delete the session, if there is one: end its turns, remove what was said. Its id is not
-        found again. Returns whether Claude's own transcript is deleted, too.
+        found again. Returns what became of Claude's own transcript; None: it stays.
         """
         claude = {session_id}
         try:
             session = await self._known(session_id)
         except SessionNotFound:
             if self._found is None or await self._found.find(session_id) is None:
-                return False
+                return None
             await self._store.bury_transcript(session_id)
         else:
             claude |= {session.id, session.record.claude_session_id or session.id}
             await self._sessions.delete(session)
             if conversations.channel(session.record.conversation_name) != conversations.OWN:
-                return False  # other programs go on with it
+                return None  # other programs go on with it
         if self.transcripts is None or self.settings.delete_transcripts != "on":
-            return False
+            return None
         gone = claude - await self._store.branched_off(claude)
-        await self.transcripts.remove(gone)
-        return bool(gone)
+        removed = await self.transcripts.remove(gone)
+        return removed if gone else None
 
     async def remove_transcripts(self, claude_session_ids: Collection[str]) -> None:
         """Delete the transcripts of these Claude sessions, whatever the settings say."""

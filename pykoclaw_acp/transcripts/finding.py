@@ -18,7 +18,7 @@ from typing import Any, Final
 import structlog
 
 from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
-from pykoclaw_acp.model.found import FoundTranscript
+from pykoclaw_acp.model.found import FoundTranscript, Removed
 from pykoclaw_acp.transcripts import watching, wire
 from pykoclaw_acp.transcripts.ports import FoundStore
 from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
@@ -102,17 +102,20 @@ class TranscriptFinder:
             log.warning("A transcript could not be examined", action="unexamined", error=str(error))
         return None
 
-    async def remove(self, claude_session_ids: Collection[str]) -> None:
-        """Delete the transcripts of these sessions, and what Claude keeps beside them."""
+    async def remove(self, claude_session_ids: Collection[str]) -> Removed:
+        """Delete the transcripts of these sessions, and what Claude keeps beside them, as far as that
+        is possible.
+        """
+        some, left = False, list[str]()
         for one in claude_session_ids:
-            path = await asyncio.to_thread(self._roots.find, one)
-            while path is not None:
-                await asyncio.to_thread(_remove, path)
-                after = await asyncio.to_thread(self._roots.find, one)
-                if after == path:  # it cannot be removed
+            while (path := await asyncio.to_thread(self._roots.find, one)) is not None:
+                remains = await asyncio.to_thread(_remove, path)
+                left += remains
+                if path in remains:  # it would be found again
                     log.warning("A transcript cannot be deleted", action="undeleted", path=path)
                     break
-                path = after
+                some = True
+        return Removed(some, tuple(left))
 
     def close(self) -> None:
         """End the process and the watching."""
@@ -228,7 +231,10 @@ class TranscriptFinder:
         )
 
 
-def _remove(path: str) -> None:
-    shutil.rmtree(path.removesuffix(".jsonl"), ignore_errors=True)
+def _remove(path: str) -> list[str]:
+    """Delete a transcript; returns what is left of it."""
+    beside = path.removesuffix(".jsonl")
+    shutil.rmtree(beside, ignore_errors=True)
     with contextlib.suppress(OSError):
         os.unlink(path)
+    return [one for one in (path, beside) if os.path.lexists(one)]

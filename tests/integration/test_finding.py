@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.model.found import Removed
 from pykoclaw_acp.model.listing import ListQuery
 from pykoclaw_acp.model.surroundings import Surroundings
 from pykoclaw_acp.model.turns import SessionRecord
@@ -246,8 +247,29 @@ async def test_a_transcript_is_found_before_it_is_in_the_index(index: Index) -> 
     beside = index.folder / uuid(1)
     beside.mkdir()
     (beside / "note").write_text("x")
-    await finder.remove([uuid(1), uuid(2), "../projects"])
+    removed = await finder.remove([uuid(1), uuid(2), "../projects"])
+    assert removed == Removed(some=True)
     assert [one.name for one in index.folder.iterdir()] == [f"{uuid(3)}.jsonl"]
+    assert await finder.remove([uuid(1)]) == Removed()
+
+
+async def test_transcript_that_cannot_be_deleted_is_named(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finder = index.finder()
+    index.transcript(1)
+    index.transcript(2)
+    unlink = os.unlink
+
+    def refusing(path: str, **more: Any) -> None:
+        if str(path).endswith(f"{uuid(1)}.jsonl"):
+            raise PermissionError
+        unlink(path, **more)
+
+    monkeypatch.setattr(os, "unlink", refusing)
+    removed = await finder.remove([uuid(1), uuid(2)])
+    assert removed == Removed(some=True, left=(str(index.folder / f"{uuid(1)}.jsonl"),))
+    assert (await finder.remove([uuid(1)])).some is False
 
 
 async def test_a_reader_that_dies_is_replaced_at_the_next_list(

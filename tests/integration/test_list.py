@@ -11,7 +11,7 @@ import pytest
 
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.conversations import Conversation
-from pykoclaw_acp.model.found import FoundTranscript
+from pykoclaw_acp.model.found import FoundTranscript, Removed
 from pykoclaw_acp.model.listing import ListQuery, Place
 from pykoclaw_acp.protocol import list_cursor
 from pykoclaw_acp.sessions import catalogue
@@ -282,8 +282,9 @@ class Transcripts:
     async def find(self, claude_session_id: str) -> FoundTranscript | None:
         return self.there.get(claude_session_id)
 
-    async def remove(self, claude_session_ids: Collection[str]) -> None:
+    async def remove(self, claude_session_ids: Collection[str]) -> Removed:
         self.removed.append(set(claude_session_ids))
+        return Removed(some=CLAUDE in claude_session_ids)
 
 
 def with_transcripts(r: Rig, cwd: str = "/", **settings: str) -> Transcripts:
@@ -351,6 +352,15 @@ async def test_a_deleted_transcript_makes_no_session(tmp_path: Path) -> None:
         session = await told(wire)
         await wire.call("session/delete", sessionId=session)
         assert session in found.removed[1]
+
+
+async def test_deletion_says_what_became_of_the_transcript(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        catalogue = r.sessions.catalogue
+        assert await catalogue.delete(await told(wire)) is None, "no transcript is deleted at all"
+        with_transcripts(r, delete_transcripts="on")
+        assert await catalogue.delete(CLAUDE) == Removed(some=True)
+        assert await catalogue.delete(await told(wire)) == Removed()
 
 
 async def test_a_transcript_stays_for_a_fork_that_was_not_prompted(tmp_path: Path) -> None:

@@ -413,6 +413,13 @@ def test_a_session_is_deleted_only_after_a_yes(asked: list[Any]) -> None:
     assert asked[-1] == ("sessions/delete", {"session": "5e55"})
     ANSWERS["sessions/delete"] = {"transcriptDeleted": True}
     assert "transcript is deleted, too" in run("sessions", "delete", "5e", given="y\n").stdout
+    ANSWERS["sessions/delete"] = {"transcriptDeleted": None}
+    assert "There was no transcript" in run("sessions", "delete", "5e", given="y\n").stdout
+    left = ["/a/5e55.jsonl", "/a/\x1b5e55"]
+    ANSWERS["sessions/delete"] = {"transcriptDeleted": False, "undeleted": left}
+    said = run("sessions", "delete", "5e", given="y\n").stdout
+    assert "could not be deleted: /a/5e55.jsonl" in said
+    assert "\x1b" not in said
 
 
 def test_an_answer_needs_a_question_and_a_decision(asked: list[Any]) -> None:

@@ -39,9 +39,12 @@ class RenameParams(SessionParams, frozen=True, kw_only=True):
 
 
 class Deleted(FullAnswer, frozen=True, kw_only=True):
-    """Result of `sessions/delete`: whether Claude's own transcript is deleted, too."""
+    """Result of `sessions/delete`: whether Claude's own transcript is deleted, too; null if it is to be,
+    and there is none. `undeleted`: paths of what could not be deleted of it.
+    """
 
-    transcript_deleted: bool
+    transcript_deleted: bool | None
+    undeleted: tuple[str, ...] = ()
 
 
 class Resolved(FullAnswer, frozen=True, kw_only=True):

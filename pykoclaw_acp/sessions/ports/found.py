@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from pykoclaw_acp.model.found import FoundTranscript
+from pykoclaw_acp.model.found import FoundTranscript, Removed
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.ports.store import Store
 
@@ -19,8 +19,8 @@ class FoundTranscripts(Protocol):
     async def find(self, claude_session_id: str) -> FoundTranscript | None:
         """The transcript of this session as it is now; None if it is of no session of its own."""
 
-    async def remove(self, claude_session_ids: Collection[str]) -> None:
-        """Delete the transcripts of these sessions."""
+    async def remove(self, claude_session_ids: Collection[str]) -> Removed:
+        """Delete the transcripts of these sessions, as far as that is possible."""
 
 
 class TranscriptSessions(Store, Protocol):
