@@ -825,7 +825,9 @@ def test_rewind_shows_what_it_changes_and_asks(asked: list[Any]) -> None:
     assert [line for line in shown if line.startswith("  /w/")] == [
         rf"  /w/{number}\x1b" for number in range(50)
     ]
-    assert "It changes 60 files back, and deletes new ones (+1 -2 lines)." in shown
+    assert (
+        "It changes 60 files back, or deletes those that were created since (+1 -2 lines)." in shown
+    )
     assert (refused.exit_code, "Rewind?" in refused.stdout) == (1, True)
     dry = run("rewind", "5e", "--dry-run", "--no-files")
     assert dry.exit_code == 0
