@@ -9,7 +9,7 @@ import os
 import pty
 import signal
 import sys
-from asyncio.subprocess import DEVNULL, PIPE
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -126,14 +126,28 @@ async def test_exit_status_says_how_the_turn_ended(shared: Stack) -> None:
     assert failed.status == 1
     assert failed.error
     assert (await run(shared, "prompt", "nobody", "hello")).status == 1
-    process = await asyncio.create_subprocess_exec(
-        *PROGRAM, "prompt", session, script("bash touch begun; sleep 341"),
-        stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=shared.environment, cwd=shared.root,
-    )  # fmt: skip
+    words = script("bash touch begun; sleep 341").encode()
+    interrupted = await _reading(shared, session, words)
     await client.until((shared.work / "begun").exists)
+    interrupted.send_signal(signal.SIGINT)
+    _, error = await asyncio.wait_for(interrupted.communicate(), 120)
+    assert (interrupted.returncode, b"it continues" in error) == (130, True)
+    joined = await _reading(shared, session, words)
     client.cancel(session)
-    _, error = await asyncio.wait_for(process.communicate(), 120)
-    assert (process.returncode, b"cancelled" in error) == (4, True)
+    _, error = await asyncio.wait_for(joined.communicate(), 120)
+    assert (joined.returncode, b"cancelled" in error) == (4, True)
+
+
+async def _reading(shared: Stack, session: str, words: bytes) -> Process:
+    """A prompt that is read from standard input; the same one however often it is sent."""
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM, "prompt", session, "-", "--key", "one",
+        stdin=PIPE, stdout=PIPE, stderr=PIPE, env=shared.environment, cwd=shared.root,
+    )  # fmt: skip
+    assert process.stdin is not None
+    process.stdin.write(words)
+    process.stdin.close()
+    return process
 
 
 async def test_question_for_nobody_says_how_to_answer_it(shared: Stack) -> None:
