@@ -221,36 +221,8 @@ class Plugin(PykoClawPluginBase):
     "fails_to_serve": _BASE
     + "class Plugin(PykoClawPluginBase):\n"
     + "    def get_mcp_servers(self, db, conversation):\n        raise RuntimeError('no servers')\n",
-    # what disturbs others
-    "prints": "print('printed at import', flush=True)\n"
-    + _BASE
-    + "class Plugin(PykoClawPluginBase):\n"
-    + "    def get_mcp_servers(self, db, conversation):\n"
-    + "        print('printed by a plugin', flush=True)\n        return {}\n",
-    "hangs": "import time\n\ntime.sleep(3600)\n",
-    "hangs_serving": _BASE
-    + "class Plugin(PykoClawPluginBase):\n"
-    + "    def get_mcp_servers(self, db, conversation):\n"
-    + "        import time\n\n        time.sleep(3600)\n",
-    "holds": _BASE
-    + "class Plugin(PykoClawPluginBase):\n"
-    + "    def get_mcp_servers(self, db, conversation):\n"
-    + "        import time\n\n"
-    + "        with db.transaction() as connection:\n"
-    + "            connection.execute('INSERT OR REPLACE INTO conversations (name, created_at)'\n"
-    + "                \" VALUES ('held-1', 'now')\")\n"
-    + "            time.sleep(10)\n"
-    + "        return {}\n",
-    "opens_itself": _BASE
-    + "class Plugin(PykoClawPluginBase):\n"
-    + "    def get_mcp_servers(self, db, conversation):\n"
-    + "        import os, sqlite3\n\n"
-    + "        path = os.environ['PYKOCLAW_DATA'] + '/pykoclaw.db'\n"
-    + "        self.connection = sqlite3.connect(path)\n"
-    + "        self.connection.execute('SELECT 1 FROM conversations').fetchall()\n"
-    + "        return {}\n",
 }
-"""Plugins by name: what works, the five failures, and what disturbs others."""
+"""Plugins by name: what works, and the five failures."""
 
 
 def install(root: Path, plugins: Iterable[str] = (), *, acp: bool = False) -> Path:

@@ -158,6 +158,14 @@ BROKEN = {
         """,
         "no servers",
     ),
+    "waits": (
+        """
+        import time
+        class Plugin:
+            def get_mcp_servers(self, db, conversation): time.sleep(3600)
+        """,
+        "did not",
+    ),
     "migrates": (
         """
         class Plugin:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from datetime import UTC, date, datetime
@@ -20,6 +21,7 @@ from pykoclaw_acp.store import plugin_statements, value_limit
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.plugin_statements import PluginStatements
 from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.store.units import Statement, Unit
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.plugins.handle import Handle
 from tests.integration.rows import NEW_SESSION
@@ -306,6 +308,35 @@ async def test_a_statement_that_runs_blocks_neither_daemon_nor_others(
     world.statements.stop()
     with pytest.raises(sqlite3.OperationalError):
         await reading
+
+
+async def test_an_open_transaction_blocks_nobody(world: World) -> None:
+    await world.use(lambda db: db.executescript("CREATE TABLE t (a)"))
+    opened, over = threading.Event(), threading.Event()
+
+    def hold(db: Handle) -> None:
+        with db.transaction() as batch:
+            batch.execute("INSERT INTO t VALUES ('held')")
+            opened.set()
+            assert over.wait(300)
+
+    holding = asyncio.ensure_future(world.use(hold))
+    try:
+        assert await asyncio.to_thread(opened.wait, 60)
+        another = Handle(world.calls, asyncio.get_running_loop())
+        write = asyncio.to_thread(another.execute, "INSERT INTO t VALUES ('another plugin')")
+        await asyncio.wait_for(write, 60)
+        own = Unit((Statement("UPDATE acp_sessions SET title = 'ours'"),))
+        await asyncio.wait_for(world.database.commit(own), 60)
+        with closing(sqlite3.connect(world.database.path, timeout=0)) as program:
+            program.execute("INSERT INTO conversations (name, created_at) VALUES ('theirs-1', '')")
+            program.commit()
+        assert not holding.done()
+    finally:
+        over.set()
+        await holding
+    rows = await world.run("SELECT a FROM t ORDER BY rowid")
+    assert [row["a"] for row in rows] == ["another plugin", "held"]
 
 
 async def test_a_statement_that_begins_while_the_daemon_ends_is_ended_too(
