@@ -1,5 +1,5 @@
 """The official Python SDK's client: the main job, and everything that it can call, without a warning
-on its side.
+on either side.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from acp import schema
 from acp.client.connection import ClientSideConnection
 
 from tests.e2e.harness import Stack, script, text
+from tests.e2e.harness.logs import logs, warnings
 from tests.e2e.harness.stack import PROGRAM
 from tests.pictures import encoded, png
 from tests.waiting import eventually
@@ -74,19 +75,21 @@ def silent(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 @asynccontextmanager
 async def connected(stack: Stack) -> AsyncIterator[tuple[ClientSideConnection, Editor, int]]:
     editor = Editor()
-    async with acp.spawn_agent_process(
-        editor, *PROGRAM, "serve", "--stdio",  # type: ignore[arg-type]
-        env=stack.environment, cwd=stack.root, use_unstable_protocol=True,
-        transport_kwargs={"stderr": None, "shutdown_timeout": 10.0},
-    ) as (connection, process):  # fmt: skip
-        answer = await connection.initialize(
-            protocol_version=acp.PROTOCOL_VERSION,
-            client_info=schema.Implementation(name="editor", version="1"),
-        )
-        assert answer.protocol_version == acp.PROTOCOL_VERSION
-        assert answer.agent_capabilities is not None
-        assert answer.agent_capabilities.load_session
-        yield connection, editor, process.pid
+    log = (stack.root / "agent.log").open("ab")
+    with log:
+        async with acp.spawn_agent_process(
+            editor, *PROGRAM, "serve", "--stdio",  # type: ignore[arg-type]
+            env=stack.environment, cwd=stack.root, use_unstable_protocol=True,
+            transport_kwargs={"stderr": log, "shutdown_timeout": 10.0},
+        ) as (connection, process):  # fmt: skip
+            answer = await connection.initialize(
+                protocol_version=acp.PROTOCOL_VERSION,
+                client_info=schema.Implementation(name="editor", version="1"),
+            )
+            assert answer.protocol_version == acp.PROTOCOL_VERSION
+            assert answer.agent_capabilities is not None
+            assert answer.agent_capabilities.load_session
+            yield connection, editor, process.pid
 
 
 @pytest.mark.filterwarnings(
@@ -141,10 +144,9 @@ async def test_official_client_tells_the_story(stack: Stack) -> None:
 
 async def test_whole_surface(stack: Stack) -> None:
     async with connected(stack) as (connection, editor, _):
+        ask = connection._conn.send_request  # for what is not in the SDK's client yet
         await connection.authenticate(method_id="anthropic-api-key")
-        login = await connection._conn.send_request(
-            "auth/status", {}
-        )  # not in the SDK's client yet
+        login = await ask("auth/status", {})
         assert login["state"] == "authenticated"
         assert login["accounts"] != []
         made = await connection.new_session(cwd=str(stack.work), mcp_servers=[])
@@ -182,6 +184,22 @@ async def test_whole_surface(stack: Stack) -> None:
         await connection.cancel(session_id=session)
         assert (await running).stop_reason == "cancelled"
 
+        number = connection._conn._next_request_id
+        editor.updates.clear()
+        running = asyncio.ensure_future(connection.prompt(session_id=session, prompt=[long]))
+        await eventually(lambda: "w2" in editor.said(schema.AgentMessageChunk))
+        await connection._conn.send_notification("$/cancel_request", {"requestId": number})
+        assert (await running).stop_reason == "cancelled"
+
+        named = {"sessionId": session, "title": " A title "}
+        assert await ask("session/set_title", named) == {"title": "A title"}
+        for method, there in (("archive", []), ("unarchive", [session])):
+            assert await ask(f"session/{method}", {"sessionId": session}) == {}
+            listed = await connection.list_sessions(cwd=str(stack.work))
+            assert [one.session_id for one in listed.sessions] == there
+        assert listed.sessions[0].title == "A title"
+        await connection.resume_session(session_id=session, cwd=str(stack.work), mcp_servers=[])
+
         listed = await connection.list_sessions(cwd=str(stack.work))
         assert [one.session_id for one in listed.sessions] == [session]
         assert listed.sessions[0].updated_at is not None
@@ -216,3 +234,11 @@ async def test_whole_surface(stack: Stack) -> None:
         )
         assert answer.stop_reason == "end_turn"
         assert editor.said(schema.AgentMessageChunk) == "Forked."
+        for one in (session, forked.session_id):
+            assert await ask("session/delete", {"sessionId": one}) == {}
+        assert (await connection.list_sessions()).sessions == []
+        assert await ask("logout", {}) == {}
+        with pytest.raises(acp.RequestError) as locked:
+            await connection.new_session(cwd=str(stack.work), mcp_servers=[])
+        assert locked.value.code == -32000
+    assert warnings((stack.root / "agent.log").read_text(), *logs(stack)) == []

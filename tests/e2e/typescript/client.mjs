@@ -1,5 +1,6 @@
 // The official TypeScript SDK's client, over everything that it can call of ours. Usage:
-//   node client.mjs DIRECTORY COMMAND [ARGUMENT...]
+//   node client.mjs DIRECTORY SERVER COMMAND [ARGUMENT...]
+// SERVER is an MCP server with the tools `whisper` and `survey`, as JSON.
 // Ends with status 0 and "ok" if all is as expected, and the SDK had nothing to complain of.
 
 import assert from "node:assert/strict";
@@ -14,9 +15,11 @@ const complaints = [];
 for (const level of ["error", "warn"]) console[level] = (...words) => complaints.push(words.join(" "));
 process.on("warning", (warning) => complaints.push(String(warning)));
 
-const [cwd, ...command] = process.argv.slice(2);
+const [cwd, server, ...command] = process.argv.slice(2);
+const mcpServers = [JSON.parse(server)];
 const updates = [];
 const asked = [];
+const forms = [];
 let choice = "allow_once";
 const said = (kind = "agent_message_chunk") =>
   updates.filter((one) => one.sessionUpdate === kind).map((one) => one.content.text).join("");
@@ -41,6 +44,10 @@ const app = acp
     asked.push(params.toolCall);
     const { optionId } = params.options.find((one) => one.kind === choice);
     return { outcome: { outcome: "selected", optionId } };
+  })
+  .onRequest(acp.methods.client.elicitation.create, ({ params }) => {
+    forms.push(params);
+    return { action: "accept", content: { name: "Ada" } };
   });
 
 const agent = spawn(command[0], command.slice(1), { cwd, stdio: ["pipe", "pipe", "inherit"] });
@@ -52,7 +59,7 @@ await app.connectWith(stream, async (ctx) => {
   const hello = await ctx.request(acp.methods.agent.initialize, {
     protocolVersion: acp.PROTOCOL_VERSION,
     clientInfo: { name: "typescript", version: "1" },
-    clientCapabilities: { auth: { terminal: true } },
+    clientCapabilities: { auth: { terminal: true }, elicitation: { form: {} } },
   });
   assert.equal(hello.protocolVersion, acp.PROTOCOL_VERSION);
   assert.equal(hello.agentCapabilities.loadSession, true);
@@ -66,7 +73,7 @@ await app.connectWith(stream, async (ctx) => {
   await assert.rejects(ctx.request(session.new, { cwd, mcpServers: [] }), { code: -32000 });
   await ctx.request(acp.methods.agent.authenticate, { methodId: key.id });
 
-  const made = await ctx.request(session.new, { cwd, mcpServers: [] });
+  const made = await ctx.request(session.new, { cwd, mcpServers });
   const { sessionId } = made;
   assert.equal(made.modes.currentModeId, "default");
   assert.deepEqual(made.configOptions.map((one) => one.id).sort(), ["effort", "mode", "model"]);
@@ -102,6 +109,25 @@ await app.connectWith(stream, async (ctx) => {
   await ctx.notify(session.cancel, { sessionId });
   assert.equal((await running).stopReason, "cancelled");
 
+  choice = "allow_once";
+  const form = {
+    message: "Who are you?",
+    requestedSchema: { type: "object", properties: { name: { type: "string" } }, required: ["name"] },
+  };
+  const survey = script(`tool mcp__local__survey ${JSON.stringify(form)}`, "text Surveyed.");
+  await ctx.request(session.prompt, { sessionId, prompt: survey });
+  assert.deepEqual(forms.map((one) => one.message), [`local asks: ${form.message}`]);
+  const { rawOutput } = updates.findLast((one) => one.sessionUpdate === "tool_call_update");
+  assert.deepEqual(JSON.parse(rawOutput.output), { action: "accept", content: { name: "Ada" } });
+
+  const cancelling = new AbortController();
+  const { length } = updates;
+  const withdrawn = { sessionId, prompt: script("repeat 600x100ms v{n} ") };
+  const abandoned = ctx.request(session.prompt, withdrawn, { cancellationSignal: cancelling.signal });
+  await until(() => updates.length > length && said().includes("v2"));
+  cancelling.abort();
+  assert.equal((await abandoned).stopReason, "cancelled");
+
   const steered = { sessionId, prompt: script("text Steered.") };
   assert.deepEqual(await ctx.request("_session/steering", steered), { outcome: "startedNewTurn" });
   await until(() => said().includes("Steered."));
@@ -114,6 +140,14 @@ await app.connectWith(stream, async (ctx) => {
 
   const { sessions } = await ctx.request(session.list, { cwd });
   assert.deepEqual(sessions.map((one) => one.sessionId), [sessionId]);
+  const { title } = await ctx.request("session/set_title", { sessionId, title: " A title " });
+  assert.equal(title, "A title");
+  await ctx.request("session/archive", { sessionId });
+  assert.deepEqual((await ctx.request(session.list, { cwd })).sessions, []);
+  const archived = (await ctx.request(session.list, { cwd, archived: "only" })).sessions;
+  assert.deepEqual(archived.map((one) => [one.sessionId, one.title]), [[sessionId, title]]);
+  await ctx.request("session/unarchive", { sessionId });
+  await ctx.request(session.resume, { sessionId, cwd, mcpServers });
   await assert.rejects(ctx.request(session.list, { cursor: "unknown" }), { code: -32602 });
 
   await assert.rejects(ctx.request("_example.com/unknown", {}), { code: -32601 });

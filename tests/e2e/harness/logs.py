@@ -1,0 +1,27 @@
+"""What the daemon and its workers have logged."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.e2e.harness.stack import Stack
+
+
+def logs(stack: Stack) -> list[str]:
+    """The log files of the home."""
+    return [path.read_text() for path in stack.home.glob(".local/state/pykoclaw/*/*.log*")]
+
+
+def warnings(*texts: str) -> list[dict[str, Any] | str]:
+    """Log lines that are more than information, and lines that are no log lines."""
+    found: list[dict[str, Any] | str] = []
+    for line in "\n".join(texts).splitlines():
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            found += [line] if line.strip() else []
+        else:
+            if entry.get("level") not in ("debug", "info"):
+                found.append(entry)
+    return found
