@@ -25,6 +25,7 @@ from pykoclaw_acp.sessions.ports import Transcripts, Workers
 from pykoclaw_acp.sessions.ports.journal import LogAndContext
 from pykoclaw_acp.sessions.recollection import Recollection
 from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.tasks import Tasks
 
 LOOKED_AT: Final = 20  # newest turns that are searched for
 MOST_LOST: Final = 2000  # that are searched for if the oldest of those is lost
@@ -53,6 +54,7 @@ class Context:
         self._transcripts = transcripts
         self._policy = policy
         self._told: str | None = None
+        self._tasks = Tasks()
 
     async def before_launch(self) -> None:
         """Look whether the transcript holds the newest turns, unless a worker lives.
@@ -60,7 +62,7 @@ class Context:
         Raises WorkerFailed if it does not, and has to.
         """
         if (loss := await self.loss()) is not None:
-            await self._lose(loss)
+            await self._tasks.finish(self._lose(loss))
 
     async def loss(self) -> Loss | None:
         """What of the newest turns the transcript lacks, and was not told; None if nothing, or a
@@ -115,7 +117,7 @@ class Context:
         if failure.kind != ErrorKind.CONTEXT_LOST:
             raise failure
         claude = self._state.record.claude_session_id
-        await self._lose(Loss(None, f"{self._state.id} {claude}"))
+        await self._tasks.finish(self._lose(Loss(None, f"{self._state.id} {claude}")))
 
     async def _lose(self, loss: Loss) -> None:
         lost = [end.turn_id for end in loss.lost or ()]

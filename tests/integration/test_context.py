@@ -266,6 +266,31 @@ async def test_without_a_summary_claude_begins_with_nothing(tmp_path: Path) -> N
         assert "goes on without it" in notice
 
 
+@pytest.mark.parametrize("whole_turns", [0, 1])
+async def test_loss_that_is_written_down_when_its_prompt_is_cancelled_holds(
+    tmp_path: Path, monkeypatch: Any, whole_turns: int
+) -> None:
+    async with talked(tmp_path, 2) as (r, session, turns, transcripts):
+        transcripts.held = whole(*turns[:whole_turns])
+        client = Client()
+        session.subscribe(client, session.last_seq)
+        lose = r.journal.lose_context
+
+        async def lose_and_cancel(*given: Any) -> Any:
+            session.cancel()
+            return await lose(*given)
+
+        monkeypatch.setattr(r.journal, "lose_context", lose_and_cancel)
+        assert (await r.run(session, "say 3")).state is TurnState.CANCELLED
+        monkeypatch.undo()
+        await eventually(lambda: any("does not remember" in one for one in notices(client)))
+        await r.run(session, "say 4")
+        spec = r.launcher.launched[-1].spec
+        assert (spec.branch == Branch("")) == (whole_turns == 0)
+        assert "Asked: say 2" in given(r)
+        assert len(notices(client)) == len(await shown(session))
+
+
 async def test_a_slash_command_is_no_turn_that_a_transcript_must_hold(tmp_path: Path) -> None:
     async with talked(tmp_path, 1) as (r, session, turns, transcripts):
         transcripts.held = whole(*turns)
