@@ -9,6 +9,7 @@ from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask, follow, follow_live
 from pykoclaw_acp.commands.transcript import Terminal
+from pykoclaw_acp.errors import CommandFailed
 
 DELETE_WAIT: Final = 300.0  # s; a long log is deleted in steps, after running turns have ended
 
@@ -98,8 +99,7 @@ def show_event(session: str, seq: int, as_json: bool) -> None:
     session = ask("sessions/show", session=session)["summary"]["id"]
     message = next(iter(follow(session, after=seq - 1)), None)
     if message is None:
-        terminal.line(f"There is nothing at {seq}: the session's history ends before that.")
-        return
+        raise CommandFailed(f"There is nothing at {seq}: the session's history ends before that.")
     update = message["params"]["update"]
     if as_json:
         terminal.as_json(update)
@@ -136,8 +136,17 @@ def rename(session: str, title: str) -> None:
 
 def archive(session: str) -> None:
     """Archive the session."""
-    ask("sessions/archive", session=session)
-    terminal.line("Archived. `sessions list --all` shows it, and clients can still open it.")
+    done = ask("sessions/archive", session=session)
+    cancelled = done.get("cancelled", 0)
+    turns = (
+        f" {show.count(cancelled, 'turn')} that ran or waited ended as cancelled."
+        if cancelled
+        else ""
+    )
+    terminal.line(
+        f"Archived.{turns} `sessions list --all` shows it, and clients can still open it; it stays out of"
+        " lists until `sessions unarchive`."
+    )
 
 
 def unarchive(session: str) -> None:

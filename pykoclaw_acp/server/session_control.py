@@ -14,8 +14,10 @@ import msgspec
 
 from pykoclaw_acp.errors import SessionNotFound
 from pykoclaw_acp.model import conversations
+from pykoclaw_acp.model.events import WHY, Text
 from pykoclaw_acp.protocol.control.following import Followed, FollowParams
 from pykoclaw_acp.protocol.control.sessions import (
+    ArchiveResult,
     Deleted,
     ListParams,
     RenameParams,
@@ -138,11 +140,12 @@ class SessionControl:
         await self._sessions.catalogue.set_title(session_id, params.title)
         return Empty()
 
-    async def archive(self, call: Call, params: SessionParams) -> Empty:  # noqa: ARG002
-        """Close the session, and leave it out of lists."""
-        session_id = await self._finder.id_of(params.session)
-        await self._sessions.catalogue.archive(session_id, archived=True)
-        return Empty()
+    async def archive(self, call: Call, params: SessionParams) -> ArchiveResult:  # noqa: ARG002
+        """Close the session, and leave it out of lists; says how many turns that ended."""
+        session = await self._finder.find(params.session)
+        unfinished = sum(not one.ended.done() for one in session.turns) + session.background
+        await self._sessions.catalogue.archive(session.id, archived=True)
+        return ArchiveResult(cancelled=unfinished)
 
     async def unarchive(self, call: Call, params: SessionParams) -> Empty:  # noqa: ARG002
         """Let lists have the session again."""
@@ -169,9 +172,8 @@ class SessionControl:
         await _take_in(session)
         after = params.after
         if params.turns is not None:
-            after = max(
-                after, await overview.place_of_turn(self._database, session.id, params.turns)
-            )
+            place = await overview.place_of_turn(self._database, session.id, params.turns)
+            after = max(after, await _before_reason(session, place))
         end = session.last_seq
         subscription = session.subscribe(
             CommandClient(call.client.peer, present=params.present, events=params.events),
@@ -187,6 +189,16 @@ async def _followed(subscription: Subscription, end: int) -> Followed:
     finally:
         subscription.close()
     return Followed(seq=subscription.cursor)
+
+
+async def _before_reason(session: Session, place: int) -> int:
+    """The place of a turn's beginning; with a note on why Claude has begun it by itself, that of
+    the note.
+    """
+    for one in await session.log.read_after(place - 1, 1) if place else ():
+        if isinstance(one.event, Text) and one.event.message_id.endswith(WHY):
+            return one.first - 1
+    return place
 
 
 async def _take_in(session: Session) -> None:

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.channel.frames import EventFrame
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.sessions.session import Session
@@ -153,6 +155,14 @@ async def test_a_session_is_shown_with_its_turns(tmp_path: Path) -> None:
         assert shown["worker"] is None
 
 
+async def test_archive_says_how_many_turns_it_has_cancelled(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session, _, _ = await hanging(r)
+        await r.prompt(session, "say 1")
+        assert await cli.call("sessions/archive", session=session.id) == {"cancelled": 2}
+        assert await cli.call("sessions/archive", session=session.id) == {"cancelled": 0}
+
+
 async def test_archived_session_is_out_of_lists_until_taken_back(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         session = await prompted(r)
@@ -280,6 +290,21 @@ async def test_the_history_is_followed_to_its_end(tmp_path: Path) -> None:
         await cli.call("follow", session=session.id, after=10_000)
         assert len(cli.told("event")) == 1
         await eventually(lambda: len(session.subscriptions) == 1)
+
+
+async def test_the_newest_turn_begins_with_why_claude_began_it(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session = await prompted(r)
+        channel, why = r.launcher.launched[-1], "\n\n> The background command `make` has ended.\n\n"
+        before = session.last_seq + 1
+        channel.last += 1
+        note = Text("own-why", why, note=True)
+        channel.say(EventFrame(epoch=1, n=channel.last, turn_id=None, event=note))
+        channel.say(channel.started("own", background=True))
+        channel.say(channel.event("own", "It has."), channel.ended("own"))
+        await eventually(lambda: session.last_seq > before and not session.background)
+        await cli.call("follow", session=session.id, turns=1)
+        assert cli.text() == f"{why}It has."
 
 
 async def test_live_follow_is_endless_and_not_a_client(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from docs import manual
 from pykoclaw_acp import terminal
 from pykoclaw_acp.__main__ import COMPLETION
 from pykoclaw_acp.cli import cli
-from pykoclaw_acp.commands import completion, daemon, ending, logs, prompt, show, status
+from pykoclaw_acp.commands import completion, daemon, ending, logs, prompt, sessions, show, status
 from pykoclaw_acp.commands.markdown import markdown
 from pykoclaw_acp.commands.transcript import Terminal
 from pykoclaw_acp.doctor.report import Finding
@@ -907,6 +907,34 @@ def test_stop_ends_a_daemon_that_had_no_lock_yet(
     result = run("stop")
     assert (result.exit_code, ended) == (0, [7])
     assert "The daemon (pid 7) has ended." in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("done", "told"),
+    [
+        (
+            {"cancelled": 2},
+            "Archived. 2 turns that ran or waited ended as cancelled. `sessions list",
+        ),
+        ({"cancelled": 0}, "Archived. `sessions list"),
+        ({}, "Archived. `sessions list"),  # an earlier daemon
+    ],
+)
+def test_archive_says_what_it_stopped(asked: list[Any], done: dict[str, int], told: str) -> None:
+    ANSWERS["sessions/archive"] = done
+    out = run("sessions", "archive", "5e55").stdout
+    assert out.startswith(told)
+    assert "until `sessions unarchive`" in out
+
+
+def test_place_beyond_the_history_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, asked: list[Any]
+) -> None:
+    ANSWERS["sessions/show"] = {"summary": summary()}
+    monkeypatch.setattr(sessions, "follow", lambda *_, **__: iter(()))
+    done = run("sessions", "show", "5e55", "--seq", "9999")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert "There is nothing at 9999" in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [[], ["--new", "5e55", "text"]])

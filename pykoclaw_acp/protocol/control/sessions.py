@@ -38,6 +38,12 @@ class RenameParams(SessionParams, frozen=True, kw_only=True):
     title: str  # of which the first words count
 
 
+class ArchiveResult(FullAnswer, frozen=True, kw_only=True):
+    """Result of `sessions/archive`: how many turns that ran or waited were cancelled."""
+
+    cancelled: int
+
+
 class Deleted(FullAnswer, frozen=True, kw_only=True):
     """Result of `sessions/delete`: whether Claude's own transcript is deleted, too; null if it is to be,
     and there is none. `undeleted`: paths of what could not be deleted of it.
