@@ -78,6 +78,7 @@ class WorkerLife:
         self.ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
         self.ready.add_done_callback(lambda future: future.cancelled() or future.exception())
         self.cleaned = asyncio.Event()
+        self.adopted = isinstance(begin, WorkerRecord)  # an earlier daemon launched it
         self.busy = True
         self.stopping = False
         self.idle_since = 0.0
@@ -143,7 +144,7 @@ class WorkerLife:
         """Why it never became ready; None if it did, was stopped, or was launched by another
         daemon.
         """
-        if self.stopping or isinstance(self._begin, WorkerRecord):
+        if self.stopping or self.adopted:
             return None
         if not self.ready.done() or self.ready.cancelled():
             return None
@@ -177,7 +178,7 @@ class WorkerLife:
         """
         watching: asyncio.Task[None] | None = None
         try:
-            if isinstance(self._begin, WorkerRecord):
+            if self.adopted:
                 asyncio.get_running_loop().call_later(
                     self._context.limits.worker_start_timeout, self._require_ready
                 )
@@ -296,7 +297,7 @@ class WorkerLife:
             await self._become_ready(ready)
 
     async def _become_ready(self, ready: Ready) -> None:
-        if isinstance(self._begin, WorkerRecord):
+        if self.adopted:
             if self.foreign:
                 log.warning(
                     "The worker is of another version",
@@ -315,7 +316,7 @@ class WorkerLife:
         """Clean up; whatever fails, the session can have a new worker afterwards."""
         spec, context = self.spec, self._context
         # one that was adopted, and has not answered, may be about to end by itself
-        adopted = isinstance(self._begin, WorkerRecord) and not self.ready.done()
+        adopted = self.adopted and not self.ready.done()
         await self._process.end(self.cleaned, SPOOL_WAIT if adopted else KILL_AFTER)
         taken = await self._take_spool()
         failure = self._inbox.last_words or self._failure or DIED

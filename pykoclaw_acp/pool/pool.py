@@ -14,13 +14,14 @@ from weakref import WeakValueDictionary
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.channel.frames import Ready, ToWorker, TurnEnded
+from pykoclaw_acp.channel.frames import ToWorker, TurnEnded
 from pykoclaw_acp.channel.options import WorkerOptions, suits
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed, SpoolPending, WorkerFailed
 from pykoclaw_acp.model.branches import Branch
+from pykoclaw_acp.pool import claiming
 from pykoclaw_acp.pool.capacity import Capacity
 from pykoclaw_acp.pool.continuity import Continuity
 from pykoclaw_acp.pool.launcher import Launcher
@@ -138,7 +139,7 @@ class WorkerPool:
         async with lock:  # two launches would get the same epoch
             worker = await self._find_or_launch(session_id, options)
         try:
-            ready = await self._ready(worker)
+            ready = await claiming.ready(worker, self._limits.worker_start_timeout)
         except TimeoutError:
             worker.kill()
             seconds = self._limits.worker_start_timeout
@@ -152,31 +153,12 @@ class WorkerPool:
     async def _find_or_launch(self, session_id: str, options: WorkerOptions) -> WorkerLife:
         while (worker := self._workers.get(session_id)) is not None:
             fits = suits(worker.workspace, options.workspace)
-            if fits and await self._claim(worker):
+            if fits and await claiming.claim(worker):
                 return worker
             if not worker.stopping and (worker.foreign or not fits):
                 self._retire(worker)  # its background work must not delay a prompt
             await worker.cleaned.wait()
         return await self._launch(session_id, options)
-
-    async def _claim(self, worker: WorkerLife) -> bool:
-        """Protect the worker from eviction; False if it takes no prompt."""
-        if not worker.usable:
-            return False
-        worker.busy = True
-        if worker.idle_timer is not None:
-            worker.idle_timer.cancel()
-        return not worker.ready.done() or (await worker.ping() and worker.usable)
-
-    async def _ready(self, worker: WorkerLife) -> Ready:
-        while not worker.answers:
-            try:
-                async with asyncio.timeout(self._limits.worker_start_timeout):
-                    return await asyncio.shield(worker.ready)
-            except TimeoutError:
-                if worker.recorded and not worker.answers:
-                    raise
-        return await asyncio.shield(worker.ready)
 
     def release(self, session_id: str) -> None:
         """Let the session's worker be evicted after the idle timeout."""

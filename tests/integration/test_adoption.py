@@ -21,6 +21,7 @@ from pykoclaw_acp.channel.frames import (
     Skipped,
     encode,
 )
+from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.channel.requests import MakeTitle, Reply, StopSubagents, StopTask
 from pykoclaw_acp.error_kinds import ErrorKind
@@ -394,6 +395,61 @@ async def test_worker_not_answering_new_daemon_is_lost(
         again = await found(second, session)
         assert (await ended(again)).state == "unknown"
         assert (await second.run(again, "say 1")).state == "done"
+
+
+@pytest.mark.parametrize("end", ["it dies", "it stays silent", "it is of another version"])
+async def test_prompt_before_idle_worker_answers_next_daemon_runs_on_new(
+    tmp_path: Path, alive: WorkerProcess, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        session = await first.session()
+        await first.run(session, "say 1")
+        (channel,) = first.launcher.launched
+    channel.deaf = True
+    silence = 0.1 if end == "it stays silent" else 60.0
+    async with daemon(tmp_path, first, worker_start_timeout=silence) as second:
+        again = await found(second, session)
+        waiting = asyncio.Event()
+        acquire = second.pool.acquire
+
+        async def acquired(session_id: str, options: WorkerOptions) -> int:
+            waiting.set()
+            return await acquire(session_id, options)
+
+        monkeypatch.setattr(second.pool, "acquire", acquired)
+        turn = await second.prompt(again, "say 2")
+        await waiting.wait()
+        if end == "it dies":
+            channel.kill()
+        elif end == "it is of another version":
+            channel.deaf, channel.protocol = False, PROTOCOL + 1
+            channel.ready()
+        assert (await asyncio.wait_for(turn.ended, 60))[0].state == "done"
+        assert [one.prompts for one in second.launcher.launched] == [["say 1"], ["say 2"]]
+
+
+async def test_prompt_whose_new_worker_dies_too_fails_with_its_reason(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    """Only a worker that was there before gets another attempt."""
+    async with killed(tmp_path, alive) as first:
+        session = await first.session()
+        await first.run(session, "say 1")
+        (channel,) = first.launcher.launched
+    channel.deaf = True
+    async with daemon(tmp_path, first) as second:
+        second.launcher.refuse = True
+        again = await found(second, session)
+        turn = await second.prompt(again, "say 2")
+        channel.kill()
+        outcome = (await asyncio.wait_for(turn.ended, 60))[0]
+        assert outcome.failure is not None
+        assert "no memory" in outcome.failure.message
+        for _ in range(2):
+            await second.run(again, "say 3")
+        limited = (await second.run(again, "say 3")).failure
+        assert limited is not None
+        assert limited.kind == "start_limit", "three starts were attempted"
 
 
 async def test_other_version_worker_ends_turn_without_new_prompt(
