@@ -79,6 +79,7 @@ def run_db_migrations(db, plugins):
 """
 MAIN: Final = '''\
 import asyncio
+import os
 
 import click
 
@@ -130,7 +131,8 @@ def main(ctx):
 def scheduler():
     """Run the task scheduler."""
     click.echo("Scheduler started", err=True)
-    asyncio.run(scheduling.run_scheduler(database(), settings.data, Claude()))
+    every = float(os.environ.get("DOUBLE_EVERY", scheduling.EVERY))
+    asyncio.run(scheduling.run_scheduler(database(), settings.data, Claude(), every))
 
 
 @main.command()
@@ -229,8 +231,8 @@ def install(root: Path, plugins: Iterable[str] = (), *, acp: bool = False) -> Pa
     """Make the distribution below `root`, with plugins of `PLUGIN_SOURCES`; the directory to put on
     PYTHONPATH.
 
-    `root/bin/pykoclaw` is the program. Our own plugin is found already, where it is installed; with
-    `acp` it is declared here as well.
+    `root/bin/pykoclaw` is the program; its scheduler looks every `DOUBLE_EVERY` seconds. Our own
+    plugin is found already, where it is installed; with `acp` it is declared here as well.
     """
     site = root / "site"
     package = site / "pykoclaw"

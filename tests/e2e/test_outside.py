@@ -8,7 +8,6 @@ import json
 import os
 import pty
 import signal
-import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from functools import partial
 from pathlib import Path
@@ -16,11 +15,13 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.system.proc import has_open
+from tests.double import installed
 from tests.e2e.commands import done, run
 from tests.e2e.harness import Client, Stack, script, text
 from tests.e2e.harness.stack import PROGRAM
 from tests.integration.queueing import execute, fetch
-from tests.waiting import eventually, within
+from tests.waiting import eventually
 
 PAST = "2026-01-01T00:00:00+00:00"
 ASKS = script("bash mkdir made", "text Made.")
@@ -280,32 +281,33 @@ async def test_claimed_run_survives_the_daemon(stack: Stack) -> None:
 
 @pytest.mark.long
 async def test_ours_stands_by_beside_pykoclaws_scheduler(stack: Stack, tmp_path: Path) -> None:
-    client, session = await conversation(stack)
-    await client.close()
-    await stack.end_daemon()
-    await stack.daemon(PYKOCLAW_SCHEDULER="on")
-    holder = (
-        "import sqlite3, sys, time\n"
-        "connection = sqlite3.connect(sys.argv[2])\n"
-        "connection.execute('SELECT 1 FROM scheduled_tasks').fetchall()\n"
-        "print('ready', flush=True)\n"
-        "time.sleep(600)\n"
-    )
-    program = tmp_path / "pykoclaw"
-    program.write_text(holder)
+    _, session = await conversation(stack, "on")
+    site = installed.install(tmp_path / "double")
     other = await asyncio.create_subprocess_exec(
-        sys.executable, str(program), "scheduler", str(stack.data / "pykoclaw.db"), stdout=PIPE
-    )
-    assert other.stdout is not None
-    await other.stdout.readline()
+        os.fspath(tmp_path / "double/bin/pykoclaw"), "scheduler", stderr=PIPE, cwd=tmp_path,
+        env=installed.environment(site, stack.environment) | {"DOUBLE_EVERY": "1"},
+    )  # fmt: skip
+    assert other.stderr is not None
+    path = stack.data / "pykoclaw.db"
     try:
-        schedule(stack, "aaaa1111", name(session), text("Noon."))
-        assert not await within(lambda: runs(stack, "aaaa1111"), 3)
+        assert await asyncio.wait_for(other.stderr.readline(), 60) == b"Scheduler started\n"
+        await eventually(partial(_has_open, other.pid, path))
+        asked = len(stack.asked())
+        for number in (1, 2):
+            schedule(stack, f"task{number}", name(session), text("Noon."))
+            await eventually(partial(runs, stack, f"task{number}"))
         status = (await done(stack, "status", "--json")).json["scheduler"]
         assert status == {"state": "stands_by", "other": other.pid, "running": 0}
+        assert len(stack.asked()) == asked + 2
+        assert fetch(path, "SELECT 1 FROM acp_task_runs") == []
     finally:
         other.send_signal(signal.SIGKILL)
         await other.wait()
-    execute(stack.data / "pykoclaw.db", "UPDATE scheduled_tasks SET last_result = 'look'")
+    schedule(stack, "aaaa1111", name(session), text("Later."))
     await eventually(lambda: runs(stack, "aaaa1111"))
-    assert len(runs(stack, "aaaa1111")) == 1
+    for task_id, said in (("task1", "Noon."), ("task2", "Noon."), ("aaaa1111", "Later.")):
+        assert runs(stack, task_id) == [("success", said, None)]
+
+
+def _has_open(pid: int, path: Path) -> bool:
+    return has_open(f"/proc/{pid}", path.stat())
