@@ -1,5 +1,7 @@
 """A round of what happens between a start and an end, told by the product, the bare SDK and the
 peer alike.
+
+Where the baseline of a row is the peer, a ratio above 1 is a regression.
 """
 
 from __future__ import annotations
@@ -18,6 +20,9 @@ from bench.tap import MARK, Tap
 
 HELLO: Final = "[[script text Hello.]]"
 SDK: Final = "bare SDK"
+PEER: Final = "peer"
+FIRST_TEXT: Final = "session/new and first prompt → first text, ms"
+SECOND: Final = "… for a second session, ms"
 MS: Final = 1000.0
 
 
@@ -32,9 +37,16 @@ def turns(lab: Lab, figures: Figures, deltas: int) -> None:
         figures.note(
             "start → initialize answered, ms", ready["ours"], name, python, ready.get("peer")
         )
+    compare(told, figures)
+
+
+def compare(told: dict[str, dict[str, float]], figures: Figures) -> None:
+    """Note what was measured of each; the first text in a new session also as a ratio to the peer."""
     for what in told["ours"]:
         ours, *others = [story[what] for story in told.values()]
         figures.note(what, ours, SDK, *others)
+        if what in (FIRST_TEXT, SECOND) and PEER in told:
+            figures.note(what, ours, PEER, told[PEER][what])
 
 
 def _story(lab: Lab, agent: Agent, deltas: int) -> dict[str, float]:
@@ -56,9 +68,8 @@ def _story(lab: Lab, agent: Agent, deltas: int) -> dict[str, float]:
         "ready": (agent.ready - agent.started) * MS,
         "start → first text, ms": (first.pieces[0][0] - agent.started) * MS,
         "session/new, ms": opened * MS,
-        "session/new and first prompt → first text, ms": (opened + first.pieces[0][0] - first.sent)
-        * MS,
-        "… for a second session, ms": (opened_too + other.pieces[0][0] - other.sent) * MS,
+        FIRST_TEXT: (opened + first.pieces[0][0] - first.sent) * MS,
+        SECOND: (opened_too + other.pieces[0][0] - other.sent) * MS,
         "… with an image of 1 MB, ms": (opened_third + seen.pieces[0][0] - seen.sent) * MS,
         "later prompts → first text, ms": median(turn.pieces[0][0] - turn.sent for turn in later)
         * MS,
