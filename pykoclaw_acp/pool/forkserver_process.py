@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import os
 import socket
 import subprocess
@@ -14,6 +16,8 @@ from pykoclaw_acp.system import environment, shortage
 from pykoclaw_acp.system.lineage import MARKS
 
 LOG_NAME: Final = "workers.log"
+Installation = tuple[tuple[int, ...] | None, ...]
+
 LOG_FOLLOWS: Final = b"\n"  # an empty line, with the log's descriptor beside it
 
 
@@ -23,12 +27,33 @@ class Begun:
 
     process: subprocess.Popen[bytes]
     control: socket.socket
+    installation: Installation = ()
 
     def end(self) -> None:
         """End it; it has no workers yet."""
         self.control.close()
         self.process.kill()
         self.process.wait()
+
+
+def installation() -> Installation:
+    """What tells the files that a fork server runs from: they change if a package is installed anew."""
+    return tuple(_identity(path) for path in (sys.executable, *_packages()))
+
+
+@functools.cache
+def _packages() -> tuple[str, ...]:
+    """The files with which our package and the SDK begin; the SDK is not imported."""
+    found = (importlib.util.find_spec(name) for name in ("pykoclaw_acp", "claude_agent_sdk"))
+    return tuple(spec.origin for spec in found if spec is not None and spec.origin is not None)
+
+
+def _identity(path: str) -> tuple[int, ...] | None:
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None
+    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns
 
 
 def begin_early(*, resident: bool) -> Begun | None:
@@ -47,7 +72,8 @@ def begin(*, resident: bool) -> Begun:
     """Start a fork server, which prints nothing until it has a log; raises OSError."""
     ours, theirs = socket.socketpair()
     try:
-        return Begun(_start(theirs, resident=resident), ours)
+        installed = installation()
+        return Begun(_start(theirs, resident=resident), ours, installed)
     except OSError:
         ours.close()
         raise

@@ -25,6 +25,7 @@ from pykoclaw_acp.system import shortage
 CLOSE_WAIT: Final = 0.5  # s; for the fork server to end
 FORK_WAIT: Final = 30.0  # s; the first fork waits for the SDK's import
 MAX_DEATHS: Final = 3  # launches in a row that a dying fork server failed: the installation was changed, or is broken
+CHANGED: Final = "What the server runs from was installed anew meanwhile: `pykoclaw-acp restart` lets it use that"
 MAX_LOG: Final = 10 * 1024 * 1024  # bytes of the workers' log, above which a launch begins it anew
 
 log: Final = structlog.get_logger()
@@ -44,6 +45,7 @@ class ForkServer:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._deaths = 0
+        self._installed_first = self._installed = forkserver_process.installation()
 
     @property
     def pid(self) -> int | None:
@@ -86,7 +88,10 @@ class ForkServer:
                     )
                 self._discard()
         self._deaths += 1
-        raise LaunchFailed(ErrorKind.START_FAILED, f"the fork server died; its log is {self.log}")
+        why = f"the fork server died; its log is {self.log}"
+        if forkserver_process.installation() != self._installed_first:
+            why = f"{why}. {CHANGED}"
+        raise LaunchFailed(ErrorKind.START_FAILED, why)
 
     async def close(self) -> None:
         """End it; it waits for workers that end with this process."""
@@ -107,6 +112,10 @@ class ForkServer:
         """The streams of a live fork server; raises OSError."""
         if self._process is not None and self._process.poll() is not None:
             self._discard()
+        installed = forkserver_process.installation()
+        if self._process is not None and installed != self._installed:
+            log.info("The fork server is started anew", action="installation_changed")
+            self._discard()  # what its workers would import is of another version, or gone
         if self._reader is None or self._writer is None:
             log_file = _open_log(self.log)
             try:
@@ -115,7 +124,7 @@ class ForkServer:
                 forkserver_process.hand_over(log_file, begun)
             finally:
                 os.close(log_file)
-            self._process = begun.process
+            self._process, self._installed = begun.process, begun.installation
             self._reader, self._writer = await asyncio.open_unix_connection(sock=begun.control)
             log.debug("Fork server started", action="fork_server_started", pid=self._process.pid)
         return self._reader, self._writer

@@ -64,6 +64,9 @@ def main(translate: Callable[[bytes], bytes] = bytes) -> None:
 
         with deferred_models():
             deferred_mcp.import_sdk()
+            # Each worker would import it as Claude starts, and after an upgrade from another version.
+            import anyio._backends._asyncio  # noqa: F401
+
             import pykoclaw_acp.worker.main  # noqa: F401
     except Exception as error:
         received = _receive(control)

@@ -117,6 +117,12 @@ class Start:
         return client
 
     def _not_started(self, error: Exception) -> ClaudeNotStarted:
+        if isinstance(error, CLINotFoundError) and not os.path.exists(__file__):
+            return ClaudeNotStarted(
+                ErrorKind.CLI_NOT_FOUND,
+                f"{error}. What the server runs from was installed anew elsewhere: `pykoclaw-acp restart` lets it "
+                "use that.",
+            )
         if isinstance(error, CLINotFoundError):
             return ClaudeNotStarted(
                 ErrorKind.CLI_NOT_FOUND,

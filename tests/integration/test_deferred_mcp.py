@@ -11,10 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.channel.files import WorkerFiles
+from pykoclaw_acp.channel.processes import Fork
+from pykoclaw_acp.errors import LaunchFailed
+from pykoclaw_acp.pool import forkserver_process
 from pykoclaw_acp.pool.local_forkserver import ForkServer
 from pykoclaw_acp.worker.forkserver import REST
 from tests import plugins
 from tests.waiting import eventually, within
+from tests.workers import spec
 
 pytest.importorskip("mcp_types", reason="mcp 1 is imported as it is")
 
@@ -232,3 +237,48 @@ async def test_fork_server_says_once_that_the_rest_is_broken(
         assert not await within(lambda: log.read_text().count("ImportError: ") > 1, 3 * REST)
     finally:
         await server.close()
+
+
+async def test_fork_server_is_started_anew_when_what_it_runs_from_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "__init__.py"
+    package.write_text("")
+    monkeypatch.setattr(forkserver_process, "_packages", lambda: (str(package),))
+    server = ForkServer(tmp_path / "workers.log", resident=False)
+    try:
+        await server.warm()
+        first = server.pid
+        await server.warm()
+        assert server.pid == first
+        package.unlink()
+        package.write_text("another version")
+        await server.warm()
+        assert server.pid != first
+        again = server.pid
+        await server.warm()
+        assert server.pid == again
+    finally:
+        await server.close()
+
+
+async def test_error_of_python_that_is_gone_names_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(python))
+    server = ForkServer(tmp_path / "workers.log", resident=False)
+    python.unlink()
+    wanted = spec(tmp_path)
+    with pytest.raises(LaunchFailed, match="pykoclaw-acp restart"):
+        await server.fork(Fork(wanted, WorkerFiles.of(tmp_path, wanted)))
+
+
+def test_fork_server_has_what_each_worker_would_import() -> None:
+    run(
+        "import socket, sys\nfrom pykoclaw_acp.worker import forkserver\n"
+        "ours, theirs = socket.socketpair()\nours.close()\n"
+        "sys.argv = ['forkserver', str(theirs.detach())]\nforkserver.main()\n"
+        "assert 'anyio._backends._asyncio' in sys.modules\n"
+    )
