@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from pykoclaw_acp import __version__
 from pykoclaw_acp.system import processes
 from pykoclaw_acp.transcripts import wire
 from pykoclaw_acp.transcripts.files import opened
@@ -28,8 +29,8 @@ SHORT: Final = 0.5  # s of CPU time at the usual priority
 MEMORY: Final = 512 * 1024 * 1024  # bytes of addresses: far above what it needs
 
 
-def main(descriptor: int) -> None:
-    """Answer the requests on this socket."""
+def main(descriptor: int, version: str) -> None:
+    """Answer the requests on this socket; `version`: of the server, empty if it does not say it."""
     signal.signal(signal.SIGPROF, _give_way)
     signal.setitimer(signal.ITIMER_PROF, SHORT)
     with contextlib.suppress(OSError, ValueError):
@@ -37,7 +38,7 @@ def main(descriptor: int) -> None:
     processes.set_name("pykoclaw-read")
     with socket.socket(fileno=descriptor) as control, control.makefile("rb") as incoming:
         for line in incoming:
-            for answer in _answers(wire.requests.decode(line)):
+            for answer in _answers(wire.requests.decode(line), version):
                 control.sendall(msgspec.json.encode(answer) + b"\n")
 
 
@@ -46,7 +47,13 @@ def _give_way(*_: object) -> None:
         os.nice(NICE)
 
 
-def _answers(request: wire.Request) -> Iterator[wire.Answer]:
+def _answers(request: wire.Request, version: str) -> Iterator[wire.Answer]:
+    if isinstance(request, wire.Scan) and version != __version__:
+        # It would not understand all that is said here, and what it takes in is never read again.
+        yield wire.Failed(
+            f"the server is not of version {__version__}, as its files are: restart it"
+        )
+        return
     try:
         if isinstance(request, wire.Digest):
             from pykoclaw_acp.transcripts.digest import digest
@@ -79,4 +86,4 @@ def _surveyed(request: wire.Survey | wire.Compare | wire.Examine) -> Iterator[wi
 
 if __name__ == "__main__":
     with contextlib.suppress(BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
-        main(int(sys.argv[1]))
+        main(int(sys.argv[1]), "".join(sys.argv[2:]))

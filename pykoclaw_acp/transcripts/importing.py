@@ -22,7 +22,7 @@ from pykoclaw_acp.system import disks
 from pykoclaw_acp.transcripts import files
 from pykoclaw_acp.transcripts.origins import origin
 from pykoclaw_acp.transcripts.ports import ImportStore
-from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
+from pykoclaw_acp.transcripts.process import OtherVersion, ReaderDied, ReaderProcesses
 from pykoclaw_acp.transcripts.wire import Failed, Piece, Scan, SeenTurn
 
 ALL: Final = 1_000_000  # turns of a session that are asked for
@@ -166,6 +166,8 @@ class Import:
                         if scan.careful and not left:
                             scan.careful = False
                             break
+            except OtherVersion as error:  # no line is to blame
+                raise NotImported("its reader is of another version") from error
             except ReaderDied as error:
                 if self.readers.closed:
                     raise StoreClosed("the server stops") from error

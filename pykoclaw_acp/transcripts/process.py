@@ -18,10 +18,12 @@ from typing import Final
 import msgspec
 import structlog
 
+from pykoclaw_acp import __version__
 from pykoclaw_acp.system import disks
 from pykoclaw_acp.system.lineage import MARKS
 from pykoclaw_acp.transcripts import wire
 
+CHILD: Final = "pykoclaw_acp.transcripts.child"
 MOST: Final = 2  # at once; a long transcript must not keep the others waiting
 IDLE: Final = 5.0  # s without a request, after which a process ends
 ANSWER_WAIT: Final = 60.0  # s for a piece, on a busy machine
@@ -34,6 +36,10 @@ log: Final = structlog.get_logger()
 
 class ReaderDied(Exception):
     """The process has ended, or hung, in the middle of an answer."""
+
+
+class OtherVersion(ReaderDied):
+    """The process says what this version does not know: it runs from newer files."""
 
 
 class ReaderProcesses:
@@ -166,9 +172,14 @@ class _Reader:
         try:
             async with asyncio.timeout(ANSWER_WAIT):
                 line = await self._reader.readline()
+        except (OSError, TimeoutError, ValueError) as error:
+            raise ReaderDied from error
+        if not line.endswith(b"\n"):  # it was cut off
+            raise ReaderDied
+        try:
             answer: wire.Answer = wire.answers.decode(line)
-        except (OSError, TimeoutError, ValueError, msgspec.MsgspecError) as error:
-            raise ReaderDied from error  # also a line that was cut off
+        except (ValueError, msgspec.MsgspecError) as error:
+            raise OtherVersion from error
         return answer
 
     def end(self) -> None:
@@ -190,7 +201,7 @@ class _Reader:
 def _start(control: socket.socket) -> subprocess.Popen[bytes]:
     """Without the marks of a worker's processes: the reaper must not take it for one."""
     return subprocess.Popen(
-        [sys.executable, "-m", "pykoclaw_acp.transcripts.child", str(control.fileno())],
+        [sys.executable, "-m", CHILD, str(control.fileno()), __version__],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

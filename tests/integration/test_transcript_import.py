@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from pykoclaw_acp.errors import StoreClosed
@@ -334,6 +335,25 @@ async def test_readers_that_always_die_end_the_look(p: Place) -> None:
     made.readers = ReaderProcesses()
     found = await p.look(made)
     assert (found.standing, found.complete) == (Standing.MOVED_ON, True)
+
+
+async def test_event_of_another_version_costs_no_line(
+    p: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers start from files that were installed anew below the server."""
+    said = turns(p.transcript, 3)
+    with monkeypatch.context() as upgraded:
+        upgraded.setattr(wire, "answers", msgspec.json.Decoder(wire.Folders))
+        for _ in range(3):
+            found = await p.look()
+            assert (found.logged, found.complete) == ([], False)
+    with monkeypatch.context() as upgraded:
+        upgraded.setattr(process, "__version__", "0.0.1")
+        p.made.clear()
+        found = await p.look(p.transcripts())
+        assert (found.logged, found.complete) == ([], False)
+    assert (await p.look(p.transcripts())).complete
+    assert await p.log() == said
 
 
 async def test_server_that_stops_during_a_look_does_not_blame_the_readers(p: Place) -> None:
