@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import time
 from collections.abc import AsyncIterator, Generator
 from dataclasses import dataclass, field
@@ -82,7 +81,7 @@ class ImportControl:
         """The next piece of an upload."""
         try:
             data = base64.b64decode(params.data, validate=True)
-        except binascii.Error:
+        except ValueError:
             raise InvalidParams("`data`: is not base64.") from None
         name = params.upload
         if name is None:

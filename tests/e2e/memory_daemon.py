@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from unittest import mock
 
+from pykoclaw_acp.channel.requests import MakeTitle, RewindFiles, StopSubagents, StopTask
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.config import loading
 from pykoclaw_acp.server import app, daemon, stdio
@@ -20,7 +21,9 @@ class ForgettingLauncher(MemoryLauncher):
     async def launch(self, spec: LaunchSpec) -> MemoryChannel:
         self.launched = self.live
         self.cleaned.clear()
-        return await super().launch(spec)
+        channel = await super().launch(spec)
+        channel.replies = (MakeTitle, RewindFiles, StopSubagents, StopTask)
+        return channel
 
 
 if __name__ == "__main__":

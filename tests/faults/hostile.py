@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tests import methods
 from tests.schema import validation
 
 WINDOW: Final = 200  # requests without an answer, above which no more are sent
@@ -19,22 +20,19 @@ RENEWED: Final = 1500  # frames that one connection takes
 ANSWER: Final = 60.0  # s; on a busy machine
 SESSIONS: Final = 20
 
-ACP: Final = (
-    "initialize", "session/new", "session/load", "session/resume", "session/close", "session/set_mode",
-    "session/set_model", "session/set_config_option", "session/prompt", "session/cancel", "session/nothing",
-)  # fmt: skip
-CONTROL: Final = (
-    "status", "sessions/list", "sessions/show", "sessions/rename",
-    "sessions/archive", "sessions/unarchive", "questions/list", "questions/answer",
-    "workers/list", "workers/stop", "mcp/list", "mcp/find", "trust/list", "trust/show", "trust/add", "trust/remove",
-    "follow", "nothing",
-)  # fmt: skip
+ACP: Final = (*methods.ACP, "session/nothing")
+OWN: Final = (*methods.OWN, "_pykoclaw.dev/nothing")
 COSTLY: Final = frozenset((
     "session/new", "session/load", "session/resume", "session/prompt", "_pykoclaw.dev/status",
     "_pykoclaw.dev/sessions/show", "_pykoclaw.dev/workers/stop",
 ))  # fmt: skip
 # of the calls of those, whose work takes longer than all that is done at a door
 SPARED: Final = 0.6
+# After these, little is left to attack, or very much.
+RARE: Final = frozenset(
+    ("logout", "session/fork", "session/delete", "_pykoclaw.dev/sessions/delete")
+)
+SPARED_RARE: Final = 0.9
 NUMBERS: Final = (
     0,
     1,
@@ -92,6 +90,13 @@ class Generator:
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
 
+    def take(self, session: str) -> None:
+        """A session was made; with many there are, it takes the place of one, which may be gone."""
+        if len(self.sessions) < SESSIONS:
+            self.sessions.append(session)
+        elif session not in self.sessions:
+            self.sessions[self._random.randrange(SESSIONS)] = session
+
     def frame(self) -> Frame:
         """The next one."""
         kind = self._random.random()
@@ -129,8 +134,13 @@ class Generator:
         self._count += 1
         message_id = f"{mark}{self.seed}-{self._count}"
         method = self._method()
+        if isinstance(params, dict) and self._random.random() < 0.9:
+            for name in methods.required(method):
+                params.setdefault(name, self._text())
         if method == "_pykoclaw.dev/follow" and isinstance(params, dict):
             params["live"] = False
+        if method == "_pykoclaw.dev/prompt" and isinstance(params, dict):
+            params["text"] = "say 1"  # workers in memory work on other words forever
         line = self._json({"jsonrpc": "2.0", "id": message_id, "method": method, "params": params})
         return Frame(line, message_id)
 
@@ -203,8 +213,9 @@ class Generator:
 
     def _method(self) -> str:
         method = self._random.choice(self.methods)
-        cheap = [one for one in self.methods if one not in COSTLY]
-        if method in COSTLY and cheap and self._random.random() < SPARED:
+        spared = SPARED if method in COSTLY else SPARED_RARE if method in RARE else 0
+        cheap = [one for one in self.methods if one not in COSTLY | RARE]
+        if spared and cheap and self._random.random() < spared:
             return self._random.choice(cheap)
         return method
 
@@ -252,7 +263,7 @@ class Attacker:
         self._connect = connect
         self._front = front
         self._renewed = renewed
-        self._open: set[str] = set()
+        self._open: dict[str, bytes] = {}  # what was asked, by its id
         self._done: set[str] = set()  # of this connection
         self._there = asyncio.Event()
         self._numbers = 0
@@ -282,13 +293,13 @@ class Attacker:
             writer.write(
                 b'{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":1}}\n'
             )
-            self._open.add("hello")
+            self._open["hello"] = b""
         self._done.clear()
         for _ in range(count):
             frame = self.generator.frame()
             self.sent += 1
             if frame.expects is not None:
-                self._open.add(frame.expects)
+                self._open[frame.expects] = frame.line[:300]
             line = self._link(frame) if self._front else frame.line + b"\n"
             cut = self._random.randrange(len(line) + 1)
             writer.write(line[:cut])
@@ -310,7 +321,7 @@ class Attacker:
                     await self._there.wait()
         except TimeoutError:
             raise AssertionError(
-                f"no answers to {sorted(self._open)[:5]}; faults: {self.faults[:5]}"
+                f"no answers to {list(self._open.values())[:5]}; faults: {self.faults[:5]}"
             ) from None
 
     def _link(self, frame: Frame) -> bytes:
@@ -357,14 +368,10 @@ class Attacker:
         if "method" in message or not isinstance(message.get("id"), str):
             return
         made = message.get("result")
-        if (
-            isinstance(made, dict)
-            and "sessionId" in made
-            and len(self.generator.sessions) < SESSIONS
-        ):
-            self.generator.sessions.append(made["sessionId"])
+        if isinstance(made, dict) and isinstance(made.get("sessionId"), str):
+            self.generator.take(made["sessionId"])
         if message["id"] in self._open:
-            self._open.discard(message["id"])
+            del self._open[message["id"]]
             self._done.add(message["id"])
             self.answered += 1
             self._there.set()

@@ -32,7 +32,7 @@ from pykoclaw_acp.channel.frames import (
     TurnStarted,
 )
 from pykoclaw_acp.channel.processes import WorkerHandle, WorkerProcess, WorkerRecord
-from pykoclaw_acp.channel.requests import Reply, StopSubagents
+from pykoclaw_acp.channel.requests import Reply, Request, StopSubagents
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed
@@ -72,6 +72,7 @@ class MemoryChannel:
         self.terminated = False
         self.acked = 0
         self.deaf = False
+        self.replies: tuple[type[Request], ...] = (StopSubagents,)  # what it answers at once
         self.hangs = False
         self.full: asyncio.Event | None = None
         self.prompts: list[str] = []
@@ -176,7 +177,7 @@ class MemoryChannel:
             text = str(frame.content[-1]["text"])
             self.prompts.append(text)
             self._play(frame.turn_id, text)
-        elif isinstance(frame, StopSubagents):
+        elif isinstance(frame, self.replies):
             self.say(Reply(epoch=self.spec.epoch, request=frame.request))
         elif isinstance(frame, Interrupt):
             self.say(self.ended(frame.turn_id, "cancelled"))
