@@ -1,5 +1,5 @@
 """A round of what a client feels beside others that do their worst, and alone: `session/load` of a
-small session.
+small session. Where the baseline of a row is a limit, a ratio above 1 is a regression.
 
 As a program it is one of those: `python -m bench.crowd KIND SOCKET DIRECTORY`, until it is killed.
 """
@@ -31,6 +31,7 @@ KINDS: Final = (
     "images of 60 MiB",
     "a flood of new sessions",
 )
+LIMIT: Final = 50  # ms, on two cores
 PAUSE: Final = 0.005  # s between two requests of the healthy client
 TOGETHER: Final = 4  # connections of each kind
 HELLO: Final = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}}
@@ -56,6 +57,7 @@ def crowd(lab: Lab, figures: Figures, requests: int) -> None:
                 process.kill()
                 process.communicate()
             figures.note(f"session/load beside {kind}, p99, ms", beside, "alone", alone)
+            figures.note(f"session/load beside {kind}, p99, ms", beside, "limit", LIMIT)
 
 
 def _p99(path: str, cwd: str, requests: int) -> float:
