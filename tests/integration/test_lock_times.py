@@ -1,0 +1,128 @@
+"""How long our transactions hold the lock, for which other programs wait 5 s and no longer.
+
+The limit is 0.5 s. What counts here is the time of the processor: on a machine with other work,
+a transaction takes longer, and so does everything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pykoclaw_acp.model.events import Text, encode
+from pykoclaw_acp.store import migrate
+from pykoclaw_acp.store.conversion import Conversion
+from pykoclaw_acp.store.sqlite import sqlite3
+from tests.databases import on_writer
+from tests.double import files
+from tests.integration.rig import rig
+
+LIMIT: Final = 0.5  # s
+EVENTS: Final = 200_000
+TURNS: Final = 20_000
+SESSIONS: Final = 10_000
+PAYLOAD: Final = encode(Text("m", "some words of an answer "))
+MOST_ROWS: Final = 10_000  # changed in one transaction of a conversion
+MIGRATIONS_OF_LARGE_TABLES: Final = (3, 4, 19)
+
+
+@dataclass
+class Held:
+    """Transactions of one connection: seconds of the processor, and rows that were changed."""
+
+    connection: sqlite3.Connection
+    transactions: list[tuple[float, int]] = field(default_factory=list)
+    _begun: tuple[float, int] | None = None
+
+    def traced(self, sql: str) -> None:
+        if sql.startswith("BEGIN"):
+            self._begun = time.thread_time(), self.connection.total_changes
+        elif sql.startswith("COMMIT") and self._begun is not None:
+            began, changes = self._begun
+            self.transactions.append(
+                (time.thread_time() - began, self.connection.total_changes - changes)
+            )
+
+
+def watch(connection: sqlite3.Connection) -> Held:
+    """Look at the transactions of this connection from now on."""
+    held = Held(connection)
+    connection.set_trace_callback(held.traced)
+    return held
+
+
+def old(path: Path) -> sqlite3.Connection:
+    """A large database of the version that had the first two migrations."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    migrate.apply(connection, [one for one in migrate.load() if one.version <= 2], path)
+    connection.execute("BEGIN")
+    connection.executemany(
+        "INSERT INTO conversations (name, session_id, cwd, created_at) VALUES (?, 'claude', '/w', ?)",
+        ((f"acp-{n:08x}", files.LONG_AGO) for n in range(SESSIONS)),
+    )
+    connection.executemany(
+        "INSERT INTO acp_sessions (acp_session_id, conversation_name, cwd, created_at, updated_at)"
+        " VALUES (?, ?, '/w', 1, 1)",
+        ((f"session-{n}", f"acp-{n:08x}") for n in range(SESSIONS)),
+    )
+    connection.executemany(
+        "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, stop_reason, created_at, ended_at)"
+        " VALUES (?, ?, 'client', '[]', 'done', 'end_turn', ?, ?)",
+        ((f"turn-{n}", f"session-{n % SESSIONS}", n, n) for n in range(TURNS)),
+    )
+    connection.executemany(
+        "INSERT INTO acp_events (acp_session_id, seq, turn_id, kind, payload, created_at)"
+        " VALUES (?, ?, ?, 'text', ?, 1)",
+        ((f"session-{n % 3}", n, f"turn-{n % TURNS}", PAYLOAD) for n in range(EVENTS)),
+    )
+    connection.execute("COMMIT")
+    return connection
+
+
+def test_no_migration_of_a_large_database_holds_the_lock(tmp_path: Path) -> None:
+    path = files.current(tmp_path)
+    every = migrate.load()
+    with closing(old(path)) as connection:
+        for migration in every[2:]:
+            held = watch(connection)
+            migrate.apply(
+                connection, [one for one in every if one.version <= migration.version], path
+            )
+            ((seconds, changed),) = held.transactions
+            assert seconds < LIMIT, migration.name
+            assert changed < SESSIONS + TURNS, migration.name  # never the events
+            if migration.version in MIGRATIONS_OF_LARGE_TABLES:
+                assert seconds > 0
+        ((events,),) = connection.execute("SELECT COUNT(*) FROM acp_events")
+        assert events == EVENTS
+
+
+async def test_no_piece_of_a_conversion_holds_the_lock(tmp_path: Path) -> None:
+    events = EVENTS // 10
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await on_writer(r.database, _log_of(session.id, events))
+        held = await on_writer(r.database, watch)
+        await asyncio.wait_for(Conversion(r.database, lambda: True).run(), 120)
+        await on_writer(r.database, lambda connection: connection.set_trace_callback(None))
+        assert await r.database.read("SELECT 1 FROM acp_events LIMIT 1") == []
+    assert max(seconds for seconds, _ in held.transactions) < LIMIT
+    assert max(changed for _, changed in held.transactions) <= MOST_ROWS
+    assert sum(changed for _, changed in held.transactions) >= events
+    assert len(held.transactions) >= events / MOST_ROWS
+
+
+def _log_of(session: str, events: int) -> Callable[[sqlite3.Connection], object]:
+    def write(connection: sqlite3.Connection) -> None:
+        connection.executemany(
+            "INSERT INTO acp_events (acp_session_id, seq, turn_id, kind, payload, created_at)"
+            " VALUES (?, ?, ?, 'text', ?, 1)",
+            ((session, n, f"turn-{n // 100}", PAYLOAD) for n in range(1, events + 1)),
+        )
+
+    return write
