@@ -11,6 +11,7 @@ import random
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ import pytest
 from tests.double import files, tables
 from tests.double.handle import init_db
 from tests.double.roles import Role
-from tests.e2e.harness import Stack, processes, text
+from tests.e2e.harness import Stack, processes, script, text
 from tests.faults.talking import MARKER, Talker, check_turns, check_updates
 from tests.waiting import eventually
 
@@ -28,6 +29,7 @@ KILLS: Final = 60 if LONG else 4
 SEED: Final = 20261122
 ENOUGH: Final = 120.0  # s
 QUICK: Final = ("--every", "0.05")
+LATER: Final = {"prompt": "Look.", "schedule_type": "once", "schedule_value": "2999-01-01"}
 OTHERS: Final = (
     ("scheduler", *QUICK, "--text", "a <reply>Result.</reply>"),
     ("poller", *QUICK),
@@ -35,7 +37,10 @@ OTHERS: Final = (
     ("dispatch", "wa-andy-6@g.us", "Go on.", "--loop", "--system-prompt", "Be Andy.", *QUICK),
     ("send", "wa-andy-5@g.us", "Tell.", "--text", "Told."),
     ("init",),
+    ("tool", "wa-andy-9@g.us", "schedule_task", json.dumps(LATER)),
+    ("original", *QUICK, "--seconds", "0.2"),
 )
+ORIGINALS: Final = "0123abcd-aaaa-4aaa-8aaa-aaaaaaaaaaaa"  # session of the earlier plugin
 
 
 class Others:
@@ -43,6 +48,7 @@ class Others:
 
     def __init__(self, stack: Stack) -> None:
         self.all: list[Role] = []
+        self.originals_conversation = False  # whether there is one that it can load
         self._stack = stack
         self._running: dict[int, Role] = {}
 
@@ -50,10 +56,20 @@ class Others:
         """Start what does not run."""
         for number, (role, *arguments) in enumerate(OTHERS):
             running = self._running.get(number)
+            if role == "original" and not self.originals_conversation:
+                continue
             if running is None or running.process.returncode is not None:
-                place = (self._stack.data, self._stack.environment)
-                self._running[number] = made = await Role.start(*place, role, *arguments)
+                self._running[number] = made = await self._start(role, *arguments)
                 self.all.append(made)
+
+    async def _start(self, role: str, *arguments: str) -> Role:
+        place = (self._stack.data, self._stack.environment)
+        if role != "original":
+            return await Role.start(*place, role, *arguments)
+        made = await Role.start(*place, role, *arguments, stdin=asyncio.subprocess.PIPE)
+        assert made.process.stdin is not None
+        made.process.stdin.write(requests_to_original())
+        return made
 
     async def kill_one(self, chance: random.Random) -> None:
         """Kill one and wait until it is gone, so that the next :meth:`fill` starts it again."""
@@ -75,6 +91,25 @@ class Others:
     def done(self, did: str) -> list[dict[str, Any]]:
         """What was recorded of this kind, by all of them."""
         return [one for role in self.all for one in role.entries(did)]
+
+
+def requests_to_original() -> bytes:
+    """What its client sends: a load, and more prompts than it comes to."""
+    load = ("session/load", {"sessionId": ORIGINALS, "cwd": "/", "mcpServers": []})
+    ask = (
+        "session/prompt",
+        {"sessionId": ORIGINALS, "prompt": [{"type": "text", "text": "Go on."}]},
+    )
+    lines = [
+        json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        for number, (method, params) in enumerate([load, *[ask] * 200])
+    ]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def make_originals_conversation(path: Path) -> None:
+    with closing(init_db(path)) as db:
+        tables.upsert_conversation(db, f"acp-{ORIGINALS[:8]}", "claude", "/")
 
 
 def make_tasks(path: Path, *targets: str) -> None:
@@ -101,6 +136,8 @@ async def test_random_kills_lose_nothing_of_anybody(stack: Stack) -> None:
         await asyncio.gather(*(talker.begin() for talker in talkers))
         ours = [f"acp-{talker.session[:8]}" for talker in talkers]
         make_tasks(stack.data / "pykoclaw.db", *ours, "wa-andy-4@g.us")
+        make_originals_conversation(stack.data / "pykoclaw.db")
+        others.originals_conversation = True
         async with asyncio.timeout(60 * KILLS), asyncio.TaskGroup() as talking:
             for talker in talkers:
                 talking.create_task(talker.talk(stop))
@@ -159,6 +196,10 @@ def _check_rows(stack: Stack, others: Others) -> None:
     assert len(found["wa_messages"]) >= len(others.done("message"))
     names = {row["name"] for row in found["conversations"]}
     assert {one["name"] for one in others.done("upserted")} <= names
+    assert f"acp-{ORIGINALS[:8]}" in {one["name"] for one in others.done("upserted")}
+    created = {one["task_id"] for one in others.done("created")}
+    assert created
+    assert created <= {task["id"] for task in found["scheduled_tasks"]}
     assert others.done("alter_swallowed") == [
         one for one in others.done("alter_swallowed") if "duplicate column" in one["error"]
     ]
@@ -198,6 +239,51 @@ def _check_memory(stack: Stack, talker: Talker) -> None:
 
 def _session_of(request: dict[str, Any]) -> str:
     return str(MARKER.findall(json.dumps(request["messages"]))[-1])
+
+
+@pytest.mark.long
+async def test_bot_killed_in_our_conversation_does_not_fork_it(stack: Stack) -> None:
+    """The bot's real CLI writes the transcript of one of our conversations, beside our turns and
+    between them, and dies in the middle: both sides stay in one session of Claude's, and each turn
+    is known to the model and shown once.
+    """
+    talker = Talker(stack, 0)
+    await talker.begin()
+    assert await talker.ask("text begun.") == "done"
+    (row,) = stack.rows("SELECT * FROM conversations")
+    place = (stack.data, stack.environment)
+    ended: list[str] = []
+    for number in range(12):
+        said = f"theirs-{number:02}."
+        lines = (
+            script(f"text {said}") if number % 3 else script("repeat 400x50ms x", f"text {said}")
+        )
+        role = await Role.start(*place, "dispatch", row["name"], lines, "--claude")
+        try:
+            await eventually(partial(_was_asked, stack, said), ENOUGH)
+            if number % 2:  # beside it
+                assert await talker.ask("text ours beside.") == "done"
+            if number % 3:
+                await role.ended()
+                ended.append(said)
+        finally:
+            role.kill()
+            await role.process.wait()
+        assert await talker.ask("text ours.") == "done"
+    asked = json.dumps(stack.asked()[-1]["messages"])
+    assert [said for said in ended if said not in asked] == []
+    assert [marker for marker in talker.outcomes if marker not in asked] == []
+    fresh = await stack.front()
+    await fresh.load(talker.session, stack.work)
+    shown = fresh.text(talker.session)
+    assert [shown.count(said) for said in ended] == [1] * len(ended)
+    check_turns(stack, talker)
+    (after,) = stack.rows("SELECT * FROM conversations")
+    assert after["session_id"] == row["session_id"]
+
+
+def _was_asked(stack: Stack, said: str) -> bool:
+    return any(said in json.dumps(one["messages"][-1]) for one in stack.asked())
 
 
 @pytest.mark.long
