@@ -71,13 +71,14 @@ test-integration: $(READY) ## tests of one part against the real database, CLI o
 	@$(PYTEST) $(WAITING) tests/integration
 
 # What tests need that run on Node; where it cannot be had they are skipped, unless PYKOCLAW_TEST_NODE=1 demands them.
-NODE := tests/e2e/typescript
-node: $(NODE)/node_modules/.package-lock.json
-$(NODE)/node_modules/.package-lock.json: $(NODE)/package-lock.json
+NODE := tests/e2e/typescript tests/e2e/acpx
+node: $(NODE:%=%/node_modules/.package-lock.json)
+tests/e2e/%/node_modules/.package-lock.json: tests/e2e/%/package-lock.json
 	@if command -v npm >/dev/null; then \
-	  cd $(NODE) && timeout 90 npm ci --ignore-scripts --no-audit --no-fund --loglevel error --fetch-retries 1 --fetch-timeout 20000 \
-	    && touch node_modules/.package-lock.json || echo "npm cannot install the TypeScript client: its tests are skipped."; \
-	else echo "There is no npm: tests with the TypeScript client are skipped."; fi
+	  cd tests/e2e/$* && timeout 90 npm install --no-save --ignore-scripts --omit=optional --no-audit --no-fund --loglevel error \
+	    --fetch-retries 1 --fetch-timeout 20000 \
+	    && touch node_modules/.package-lock.json || echo "npm cannot install the client $*: its tests are skipped."; \
+	else echo "There is no npm: tests with the client $* are skipped."; fi
 
 test-e2e: $(READY) node ## tests of the whole program, as clients see it
 	@echo "== e2e"
@@ -130,5 +131,5 @@ bench: $(READY) ## measure, each figure as a ratio to its baseline
 	@$(BIN)/python -m bench
 
 clean: ## remove what make made
-	rm -rf .venv .venv-lowest $(NODE)/node_modules docs/pictures/browser/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	rm -rf .venv .venv-lowest $(NODE:%=%/node_modules) docs/pictures/browser/node_modules .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,35 +9,37 @@ from pathlib import Path
 import pytest
 
 RUN = Path(__file__).parents[2] / ".ci/run"
-SDK = "tests/e2e/typescript/node_modules"
-# `make node` installs the SDK, or says that it cannot; `make test` fails where a status is left.
+INSTALLED = "node_modules/.package-lock.json"
+# `make node` installs the clients in $INSTALLABLE; `make test` fails where the file `failing` is.
 MAKE = f"""#!/bin/sh
 echo "make $* PYKOCLAW_TEST_NODE=$PYKOCLAW_TEST_NODE"
 case "$1" in
-  node) [ ! -e registry ] || {{ mkdir -p {SDK}; touch {SDK}/.package-lock.json; }} ;;
+  node) for one in $INSTALLABLE; do mkdir -p tests/e2e/$one/node_modules; : > tests/e2e/$one/{INSTALLED}; done ;;
   test) [ ! -e failing ] || exit 7 ;;
 esac
 """
 
 
-def run(root: Path, *programs: str, files: tuple[str, ...] = ()) -> tuple[int, list[str]]:
-    """Exit status and lines of `.ci/run` in a repository with these files, on a machine with these
-    programs.
+def run(
+    root: Path, *programs: str, clients: str = "", failing: bool = False
+) -> tuple[int, list[str]]:
+    """Exit status and lines of `.ci/run` on a machine with these programs, where these clients can be
+    installed.
     """
     stubs = root / "stubs"
     stubs.mkdir()
     for name, body in {"make": MAKE, **dict.fromkeys(programs, "#!/bin/sh\n")}.items():
         (stubs / name).write_text(body)
         (stubs / name).chmod(0o755)
-    for name in ("sh", "dirname", "mkdir", "touch"):
+    for name in ("sh", "dirname", "mkdir"):
         found = shutil.which(name)
         assert found is not None
         (stubs / name).symlink_to(found)
     (root / ".ci").mkdir()
     shutil.copy(RUN, root / ".ci/run")
-    for name in files:
-        (root / name).touch()
-    environment = {"PATH": str(stubs), "PYKOCLAW_TEST_NODE": ""}
+    if failing:
+        (root / "failing").touch()
+    environment = {"PATH": str(stubs), "PYKOCLAW_TEST_NODE": "", "INSTALLABLE": clients}
     done = subprocess.run(
         [root / ".ci/run"],
         check=False,
@@ -53,23 +55,24 @@ def run(root: Path, *programs: str, files: tuple[str, ...] = ()) -> tuple[int, l
 
 @pytest.mark.parametrize("failing", [False, True])
 def test_tests_on_node_are_demanded_where_it_is(tmp_path: Path, failing: bool) -> None:
-    files = ("registry", *(["failing"] if failing else []))
-    status, said = run(tmp_path, "node", "npm", files=files)
+    status, said = run(tmp_path, "node", "npm", clients="typescript acpx", failing=failing)
     assert (status, said[-1]) == (7 if failing else 0, "make test PYKOCLAW_TEST_NODE=1")
 
 
 @pytest.mark.parametrize(
-    ("programs", "reason"),
+    ("programs", "clients", "reason"),
     [
-        ((), "There is no Node with npm here"),
-        (("node",), "There is no Node with npm here"),
-        (("node", "npm"), "The TypeScript client cannot be installed"),
+        ((), "", "There is no Node with npm here"),
+        (("node",), "", "There is no Node with npm here"),
+        (("node", "npm"), "", "Clients on Node cannot be installed"),
+        (("node", "npm"), "typescript", "Clients on Node cannot be installed"),
+        (("node", "npm"), "acpx", "Clients on Node cannot be installed"),
     ],
 )
 def test_where_they_cannot_run_the_reason_is_said(
-    tmp_path: Path, programs: tuple[str, ...], reason: str
+    tmp_path: Path, programs: tuple[str, ...], clients: str, reason: str
 ) -> None:
-    status, said = run(tmp_path, *programs)
+    status, said = run(tmp_path, *programs, clients=clients)
     assert (status, said[-1]) == (0, "make test PYKOCLAW_TEST_NODE=")
     assert said[-2].startswith(reason)
     assert said[-2].endswith("skipped.")

@@ -1,0 +1,103 @@
+"""acpx, a client without a window, over what it can ask of us: the program itself, from npm."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.e2e import node
+from tests.e2e.harness import Stack, script, text
+from tests.e2e.harness.logs import logs, warnings
+from tests.e2e.harness.stack import PROGRAM
+from tests.pictures import encoded, png
+
+HERE = Path(__file__).parent / "acpx"
+WAIT = 180  # seconds
+
+Message = dict[str, Any]
+
+
+async def begin(stack: Stack, *arguments: str) -> Process:
+    return await asyncio.create_subprocess_exec(
+        "node", HERE / "node_modules/.bin/acpx", "--agent", shlex.join(PROGRAM),
+        "--format", "json", *arguments,
+        env=stack.environment, cwd=stack.work, stdin=PIPE, stdout=PIPE, stderr=PIPE,
+    )  # fmt: skip
+
+
+async def run(stack: Stack, *arguments: str, given: str = "") -> list[Message]:
+    """What a command of acpx prints: messages of ACP, or its own result."""
+    process = await begin(stack, *arguments)
+    said, complaints = await asyncio.wait_for(process.communicate(given.encode()), WAIT)
+    assert process.returncode == 0, complaints.decode()
+    return [json.loads(line) for line in said.splitlines()]
+
+
+@asynccontextmanager
+async def session(stack: Stack) -> AsyncIterator[str]:
+    """A session in the directory, closed again; neither side has complained."""
+    node.require(HERE)
+    (made,) = await run(stack, "sessions", "new")
+    assert made["created"] is True
+    yield str(made["acpxSessionId"])
+    (closed,) = await run(stack, "sessions", "close")
+    assert closed["action"] == "session_closed"
+    assert logs(stack)
+    assert warnings(*logs(stack)) == []
+
+
+def answer(said: list[Message]) -> str:
+    """The stop reason of a prompt; acpx has refused no update."""
+    assert [one for one in said if "error" in one] == []
+    (ended,) = [one["result"] for one in said if "stopReason" in (one.get("result") or {})]
+    return str(ended["stopReason"])
+
+
+async def test_acpx_asks_its_policy_and_keeps_its_session(stack: Stack) -> None:
+    async with session(stack) as known:
+        said = await run(stack, "--approve-all", script("write made.txt <<< x", "text Made."))
+        assert answer(said) == "end_turn"
+        said = await run(stack, "--deny-all", script("write refused.txt <<< x", "text Refused."))
+        assert answer(said) == "end_turn"
+        assert [path.name for path in stack.work.iterdir()] == ["made.txt"]
+        (listed,) = await run(stack, "sessions", "list", "--filter-cwd", str(stack.work))
+        assert listed["source"] == "agent"
+        assert [one["sessionId"] for one in listed["sessions"]] == [known]
+        assert "made.txt" in listed["sessions"][0]["title"]
+
+
+async def test_acpx_chooses_the_effort_and_sends_an_image(stack: Stack) -> None:
+    async with session(stack):
+        await run(stack, "set", "effort", "high")
+        picture = {"type": "image", "mimeType": "image/png", "data": encoded(png(3, 2))}
+        blocks = [{"type": "text", "text": text("Seen.")}, picture]
+        said = await run(stack, "prompt", "-f", "-", given=json.dumps(blocks))
+        assert answer(said) == "end_turn"
+        asked = stack.asked()[-1]
+        assert asked["effort"] == "high"
+        assert "image" in json.dumps(asked["messages"][-1])
+
+
+async def test_acpx_cancels(stack: Stack) -> None:
+    async with session(stack):
+        process = await begin(stack, script("repeat 600x100ms w{n} "))
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.close()
+        said: list[str] = []
+        async with asyncio.timeout(WAIT):
+            while not said or "w3 " not in said[-1]:
+                said.append((await process.stdout.readline()).decode())
+                assert said[-1], "it has ended"
+        (cancelled,) = await run(stack, "cancel")
+        assert cancelled["cancelled"] is True
+        rest, _ = await asyncio.wait_for(process.communicate(), WAIT)
+        lines = [*said, *rest.decode().splitlines()]
+        assert answer([json.loads(line) for line in lines]) == "cancelled"
+        assert [row["state"] for row in stack.rows("SELECT state FROM acp_turns")] == ["cancelled"]
