@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from tests.e2e.harness import Stack
+from tests.e2e.harness.seen import seen
 
 LINE = '{"type":"queue-operation","operation":"enqueue","content":"x"}\n'
 
@@ -72,6 +73,9 @@ async def test_a_lost_transcript_is_told_and_not_made_up_for_if_so_set(stack: St
     await client.load(session, stack.work)
     await client.prompt(session, said("The second."))
     assert client.text(session).count("Claude does not remember") == 1
+    shown = seen(client.of(session))
+    await client.load(session, stack.work)
+    assert seen(client.of(session)) == shown
     asked = stack.asked()[-1]
     assert asked["user_texts"] == [said("The second.")]
     assert "The first" not in json.dumps(asked["messages"])

@@ -17,6 +17,7 @@ from tests.e2e.harness.seen import seen, seen_again
 from tests.e2e.harness.stack import Stack, script
 from tests.waiting import eventually
 
+UNENDED: Final = "SELECT 1 FROM acp_turns WHERE state NOT IN ('done', 'cancelled', 'failed')"
 NAMED: Final[dict[str, Any]] = {"clientInfo": {"name": "editor", "version": "1"}}
 
 
@@ -119,7 +120,15 @@ async def test_the_shell_of_a_command_says_which_one_it_runs(stack: Stack) -> No
     await client.answer(prompted)
 
 
-async def test_what_dies_with_its_worker_says_so(stack: Stack) -> None:
+@pytest.mark.parametrize(
+    ("dies", "who"),
+    [
+        ("worker", "Claude's worker process died."),
+        ("claude", "Claude's process died: exit status -9."),
+    ],
+    ids=["worker", "claude"],
+)
+async def test_what_dies_with_its_worker_says_so(stack: Stack, dies: str, who: str) -> None:
     client = await begin(stack)
     session = await client.new(stack.work)
     command = waiting(stack.work / "gate", say="half")
@@ -128,11 +137,13 @@ async def test_what_dies_with_its_worker_says_so(stack: Stack) -> None:
     )
     [call] = (one["toolCallId"] for one in client.of(session, "tool_call"))
     await until_shown(client, session, call, "half")
-    os.kill(stack.worker(session).pid, signal.SIGKILL)
+    claude = stack.claude(session)
+    assert claude is not None
+    os.kill((stack.worker(session) if dies == "worker" else claude).pid, signal.SIGKILL)
     await client.until(lambda: shown(client.of(session), call)["status"] == "failed")
     ended = words(shown(client.of(session), call))
     assert "half" in ended
-    assert ended.endswith("Cut off before its end. Claude's worker process died.")
+    assert ended.endswith(f"Cut off before its end. {who}")
     await seen_again(stack, client, session, **NAMED)
 
 
@@ -244,6 +255,43 @@ async def test_commands_in_the_background(stack: Stack) -> None:
     assert shown(client.of(session), third)["status"] == "completed"
     done = "SELECT 1 FROM acp_turns WHERE origin = 'background' AND state = 'done'"
     await client.until(lambda: len(stack.rows(done)) == 2)
+    await seen_again(stack, client, session, **NAMED)
+
+
+async def test_a_command_that_outlives_its_time_limit_goes_on_in_the_background(
+    stack: Stack,
+) -> None:
+    client = await begin(stack)
+    session = await client.new(stack.work)
+    gate = stack.work / "gate"
+    steps = (tool("Bash", command=waiting(gate), timeout=1000), "text I wait no longer.")
+    await client.prompt(session, script(*steps, "stop end_turn", "text It is over."))
+    (call,) = calls(client, session).values()
+    found = shown(client.of(session), call)
+    assert found["status"] == "in_progress"
+    assert "Its time limit of 1 s is over; it was moved to the background." in words(found)
+    gate.rmdir()
+    await client.until(lambda: "It is over." in client.text(session))
+    ended = shown(client.of(session), call)
+    assert (ended["status"], words(ended).split()[1:3]) == ("completed", ["begun", "over"])
+    await seen_again(stack, client, session, **NAMED)
+
+
+async def test_lines_of_a_monitor_start_turns_of_claudes_own(stack: Stack) -> None:
+    client = await begin(stack)
+    session = await client.new(stack.work)
+    gate = stack.work / "gate"
+    monitor = tool("Monitor", command=waiting(gate), description="Watch it", persistent=False)
+    await client.prompt(session, script(monitor, "text I watch.", "stop end_turn", "text I see."))
+    (call,) = calls(client, session).values()
+    assert shown(client.of(session), call)["status"] == "in_progress"
+    await client.until(lambda: "I see." in client.text(session))
+    gate.rmdir()
+    await client.until(lambda: shown(client.of(session), call)["status"] == "completed")
+    await client.until(lambda: "monitor “Watch it” has ended" in client.text(session))
+    await client.until(lambda: not stack.rows(UNENDED))
+    told = client.text(session)
+    assert told.startswith("I watch.\n\n> Claude has news of the monitor “Watch it”.\n\nI see.")
     await seen_again(stack, client, session, **NAMED)
 
 

@@ -197,6 +197,24 @@ async def test_answers_given_around_a_crash_of_the_daemon_count(stack: Stack) ->
     assert r"\"Which size?\"=\"Large\"" in told
 
 
+async def test_questions_are_answered_in_one_form(stack: Stack) -> None:
+    client, session = await editor(stack, FORMS)
+    content = {"question_0": ["Blue", "Red"], "question_1_custom": "my own"}
+    client.permit = lambda _: {"action": "accept", "content": content}
+    ask = f"tool AskUserQuestion {json.dumps(ASKED)}"
+    await client.prompt(session, script(ask, "text I see."))
+    (form,) = client.questions
+    assert form["method"] == "elicitation/create"
+    told = json.dumps(stack.asked()[-1])
+    assert r"\"Which colours?\"=\"Blue, Red\"" in told
+    assert r"\"Which size?\"=\"my own\"" in told
+    (call,) = client.of(session, "tool_call")
+    ended = client.of(session, "tool_call_update")[-1]
+    assert (ended["toolCallId"], ended["status"]) == (call["toolCallId"], "completed")
+    assert "my own" in json.dumps(ended["content"])
+    await seen_again(stack, client, session, **FORMS)
+
+
 async def test_questions_are_answered_one_by_one(stack: Stack) -> None:
     client, session = await editor(stack)
     choices = iter(["choice_1", "choice_0", "choice_1"])

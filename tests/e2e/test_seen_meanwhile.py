@@ -238,6 +238,50 @@ async def test_limits_and_hooks_are_one_line_each(stack: Stack) -> None:
     await seen_again(stack, client, session)
 
 
+async def test_hooks_that_stop_more_than_a_call_say_so(stack: Stack) -> None:
+    objection = json.dumps({"decision": "block", "reason": "not read well"})
+    commands = {
+        "UserPromptSubmit": 'grep -q forbidden && { echo "no such words" >&2; exit 2; }; exit 0',
+        "PostToolUse": f"echo {shlex.quote(objection)}",
+    }
+    hooks = {
+        event: [
+            {"hooks": [{"type": "command", "command": f"sh -c {shlex.quote(command)}"}]},
+        ]
+        for event, command in commands.items()
+    }
+    (stack.home / ".claude").mkdir(exist_ok=True)
+    (stack.home / ".claude/settings.json").write_text(json.dumps({"hooks": hooks}))
+    (stack.work / "a").write_text("x")
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, script("thinking Hm.", "read a", "text Read."))
+    await client.prompt(session, script("text forbidden"))
+    assert client.text(session, "agent_thought_chunk") == "Hm."
+    said = client.text(session)
+    assert said.count("**A hook objected** (`PostToolUse:Read`): not read well") == 1
+    assert said.count("**A hook blocked this** (`UserPromptSubmit`): no such words") == 1
+    assert len(stack.asked()) == 2
+    await seen_again(stack, client, session)
+
+
+async def test_settings_that_claude_leaves_out_are_named_until_they_are_corrected(
+    stack: Stack,
+) -> None:
+    path = stack.home / ".claude/settings.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{"model": "haiku",')
+    client = await stack.start()
+    session = await client.new(stack.work)
+    for answer in ("One.", "Two."):
+        await client.prompt(session, text(answer))
+    assert client.text(session).count("**Your Claude settings do not count: `") == 1
+    again = await seen_again(stack, client, session)
+    path.write_text("{}")
+    await again.prompt(session, text("Three."))
+    assert again.text(session).count("**Your Claude settings do not count: `") == 1
+
+
 async def test_a_wait_for_a_limit_outlives_killed_daemons_and_ends_once(stack: Stack) -> None:
     """The prompt that was stopped never reaches Claude again; a session that is cancelled by a
     client of the next daemon does not go on.

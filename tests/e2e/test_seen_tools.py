@@ -132,6 +132,8 @@ async def test_tools_are_shown_for_people_live_again_and_imported(stack: Stack) 
     assert diffs(found["Edit book.ipynb (cell c1)"]) == [("print(1)", "print(2)")]
     assert found["sec: Whisper a secret"]["name"] == "mcp__sec__whisper"
     assert [word for word in INTERNAL if word in json.dumps(client.of(session))] == []
+    modes = [one["currentModeId"] for one in client.of(session, "current_mode_update")]
+    assert modes[-1] == "plan"
 
     again = await seen_again(stack, client, session)
     await again.close()

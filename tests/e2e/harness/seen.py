@@ -47,6 +47,36 @@ def seen(updates: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(shown.values())
 
 
+def states(updates: Iterable[dict[str, Any]], opened: dict[str, Any]) -> dict[str, Any]:
+    """What is shown last of the usage, the mode and each config option; `opened`: with what the
+    session was opened.
+    """
+    shown: dict[str, Any] = {"mode of the session": opened["modes"]["currentModeId"]}
+    options = opened["configOptions"]
+    for update in updates:
+        kind = update["sessionUpdate"]
+        if kind == "usage_update":
+            shown |= {name: update[name] for name in ("used", "size", "cost") if name in update}
+        elif kind == "current_mode_update":
+            shown["mode of the session"] = update["currentModeId"]
+        elif kind == "config_option_update":
+            options = update["configOptions"]
+    return shown | {f"option {one['id']}": one["currentValue"] for one in options}
+
+
+def prompted(client: Client, session: str) -> str:
+    """All that the client has prompted the session with."""
+    sent = [one["params"] for one in client.sent if one.get("method") == "session/prompt"]
+    blocks = [block for one in sent if one["sessionId"] == session for block in one["prompt"]]
+    return "".join(block["text"] for block in blocks)
+
+
+def opening(client: Client, session: str) -> dict[str, Any]:
+    """The answer with which the session was made."""
+    answers = [one.get("result") or {} for one in client.received]
+    return next(one for one in answers if one.get("sessionId") == session)
+
+
 async def seen_again(stack: Stack, client: Client, session: str, **params: Any) -> Client:
     """The client of a new daemon that has loaded the session: it must see what was seen live.
 
@@ -55,10 +85,14 @@ async def seen_again(stack: Stack, client: Client, session: str, **params: Any) 
     """
     last = stack.log(session)[-1]["seq"]
     await client.until(lambda: client.of(session)[-1]["_meta"]["pykoclaw.dev/seq"] >= last)
-    live = seen(client.of(session))
+    live, said = seen(client.of(session)), prompted(client, session)
+    passed = states(client.of(session), opening(client, session))
     await client.close()
     again = await stack.spawn()
     await again.initialize(**params)
-    await again.load(session, stack.work)
+    opened = await again.load(session, stack.work)
     assert seen(again.of(session)) == live
+    now = states(again.of(session), opened)
+    assert {name: now.get(name) for name in passed} == passed
+    assert again.text(session, "user_message_chunk") == said
     return again

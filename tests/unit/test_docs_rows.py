@@ -1,0 +1,115 @@
+"""Each row of what Claude says and clients see (docs/protocol.md) has a test."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from tests.unit.documents import table
+
+TESTS: Final = Path(__file__).parent.parent
+MEANWHILE: Final = "e2e/test_seen_meanwhile.py"
+TOOLS: Final = "e2e/test_seen_tools.py test_tools_are_shown_for_people_live_again_and_imported"
+STOPS: Final = (
+    "e2e/test_seen_tools.py test_images_skills_refusals_and_stops_are_shown_live_and_again"
+)
+BACKGROUND: Final = "e2e/test_seen_background.py"
+COMMANDS: Final = f"{BACKGROUND} test_commands_in_the_background"
+AGENTS: Final = f"{BACKGROUND} test_subagents_in_the_background_and_waited_for"
+DECIDING: Final = "e2e/test_seen_deciding.py"
+SERVERS: Final = "e2e/test_seen_servers.py test_servers_are_told_of_tried_again_and_switched_off"
+BUILT_IN: Final = f"{MEANWHILE} test_compaction_clear_and_commands"
+LIMITS: Final = f"{MEANWHILE} test_limits_and_hooks_are_one_line_each"
+HOOKS: Final = f"{MEANWHILE} test_hooks_that_stop_more_than_a_call_say_so"
+ANEW: Final = f"{MEANWHILE} test_another_model_a_lost_connection_and_compaction_by_itself"
+TASKS: Final = f"{DECIDING} test_questions_are_answered_one_by_one"
+PLANS: Final = f"{DECIDING} test_plan_is_shown_asked_and_its_mode_follows"
+TITLES: Final = "e2e/test_seen_titles.py test_a_session_is_named_shown_again_and_carried_elsewhere"
+LIMIT_OVER: Final = (
+    f"{BACKGROUND} test_a_command_that_outlives_its_time_limit_goes_on_in_the_background"
+)
+OUTPUT: Final = f"{BACKGROUND} test_output_comes_while_a_command_runs_and_is_there_once_in_the_end"
+WATCHES: Final = f"{BACKGROUND} test_lines_of_a_monitor_start_turns_of_claudes_own"
+SETTINGS: Final = (
+    f"{MEANWHILE} test_settings_that_claude_leaves_out_are_named_until_they_are_corrected"
+)
+WAITS: Final = "integration/test_turn_locks.py test_wait_for_another_program_is_told_once_and_stays_in_the_history"
+BESIDE: Final = "e2e/test_other_programs.py test_two_programs_at_once_lose_neither_side"
+FORGOTTEN: Final = (
+    "e2e/test_context.py test_a_lost_transcript_is_told_and_not_made_up_for_if_so_set"
+)
+
+SHOWN_BY: Final[dict[str, str]] = {
+    "text, streamed": ANEW,
+    "thinking, streamed": HOOKS,
+    "any tool begins": TOOLS,
+    "Bash begins": TOOLS,
+    "Bash has ended": TOOLS,
+    "Bash wrote much": TOOLS,
+    "Agent, WebFetch begin": AGENTS,
+    "Edit begins": TOOLS,
+    "a file was changed, or replaced by Write": TOOLS,
+    "Write of a new file": TOOLS,
+    "NotebookEdit has ended": TOOLS,
+    "Read has ended": TOOLS,
+    "WebSearch, WebFetch have ended": TOOLS,
+    "ToolSearch has ended": TOOLS,
+    "Skill, EnterPlanMode, ExitPlanMode have succeeded": STOPS,
+    "an MCP tool": TOOLS,
+    "a tool was refused, or stopped by the user": STOPS,
+    "a tool has failed": TOOLS,
+    "a command writes": OUTPUT,
+    "a command goes on in the background": COMMANDS,
+    "a command outlives its time limit": LIMIT_OVER,
+    "a command in the background has ended": COMMANDS,
+    "it was stopped, or has failed": COMMANDS,
+    "Claude reads the output of such a command": COMMANDS,
+    "Claude stops such a command": COMMANDS,
+    "a monitor (`Monitor`) runs, writes, ends": WATCHES,
+    "a subagent begins": AGENTS,
+    "a subagent says or thinks something": AGENTS,
+    "a subagent calls a tool": AGENTS,
+    "a subagent has ended, in the background or not": AGENTS,
+    "a call of its own is open when it ends": "e2e/test_cancel.py test_calls_of_a_subagent_end_with_it",
+    "a call gets no result in its turn": STOPS,
+    "a turn is cancelled, also by another program": STOPS,
+    "a prompt waits for another program's turn": WAITS,
+    "another program was at work at the same time": BESIDE,
+    "the CLI, its worker or the daemon dies": f"{BACKGROUND} test_what_dies_with_its_worker_says_so",
+    "a wait for its service ([below](#waits-and-compactions))": ANEW,
+    "compaction, also by `/compact`": BUILT_IN,
+    "`/clear`": BUILT_IN,
+    "output of its own commands, such as `/cost`": BUILT_IN,
+    "`/mcp`": SERVERS,
+    "`/usage`": BUILT_IN,
+    "tokens of a request and of its answer": BUILT_IN,
+    "a usage limit that is near": LIMITS,
+    "a usage limit that is reached": LIMITS,
+    "a hook that blocked something other than a call, objected, or failed": HOOKS,
+    "another model in place of one that failed": ANEW,
+    "a message that broke off, and begins anew": ANEW,
+    "an MCP server that does not work": SERVERS,
+    "a `settings.json` of the user that Claude leaves out": SETTINGS,
+    "an error that ends the turn": f"{MEANWHILE} test_waits_are_counted_and_errors_are_told_once",
+    "Claude starts a turn by itself": COMMANDS,
+    "a title (`generate_session_title`)": TITLES,
+    "`/rename`, also in a terminal": TITLES,
+    "its plan (ExitPlanMode)": PLANS,
+    "another mode, by itself or with a plan's approval": PLANS,
+    "questions (AskUserQuestion)": f"{DECIDING} test_questions_are_answered_in_one_form",
+    "a change of its task list (TaskCreate, TaskUpdate…)": TASKS,
+    "reading about these tools, writing its plan file": PLANS,
+    "its memory of the conversation is gone ([below](#a-lost-memory))": FORGOTTEN,
+}
+
+
+def test_every_row_has_a_test() -> None:
+    assert [row[0] for row in table("docs/protocol.md", "Claude")] == list(SHOWN_BY)
+
+
+def test_the_tests_of_the_rows_exist() -> None:
+    for file, name in {tuple(one.split()) for one in SHOWN_BY.values()}:
+        assert re.search(rf"^async def {name}\(", (TESTS / file).read_text(), re.MULTILINE), (
+            f"{file} {name}"
+        )
