@@ -7,6 +7,7 @@ Both are real: each with its own Claude CLI, on one scripted model, in a home of
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import os
 import queue
@@ -20,118 +21,73 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from docs.features import FEATURES, QUIET, VERDICTS, Feature
 from pykoclaw_acp.demo.surroundings import environment, temporary_home
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 
 PAGE: Final = Path(__file__).with_suffix(".md")
 SERVER: Final = Path(__file__).parent.parent / "tests/e2e/mcp_server.py"
 ANSWER_WAIT: Final = 120.0  # s
-QUIET: Final = 1.5  # s without a message, after which a turn that was answered is taken as over
 WIDTH: Final = 138  # characters of a line of the page
 RICH: Final[dict[str, Any]] = {
     "elicitation": {"form": {}},
     "session": {"notices": {}, "compaction": {}},
     "_meta": {"terminal_output": True},
 }
+CLIENT: Final = {
+    "name": "comparison",
+    "title": "A client that both know nothing of",
+    "version": "1",
+}
+TERMINALS: Final = (
+    "terminal_output",
+    "terminal_exit",
+)  # in `_meta`, shown by a client with terminals
 LINES: Final = "".join(f"line {number}\n" for number in range(1, 61))
 
 
-@dataclass(frozen=True)
-class Feature:
-    """Something that a user sees, and a conversation that has it.
-
-    `settle` (s): how long to go on looking after the last answer. `choose`: answer to questions, by
-    the option's kind. `mode`: permission mode, set before.
-    """
-
-    name: str
-    prompts: tuple[str, ...]
-    rich: bool = False
-    settle: float = QUIET
-    choose: str = "allow_once"
-    mode: str = "default"
-    servers: bool = False
-
-
-BASH_FAILS: Final = """[[script
-tool Bash {"command": "ls missing; exit 3", "description": "List missing"}
-text Done.
-]]"""
-SUBAGENT: Final = """[[script
-tool Agent {"description": "Count files", "subagent_type": "claude", "prompt": "[[script bash ls ;; text One.]]"}
-text Started.
-]]"""
-TASKS: Final = """[[script
-tool TaskCreate {"subject": "Write", "description": "Write it", "activeForm": "Writing"}
-tool TaskUpdate {"taskId": "1", "status": "in_progress"}
-tool TaskUpdate {"taskId": "1", "status": "completed"}
-text Done.
-]]"""
-QUESTION: Final = """[[script
-tool AskUserQuestion {"questions": [{"question": "Which color?", "header": "Color", "multiSelect": false, \
-"options": [{"label": "Red", "description": "Warm"}, {"label": "Blue", "description": "Cold"}]}]}
-text Done.
-]]""".replace("\\\n", "")
-PLAN: Final = """[[script
-tool ExitPlanMode {"plan": "# Plan"}
-text Going on.
-]]"""
-STEPS: Final = "for n in 1 2 3 4 5 6; do echo step $n; sleep 1; done"
-ABOUT: Final = """\
-What a client gets from pykoclaw-acp and from claude-agent-acp {} for one and the same answer of
-the model: each agent with the Claude CLI that it brings, on the scripted model, in the mode
-`default`, with a client that has no optional capabilities unless it is said. `make comparison`
-wrote this page. A line is an update or a request: seconds since the prompt, its kind, and what a
-client can show of it. The chunks of a message are one line, long lines are cut, and lists of
-commands are left out. Questions are answered with the first option that allows once."""
-FORMS: Final = ", to a client with forms"
-COMPACTIONS: Final = ", to a client that shows compactions"
-
-FEATURES: Final = (
-    Feature("Thinking and text", ("[[script thinking Let me see. ;; text I see.]]",)),
-    Feature("A command that fails", (BASH_FAILS,)),
-    Feature("A command that runs for 6 s", (f"[[script\nbash {STEPS}\ntext Done.\n]]",)),
-    Feature(
-        "Part of a file",
-        (
-            '[[script tool Read {"file_path": "lines.txt", "offset": 12, "limit": 3} ;; text Done.]]',
-        ),
-    ),
-    Feature(
-        "An edit",
-        ("[[script\nread lines.txt\nedit lines.txt <<< line 40 => line forty\ntext Done.\n]]",),
-    ),
-    Feature(
-        "A file that is written anew",
-        ("[[script\nread lines.txt\nwrite lines.txt <<< only this\ntext Done.\n]]",),
-    ),
-    Feature(
-        "A tool of an MCP server",
-        ("[[script tool mcp__local__whisper {} ;; text Done.]]",),
-        servers=True,
-    ),
-    Feature(
-        "A command in the background",
-        (f"[[script\nbackground {STEPS}; exit 3\ntext Started.\n]]",),
-        settle=8,
-    ),
-    Feature("A subagent", (SUBAGENT,), settle=5),
-    Feature("A list of tasks", (TASKS,)),
-    Feature("A plan to approve", (PLAN,), mode="plan"),
-    Feature("A question of Claude", (QUESTION,)),
-    Feature(f"A question of Claude{FORMS}", (QUESTION,), rich=True),
-    Feature("An overloaded model", ("[[script error 529 times=1 Overloaded ;; text There.]]",)),
-    Feature(
-        "A rate limit with a time",
-        ("[[script error 429 retry-after=3 times=1 Slow down ;; text There.]]",),
-    ),
-    Feature("A request that is refused", ("[[script error 400 No such thing]]",)),
-    Feature("`/compact` after `/context`", ("One.", "/context", "/compact")),
-    Feature(
-        f"`/compact` after `/context`{COMPACTIONS}", ("One.", "/context", "/compact"), rich=True
-    ),
-    Feature("`/clear`", ("One.", "/clear", "Two.")),
+NOTEBOOK: Final = {
+    "cells": [
+        {
+            "cell_type": "code",
+            "id": "c1",
+            "metadata": {},
+            "source": "print(1)",
+            "outputs": [],
+            "execution_count": None,
+        }
+    ],
+    "metadata": {},
+    "nbformat": 4,
+    "nbformat_minor": 5,
+}
+DOT: Final = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGP4z8AAAAMBAQDJ/pLvAAAAAElFTkSuQmCC"
 )
+ABOUT: Final = """\
+What a client gets from pykoclaw-acp and from claude-agent-acp {version} for one and the same answer of
+the model: each agent with the Claude CLI that it brings, on the scripted model, in the mode
+`default`, with a client that shows forms, notices, compactions and the terminals of commands
+unless it is said (plain). `make comparison` wrote this page, with the judgements of docs/features.py.
+
+{table}
+
+What claude-agent-acp shows and pykoclaw-acp does not, and why:
+
+{whys}
+
+Below, a line is an update or a request: seconds since the prompt, its kind, and what a client can
+show of it. The chunks of a message are one line, long lines are cut, and lists of commands are left
+out. Questions are answered with the first option that allows once."""
+SERVERS: Final = {
+    name: {
+        "name": name,
+        "command": sys.executable,
+        "args": arguments,
+        "env": [{"name": "SECRET", "value": "comparison"}],
+    }
+    for name, arguments in (("local", [str(SERVER)]), ("broken", ["-c", "exit(1)"]))
+}
 
 
 @dataclass
@@ -200,11 +156,15 @@ class Agent:
 
 
 @contextmanager
-def running(command: list[str], capabilities: dict[str, Any]) -> Iterator[tuple[Agent, Path]]:
+def running(command: list[str], feature: Feature) -> Iterator[tuple[Agent, Path]]:
     """An initialized agent in a new home, and its project."""
     with temporary_home() as home, ScriptedModel() as model:
         project = home / "project"
         (project / "lines.txt").write_text(LINES)
+        (project / "dot.png").write_bytes(DOT)
+        (project / "book.ipynb").write_text(json.dumps(NOTEBOOK))
+        (home / ".claude").mkdir(exist_ok=True)
+        (home / ".claude/settings.json").write_text(json.dumps(feature.settings))
         own = {"IS_SANDBOX": "1"} if os.geteuid() == 0 else {}  # else the peer refuses root
         with subprocess.Popen(
             command,
@@ -212,11 +172,12 @@ def running(command: list[str], capabilities: dict[str, Any]) -> Iterator[tuple[
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
-            env=environment(os.environ, model.url, home) | own,
+            env=environment(os.environ, model.url, home) | own | feature.environment,
             cwd=project,
         ) as process:
             agent = Agent(process)
-            agent.call("initialize", protocolVersion=1, clientCapabilities=capabilities)
+            able = {} if feature.plain else RICH
+            agent.call("initialize", protocolVersion=1, clientCapabilities=able, clientInfo=CLIENT)
             try:
                 yield agent, project
             finally:
@@ -225,11 +186,9 @@ def running(command: list[str], capabilities: dict[str, Any]) -> Iterator[tuple[
 
 def play(command: list[str], feature: Feature) -> list[str]:
     """What the agent shows of the feature, a line each."""
-    with running(command, RICH if feature.rich else {}) as (agent, project):
+    with running(command, feature) as (agent, project):
         agent.choose = feature.choose
-        env = [{"name": "SECRET", "value": "comparison"}]
-        server = {"name": "local", "command": sys.executable, "args": [str(SERVER)], "env": env}
-        servers = [server] if feature.servers else []
+        servers = [SERVERS[name] for name in feature.servers]
         opened = agent.call("session/new", cwd=str(project), mcpServers=servers)["result"]
         session = opened["sessionId"]
         agent.listen(QUIET)
@@ -290,7 +249,10 @@ def _told(fields: dict[str, Any]) -> str:
     options = told.get("options")
     if isinstance(options, list):
         told["options"] = [one["name"] for one in options]
-    return json.dumps({name: told[name] for name in told if name not in hidden}, ensure_ascii=False)
+    shown = {name: told[name] for name in told if name not in hidden}
+    meta = told.get("_meta") or {}
+    shown |= {name: meta[name] for name in TERMINALS if name in meta}
+    return json.dumps(shown, ensure_ascii=False)
 
 
 def _ending(answer: dict[str, Any]) -> str:
@@ -299,14 +261,22 @@ def _ending(answer: dict[str, Any]) -> str:
     return _line(0, "the prompt's answer", json.dumps(told, ensure_ascii=False))[6:]
 
 
-def page(ours: list[str], peer: list[str], version: str) -> str:
-    """The page, in Markdown."""
-    parts = ["# Beside claude-agent-acp", ABOUT.format(version)]
+def page(played: dict[str, tuple[list[str], list[str]]], version: str) -> str:
+    """The page, in Markdown; `played`: what each agent shows, by feature."""
+    rows = [
+        f"| {one} | {said.ours} | {said.peer} | {said.more} |" for one, said in VERDICTS.items()
+    ]
+    whys = "\n".join(f"* {one}: {said.why}." for one, said in VERDICTS.items() if said.why)
+    table = "\n".join(
+        ("| feature | pykoclaw-acp | claude-agent-acp | shows more |", "|---|---|---|---|", *rows)
+    )
+    parts = ["# Beside claude-agent-acp", ABOUT.format(version=version, table=table, whys=whys)]
     for feature in FEATURES:
         parts.append(f"## {feature.name}")
-        for name, command in (("pykoclaw-acp", ours), ("claude-agent-acp", peer)):
-            shown = "\n".join(play(command, feature))
-            parts.append(f"{name}:\n\n```text\n{shown}\n```")
+        agents = ("pykoclaw-acp", "claude-agent-acp")
+        for name, shown in zip(agents, played[feature.name], strict=True):
+            said = "\n".join(shown)
+            parts.append(f"{name}:\n\n```text\n{said}\n```")
     return "\n\n".join(parts) + "\n"
 
 
@@ -326,7 +296,8 @@ def main() -> None:
     version = subprocess.run(
         [chosen.peer, "--version"], capture_output=True, text=True, check=True
     ).stdout.strip()
-    PAGE.write_text(page(ours, [chosen.peer], version))
+    played = {one.name: (play(ours, one), play([chosen.peer], one)) for one in FEATURES}
+    PAGE.write_text(page(played, version))
 
 
 if __name__ == "__main__":
