@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+from claude_agent_sdk import ClaudeSDKClient
 from claude_agent_sdk._internal.message_parser import parse_message
 
+from pykoclaw_acp.channel.frames import EventFrame
 from pykoclaw_acp.model.events import Event, ToolEnded, ToolStarted
 from pykoclaw_acp.translation.call_ids import given
+from pykoclaw_acp.worker.claude import ClaudeSession
+from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.naming_calls import NamedCalls
+from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.translate import Translator
 from tests.unit.transcripts import Reading, Transcript
+from tests.workers import spec
 
 FIRST, SECOND = "11111111-aaaa-4aaa-8aaa-aaaaaaaaaaaa", "22222222-bbbb-4bbb-8bbb-bbbbbbbbbbbb"
 SHOWN = ["call_0-11111111", "call_0-22222222"]
@@ -80,6 +88,27 @@ def test_calls_of_subagents_are_under_the_call_of_their_turn() -> None:
     )
     assert isinstance(event, ToolStarted)
     assert (event.tool_call_id, event.parent_id) == ("call_1-11111111", SHOWN[0])
+
+
+class Inside:
+    """The SDK's `Query`, as far as frames go."""
+
+    async def receive_messages(self) -> AsyncIterator[dict[str, Any]]:
+        block = {"type": "tool_use", "id": "call_0", "name": "Bash", "input": {"command": "ls"}}
+        message = {"model": "x", "content": [block]}
+        yield {"type": "assistant", "message": message, "session_id": "s", "uuid": "u"}
+
+
+async def test_a_worker_names_calls_and_questions_about_them_alike(tmp_path: Path) -> None:
+    told: list[Any] = []
+    outbox = cast("Outbox", SimpleNamespace(put=told.append))
+    claude = ClaudeSession(spec(tmp_path), str(tmp_path), outbox, cast("DatabaseCalls", None))
+    claude._client = cast("ClaudeSDKClient", SimpleNamespace(_query=Inside()))
+    claude._prompted = FIRST
+    await claude.run()
+    events = [one.event for one in told if isinstance(one, EventFrame)]
+    assert ids(events, ToolStarted) == SHOWN[:1]
+    assert claude.permissions.named("call_0") == SHOWN[0]
 
 
 def test_transcripts_of_other_programs_are_read_so_too(tmp_path: Path) -> None:
