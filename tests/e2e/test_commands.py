@@ -44,6 +44,17 @@ async def test_status_without_daemon_reports_absence_and_starts_none(stack: Stac
     assert stack.processes() == []
 
 
+async def test_a_reader_that_reads_no_more_ends_a_command_without_a_word(stack: Stack) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM, "--help", stdin=DEVNULL, stdout=writing, stderr=PIPE, env=stack.environment
+    )
+    os.close(writing)
+    _, error = await asyncio.wait_for(process.communicate(), 240)
+    assert (process.returncode, error) == (1, b"")
+
+
 async def test_a_restart_loses_no_turn(stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)
