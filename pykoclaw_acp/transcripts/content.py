@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pykoclaw_acp.model import notes, prompt_text
-from pykoclaw_acp.model.events import Event, UserMessage, split_text
+from pykoclaw_acp.model.events import Event, Failure, UserMessage, split_text
 from pykoclaw_acp.model.plain import plain
-from pykoclaw_acp.transcripts.entries import INTERRUPTED, Message
+from pykoclaw_acp.transcripts import entries
+from pykoclaw_acp.transcripts.entries import INTERRUPTED, Entry, Message
+from pykoclaw_acp.translation.service_errors import without_places
 
 MAX_IMAGE: Final = 5 * 1024 * 1024  # characters, base64
 
@@ -35,6 +37,11 @@ def stopped(message_id: str, found: Message | None) -> list[Event]:
     if found is None or not found.text.startswith(INTERRUPTED):
         return []
     return notes.cancelled(message_id)
+
+
+def failure(entry: Entry, said: str) -> Failure:
+    """An error of Claude's service, in the CLI's words without the gateway's address."""
+    return Failure(f"{entry.uuid}-failure", without_places(said), entries.error(entry))
 
 
 def _image(block: dict[str, Any]) -> dict[str, Any] | None:

@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
-from pykoclaw_acp.model.events import Event, Failure
+from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.transcripts import compactions, entries, lines, task_notices
 from pykoclaw_acp.transcripts.chain import find_turn
-from pykoclaw_acp.transcripts.content import stopped, user_messages
+from pykoclaw_acp.transcripts.content import failure, stopped, user_messages
 from pykoclaw_acp.transcripts.entries import Entry
 from pykoclaw_acp.transcripts.origins import of_terminal
 from pykoclaw_acp.transcripts.state import (
@@ -296,7 +296,7 @@ class Reader:
         if found is None:
             return self._said(f"damaged-{entry.uuid}", DAMAGED)
         if entry.is_api_error_message:
-            return [Failure(f"{entry.uuid}-failure", found.text, entries.error(entry))]
+            return [failure(entry, found.text)]
         if found.model == "<synthetic>":
             return []
         events: list[Event] = []

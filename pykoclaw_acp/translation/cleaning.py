@@ -31,6 +31,14 @@ _THEN: Final = (  # what the model is told to do without the check of auto mode
     " Other actions that need the check will be denied",
     " Finish what you can without ",
 )
+_ADVICE: Final = (  # where it begins; it goes to the end of its line
+    " IMPORTANT: You *may* attempt to ",
+    " To wait for a condition, use ",
+    " To replace all occurrences, set ",
+    " Read it first before ",
+    " Read it again before ",
+    " Use offset and limit parameters ",
+)
 _NUMBERED: Final = re.compile(r" {0,20}\d{1,20}[\t→]")
 _LAST: Final = re.compile(r" {0,20}\d{1,20}\Z")  # an empty last line, whose tab was cut off
 
@@ -71,6 +79,10 @@ def without_advice(text: str) -> str:
     if any(mark in text[:MOST_OF_FAILURE] for mark in _AUTO):
         ends = [end for one in _THEN if (end := text.find(one)) > 0]
         return text[: min(ends)] if ends else text
+    head = text[:MOST_OF_FAILURE]
+    for mark in _ADVICE:
+        if (begin := head.find(mark)) > 0:
+            return text[:begin] + "".join(text[begin:].partition("\n")[1:])
     before, found, after = text.partition(_WHERE)
     if found and before.endswith("."):
         return f"{before} {after.partition('. ')[2]}".rstrip()

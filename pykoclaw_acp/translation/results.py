@@ -25,7 +25,7 @@ from pykoclaw_acp.model.events import (
     TextPart,
     ToolPart,
 )
-from pykoclaw_acp.translation import cleaning, diffs
+from pykoclaw_acp.translation import cleaning, diffs, service_errors
 from pykoclaw_acp.translation.texts import (
     MAX_SHOWN,
     coloured,
@@ -118,7 +118,7 @@ def _failure(name: str, blocks: object, details: object) -> Result:
         text = text.removeprefix("Error: ")
     if code is None:  # the CLI's words, or an error of the tool
         text = cleaning.without_wrapping(text)[0] if text.startswith("<tool_use_error>") else text
-        text = cleaning.without_advice(text)
+        text = service_errors.of_agent(text) or cleaning.without_advice(text)
     if code is not None and len(text) >= MOST_OF_FAILED:
         return Result((*_general(name, text), TextPart(CUT)), code, cut=True)
     return Result(_general(name, text.partition(_SCHEMA)[0]), code)

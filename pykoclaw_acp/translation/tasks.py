@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from pykoclaw_acp.model.events import COMMANDS, Output, TextPart, ToolPart
+from pykoclaw_acp.translation import service_errors
 from pykoclaw_acp.translation.stories import Story
 from pykoclaw_acp.translation.texts import coloured, fenced, one_line, output_text, settled
 
@@ -100,7 +101,8 @@ class Task:
         if end.exit_code is not None:
             return f"Exit code {end.exit_code}"
         if self.error is not None:
-            return f"It failed: {output_text(self.error)}"
+            told = service_errors.of_agent(self.error)
+            return told or f"It failed: {output_text(self.error)}"
         if end.status in ("killed", "stopped"):
             return "It was stopped."
         return f"It failed. {output_text(end.summary)}".strip()

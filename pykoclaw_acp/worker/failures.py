@@ -14,6 +14,8 @@ from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.model.failures import MISREAD, TurnFailure
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.system import shortage
+from pykoclaw_acp.translation import service_errors
+from pykoclaw_acp.translation.service_errors import LOOKED_AT
 from pykoclaw_acp.worker import refusals
 
 _UNUSABLE: Final = (
@@ -60,19 +62,11 @@ _CRASHES: Final = {
     -signal.SIGILL,
     -signal.SIGBUS,
 }
-_ADDRESS: Final = re.compile(
-    r"\(?(?:https?://[^\s)]{1,500}|(?:\d{1,3}\.){3}\d{1,3}(?::\d{1,5})?|localhost:\d{1,5}|\[::1?\]:\d{1,5})\)?"
-)
-_NOISE: Final = re.compile(
-    r"^API Error: (?:(?!413)\d{3} )?| If it persists, check your inference gateway[^.]{0,20}\.?"
-    r"| This is a server-side issue, usually temporary[^.]{0,40}\.?"
-)
 _SAID: Final = "Overloaded"  # which our own words say
 _LOST: Final = re.compile(
     r"connection (?:to the API )?(?:was )?(?:lost|closed|error)|ECONNRESET", re.IGNORECASE
 )
 LONGEST: Final = 300  # characters of other programs' words
-_LOOKED_AT: Final = 16 * 1024  # characters of them in which the first ones are looked for
 
 
 def lacks(error: BaseException, words: str) -> tuple[ErrorKind, str] | None:
@@ -99,14 +93,14 @@ def fault(error: BaseException) -> tuple[ErrorKind, str]:
 
 def foreign(words: str) -> str:
     """What another program says of an error, as one line without addresses."""
-    return in_one_line(_without_places(words))
+    return in_one_line(service_errors.cause(words))
 
 
 def in_one_line(words: str, most: int = LONGEST) -> str:
     """Output of another program as one line of at most so many characters, escaped, and without
     digits that a client would misread.
     """
-    line = " ".join("…" if MISREAD in word else word for word in words[:_LOOKED_AT].split())
+    line = " ".join("…" if MISREAD in word else word for word in words[:LOOKED_AT].split())
     return _cut(neutral(line), most)
 
 
@@ -141,17 +135,13 @@ def early_end(turn_id: str, stop_reason: str | None) -> list[Event]:
     )
 
 
-def _without_places(words: str) -> str:
-    """The words of an error without addresses, which are the matter of whoever runs the gateway."""
-    shown = _ADDRESS.sub("…", words[:_LOOKED_AT])
-    return _NOISE.sub("", shown).strip() or "no words"
-
-
 def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> TurnFailure:
     """Why a turn ended without an answer."""
     status = result.api_error_status
     named, said = api_error or ("", "")
-    words = _without_places(said or (result.errors or [""])[0] or result.result or result.subtype)
+    words = service_errors.cause(
+        said or (result.errors or [""])[0] or result.result or result.subtype
+    )
     if (known := _BY_STATUS.get(status or 0)) is not None:
         kind = known
     elif named not in ("", "unknown"):
@@ -159,17 +149,17 @@ def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> Tu
     else:
         broken = status is not None and status >= 500
         kind = ErrorKind.SERVER_ERROR if broken else ErrorKind.TURN_FAILED
-    refused = refusals.of(words[:_LOOKED_AT]) or (refusals.TOO_LARGE if status == 413 else None)
+    refused = refusals.of(words[:LOOKED_AT]) or (refusals.TOO_LARGE if status == 413 else None)
     if refused is not None:
         kind = refused.kind
     elif result.terminal_reason == "prompt_too_long":
         kind = ErrorKind.CONTEXT_TOO_LARGE
     sentence = _ADVICE.get(kind) if refused is None else refused.advice
-    if kind == ErrorKind.SERVER_ERROR and status is None and _LOST.search(words[:_LOOKED_AT]):
+    if kind == ErrorKind.SERVER_ERROR and status is None and _LOST.search(words[:LOOKED_AT]):
         sentence = "The connection to Claude's service was lost. Send the prompt again."
     detail = in_one_line(words)
     if kind == ErrorKind.CONTEXT_TOO_LARGE:
-        detail = neutral(" ".join(words[:_LOOKED_AT].split()))[:LONGEST]
+        detail = neutral(" ".join(words[:LOOKED_AT].split()))[:LONGEST]
     if refused is not None and refused.guessed and status is not None:
         detail = f"HTTP status {status}"
     if sentence and detail.rstrip(".") != _SAID:

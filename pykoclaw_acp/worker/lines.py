@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.translation import service_errors
 from pykoclaw_acp.worker.failures import LONGEST, in_one_line
 
 BLOCKED: Final = 2  # the exit status with which a hook forbids what is about to happen
@@ -92,7 +93,7 @@ def blocks_prompt(subtype: str, data: dict[str, Any]) -> bool:
 
 
 def _notice(data: dict[str, Any]) -> list[Event]:
-    said = _plain(data.get("content"), _LONGEST_NOTICE)
+    said = service_errors.without_gateway(_plain(data.get("content"), _LONGEST_NOTICE))
     if not said or data.get("level") not in _SHOWN or blocks_prompt("informational", data):
         return []
     return line(said)

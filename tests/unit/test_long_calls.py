@@ -298,6 +298,21 @@ async def test_calls_of_a_subagent_that_failed_end_with_it(cli: Cli) -> None:
     ]
 
 
+async def test_an_agent_that_the_service_failed_says_so_without_the_gateway(cli: Cli) -> None:
+    await agent(cli, is_backgrounded=True)
+    await cli.result("agent", "launched", {"isAsync": True, "agentId": "a1"})
+    error = (
+        "Agent terminated early due to an API error: API Error: 500 Api. This is a server-side issue, usually temporary"
+        " — try again in a moment. If it persists, check your inference gateway (127.0.0.1:36693). (error type"
+        " server_error, HTTP 500, request id req_1, model sent to the API: claude-opus-5-5)"
+    )
+    await cli.system("task_updated", task_id="a1", patch={"status": "failed", "error": error})
+    why = "The agent ended early because of an error of Claude's service: Api."
+    assert await cli.ended("agent", "a1", "failed", "Look") == [
+        ToolEnded("agent", "failed", reason=why)
+    ]
+
+
 async def test_an_interrupt_says_why_subagents_ended(cli: Cli) -> None:
     await agent(cli, is_backgrounded=True)
     await cli.result("agent", "launched", {"isAsync": True, "agentId": "a1"})

@@ -384,7 +384,8 @@ class TestLines:
             " mode. To use auto mode, ask whoever runs 127.0.0.1:45457 to pass Claude Code's server-side safety check"
             " through: https://code.claude.com/docs/en/permission-modes#server-side-classifier-review"
         )
-        assert texts(run(system("informational", level="warning", content=told))) == [told]
+        (said,) = texts(run(system("informational", level="warning", content=told)))
+        assert said == told.replace("127.0.0.1:45457", "the gateway")
 
     def test_a_longer_notice_ends_with_a_sentence_and_a_mark(self) -> None:
         sentences = "Auto mode can't check actions in this session. " + "So it is. " * 94

@@ -28,6 +28,25 @@ NO_CHECK = (
     "actions that need the check will be denied too, and retrying won't help. Finish what you can without "
     "them, then tell the user what is blocked and that they can switch to another permission mode."
 )  # fmt: skip
+DENIED = "Permission to use Bash has been denied because Claude Code is running in don't ask mode."
+TRY_OTHERS = (
+    f"{DENIED} IMPORTANT: You *may* attempt to accomplish this action using other tools that might naturally be used. "
+    "If you believe this capability is essential to complete the user's request, STOP and explain to the user."
+)  # fmt: skip
+SLEEPS = (
+    "Blocked: standalone sleep 30. To wait for a condition, use Monitor with an until-loop (e.g. `until <check>; do "
+    "sleep 2; done`). Do not chain shorter sleeps to work around this block."
+)  # fmt: skip
+SEVERAL = (
+    "Found 2 matches of the string to replace, but replace_all is false. To replace all occurrences, set replace_all "
+    "to true. To replace only one occurrence, please provide more context to uniquely identify the instance."
+    "\nString: row"
+)  # fmt: skip
+AGENT = (
+    "Agent terminated early due to an API error: API Error: 500 Api. This is a server-side issue, usually temporary — "
+    "try again in a moment. If it persists, check your inference gateway (gw.example.com:8443). (error type "
+    "server_error, HTTP 500, request id req_01, model sent to the API: claude-opus-5-5)"
+)  # fmt: skip
 SCHEMA = (
     "it broke\n\nThis tool's input schema was not in your prompt when you called it. The input schema is: {}"
 )  # fmt: skip
@@ -110,6 +129,14 @@ def test_progress_bar_is_shown_as_it_ended(details: object) -> None:
         ("Bash", f"Exit code 1\n{NO_CHECK}", None, f"```\n{NO_CHECK}\n```"),
         ("mcp__s__t", "No such file. Finish what you can without it.", None,
          "No such file. Finish what you can without it."),
+        ("Bash", TRY_OTHERS, f"Error: {TRY_OTHERS}", f"```\n{DENIED}\n```"),
+        ("Bash", f"<tool_use_error>{SLEEPS}</tool_use_error>", f"Error: {SLEEPS}",
+         "```\nBlocked: standalone sleep 30.\n```"),
+        ("Bash", f"Exit code 1\n{SLEEPS}", None, f"```\n{SLEEPS}\n```"),
+        ("Edit", SEVERAL, None,
+         "```\nFound 2 matches of the string to replace, but replace_all is false.\nString: row\n```"),
+        ("Agent", AGENT, f"Error: {AGENT}",
+         "The agent ended early because of an error of Claude's service: Api."),
         ("Write", REFUSED, f"Error: {REFUSED}", "Refused: no, ask"),
         ("Write", f"{REFUSED.partition(' To tell')[0]} STOP what you are doing", None,
          "Not run: the turn was stopped."),

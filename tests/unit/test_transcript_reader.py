@@ -401,6 +401,15 @@ def test_error_of_the_api_is_said(t: Transcript) -> None:
     assert Reading(t).look()[1:] == [Failure("e2-failure", "API Error: 529", "overloaded_error")]
 
 
+def test_imported_error_does_not_name_the_gateway(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    said = "API Error: 500 Broken. If it persists, check your inference gateway (gw.example.com)."
+    t.say(said, isApiErrorMessage=True, error="server_error")
+    assert Reading(t).look()[1:] == [
+        Failure("e2-failure", "API Error: 500 Broken.", "server_error")
+    ]
+
+
 def test_damaged_lines_are_one_placeholder(t: Transcript) -> None:
     t.prompt("one", "p1")
     for line in ('{"type": "assis\n', "\0\0\0\n", "[1]\n", '{"type": "user", "uuid": 7}\n', "\n"):
