@@ -140,11 +140,10 @@ EFFORTS: Final = ("low", "medium", "high")  # those of every model, until Claude
 _OF_USER: Final = "(user)"
 _SOURCE: Final = re.compile(r"\((?:project|local|managed|plugin|mcp)\b[^()]*\)\Z", re.IGNORECASE)
 _NAMES: Final = {"xhigh": "Extra high"}
-# They need a terminal or a log-in, or would separate an ACP session from Claude's.
+# They need a terminal or a log-in, or say nothing here.
 UNFIT: Final = frozenset(
     {
         "agents",
-        "clear",
         "color",
         "cost",
         "exit",
@@ -155,7 +154,6 @@ UNFIT: Final = frozenset(
         "logout",
         "output-style:new",
         "release-notes",
-        "rename",
         "todos",
     }
 )

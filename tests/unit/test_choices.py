@@ -31,6 +31,8 @@ MODELS = [
 ]
 COMMANDS = [
     {"name": "review", "description": "Review it", "argumentHint": "[path]"},
+    {"name": "clear", "description": "Forget"},
+    {"name": "rename", "description": "Name it"},
     {"name": "login", "description": "Log in"},
     {"name": "__hidden", "description": ""},
     {"name": "two words", "description": ""},
@@ -96,7 +98,9 @@ async def connected(told: list[Event]) -> tuple[Choices, Claude]:
 async def test_offer_omits_what_clients_cannot_use() -> None:
     made, _ = await connected([])
     assert [(one.name, one.description, one.hint) for one in made.offer.commands] == [
-        ("review", "Review it", "[path]")
+        ("review", "Review it", "[path]"),
+        ("clear", "Forget", ""),
+        ("rename", "Name it", ""),
     ]
     assert [(one.id, one.name, one.description) for one in made.offer.models] == [
         ("default", "Default (recommended)", ""), ("opus", "Opus", "Big"), ("haiku", "Haiku", ""),
