@@ -9,7 +9,6 @@ import re
 import time
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -17,7 +16,7 @@ from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import credentials
-from pykoclaw_acp.worker import failures, unreachable
+from pykoclaw_acp.worker import failures, gateway, unreachable
 
 _SAID: Final = "Not logged in"  # what the CLI says, without having asked anybody
 _OVER: Final = ("expired", "revoked")
@@ -57,7 +56,7 @@ def _reason(
         )
     code = "" if status is None else f" (HTTP status {status})"
     variable = credentials.in_environment(environment)
-    if _has_gateway(environment):
+    if gateway.is_between(environment):
         return ErrorKind.AUTHENTICATION_GATEWAY, (
             f"The gateway in ANTHROPIC_BASE_URL refused the credential{code}: "
             f"{variable or 'that of the login'}. Check both in the environment of your client,"
@@ -79,15 +78,6 @@ def _reason(
 
 def _of(options: WorkerOptions) -> str:
     return f" of the account {options.account}" if options.account else ""
-
-
-def _has_gateway(environment: Mapping[str, str]) -> bool:
-    """Whether Claude's service is reached through a gateway."""
-    try:
-        host = urlsplit(environment.get("ANTHROPIC_BASE_URL", "")).hostname or ""
-    except ValueError:
-        return False
-    return bool(host) and host != "anthropic.com" and not host.endswith(".anthropic.com")
 
 
 def _has_expired(words: str, environment: Mapping[str, str]) -> bool:

@@ -22,7 +22,7 @@ from claude_agent_sdk.types import (
 
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.system.lineage import WORKER
-from pykoclaw_acp.worker import profile, rules
+from pykoclaw_acp.worker import gateway, profile, rules
 from pykoclaw_acp.worker.servers import Servers
 
 MAX_BUFFER: Final = (
@@ -128,7 +128,7 @@ def options(
         cli_path=WRAPPER,
         env=environment(spec, temporary),
         system_prompt=system_prompt,
-        settings=json.dumps(_settings(spec)),
+        settings=json.dumps(settings(spec)),
         effort=cast("EffortLevel | None", spec.options.config.effort),
         tools=None if asked.tools is None else list(asked.tools),
         disallowed_tools=[*DISALLOWED, *(asked.disallowed_tools or ())],
@@ -152,9 +152,13 @@ def options(
     )
 
 
-def _settings(spec: LaunchSpec) -> dict[str, Any]:
+def settings(spec: LaunchSpec) -> dict[str, Any]:
+    """Claude settings of the worker; they go before those of files."""
     # Claude deletes transcripts after 30 days by default.
     kept: dict[str, Any] = {"cleanupPeriodDays": 36500}
+    if gateway.is_between({**os.environ, **(spec.options.asked.env or {})}):
+        # Plan mode then asks: most gateways do not pass on the check that it has instead.
+        kept["useAutoModeDuringPlan"] = False
     if spec.options.restricted:
         kept["permissions"] = dict(spec.options.restrictions)
     elif spec.options.rules:

@@ -77,6 +77,16 @@ async def test_permission_request_shows_every_line_of_command(shared: Stack) -> 
     assert (after["title"], after["status"]) == (before["title"], "failed")
 
 
+async def test_plan_mode_asks_before_a_command_behind_a_gateway(shared: Stack) -> None:
+    client, session = await asked(shared, lambda _: selected("allow_once"))
+    await client.call("session/set_mode", sessionId=session, modeId="plan")
+    await client.prompt(session, script('bash python3 -c "print(1)"', "text Done."))
+    (question,) = client.questions
+    assert question["params"]["toolCall"]["title"] == 'python3 -c "print(1)"'
+    assert client.text(session) == "Done."
+    assert client.of(session, "tool_call_update")[-1]["status"] == "completed"
+
+
 async def test_once_is_once(shared: Stack) -> None:
     client, session = await asked(shared, lambda _: selected("allow_once"))
     await client.prompt(session, script("bash mkdir made", "bash mkdir made2", "text Done."))

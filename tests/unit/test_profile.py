@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.options import WITHOUT
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.worker import profile
-from pykoclaw_acp.worker.options import environment, sources
+from pykoclaw_acp.worker.options import environment, settings, sources
 from tests.workers import OPTIONS
 
 
@@ -50,3 +51,16 @@ def test_the_editor_profile_allows_nothing_by_itself(tmp_path: Path) -> None:
     assert profile.allowed_tools(spec(tmp_path, "editor"), "pykoclaw") == []
     assert profile.environment(spec(tmp_path, "editor")) == {}
     assert "mcp__pykoclaw__*" in profile.allowed_tools(spec(tmp_path, "pykoclaw"), "pykoclaw")
+
+
+@pytest.mark.parametrize(
+    ("address", "asks"),
+    [(None, None), ("https://api.anthropic.com", None), ("http://[", None), ("http://gw:1", False)],
+)
+def test_plan_mode_asks_where_a_gateway_is_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str | None, asks: bool | None
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
+    if address is not None:
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", address)
+    assert settings(spec(tmp_path, "editor")).get("useAutoModeDuringPlan") is asks

@@ -260,14 +260,14 @@ async def test_label_says_until_when_always_holds(
 def test_rules_of_a_long_session_fit_into_the_command_line(letter: str) -> None:
     """An argument that is longer than 128 KiB keeps the CLI from starting."""
     kept = [f"Bash({letter * 100} {number})" for number in range(2000)]
-    given = json.loads(_settings(kept))["permissions"]["allow"]
+    given = json.loads(settings(kept))["permissions"]["allow"]
     assert 50 < len(given) < 2000
     assert given == kept[: len(given)]
-    assert len(_settings(kept).encode()) < 128 * 1024 - 1000
-    assert json.loads(_settings(kept[:3]))["permissions"]["allow"] == kept[:3]
+    assert len(settings(kept).encode()) < 128 * 1024 - 1000
+    assert json.loads(settings(kept[:3]))["permissions"]["allow"] == kept[:3]
 
 
-def _settings(kept: list[str]) -> str:
+def settings(kept: list[str]) -> str:
     launch = spec(Path("/i"))
     given = replace(launch, options=replace(launch.options, rules=tuple(kept)))
-    return json.dumps(options._settings(given))
+    return json.dumps(options.settings(given))
