@@ -108,9 +108,10 @@ class ServerStates:
         shown = f"**MCP server `{neutral(name, 'command')}`"
         if state == FAILED:
             why = neutral(self.without_secrets(name, str(detail.get("error") or "")), "command")
-            why = f": {why}" if why else ""
+            why = f": {why.rstrip('.')}" if why else ""
+            stop = "" if why.endswith(("?", "!")) else "."
             return (
-                f"{shown} does not work{why.rstrip('.')}.** Claude goes on without it. Check that it runs "
+                f"{shown} does not work{why}{stop}** Claude goes on without it. Check that it runs "
                 "and how it is configured; it is tried again with each prompt."
             )
         asks = self._permissions.links and not _has_secret(self._given.get(name))

@@ -71,6 +71,15 @@ async def said(one: ServerStates, cli: Cli) -> str:
     return "".join(event.text for event in events if isinstance(event, Text))
 
 
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [("It is gone.", "It is gone.**"), ("Is it there?", "Is it there?**"), ("Gone", "Gone.**")],
+)
+async def test_a_failure_is_told_as_one_sentence(error: str, told: str) -> None:
+    words = await said(states(), Cli({"a": "failed"}, a={"error": error}))
+    assert f"does not work: {told} Claude goes on" in words
+
+
 async def test_each_failure_is_told_once_in_a_session() -> None:
     one, cli = states(), Cli({"a": "failed", "b": "connected"}, a={"error": "No such program"})
     words = await said(one, cli)
