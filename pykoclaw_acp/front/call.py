@@ -136,8 +136,12 @@ def _reach(places: Places) -> _socket.socket:
         if not busy and (not expected or waited > _START_TIMEOUT):
             if holder is None:
                 raise NoDaemon(f"No daemon runs for the data directory {places.data}.")
+            advice = (
+                " `pykoclaw-acp restart` starts the next one; turns go on." if holder[1] else ""
+            )
             raise DaemonAbsent(
                 f"The server of the data directory {places.data} (pid {holder[0]}) has no socket that can be reached."
+                + advice
             )
         time.sleep(_BUSY_PAUSE)
 

@@ -139,13 +139,14 @@ class Dialer:
         message = (
             f"Another pykoclaw-acp server (pid {pid}) uses the data directory {self.places.data}."
         )
-        # One that names a socket will serve it when it has recovered.
-        self._wait_until(
-            message,
-            TEMPORARY,
-            ErrorKind.DATA_IN_USE,
-            self._timeout if socket is None else self._recovery,
-        )
+        if serves := at.serves(self.places.data):
+            message = (
+                f"The daemon (pid {pid}) of the data directory {self.places.data} cannot be reached:"
+                f" its socket {socket} is gone. `pykoclaw-acp restart` starts the next one; turns go on."
+            )
+        # One that names a socket, and does not serve yet, will when it has recovered.
+        limit = self._timeout if serves or socket is None else self._recovery
+        self._wait_until(message, TEMPORARY, ErrorKind.DATA_IN_USE, limit)
         return None
 
     def _start(self) -> _socket.socket | None:

@@ -27,6 +27,7 @@ _SETTINGS: Final = ("pykoclaw_data", "pykoclaw_state", "pykoclaw_socket")
 _DEFAULT_DATA: Final = "~/.local/share/pykoclaw"
 _DEFAULT_STATE: Final = "~/.local/state"
 _LOOKS: Final = 3  # at /proc/locks
+SERVES: Final = "serves"  # the lock's file: clients can connect
 _LOCK_LINES: Final = 8192  # bytes of the lock file that are read
 
 _here: dict[str, str] = {}
@@ -174,6 +175,19 @@ def lock_holder(data: str) -> tuple[int, str | None] | None:
     Asks /proc/locks: locking the file for a try would refuse a server that starts in the same
     moment.
     """
+    pid, socket, *_ = [*_lock_lines(data), "", ""]
+    return (int(pid), socket or None) if pid else None
+
+
+def serves(data: str) -> bool:
+    """Whether the daemon that has the data directory locked said that clients can connect; those of
+    earlier versions never say it.
+    """
+    return _lock_lines(data)[2:3] == [SERVES]
+
+
+def _lock_lines(data: str) -> list[str]:
+    """What the server says that has the data directory locked; nothing if there is none."""
     try:
         # Neither a link nor a pipe that somebody has put there.
         lock = os.open(
@@ -182,13 +196,10 @@ def lock_holder(data: str) -> tuple[int, str | None] | None:
         )
         with open(lock, "rb") as file:
             holders = _holders(file.fileno())
-            pid, _, rest = file.read(_LOCK_LINES).partition(b"\n")
+            lines = file.read(_LOCK_LINES).split(b"\n")
     except OSError:
-        return None
-    if pid not in holders:
-        return None
-    socket = os.fsdecode(rest.partition(b"\n")[0])
-    return int(pid), socket or None
+        return []
+    return [os.fsdecode(line) for line in lines] if lines[0] in holders else []
 
 
 def is_starting(places: Places) -> bool:

@@ -87,7 +87,7 @@ class App:
         self.database = database
         self.ages = CursorAges(sessions, SessionJournal(database))
         self.pruner = Pruner(sessions, SessionJournal(database), settings.prune_after)
-        self._lock = lock
+        self.lock = lock
         self._statements = statements
         self._transcripts = transcripts
         self._finder = _find_transcripts(settings, journal, transcripts)
@@ -215,7 +215,7 @@ class App:
         await self.pool.close(grace / 2)
         await self._close()
         self._identity.release()
-        self._lock.release()
+        self.lock.release()
         log.info("Server stopped", action="server_stopped")
 
     async def detach(self) -> None:
@@ -225,7 +225,7 @@ class App:
         await self.pool.detach()
         await self._close()
         self._identity.release()
-        self._lock.release()
+        self.lock.release()
         log.info("Daemon stopped", action="daemon_stopped")
 
     async def _close(self) -> None:

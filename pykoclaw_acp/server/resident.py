@@ -21,7 +21,7 @@ from pykoclaw_acp.server import collecting, health
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.clients import Clients
 from pykoclaw_acp.server.lag import LoopLag
-from pykoclaw_acp.server.sockets import Listening
+from pykoclaw_acp.server.listening import Listening
 from pykoclaw_acp.system.systemd import Notifier, inherited_sockets
 
 # s that systemd lets a start take: a huge database is migrated, never killed over it
@@ -45,7 +45,9 @@ class Daemon:
         self._begun = begun
         self._places = Places(settings.data, settings.state, settings.socket)
         self._notifier = Notifier.from_environment()
-        self._listening = Listening(inherited_sockets(), self._places.socket)
+        self._listening = Listening(
+            inherited_sockets(), self._places.socket, lost=self._notifier.status
+        )
         self._stop = asyncio.Event()
 
     async def serve(self) -> None:
@@ -72,14 +74,12 @@ class Daemon:
         begun, self._begun = self._begun, None
         self._app = await App.start(self._settings, self._places, resident=True, begun=begun)
         try:
-            listeners = self._listening.begin()
+            self._listening.begin()
         except StartupError:
             await self._app.detach()
             raise
         self._clients = Clients(self._app, self._places, self._lag)
-        self._accepting = [
-            _start(self._clients.accept(listener), "accept") for listener in listeners
-        ]
+        self._accepting = _start(self._listening.serve(self._clients.accept), "accept")
         self._watching = _start(
             health.watch(self._notifier, self._app.database, self._app.pool), "watchdog"
         )
@@ -93,6 +93,7 @@ class Daemon:
             _start(collecting.run(self._lag), "collect garbage"),
             _start(self._app.run_tasks(), "run scheduled tasks"),
         ]
+        self._app.lock.serves(True)
         self._ready()
         inherited = self._listening.inherited
         log.info(
@@ -106,17 +107,16 @@ class Daemon:
         stopping = _start(self._stop.wait(), "stop")
         try:
             await asyncio.wait(
-                [stopping, self._reopening, self._watching, *self._accepting],
+                [stopping, self._reopening, self._watching, self._accepting],
                 return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
             stopping.cancel()
         if self._watching.done():
             self._watching.result()
-        for accepting in self._accepting:
-            if accepting.done() and (error := accepting.exception()) is not None:
-                log.error("The socket failed", action="socket_failed", exc_info=error)
-                raise RestartWanted("The daemon can take no more clients.") from error
+        if self._accepting.done() and (error := self._accepting.exception()) is not None:
+            log.error("The socket failed", action="socket_failed", exc_info=error)
+            raise RestartWanted("The daemon can take no more clients.") from error
         if not self._stop.is_set():
             log.warning("The database is opened anew", action="database_reopened")
 
@@ -124,8 +124,10 @@ class Daemon:
         """Let go of clients, workers and the database; clients may wait if the database is opened
         anew.
         """
-        for task in (*self._accepting, self._watching, *self._side_tasks, self._reopening):
+        for task in (self._accepting, self._watching, *self._side_tasks, self._reopening):
             task.cancel()
+        await asyncio.wait([self._accepting])
+        self._app.lock.serves(False)
         if not self._reopening.done():
             self._notifier.stopping()
             self._listening.end()  # first: who connects from now on starts the next daemon

@@ -1,4 +1,4 @@
-"""The daemon's listening socket, and the transport of a connection to it."""
+"""A listening socket at a path, and the transport of a connection to it."""
 
 from __future__ import annotations
 
@@ -48,38 +48,6 @@ def listen(path: str) -> socket.socket:
     finally:
         os.close(directory)
     return listener
-
-
-class Listening:
-    """The listening sockets: those of systemd, or one of our own, made when it is needed."""
-
-    def __init__(self, inherited: list[socket.socket], path: str) -> None:
-        self.inherited = len(inherited)
-        self._sockets = inherited
-        self._path = path
-        self._made: int | None = None
-
-    def begin(self) -> list[socket.socket]:
-        """The sockets to accept from; raises StartupError."""
-        if not self._sockets:
-            self._sockets = [listen(self._path)]
-            self._made = os.stat(self._path).st_ino
-        return self._sockets
-
-    def end(self) -> None:
-        """Close them; whoever tries to connect then starts the next daemon."""
-        if self._made is not None:
-            remove(self._path, self._made)
-            self._made = None
-        for one in self._sockets:
-            one.close()
-
-
-def remove(path: str, inode: int) -> None:
-    """Remove our socket; another one at its path, as systemd's, stays."""
-    with contextlib.suppress(OSError):
-        if os.stat(path, follow_symlinks=False).st_ino == inode:
-            os.unlink(path)
 
 
 def _remove_stale(path: str, directory: int, name: str) -> None:

@@ -14,7 +14,7 @@ from pykoclaw_acp.errors import (
     DirectoryUnusable,
     Exhausted,
 )
-from pykoclaw_acp.link.places import DATABASE, LOCK_NAME
+from pykoclaw_acp.link.places import DATABASE, LOCK_NAME, SERVES
 from pykoclaw_acp.system import shortage, trusted_path
 from pykoclaw_acp.system.full_disk import TAKES_NO_FILE
 
@@ -27,8 +27,10 @@ class DataLock:
     could be locked by a second server while the first still holds the old one.
     """
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, socket: str | None = None) -> None:
         self._descriptor: int | None = descriptor
+        self._socket = socket
+        self.serves(False)
 
     @classmethod
     def acquire(
@@ -37,7 +39,8 @@ class DataLock:
         """Lock the directory, created (0700) if it is missing; never waits. Members of `group` are
         trusted.
 
-        The file then holds the pid and, on a second line, the path of the `socket`.
+        The file then holds the pid, on a second line the path of the `socket`, and on a third one
+        whether clients can connect there.
 
         Raises DataDirectoryLocked, naming the holder's pid, if another server runs there, and
         ConfigurationError if the directory cannot be used or other users could change what is in
@@ -68,15 +71,19 @@ class DataLock:
                 f"Another pykoclaw-acp server (pid {holder or 'unknown'}) uses the data directory {data_dir}. "
                 "Stop it, or set PYKOCLAW_DATA to another directory."
             ) from None
-        holder_lines = os.fsencode(
-            f"{os.getpid()}\n" if socket is None else f"{os.getpid()}\n{socket}\n"
-        )
-        with contextlib.suppress(
-            OSError
-        ):  # a full or read-only disk: the lock holds, only its words are missing
-            os.pwrite(descriptor, holder_lines, 0)
-            os.ftruncate(descriptor, len(holder_lines))
-        return cls(descriptor)
+        return cls(descriptor, socket)
+
+    def serves(self, serving: bool) -> None:
+        """Write down whether clients can connect; without the file's words, the lock holds."""
+        if self._descriptor is None:
+            return
+        lines = [str(os.getpid())]
+        if self._socket is not None:
+            lines += [self._socket, *([SERVES] if serving else [])]
+        data = os.fsencode("".join(f"{line}\n" for line in lines))
+        with contextlib.suppress(OSError):  # a full or read-only disk
+            os.pwrite(self._descriptor, data, 0)
+            os.ftruncate(self._descriptor, len(data))
 
     def release(self) -> None:
         """Release the lock; further calls do nothing."""

@@ -392,7 +392,7 @@ class World:
         await self._end_tasks()
         await self._close_connections()
         app._identity.release()
-        app._lock.release()
+        app.lock.release()
         assert app.sessions.locks is not None
         app.sessions.locks.close()
 

@@ -668,6 +668,19 @@ def test_recovering_daemon_is_awaited_longer_than_other_server(
             Dialer(places).attempt()
 
 
+def test_daemon_whose_socket_is_gone_is_not_awaited_like_one_that_recovers(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dial, "TIMEOUT", 0.0)
+    with Daemon(places, listens=False):
+        lock = Path(places.lock)
+        lock.write_text(f"{os.getpid()}\n{places.socket}\nserves\n")
+        with pytest.raises(NotStarted, match=r"socket .* is gone. `pykoclaw-acp restart`") as told:
+            Dialer(places).attempt()
+        assert places.socket in str(told.value)
+        assert told.value.status == dial.TEMPORARY
+
+
 def test_socket_directory_accessible_to_others_is_refused(places: Places, daemon: Daemon) -> None:
     os.chmod(os.path.dirname(places.socket), 0o755)
     with Client(places) as client:

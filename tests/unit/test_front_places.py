@@ -12,7 +12,14 @@ from hypothesis import strategies as some
 
 from pykoclaw_acp.config import loading
 from pykoclaw_acp.errors import ConfigurationError
-from pykoclaw_acp.link.places import Places, connect, lock_holder, secure_directory, try_lock
+from pykoclaw_acp.link.places import (
+    Places,
+    connect,
+    lock_holder,
+    secure_directory,
+    serves,
+    try_lock,
+)
 from pykoclaw_acp.store.lock import DataLock
 from pykoclaw_acp.system import dotenv
 
@@ -219,6 +226,15 @@ def test_lock_holder_is_named_and_not_disturbed(tmp_path: Path) -> None:
     finally:
         lock.release()
     assert lock_holder(str(tmp_path)) is None
+    lock = DataLock.acquire(tmp_path, "/some/socket")
+    try:
+        for serving in (False, True, False):
+            lock.serves(serving)
+            assert serves(str(tmp_path)) is serving
+            assert lock_holder(str(tmp_path)) == (os.getpid(), "/some/socket")
+    finally:
+        lock.release()
+    assert not serves(str(tmp_path))
     path = tmp_path / "pykoclaw-acp.lock"
     path.write_text(f"{os.getpid()}\n/some/socket\n")
     assert lock_holder(str(tmp_path)) is None
