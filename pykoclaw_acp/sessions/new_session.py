@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from pykoclaw_acp.channel.options import WorkerOptions
-from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.errors import InternalError, InvalidParams
 from pykoclaw_acp.model import choices
 from pykoclaw_acp.model import surroundings as rules
 from pykoclaw_acp.model.session_options import SessionOptions
@@ -16,6 +17,7 @@ from pykoclaw_acp.model.surroundings import Given, House, Surroundings
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions import user_settings
 from pykoclaw_acp.sessions.user_settings import UserSettings
+from pykoclaw_acp.system import disks
 from pykoclaw_acp.system import environment as names
 
 ACCOUNT: Final = "pykoclaw.dev/account"
@@ -82,7 +84,12 @@ class Beginnings:
         directory = self._house.configuration(account) or self._house.claudes
         if not directory or "user" not in self._template.setting_sources:
             return UserSettings()
-        found = await asyncio.to_thread(user_settings.read, directory)
+        try:
+            found = await disks.call(directory, partial(user_settings.read, directory))
+        except TimeoutError as error:
+            raise InternalError(
+                f"Claude's settings in {directory} cannot be read: {disks.SILENT}."
+            ) from error
         counts = found.mode in self._modes() and not self._house.mode_is_set
         return found if counts else replace(found, mode=None)
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import contextvars
 import errno
+import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ EACH: Final = 2  # calls at a time about one disk
 ALL: Final = threads.COUNT - 3  # about all disks; the other threads are for the daemon's own files
 WAIT: Final = 10.0  # s; a disk that has been switched off may need as long
 SILENT: Final = "its disk does not answer"
+MOST_LOCATED: Final = 10_000  # directories
 _LOOK_AGAIN: Final = 1.0  # s
 
 log: Final = structlog.get_logger()
@@ -45,10 +47,21 @@ async def call(path: str, function: Callable[[], T], wait: float | None = None) 
 
 async def quick_call(path: str, function: Callable[[], T]) -> T:
     """As `call`, for what takes less time than to hand it to a thread: it is done at once, unless the
-    path is on a disk of a network or of another process.
+    path is on a disk of a network or of another process, or nobody has looked where its directory is.
     """
     disks = _of_loop()
+    await disks.locate(os.path.dirname(path))
     return function() if disks.is_local(path) else await disks.call(path, function, WAIT)
+
+
+def is_local(path: str) -> bool:
+    """Whether the path is on no disk whose server may be gone, as far as is known from `locate`."""
+    return _of_loop().is_local(path)
+
+
+async def locate(directory: str) -> None:
+    """Look, once, where a directory is that may be a symbolic link. Raises TimeoutError."""
+    await _of_loop().locate(directory)
 
 
 def _of_loop() -> _Disks:
@@ -70,14 +83,26 @@ class _Disks:
 
     def __init__(self) -> None:
         self._mounts = Mounts()
+        self._located: dict[str, str] = {}  # directories, without symbolic links
         self._all = asyncio.Semaphore(ALL)
         self._each: dict[str, asyncio.Semaphore] = {}
         self._users: Counter[str] = Counter()
         self._hanging: Counter[str] = Counter()
 
     def is_local(self, path: str) -> bool:
-        """Whether the path is on no disk whose server may be gone."""
-        return self._mounts.disk_of(path) == path
+        """Whether the path is on no disk whose server may be gone, as far as is known."""
+        directory = self._located.get(os.path.dirname(path))
+        return directory is not None and all(
+            self._mounts.disk_of(one) == one for one in (path, directory)
+        )
+
+    async def locate(self, directory: str) -> None:
+        """Look, once, where the directory is."""
+        if directory not in self._located:
+            if len(self._located) >= MOST_LOCATED:
+                self._located.clear()
+            found = await self.call(directory, partial(os.path.realpath, directory), WAIT)
+            self._located[directory] = found
 
     async def call(self, path: str, function: Callable[[], T], wait: float) -> T:
         loop = asyncio.get_running_loop()

@@ -13,12 +13,14 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any, Final
 
 import structlog
 
-from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
+from pykoclaw_acp.errors import InternalError, StoreClosed, StoreUnavailable
 from pykoclaw_acp.model.found import FoundTranscript, Removed
+from pykoclaw_acp.system import disks
 from pykoclaw_acp.transcripts import watching, wire
 from pykoclaw_acp.transcripts.ports import FoundStore
 from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
@@ -90,7 +92,7 @@ class TranscriptFinder:
         """The transcript of this session as it is now; None if there is none, or it is of no session
         of its own.
         """
-        path = await asyncio.to_thread(self._roots.find, claude_session_id)
+        path = await self._roots.call(partial(self._roots.find, claude_session_id))
         if path is None:
             return None
         try:
@@ -106,16 +108,27 @@ class TranscriptFinder:
         """Delete the transcripts of these sessions, and what Claude keeps beside them, as far as that
         is possible.
         """
-        some, left = False, list[str]()
+        some = False
+        left: list[str] = []
+        try:
+            some = await self._remove(claude_session_ids, left)
+        except InternalError as error:
+            log.warning("Transcripts cannot be deleted", action="undeleted", error=str(error))
+            left.append(self._roots.own)
+        return Removed(some, tuple(left))
+
+    async def _remove(self, claude_session_ids: Collection[str], left: list[str]) -> bool:
+        """Whether any was deleted; adds to what is `left`."""
+        some = False
         for one in claude_session_ids:
-            while (path := await asyncio.to_thread(self._roots.find, one)) is not None:
-                remains = await asyncio.to_thread(_remove, path)
+            while (path := await self._roots.call(partial(self._roots.find, one))) is not None:
+                remains = await self._roots.call(partial(_remove, path))
                 left += remains
                 if path in remains:  # it would be found again
                     log.warning("A transcript cannot be deleted", action="undeleted", path=path)
                     break
                 some = True
-        return Removed(some, tuple(left))
+        return some
 
     def close(self) -> None:
         """End the process and the watching."""
@@ -177,8 +190,12 @@ class TranscriptFinder:
     async def _survey(self) -> None:
         """Look at all folders."""
         known = await self._store.transcript_folders()
-        roots = await asyncio.to_thread(self._roots.every)
-        self._above = await asyncio.to_thread(self._roots.to_watch)
+        roots = await disks.call(self._roots.own, self._roots.every)
+        self._above = await disks.call(self._roots.own, self._roots.to_watch)
+        for directory in {os.path.dirname(one) for one in (*known, *self._above)} | {
+            *roots.values()
+        }:
+            await disks.locate(directory)
         every: set[str] = set()
         changed: list[str] = []
         self._watch(known)
@@ -198,7 +215,9 @@ class TranscriptFinder:
         self._surveyed = time.monotonic()
 
     def _watch(self, folders: Collection[str]) -> None:
-        self._watched = not self._folders.arrange({*self._above, *folders})
+        wanted = {*self._above, *folders}
+        local = {one for one in wanted if disks.is_local(one)}
+        self._watched = not self._folders.arrange(local) and local == wanted
 
     async def _compare(self, folder: str) -> None:
         """Take in what is new in a folder."""

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
+from typing import Final, TypeVar
 
+from pykoclaw_acp.errors import InternalError
 from pykoclaw_acp.model import surroundings
+from pykoclaw_acp.system import disks
 from pykoclaw_acp.transcripts import files
+
+T = TypeVar("T")
+
+SILENT: Final = "Claude's transcripts in {} cannot be looked at: their disk does not answer."
 
 
 class Roots:
@@ -17,6 +25,20 @@ class Roots:
     def __init__(self, projects: str | None = None, accounts: str = "") -> None:
         self._projects = files.folder() if projects is None else projects
         self._accounts = accounts
+
+    @property
+    def own(self) -> str:
+        """The folder of Claude's own configuration."""
+        return self._projects
+
+    async def call(self, function: Callable[[], T]) -> T:
+        """The result of a blocking function that looks at what is below the roots; raises
+        InternalError if their disk does not answer.
+        """
+        try:
+            return await disks.call(self._projects, function)
+        except TimeoutError as error:
+            raise InternalError(SILENT.format(self._projects)) from error
 
     def every(self) -> dict[str, str]:
         """The folder of each account that there is now; the one of Claude's own comes first."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final
 from uuid import NAMESPACE_OID, uuid5
 from weakref import WeakValueDictionary
@@ -65,7 +66,7 @@ class ImportedTranscripts:
 
     async def exists(self, claude_session_id: str) -> bool:
         """Whether there is a transcript of this Claude session, of whatever project and account."""
-        return await asyncio.to_thread(self.roots.find, claude_session_id) is not None
+        return await self.roots.call(partial(self.roots.find, claude_session_id)) is not None
 
     async def holding(
         self, record: SessionRecord, claude_session_id: str, uuids: Collection[str]
@@ -73,8 +74,10 @@ class ImportedTranscripts:
         """Which of these entries the transcript of a Claude session holds; None if there is none."""
         directory = self._accounts(record.surroundings.account)
         projects = self._projects if directory is None else files.projects(directory)
-        path = await asyncio.to_thread(files.find, projects, claude_session_id)
-        return None if path is None else await asyncio.to_thread(holding.holding, path, uuids)
+        path = await self.roots.call(partial(files.find, projects, claude_session_id))
+        if path is None:
+            return None
+        return await self.roots.call(partial(holding.holding, path, uuids))
 
     async def take_in(
         self, record: SessionRecord, row_session_id: str | None, *, own: Collection[str]

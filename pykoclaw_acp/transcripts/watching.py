@@ -1,15 +1,20 @@
-"""Watching of transcripts: inotify, or a look a second where the machine has no watch left."""
+"""Watching of transcripts: inotify, or a look a second where the machine has no watch left, or the
+disk may not answer.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final
 
 import structlog
 
+from pykoclaw_acp.system import disks
 from pykoclaw_acp.transcripts import files
 
 SETTLE: Final = 0.5  # s from a change to the call: the CLI writes in batches
@@ -43,6 +48,7 @@ class Watcher:
         self._notices = Notices(self._changed, _CHANGES)
         self._looks: dict[str, files.Look | None] = {}  # of files that are looked at
         self._looking: asyncio.TimerHandle | None = None
+        self._polls: dict[str, asyncio.Task[None]] = {}  # of files whose disks may not answer
         self._due: dict[str, asyncio.TimerHandle] = {}
 
     def follow(self, session_id: str, paths: Collection[str]) -> None:
@@ -95,17 +101,31 @@ class Watcher:
             if not sessions:
                 self._sessions.pop(path, None)
                 self._looks.pop(path, None)
+                if (poll := self._polls.pop(path, None)) is not None:
+                    poll.cancel()
                 self._notices.remove(path)
         if not self._looks and self._looking is not None:
             self._looking.cancel()
             self._looking = None
 
     def _begin(self, path: str) -> None:
+        if not disks.is_local(path):  # whatever is asked of it may hang
+            self._polls[path] = asyncio.create_task(self._poll(path), name="look at a transcript")
+            return
         if self._notices.add(path):
             return
         self._looks[path] = files.look(path)
         if self._looking is None:
             self._look_later()
+
+    async def _poll(self, path: str) -> None:
+        looks: list[files.Look | None] = []
+        while True:
+            with contextlib.suppress(TimeoutError):
+                looks.append(await disks.call(path, partial(files.look, path)))
+            if len(looks) > 1 and looks.pop(0) != looks[0]:
+                self._changed(path)
+            await asyncio.sleep(LOOK_EVERY)
 
     def _look_later(self) -> None:
         self._looking = asyncio.get_running_loop().call_later(LOOK_EVERY, self._look)
@@ -128,7 +148,8 @@ class Watcher:
         for session in self._sessions.get(path, ()):
             if session not in self._due:
                 self._due[session] = loop.call_later(SETTLE, self._call, session)
-        if path in self._sessions and path not in self._looks and path not in self._notices:
+        seen = path in self._looks or path in self._polls or path in self._notices
+        if path in self._sessions and not seen:
             self._begin(path)  # its file is gone, or another one has its place
 
     def _call(self, session: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pykoclaw_acp.errors import StoreClosed
+from pykoclaw_acp.errors import InternalError, StoreClosed
 from pykoclaw_acp.model.events import Event, Text, UserMessage
 from pykoclaw_acp.model.imports import Imported, ImportedPiece, Standing
 from pykoclaw_acp.model.log import Logged
@@ -29,7 +29,7 @@ from pykoclaw_acp.server.acp_client import update_line
 from pykoclaw_acp.store.units import Statement
 from pykoclaw_acp.system import disks, lineage, processes
 from pykoclaw_acp.system.mounts import Mounts
-from pykoclaw_acp.transcripts import process, watching, wire
+from pykoclaw_acp.transcripts import files, process, watching, wire
 from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
 from pykoclaw_acp.transcripts.reader import DAMAGED
 from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
@@ -289,6 +289,39 @@ async def test_transcript_whose_disk_does_not_answer_ends_the_look(
         while not (await p.look()).complete:
             pass
     assert await p.log() == said
+
+
+async def test_disk_that_does_not_answer_holds_up_neither_the_loop_nor_other_calls(
+    p: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither when a session is watched that was looked at before, nor when it is asked for."""
+    turns(p.transcript, 1)
+    await p.look()
+    monkeypatch.setattr(Mounts, "disk_of", lambda *_: os.fspath(p.projects))
+    monkeypatch.setattr(disks, "WAIT", 0.1)
+    answers, threads = threading.Event(), set[int]()
+
+    def hanging(*arguments: Any, **named: Any) -> Any:
+        threads.add(threading.get_ident())
+        answers.wait(60)
+        raise OSError("Input/output error")
+
+    made = p.made[-1]
+    try:
+        with monkeypatch.context() as hung:
+            hung.setattr(files, "look", hanging)
+            hung.setattr(files, "find", hanging)
+            hung.setattr(watching.Notices, "_add", hanging)
+            end = made.watch("one", lambda: None)
+            for _ in range(10):
+                with pytest.raises(InternalError, match="does not answer"):
+                    await made.exists(CLAUDE)
+            assert await asyncio.wait_for(asyncio.to_thread(int), 30) == 0
+            assert threads
+            assert threading.get_ident() not in threads, "the loop waits for nothing"
+            end()
+    finally:
+        answers.set()
 
 
 async def test_line_that_kills_readers_costs_itself(p: Place) -> None:
