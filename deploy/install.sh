@@ -209,6 +209,7 @@ as_owner() {
         set -- setsid -w setpriv --reuid=pykoclaw --regid=pykoclaw --init-groups --no-new-privs -- \
             env -i PATH="$path" HOME="$home" PYKOCLAW_SOCKET=/run/pykoclaw/acp.sock "$@"
     else
+        cd "$home"  # as the unit does: a ./.env here is not the service's
         set -- env -u PYKOCLAW_DATA -u PYKOCLAW_STATE PATH="$path:$PATH" "$@"
     fi
     exec "$@"

@@ -238,6 +238,17 @@ def test_unit_path_with_special_characters_is_refused(inside: Inside) -> None:
     assert "has a character that a unit cannot hold" in said
 
 
+def test_daemon_of_a_user_is_looked_for_from_home(inside: Inside) -> None:
+    """A trusted ./.env of where the installer is called would say where the data is."""
+    said = inside(
+        "printf '#!/bin/sh\\npwd > /where; echo none\\n' > /opt/probe; chmod 755 /opt/probe\n"
+        "chown 0:0 /root; mkdir /tmp/project; cd /tmp/project\n"
+        "HOME=/root XDG_RUNTIME_DIR=/tmp $REPOSITORY/deploy/install.sh --program /opt/probe 2>&1\n"
+        "cat /where"
+    )
+    assert said.splitlines()[-1] == "/root"
+
+
 def test_user_install_as_root_refuses_foreign_home(inside: Inside) -> None:
     install = f"{ROOT}/deploy/install.sh --program /opt/pykoclaw-acp"
     script = f"HOME=/var/lib/pykoclaw {install} 2>&1 && echo DONE; id -u pykoclaw"
