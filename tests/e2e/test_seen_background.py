@@ -281,8 +281,10 @@ async def test_lines_of_a_monitor_start_turns_of_claudes_own(stack: Stack) -> No
     client = await begin(stack)
     session = await client.new(stack.work)
     gate = stack.work / "gate"
-    monitor = tool("Monitor", command=waiting(gate), description="Watch it", persistent=False)
+    command = f"while [ ! -e begin ]; do sleep 0.05; done; {waiting(gate)}"
+    monitor = tool("Monitor", command=command, description="Watch it", persistent=False)
     await client.prompt(session, script(monitor, "text I watch.", "stop end_turn", "text I see."))
+    (stack.work / "begin").touch()
     (call,) = calls(client, session).values()
     assert shown(client.of(session), call)["status"] == "in_progress"
     await client.until(lambda: "I see." in client.text(session))
