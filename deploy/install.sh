@@ -51,7 +51,7 @@ else
     home=$HOME
     [ "$(stat -c %u "$home/.")" = "$(id -u)" ] || fail "$home is not yours. Run it as its user, without sudo."
 fi
-dropin=$units/$service.d/program.conf
+dropin=$units/$service.d/program.conf mark='# Chosen with --program.'
 changed=no
 
 # --- systemd ----------------------------------------------------------------------------------------------------------
@@ -114,21 +114,34 @@ take_away() {
     say "removed $1"
 }
 
-# Which program the service runs: that of --program, else the one of before, else the one that the unit's own PATH leads
+# Which program the service runs: that of --program, also of an earlier one, else the one that the unit's own PATH leads
 # to, which needs no drop-in, else that of the person's PATH.
 choose_program() {
+    chosen='' kept=''
     path=$(sed -n 's/^Environment=PATH=//p' "$source/$service" | sed "s|%h|$home|g")
     if [ -n "$program" ]; then
+        chosen=$program
         [ -x "$program" ] || fail "$program is not an executable program."
         program=$(cd "$(dirname "$program")" && pwd)/$(basename "$program")
     else
         if [ -e "$dropin" ]; then
-            program=$(sed -n 's/^ExecStart="\(.*\)" serve$/\1/p' "$dropin")
-            [ ! -x "$program" ] || return 0
-            say "$program, which the service ran, is gone"
+            kept=$(sed -n 's/^ExecStart="\(.*\)" serve$/\1/p' "$dropin")
+            [ -n "$kept" ] || fail "$dropin is not as this script writes it. Move it away, or say --program PATH."
+            grep -qx "$mark" "$dropin" && chosen=$kept
+            [ -x "$kept" ] || { say "$kept, which the service ran, is gone"; chosen=''; }
         fi
-        [ -n "$(PATH=$path command -v pykoclaw-acp)" ] && { take_away "$dropin"; program=pykoclaw-acp; return 0; }
-        program=$(command -v pykoclaw-acp) || fail "pykoclaw-acp is not on PATH. Install it, or say --program PATH."
+        program=$chosen
+        if [ -n "$program" ]; then
+            say "the service keeps $program, which was chosen with --program"
+        elif [ -n "$(PATH=$path command -v pykoclaw-acp)" ]; then
+            say "the service runs $(PATH=$path command -v pykoclaw-acp)"
+            take_away "$dropin"
+            program=pykoclaw-acp
+            return 0
+        else
+            program=$(command -v pykoclaw-acp) || fail "pykoclaw-acp is not on PATH. Install it, or say --program PATH."
+            say "the service runs $program"
+        fi
     fi
     case $scope$program in
         system/home/* | system/root/* | system/run/user/*)
@@ -138,7 +151,11 @@ choose_program() {
         *[!A-Za-z0-9/._+@~,:=-]*) fail "The path $program has a character that a unit cannot hold. Use another path." ;;
     esac
     new=$(mktemp)
-    printf '# Written by install.sh.\n[Service]\nExecStart=\nExecStart="%s" serve\n' "$program" >"$new"
+    {
+        printf '# Written by install.sh.\n'
+        [ -z "$chosen" ] || printf '%s\n' "$mark"
+        printf '[Service]\nExecStart=\nExecStart="%s" serve\n' "$program"
+    } >"$new"
     put "$new" "$dropin"
     rm -f "$new"
 }

@@ -238,6 +238,38 @@ def test_unit_path_with_special_characters_is_refused(inside: Inside) -> None:
     assert "has a character that a unit cannot hold" in said
 
 
+DROPIN = "/etc/systemd/system/pykoclaw-acp.service.d/program.conf"
+PLAIN = "$REPOSITORY/deploy/install.sh --system 2>&1 || echo STATUS $?"
+
+
+def test_only_a_chosen_program_is_kept(inside: Inside) -> None:
+    """One that PATH led to gives way to another that it leads to later."""
+    said = inside(
+        "mkdir /opt/old /opt/new; cp /opt/pykoclaw-acp /opt/old; cp /opt/pykoclaw-acp /opt/new\n"
+        f"(PATH=/opt/old:$PATH; {PLAIN}); (PATH=/opt/new:$PATH; {PLAIN}); cat {DROPIN}\n"
+        f"install; (PATH=/opt/new:$PATH; {PLAIN}); cat {DROPIN}"
+    )
+    assert "the service runs /opt/old/pykoclaw-acp" in said
+    assert "the service runs /opt/new/pykoclaw-acp" in said
+    assert "keeps /opt/pykoclaw-acp, which was chosen with --program" in said
+    ran = [line for line in said.splitlines() if line.startswith('ExecStart="')]
+    assert ran == ['ExecStart="/opt/new/pykoclaw-acp" serve', 'ExecStart="/opt/pykoclaw-acp" serve']
+
+
+def test_drop_in_that_cannot_be_read_is_refused(inside: Inside) -> None:
+    said = inside(
+        f"install; sed -i 's/\"//g' {DROPIN}; (PATH=/opt:$PATH; {PLAIN}); grep ExecStart=/ {DROPIN}"
+    )
+    assert "is not as this script writes it" in said
+    assert said.splitlines()[-2:] == ["STATUS 1", "ExecStart=/opt/pykoclaw-acp serve"]
+
+
+def test_kept_program_that_the_service_cannot_see_is_refused(inside: Inside) -> None:
+    said = inside(f"install; cp /opt/pykoclaw-acp /root/; sed -i s-/opt/-/root/- {DROPIN}; {PLAIN}")
+    assert "sees nothing below /home, /root" in said
+    assert said.splitlines()[-1] == "STATUS 1"
+
+
 def test_daemon_of_a_user_is_looked_for_from_home(inside: Inside) -> None:
     """A trusted ./.env of where the installer is called would say where the data is."""
     said = inside(
