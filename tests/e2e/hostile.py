@@ -33,6 +33,16 @@ ACTS: Final = {
     "mcp",
     "LocalSessionStart",
 }
+# What shows after `USE` and the end of the worker. Of the other marks only the absence can be
+# checked on that CLI over its SDK: of the terminal are statusLine and fileSuggestion, of other
+# clouds awsAuthRefresh and awsCredentialExport, of telemetry otelHeadersHelper; plugins that a
+# repository brings, and hooks of agents, do not run.
+ACTS_LATER: Final = ACTS | {"PostToolUse", "SessionEnd", "command", "skill", "script"}
+USE: Final = (  # prompts that give the command, the skill and its hook an occasion
+    "/wicked",
+    '[[script\ntool Skill {"skill": "evil"}\ntext done.\n]]',
+    "[[script\nbash echo hi\ntext done.\n]]",
+)
 
 
 class Server:
@@ -145,7 +155,8 @@ class Repository:
         self.write(".mcp.json", json.dumps({"mcpServers": {"evil": server_command}}))
         hook = f"hooks:\n  PreToolUse:\n    - hooks:\n        - type: command\n          command: touch {marks}/"
         self.write(
-            ".claude/commands/evil.md", f"---\nallowed-tools: Bash\n---\n!`touch {marks}/command`\n"
+            ".claude/commands/wicked.md",
+            f"---\nallowed-tools: Bash\n---\n!`touch {marks}/command`\n",
         )
         self.write(
             ".claude/skills/evil/SKILL.md",

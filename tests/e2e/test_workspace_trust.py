@@ -19,7 +19,7 @@ from tests.e2e.commands import Result
 from tests.e2e.harness import RpcError, Stack, script
 from tests.e2e.harness.client import Client, selected
 from tests.e2e.harness.stack import PROGRAM
-from tests.e2e.hostile import ACTS, Recorder, Repository, server
+from tests.e2e.hostile import ACTS, ACTS_LATER, USE, Recorder, Repository, server
 from tests.waiting import eventually
 
 WITHOUT, TRUST, REFUSE = "allow_once", "allow_always", "reject_once"
@@ -81,14 +81,15 @@ async def test_nothing_acts_without_trust_but_words_count(stack: Stack) -> None:
         assert (await client.prompt(session, script("bash echo $HOSTILE=", "report")))[
             "stopReason"
         ] == "end_turn"
-        assert (await client.prompt(session, "/evil"))["stopReason"] == "end_turn"
+        for words in USE:
+            assert (await client.prompt(session, words))["stopReason"] == "end_turn"
         question = asked(client)[0]
         assert [(one["optionId"], one["kind"]) for one in question["options"]] == [
             (WITHOUT, "allow_once"), (TRUST, "allow_always"), (REFUSE, "reject_once"),
         ]  # fmt: skip
         said = question["toolCall"]["content"][0]["content"]["text"]
         for found in ("hook at SessionStart", "apiKeyHelper", target.url, "MCP server evil", "settings.local.json",
-                      "skills/evil/SKILL.md", "is a plugin", "agents/evil.md", "commands/evil.md"):  # fmt: skip
+                      "skills/evil/SKILL.md", "is a plugin", "agents/evil.md", "commands/wicked.md"):  # fmt: skip
             assert found in said
         assert len(asked(client)) == 1  # the worker lives on
         worker = stack.worker(session)
@@ -96,6 +97,8 @@ async def test_nothing_acts_without_trust_but_words_count(stack: Stack) -> None:
         await client.prompt(session, WORK)
         assert len(asked(client)) == 1
         assert stack.worker(session).pid == worker.pid
+        assert (await run(stack, "workers", "stop")).out.startswith("Ended 1 worker")
+        await stack.no_worker()
         await client.close()
         await stack.end_daemon()
     assert repository.ran == set()
@@ -263,6 +266,20 @@ async def test_off_trusts_every_directory(stack: Stack, repository: Repository) 
     await client.prompt(await client.new(repository.path), WORK)
     assert asked(client) == []
     assert repository.ran >= ACTS
+
+
+@pytest.mark.long
+async def test_what_is_trusted_acts_when_it_has_an_occasion(
+    stack: Stack, repository: Repository
+) -> None:
+    """What the marks of the tests above, which are missing without trust, are worth."""
+    client = await stack.front()
+    choose(client, TRUST)
+    session = await client.new(repository.path)
+    for words in USE:
+        await client.prompt(session, words)
+    assert (await run(stack, "workers", "stop")).status == 0
+    await eventually(lambda: repository.ran >= ACTS_LATER)
 
 
 async def test_no_command_reads_untrusted_directory_env_file(
