@@ -26,6 +26,8 @@ class Call:
     method: Method[Call, Any] | None
     task: asyncio.Task[None] | None = None
     started: bool = False
+    begun: bool = False
+    """Whether the handler has begun."""
     withdrawn: bool = False
     handed_over: bool = False
     cancel_turn: Callable[[], object] | None = None
@@ -68,5 +70,11 @@ class Call:
         if self.method is not None and self.method.answers_cancel:
             if self.cancel_turn is not None:
                 self.cancel_turn()
-        elif self.started and self.task is not None:
+        elif self.started:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Cancel the call, unless it changes something already: that is done to its end."""
+        changing = self.begun and self.method is not None and self.method.changes
+        if self.task is not None and not changing:
             self.task.cancel()

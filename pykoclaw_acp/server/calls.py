@@ -88,10 +88,9 @@ class Calls:
             await asyncio.wait(tasks)
 
     def abandon(self) -> None:
-        """The client is gone: nothing is answered any more."""
+        """The client is gone: what changes nothing is given up."""
         for call in self._open:
-            if call.task is not None:
-                call.task.cancel()
+            call.give_up()
         self._follow_ups.cancel()
 
     def begin(
@@ -197,20 +196,20 @@ class Calls:
             raise RequestCancelled("The request was cancelled.")
         if method.heavy:
             async with self._turnstile.heavy:
-                return await method.handler(call, params)
+                return await _begin(call, method, params)
         if method.slow:
             crowded = self._slow.locked()
             async with self._slow:
                 if crowded:
                     await self._turnstile.pause()
-                return await method.handler(call, params)
+                return await _begin(call, method, params)
         session_id = getattr(params, "session_id", None)
         if session_id is None:
-            result = await method.handler(call, params)
+            result = await _begin(call, method, params)
         else:
             self._client.subscriber.note_life(session_id)
             async with self._order.turn(call.sessions.owner(session_id)):
-                result = await method.handler(call, params)
+                result = await _begin(call, method, params)
         if not isinstance(result, Later):
             return result
         call.handed_over = True
@@ -231,6 +230,11 @@ class Calls:
                 call.withdraw()
                 stopped = call.method is not None and call.method.answers_cancel
         return stopped
+
+
+async def _begin(call: Call, method: Method[Call, Any], params: Any) -> Any:
+    call.begun = True
+    return await method.handler(call, params)
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

@@ -26,16 +26,19 @@ class Method(Generic[C, P]):
     Calls that name the same session begin in the order in which they came, each after the one
     before has returned or handed back a `Later`; calls without a session do not wait for anything.
     `before_initialize`: may be called first. `answers_cancel`: after `$/cancel_request` it still
-    answers by itself, through `Call.on_cancel`. `heavy`: its answer may be large, or cost much: a
-    client has one such call at a time, until it has taken the answer. `slow`: it waits for commits:
-    a client has one such call at a time, so that those of others do not queue behind all of its
-    own. `meta`: keys of ours that its `_meta` may have; with another one the call is refused.
+    answers by itself, through `Call.on_cancel`. `changes`: what it changes is in the database and in
+    memory: once begun, it goes on to its end and answers, whoever cancels it or leaves. `heavy`: its
+    answer may be large, or cost much: a client has one such call at a time, until it has taken the
+    answer. `slow`: it waits for commits: a client has one such call at a time, so that those of
+    others do not queue behind all of its own. `meta`: keys of ours that its `_meta` may have; with
+    another one the call is refused.
     """
 
     params: type[P]
     handler: Callable[[C, P], Awaitable[Any]]
     before_initialize: bool = False
     answers_cancel: bool = False
+    changes: bool = False
     heavy: bool = False
     slow: bool = False
     meta: frozenset[str] = frozenset()

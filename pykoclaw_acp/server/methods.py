@@ -42,16 +42,16 @@ METHODS: Final[dict[str, Method[Call, Any]]] = {
         forks.fork,
         meta=frozenset({lifecycle.AWAY_POLICY, steering.STEERING, forks.MESSAGE}),
     ),
-    "session/close": Method(messages.SessionParams, lifecycle.close),
+    "session/close": Method(messages.SessionParams, lifecycle.close, changes=True),
     "session/list": Method(messages.ListSessionsParams, listing.list_sessions),
-    "session/delete": Method(messages.SessionParams, listing.delete),
-    "session/archive": Method(messages.SessionParams, listing.archive),
-    "session/unarchive": Method(messages.SessionParams, listing.unarchive),
-    "session/set_title": Method(messages.SetTitleParams, listing.set_title),
-    "session/set_mode": Method(messages.SetModeParams, selection.set_mode),
-    "session/set_model": Method(messages.SetModelParams, selection.set_model),
+    "session/delete": Method(messages.SessionParams, listing.delete, changes=True),
+    "session/archive": Method(messages.SessionParams, listing.archive, changes=True),
+    "session/unarchive": Method(messages.SessionParams, listing.unarchive, changes=True),
+    "session/set_title": Method(messages.SetTitleParams, listing.set_title, changes=True),
+    "session/set_mode": Method(messages.SetModeParams, selection.set_mode, changes=True),
+    "session/set_model": Method(messages.SetModelParams, selection.set_model, changes=True),
     "session/set_config_option": Method(
-        messages.SetConfigOptionParams, selection.set_config_option
+        messages.SetConfigOptionParams, selection.set_config_option, changes=True
     ),
     "session/prompt": Method(
         messages.PromptParams,

@@ -32,7 +32,7 @@ class RuleControl:
         return {
             "_pykoclaw.dev/rules/list": Method(RulesParams, self.list_all, before_initialize=True),
             "_pykoclaw.dev/rules/remove": Method(
-                RemoveRuleParams, self.remove, before_initialize=True
+                RemoveRuleParams, self.remove, before_initialize=True, changes=True
             ),
         }
 

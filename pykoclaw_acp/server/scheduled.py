@@ -44,10 +44,18 @@ class ScheduledTasks:
             "_pykoclaw.dev/tasks/show": Method(
                 TaskParams, self.show, before_initialize=True, heavy=True
             ),
-            "_pykoclaw.dev/tasks/pause": Method(TaskParams, self.pause, before_initialize=True),
-            "_pykoclaw.dev/tasks/resume": Method(TaskParams, self.resume, before_initialize=True),
-            "_pykoclaw.dev/tasks/cancel": Method(TaskParams, self.cancel, before_initialize=True),
-            "_pykoclaw.dev/tasks/run": Method(TaskParams, self.run, before_initialize=True),
+            "_pykoclaw.dev/tasks/pause": Method(
+                TaskParams, self.pause, before_initialize=True, changes=True
+            ),
+            "_pykoclaw.dev/tasks/resume": Method(
+                TaskParams, self.resume, before_initialize=True, changes=True
+            ),
+            "_pykoclaw.dev/tasks/cancel": Method(
+                TaskParams, self.cancel, before_initialize=True, changes=True
+            ),
+            "_pykoclaw.dev/tasks/run": Method(
+                TaskParams, self.run, before_initialize=True, changes=True
+            ),
         }
 
     async def list(self, call: Call, params: TasksParams) -> TaskList:  # noqa: ARG002

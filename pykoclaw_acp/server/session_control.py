@@ -75,16 +75,16 @@ class SessionControl:
                 SessionParams, self.show, before_initialize=True, heavy=True
             ),
             "_pykoclaw.dev/sessions/rename": Method(
-                RenameParams, self.rename, before_initialize=True
+                RenameParams, self.rename, before_initialize=True, changes=True
             ),
             "_pykoclaw.dev/sessions/archive": Method(
-                SessionParams, self.archive, before_initialize=True
+                SessionParams, self.archive, before_initialize=True, changes=True
             ),
             "_pykoclaw.dev/sessions/unarchive": Method(
-                SessionParams, self.unarchive, before_initialize=True
+                SessionParams, self.unarchive, before_initialize=True, changes=True
             ),
             "_pykoclaw.dev/sessions/delete": Method(
-                SessionParams, self.delete, before_initialize=True
+                SessionParams, self.delete, before_initialize=True, changes=True
             ),
             "_pykoclaw.dev/follow": Method(FollowParams, self.follow, before_initialize=True),
         }

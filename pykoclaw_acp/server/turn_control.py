@@ -33,7 +33,7 @@ class TurnControl:
                 StopTaskParams, self.stop_task, before_initialize=True
             ),
             "_pykoclaw.dev/waits/stop": Method(
-                SessionParams, self.stop_waiting, before_initialize=True
+                SessionParams, self.stop_waiting, before_initialize=True, changes=True
             ),
             "_pykoclaw.dev/rewind": Method(
                 RewindParams, self.rewind, before_initialize=True, slow=True

@@ -16,6 +16,7 @@ from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.ports.journal import LogAndBlobs
 from pykoclaw_acp.sessions.tail import Tail
+from pykoclaw_acp.tasks import Tasks
 
 END_LOST: Final = "How this call ended cannot be read any more. It does not run now."
 
@@ -35,6 +36,7 @@ class SessionLog:
         self._tail = Tail()
         self._news = asyncio.Event()
         self._closed = False
+        self._tasks = Tasks()
 
     @property
     def last_seq(self) -> int:
@@ -110,12 +112,14 @@ class SessionLog:
         return await contents.logged(self._store, one)
 
     async def tell(self, events: Sequence[Event], *, patient: bool = False) -> None:
-        """Commit and publish events of no turn; `patient`: wait while the database cannot be
-        written.
+        """Commit and publish events of no turn, also if the caller is cancelled; `patient`: wait while
+        the database cannot be written.
         """
-        self.committed(
-            await self._store.append(self._record.session_id, events, patient=patient), None, events
-        )
+        await self._tasks.finish(self._tell(events, patient=patient))
+
+    async def _tell(self, events: Sequence[Event], *, patient: bool) -> None:
+        seqs = await self._store.append(self._record.session_id, events, patient=patient)
+        self.committed(seqs, None, events)
 
     def committed(self, seqs: Sequence[int], turn_id: str | None, events: Sequence[Event]) -> None:
         """Publish committed events."""
