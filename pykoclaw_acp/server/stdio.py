@@ -191,15 +191,20 @@ def main(settings: Settings, begun: Begun | None = None) -> int:
 
     `begun`: the fork server, if it was started already.
     """
-    if (lacking := shortage.lacking()) is not None:
-        raise Exhausted(*lacking)
     logging.configure(settings.log_level, settings.log_format)
     with _same_modes_after():
-        source, sink = _take_streams()
         try:
+            if (lacking := shortage.lacking()) is not None:
+                raise Exhausted(*lacking)
+            source, sink = _take_streams()
             lost = run(lambda _: _serve(settings, source, sink, begun))
         except StartupError as error:
-            log.error("The server cannot start", action="server_not_started", reason=str(error))
+            log.error(
+                "The server cannot start",
+                action="server_not_started",
+                kind=error.kind,
+                reason=str(error),
+            )
             raise
     if lost is not None:
         raise OutputLost(lost.strerror or str(lost))
