@@ -9,6 +9,7 @@ import msgspec
 from pykoclaw_acp.model.choices import Config
 from pykoclaw_acp.model.events import PlanEntry
 from pykoclaw_acp.model.session_options import SessionOptions
+from pykoclaw_acp.neutral import neutral
 
 TRUSTED: Final = "trusted:"  # prefix of a `workspace` whose active content takes effect
 WITHOUT: Final = "without:"  # prefix of one whose active content does not
@@ -95,6 +96,16 @@ def suits(runs: str | None, wanted: str) -> bool:
     of a version before trust (None) has all of it.
     """
     return runs == wanted or (runs is None and not is_restricted(wanted))
+
+
+def suspects(options: WorkerOptions) -> str:
+    """What to look at when Claude hangs, as a sentence that follows another: the client's MCP
+    servers; empty if there are none.
+    """
+    names = ", ".join(f"`{neutral(one.name, 'command')}`" for one in options.mcp_servers)
+    if not names:
+        return ""
+    return f" An MCP server that writes without end is a possible cause; the client gave {names}."
 
 
 def _literal(value: str) -> str:

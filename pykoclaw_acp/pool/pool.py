@@ -15,7 +15,7 @@ import structlog
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import ToWorker, TurnEnded
-from pykoclaw_acp.channel.options import WorkerOptions, suits
+from pykoclaw_acp.channel.options import WorkerOptions, suits, suspects
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.error_kinds import ErrorKind
@@ -143,9 +143,8 @@ class WorkerPool:
         except TimeoutError:
             worker.kill()
             seconds = self._limits.worker_start_timeout
-            raise WorkerFailed(
-                ErrorKind.START_TIMEOUT, f"Claude was not ready within {seconds:g} s."
-            ) from None
+            words = f"Claude was not ready within {seconds:g} s.{suspects(options)}"
+            raise WorkerFailed(ErrorKind.START_TIMEOUT, words) from None
         self._start_limit.record_success(session_id)
         self._continuity.note_ready(session_id, ready)
         return worker.spec.epoch

@@ -23,13 +23,7 @@ from claude_agent_sdk import (
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.files import WorkerFiles
-from pykoclaw_acp.channel.frames import (
-    Background,
-    EventFrame,
-    Prompt,
-    TurnEnded,
-    TurnStarted,
-)
+from pykoclaw_acp.channel.frames import Background, EventFrame, Prompt, TurnEnded, TurnStarted
 from pykoclaw_acp.channel.requests import Reply, Request
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.channel.steering import Steer
@@ -88,7 +82,7 @@ class ClaudeSession:
         self._api_error: tuple[str, str] | None = None
         self._reported = Reported()
         self.steered = Steered(spec.epoch, outbox.put)
-        self._ignored = IgnoredPrompts(self._waits, self._end_ignored)
+        self._ignored = IgnoredPrompts(lambda one: one == self.untaken, self._end_ignored)
         self._work = LongWork(temporary, self._translator, self._note)
         self._requests = TaskRequests(self._translator.long)
         self._failure: TurnFailure | None = None  # why we interrupt the turn that runs
@@ -130,7 +124,17 @@ class ClaudeSession:
         """The turns that run, or were given to Claude."""
         return [one for one in (self._prompted, self._turn) if one is not None]
 
+    @property
+    def untaken(self) -> str | None:
+        """The turn whose prompt Claude has not taken up yet."""
+        return self._prompted if self._turn is None else None
+
     # --- commands
+
+    async def ask(self) -> None:
+        """Ask the CLI something, which it answers at once if it can take a prompt up."""
+        assert self._client is not None
+        await self._client.get_mcp_status()
 
     async def prompt(self, prompt: Prompt | Steer) -> None:
         """Send a prompt to Claude, for a turn of its own or for the one that runs; the end of its
@@ -269,11 +273,9 @@ class ClaudeSession:
         self._turn = self._prompted or str(uuid4())
         self._translator.begin_turn()
         self._api_error = None
-        self._outbox.put(
-            TurnStarted(
-                epoch=self._spec.epoch, turn_id=self._turn, background=self._prompted is None
-            )
-        )
+        own = self._prompted is None
+        begun = TurnStarted(epoch=self._spec.epoch, turn_id=self._turn, background=own)
+        self._outbox.put(begun)
         if self._prompted is None:
             self._report_background()
 
@@ -297,9 +299,6 @@ class ClaudeSession:
         if mine and self._prompted is not None:
             ended = self._report_end(self._prompted, result)
             self._expect(self.steered.turn_ended(ended))
-
-    def _waits(self, turn_id: str) -> bool:
-        return turn_id == self._prompted and self._turn is None
 
     def _end_ignored(self, turn_id: str) -> None:
         self._outbox.put(ended := ignored.ended(self._spec.epoch, turn_id, self.claude_session_id))

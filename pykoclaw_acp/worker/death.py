@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from claude_agent_sdk import ClaudeSDKError, ProcessError
 
+from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import memory
+from pykoclaw_acp.worker import hanging
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.failures import in_one_line, lacks
 
@@ -20,8 +23,19 @@ def _last_words(claude: ClaudeSession) -> str:
     return in_one_line(claude.stderr[-1]) if claude.stderr else ""
 
 
-async def wait(claude: ClaudeSession) -> TurnFailure:
-    """Process Claude's messages until its process ends; returns why it did."""
+async def wait(claude: ClaudeSession, options: WorkerOptions) -> TurnFailure:
+    """Process Claude's messages until its process ends, or is to be ended as it hangs; returns why."""
+    hung = hanging.wait(lambda: claude.untaken is not None, claude.ask, options)
+    tasks = [asyncio.ensure_future(_died(claude)), asyncio.ensure_future(hung)]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return done.pop().result()
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _died(claude: ClaudeSession) -> TurnFailure:
     reason, kills, lacking = "it ended", memory.kills(), None
     try:
         await claude.run()

@@ -173,7 +173,7 @@ class Worker:
             return
         self._connected = True
         await self._daemon.send(self._ready())
-        died = await death.wait(self._claude)
+        died = await death.wait(self._claude, self._spec.options)
         if not self._ended.is_set():
             await self._lose(died.kind, died.message)
 

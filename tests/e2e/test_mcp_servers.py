@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.commands import done, run
 from tests.e2e.given_servers import program
-from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.harness import Client, RpcError, Stack, script, text
 from tests.e2e.harness.client import selected
 from tests.e2e.harness.processes import environment
 from tests.e2e.harness.stack import PROGRAM
@@ -131,6 +131,23 @@ async def test_what_does_not_work_is_told_once_and_tried_again(shared: Stack) ->
         other = await client.new(shared.work, mcpServers=[dead])
         await client.prompt(other, text("Five."))
         assert "`dead` does not work" in notes(client, other), "not told in another session"
+
+
+@pytest.mark.long
+async def test_prompt_ends_in_words_if_a_server_writes_without_end(stack: Stack) -> None:
+    """It keeps Claude's process from reading anything: not ready in time, or with a prompt that it
+    never begins.
+    """
+    client = await stack.front()
+    spam = {"name": "spam", "command": "/usr/bin/yes", "args": [], "env": []}
+    session = await client.new(stack.work, mcpServers=[spam])
+    with pytest.raises(RpcError) as refused:
+        await asyncio.wait_for(client.prompting(session, text("Never.")), 900)
+    assert refused.value.message.count("`spam`") == 1
+    assert refused.value.kind in ("worker_lost", "start_timeout")
+    await client.load(session, stack.work, mcpServers=[])
+    await client.prompt(session, text("Works."))
+    assert "Works." in client.text(session)
 
 
 async def test_user_signs_in_on_a_page_that_the_client_opens(stack: Stack) -> None:

@@ -12,6 +12,7 @@ from uuid import uuid4
 import pytest
 
 from pykoclaw_acp.channel.frames import FromWorker, Heartbeat, Ping, Pong, Prompt, Stop
+from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.model.events import Failure, Text, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import Turn
@@ -198,11 +199,12 @@ async def test_failed_launch_is_error_and_next_prompt_works(tmp_path: Path) -> N
 
 async def test_worker_never_ready_fails_turn_in_time(tmp_path: Path) -> None:
     async with rig(tmp_path, worker_start_timeout=0.1) as r:
-        session = await r.session()
+        session = await r.sessions.create("/", (), (McpServer(name="spam"),))
         r.launcher.slow = True
         outcome = await r.run(session, "say 1")
         assert outcome.failure is not None
         assert outcome.failure.kind == "start_timeout"
+        assert "`spam`" in outcome.failure.message
         await eventually(lambda: not r.launcher.live)
 
 
