@@ -172,7 +172,8 @@ async def test_sessions_are_listed_shown_and_exported(stack: Stack) -> None:
     whole = (await done(stack, *place)).out
     assert "```" in whole
     assert '"status": "completed"' in whole
-    assert "ends before that" in (await done(stack, *place[:-1], "9999")).out
+    beyond = await run(stack, *place[:-1], "9999")
+    assert (beyond.status, beyond.out, "ends before that" in beyond.error) == (1, "", True)
     document = (await done(stack, "sessions", "export", session)).out
     assert document.count("## You") == 1
     assert "\n- ✓ ````Run a scripted command: echo '```'````" in document
