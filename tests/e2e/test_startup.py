@@ -4,10 +4,12 @@ is touched.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.link.places import serves
 from tests.e2e.harness import Client, Stack, text
 from tests.waiting import eventually
 
@@ -109,3 +111,17 @@ async def test_setting_that_cannot_be_used(stack: Stack) -> None:
     assert client.process.returncode == 78
     assert "PYKOCLAW_IDLE_TIMEOUT" in said
     assert not stack.data.exists()
+
+
+async def test_client_comes_in_after_the_sockets_file_was_removed(stack: Stack) -> None:
+    """As at a logout, or by a cleaner of temporary files."""
+    client = await stack.front()
+    session = await client.new(stack.work)
+    daemon = stack.daemon_pid()
+    assert serves(stack.places.data), "so nobody takes it for one that recovers"
+    os.unlink(stack.places.socket)
+    other = await stack.front()
+    await other.load(session, stack.work)
+    await client.prompt(session, text("Both are there."))
+    await other.until(lambda: "Both are there." in other.text(session))
+    assert stack.daemon_pid() == daemon
