@@ -141,16 +141,13 @@ class Catalogue:
             await self._sessions.delete(session)
             if conversations.channel(session.record.conversation_name) != conversations.OWN:
                 return None  # other programs go on with it
+        return await self.remove_transcripts(claude - await self._store.branched_off(claude))
+
+    async def remove_transcripts(self, claude_session_ids: Collection[str]) -> Removed | None:
+        """Delete the transcripts of these Claude sessions if the settings say so; None: they stay."""
         if self.transcripts is None or self.settings.delete_transcripts != "on":
             return None
-        gone = claude - await self._store.branched_off(claude)
-        removed = await self.transcripts.remove(gone)
-        return removed if gone else None
-
-    async def remove_transcripts(self, claude_session_ids: Collection[str]) -> None:
-        """Delete the transcripts of these Claude sessions, whatever the settings say."""
-        if self.transcripts is not None and claude_session_ids:
-            await self.transcripts.remove(claude_session_ids)
+        return await self.transcripts.remove(claude_session_ids) if claude_session_ids else None
 
     async def open(
         self,

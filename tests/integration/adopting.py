@@ -62,6 +62,7 @@ async def killed(path: Path, process: WorkerProcess) -> AsyncIterator[Rig]:
     """A daemon that dies at the end of the block: nothing is told to anybody."""
     async with rig(path) as r:
         r.launcher.process = process
+        await SessionJournal(r.database).note_time()  # as a daemon does at its start
         try:
             yield r
         finally:

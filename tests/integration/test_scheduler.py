@@ -14,6 +14,7 @@ import pytest
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.model.session_options import RequestedOptions, SessionOptions
+from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.sessions.scheduler import Scheduler
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.task_runs import TaskRuns
@@ -148,10 +149,15 @@ async def _run_again(path: Path, number: int) -> None:
     await eventually(partial(_count_is, path, "acp_task_runs WHERE ended_at IS NOT NULL", 1))
 
 
-async def test_a_run_aside_leaves_nothing_but_its_id(tmp_path: Path, path: Path) -> None:
+@pytest.mark.parametrize("deletes", ["on", "off"])
+async def test_a_run_aside_leaves_nothing_but_its_id(
+    tmp_path: Path, path: Path, deletes: str
+) -> None:
+    """And its transcript, which is Claude's, unless the setting says otherwise."""
     transcripts = Transcripts()
     async with rig(tmp_path) as r, scheduling(r):
         r.sessions.catalogue.transcripts = transcripts  # type: ignore[assignment]
+        r.sessions.catalogue.settings = ListSettings(delete_transcripts=deletes)
         session = await r.session()
         task(
             path, session.record.conversation_name, context_mode="isolated",
@@ -160,7 +166,7 @@ async def test_a_run_aside_leaves_nothing_but_its_id(tmp_path: Path, path: Path)
         for number in (1, 2, 3):
             await _run_again(path, number)
         runs = [one.spec.session_id for one in r.launcher.launched]
-        assert transcripts.removed == set(runs[:2])
+        assert transcripts.removed == (set(runs[:2]) if deletes == "on" else set())
         for table, column in (("acp_sessions", "acp_session_id"), ("conversations", "session_id")):
             known = fetch(path, f"SELECT {column} FROM {table}")
             assert {one for (one,) in known if one} <= {session.id, runs[2]}
@@ -197,6 +203,7 @@ async def test_a_transcript_with_which_a_conversation_goes_on_is_kept(
     transcripts = Transcripts()
     async with rig(tmp_path) as r, scheduling(r):
         r.sessions.catalogue.transcripts = transcripts  # type: ignore[assignment]
+        r.sessions.catalogue.settings = ListSettings(delete_transcripts="on")
         task(path, "daily", schedule_type="interval", schedule_value="3600000")
         for number in (1, 2):
             await _run_again(path, number)
