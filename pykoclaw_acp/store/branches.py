@@ -32,7 +32,7 @@ _TURN: Final = (
     " WHERE acp_session_id = ?"
 )
 _MESSAGE: Final = (
-    f"SELECT seq, turn FROM acp_log WHERE log_key = {LOG_KEY}"  # noqa: S608
+    f"SELECT seq, turn, source_uuid FROM acp_log WHERE log_key = {LOG_KEY}"  # noqa: S608
     " AND kind IN ('text', 'thinking', 'user_message') AND payload LIKE ? ESCAPE '!'"
     " ORDER BY seq DESC LIMIT 1"
 )
@@ -188,14 +188,16 @@ async def _end_of(database: Database, session_id: str, message_id: str, last_seq
     found = await database.read(_MESSAGE, (session_id, like))
     if not found:
         raise InvalidParams("`message`: no message of this session has this id.")
-    seq, position = found[0]
+    seq, position, source = found[0]
     if position is not None:
         rows = await database.read(f"{_TURN} AND position = ?", (session_id, position))
         if rows:
             return _ended(*rows[0][1:])
     following = await database.read(_NEXT_PROMPT, (session_id, seq, like))
-    imported = await database.read(_IMPORTED, (session_id, session_id, seq))
-    rewound = bool(imported and imported[0][0])
+    rewound = False
+    if source is not None:
+        imported = await database.read(_IMPORTED, (session_id, session_id, seq))
+        rewound = bool(imported and imported[0][0])
     return _Place(following[0][0] - 1 if following else last_seq, rewound)
 
 

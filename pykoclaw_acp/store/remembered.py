@@ -4,7 +4,7 @@ of its transcript.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model.branches import Branch, Memory
@@ -36,10 +36,17 @@ IMPORTED: Final = (
 )
 """Turns of other programs that began up to a place, the newest first: `x`, and their places `l`."""
 _IMPORTED_TURNS: Final = (
-    f"SELECT x.prompt_uuid, l.seq, x.rewound_at IS NULL AND x.lost_at IS NULL {IMPORTED}"
+    "SELECT x.prompt_uuid, x.last_uuid, l.seq, x.rewound_at IS NOT NULL, x.lost_at IS NOT NULL"
+    f" {IMPORTED}"
 )
+_SOURCES: Final = f"SELECT source_uuid, seq FROM acp_log WHERE log_key = {LOG_KEY}"  # noqa: S608
+_ENTRY: Final = (
+    f"{_SOURCES} AND source_uuid >= ? || ':' AND source_uuid < ? || ';' AND seq <= ?"
+    " ORDER BY seq DESC LIMIT 1"
+)
+# What is said of damage and of open calls has a source, too, which is no entry of the transcript.
 _NEWEST_ENTRY: Final = (
-    f"SELECT source_uuid, seq FROM acp_log WHERE log_key = {LOG_KEY} AND source_uuid IS NOT NULL"  # noqa: S608
+    f"{_SOURCES} AND source_uuid GLOB '????????-????-????-????-????????????:*'"
     " AND seq >= ? AND seq < ? ORDER BY seq DESC LIMIT 1"
 )
 _COMPACTED: Final = (
@@ -54,6 +61,15 @@ _LOST: Final = (
 )
 
 
+class _Others(NamedTuple):
+    """Turns of other programs between two places: the newest entry that Claude remembers, with its
+    seq, and whether there are newer ones, of which Claude remembers nothing.
+    """
+
+    entry: tuple[str, int] | None = None
+    lacks: bool = False
+
+
 async def at(database: Database, record: SessionRecord, upto: int, *, at_end: bool) -> Memory:
     """What Claude remembers at this place. `at_end`: it is the end of the log, so that what Claude is
     still to be told counts.
@@ -66,14 +82,16 @@ async def at(database: Database, record: SessionRecord, upto: int, *, at_end: bo
     turns = await database.read(_NEWEST_TURN, (session, upto))
     source, entry, ended = turns[0] if turns else (None, None, 0)
     after = (ended or 0) + 1
-    imported = await _imported(database, record, after, upto)
-    if imported is not None:
-        source, (entry, after) = claude, imported
+    others = await _others(database, record, after, upto)
+    if others.entry is not None:
+        source = claude or (record.branch and record.branch.source)
+        entry, after = others.entry
     if entry is not None and source is not None:
         if await database.read(_COMPACTED, (session, session, after, source, source)):
             raise InvalidRequest(COMPACTED)
-        lost = await database.read(_LOST, (session, after, upto))
-        return Memory(Branch(source, entry), after - 1 if lost else None)
+        lacks = others.lacks and not at_end
+        lacks = lacks or bool(await database.read(_LOST, (session, after, upto)))
+        return Memory(Branch(source, entry), after - 1 if lacks else None)
     if claude is None or not turns:
         begin = None if claude is None or not at_end else Branch(claude)
         return Memory(begin, None if at_end else 0)
@@ -82,30 +100,30 @@ async def at(database: Database, record: SessionRecord, upto: int, *, at_end: bo
     return Memory(Branch(claude))
 
 
-async def _imported(
-    database: Database, record: SessionRecord, after: int, upto: int
-) -> tuple[str, int] | None:
-    """The newest entry, with its seq, of the newest turn of another program that began between these
-    places and that the session's Claude session holds.
-    """
+async def _others(database: Database, record: SessionRecord, after: int, upto: int) -> _Others:
+    """Those that began between these places."""
     session = record.session_id
     rows = await database.read(_IMPORTED_TURNS, (session, session, upto))
-    if not rows or rows[0][1] < after:
-        return None
-    held, end = await _held(database, record), upto + 1
-    for uuid, begin, remembered in rows:
+    if not rows or rows[0][2] < after:
+        return _Others()
+    held, end, lacks = await _held(database, record), upto + 1, False
+    for uuid, last, begin, rewound, lost in rows:
         if begin < after:
             break
-        if remembered and uuid in held:
-            ((source, seq),) = await database.read(_NEWEST_ENTRY, (session, begin, end))
-            return str(source).partition(":")[0], seq
+        if uuid in held and not rewound and not lost:
+            found = await database.read(_ENTRY, (session, last, last, upto))
+            found = found or await database.read(_NEWEST_ENTRY, (session, begin, end))
+            if found:
+                source, seq = found[0]
+                return _Others((str(source).partition(":")[0], seq), lacks)
+        lacks = lacks or not rewound
         end = begin
-    return None
+    return _Others(lacks=lacks)
 
 
 async def _held(database: Database, record: SessionRecord) -> set[str]:
     """The turns that the session's Claude session holds; if its transcript was not read yet, those of
-    all of its transcripts.
+    all of its transcripts; without any, those of the one that it is to branch off from.
     """
     session = record.session_id
     turns = await database.read(
@@ -118,4 +136,20 @@ async def _held(database: Database, record: SessionRecord) -> set[str]:
     )
     parents = dict(turns)
     own = [head for claude, head in heads if claude == record.claude_session_id]
-    return set().union(*(chain(parents, head) for head in own or [head for _, head in heads]))
+    last = own or [head for _, head in heads] or await _branched_at(database, record)
+    return set().union(*(chain(parents, head) for head in last))
+
+
+async def _branched_at(database: Database, record: SessionRecord) -> list[str]:
+    """The turn that ends where the session is to branch off."""
+    if record.branch is None or record.branch.at is None:
+        return []
+    session, entry = record.session_id, record.branch.at
+    own = await database.read(
+        "SELECT turn_id FROM acp_turns WHERE acp_session_id = ? AND last_uuid = ?", (session, entry)
+    )
+    found = await database.read(_ENTRY, (session, entry, entry, record.last_seq))
+    if own or not found:
+        return [turn_id.rpartition("/")[2] for (turn_id,) in own]  # a fork's copy has it in its id
+    others = await database.read(_IMPORTED_TURNS, (session, session, found[0][1]))
+    return [others[0][0]] if others else []

@@ -70,6 +70,24 @@ async def test_rewind_keeps_a_terminals_turn_before_it(stack: Stack) -> None:
     assert not any(word in told for word in ("two", "three"))
 
 
+async def test_fork_keeps_a_terminals_turn_before_a_rewind(stack: Stack) -> None:
+    """Also if nothing was prompted in it."""
+    client = await front(stack)
+    session = await client.new(stack.work)
+    await say(client, session, "one")
+    await terminal(stack, session, "Word: inbetween " + text("Noted inbetween."))
+    await say(client, session, "two")
+    (_, second) = turns(stack)
+    made = await fork(client, stack, session, second)
+    await rewind(client, made)
+    await say(client, made, "three")
+    told = asked(stack)
+    assert "Word: one" in told
+    assert "Word: inbetween" in told
+    assert "two" not in told
+    assert "it gets a summary" not in client.text(made)
+
+
 async def test_terminals_turn_after_a_rewind_is_told(stack: Stack) -> None:
     client = await front(stack)
     session = await client.new(stack.work)

@@ -1,0 +1,130 @@
+"""What Claude remembers at a place, where turns of other programs were taken in from transcripts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from pykoclaw_acp.errors import InvalidRequest
+from pykoclaw_acp.model.branches import Branch, Memory
+from pykoclaw_acp.model.events import Event, Text, ToolEnded, UserMessage
+from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
+from pykoclaw_acp.sessions.rewinding import Rewinding
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store.database import Statement, Unit
+from pykoclaw_acp.store.journal.branches import SqlBranchStore
+from tests.integration.rig import Rig, rig
+
+DAMAGED = Text("damaged-4711", "A part of the transcript is damaged.", note=True)
+
+
+async def terminal(
+    r: Rig, session: Session, *more: tuple[str, Event], last: str | None = None
+) -> tuple[str, str]:
+    """A turn of a terminal was taken in; returns the uuids of its prompt and its answer."""
+    uuid, answer = str(uuid4()), str(uuid4())
+    claude = session.record.claude_session_id or ""
+    known = await r.journal.transcript_turns(session.id, 1000)
+    head = known[-1].uuid if known else None
+    row = TranscriptRow(claude, "/t", 1, 1, 1, 1, "{}", uuid, related=True)
+    said: list[tuple[str, Event]] = [
+        (f"{uuid}:0", UserMessage(uuid, {"type": "text", "text": "Asked there"}, "terminal")),
+        (f"{answer}:0", Text(f"{answer}-0", "Answered there.")),
+        *more,
+    ]
+    turn = TranscriptTurn(uuid, claude, head, last_uuid=last or answer)
+    session.log.publish(await r.journal.commit_piece(session.id, ImportedPiece(row, said, [turn])))
+    return uuid, answer
+
+
+async def own(r: Rig, session: Session, turn_id: str) -> None:
+    """A turn of ours was seen in the transcript."""
+    claude = session.record.claude_session_id or ""
+    known = await r.journal.transcript_turns(session.id, 1000)
+    parent = known[-1].uuid if known else None
+    row = TranscriptRow(claude, "/t", 1, 1, 1, 1, "{}", turn_id, related=True)
+    turn = TranscriptTurn(turn_id, claude, parent, own=True)
+    await r.journal.commit_piece(session.id, ImportedPiece(row, [], [turn]))
+
+
+@pytest.mark.parametrize("last", ["known", "without events"])
+@pytest.mark.parametrize("source", ["damaged-4711:0", "{}-before:0"])
+async def test_memory_ends_at_an_entry_of_the_transcript(
+    tmp_path: Path, source: str, last: str
+) -> None:
+    """Not at a damaged line, nor before the prompt that ended open calls."""
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        event = ToolEnded("call", "failed") if "before" in source else DAMAGED
+        newest = None if last == "known" else str(uuid4())
+        _, answer = await terminal(r, session, (source.format(uuid4()), event), last=newest)
+        end = session.last_seq
+        await r.run(session, "say 1")
+        store = SqlBranchStore(r.database)
+        assert (await store.rewind_point(session.record, None)).branch == Branch(session.id, answer)
+        assert (await store.rewind_point(session.record, None)).upto == end
+
+
+@pytest.mark.parametrize("what", ["rewind", "fork"])
+async def test_fork_without_a_prompt_remembers_what_its_source_does(
+    tmp_path: Path, what: str
+) -> None:
+    """Also of another program's turn."""
+    async with rig(tmp_path) as r:
+        source = await r.session()
+        turns = [await r.prompt(source, "say 1")]
+        await source.idle()
+        await own(r, source, turns[0].turn_id)
+        uuid, answer = await terminal(r, source)
+        turns.append(await r.prompt(source, "say 1"))
+        await source.idle()
+        await own(r, source, turns[1].turn_id)
+        made, _ = await r.sessions.forks.fork(source, "/", (), ())
+        store = SqlBranchStore(r.database)
+        if what == "rewind":
+            memory = (await store.rewind_point(made.record, None)).memory
+        else:
+            memory = (await store.point(made.record, made.last_seq, uuid)).memory
+        assert memory == Memory(Branch(source.id, answer))
+
+
+async def test_turn_of_a_terminal_that_claude_does_not_hold_is_summed_up(tmp_path: Path) -> None:
+    """As after a fork of a session of which no transcript is known."""
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        first = await r.prompt(session, "say 1")
+        await session.idle()
+        end = session.last_seq
+        await terminal(r, session)
+        await r.run(session, "say 1")
+        gone = Statement("DELETE FROM acp_transcripts")
+        await r.database.commit(Unit((gone,)))
+        store = SqlBranchStore(r.database)
+        memory = (await store.rewind_point(session.record, None)).memory
+        assert memory == Memory(Branch(session.id, f"end-{first.turn_id}"), lacks=end)
+
+
+async def test_delivery_after_a_rewind_can_be_forked(tmp_path: Path) -> None:
+    """The rewind covered a turn of a terminal; messages of that turn cannot."""
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        first = await r.prompt(session, "say 1")
+        await session.idle()
+        second = await r.prompt(session, "say 1")
+        await session.idle()
+        _, answer = await terminal(r, session)
+        rewinding = Rewinding(SqlBranchStore(r.database), r.pool)
+        await rewinding.rewind(session, second.turn_id, files=False, dry=False)
+        await session.log.tell([Text("delivery", "The backup is done.", note=True)])
+        store = SqlBranchStore(r.database)
+        end = session.last_seq
+        await r.prompt(session, "say 1")
+        await session.idle()
+        found = await store.point(session.record, session.last_seq, "delivery")
+        assert found.upto == end
+        assert found.memory.branch == Branch(session.id, f"end-{first.turn_id}")
+        with pytest.raises(InvalidRequest, match="was rewound"):
+            await store.point(session.record, session.last_seq, f"{answer}-0")
