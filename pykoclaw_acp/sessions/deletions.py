@@ -5,12 +5,14 @@ one is deleted as soon as the database can be written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
 
-from pykoclaw_acp.sessions.ports import SessionStore
+from pykoclaw_acp.sessions.live_sessions import LiveSessions
+from pykoclaw_acp.sessions.ports import SessionStore, Workers
+from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.tasks import Tasks, told_elsewhere
 
 STORE_CHECK: Final = 0.5  # s between two looks at whether the database can be written
@@ -19,24 +21,47 @@ log: Final = structlog.get_logger()
 
 
 class Deletions:
-    """Those that go on."""
+    """Those that go on: sessions that are found no more, unless their deletion fails."""
 
-    def __init__(self, store: SessionStore) -> None:
+    def __init__(self, store: SessionStore, live: LiveSessions) -> None:
         self._store = store
+        self._live = live
+        self._sessions: set[str] = set()
         self._tasks = Tasks()
 
-    async def delete(self, session_id: str, hidden: Callable[[], None]) -> None:
-        """Delete a session; `hidden` is called once it is sure. Where the database cannot be written
-        after that, the rest is not waited for.
+    def __contains__(self, session_id: str) -> bool:
+        return session_id in self._sessions
+
+    async def delete(
+        self, session: Session, workers: Workers, close: Callable[[Session], Awaitable[None]]
+    ) -> None:
+        """Close a session and delete it. What begins in it meanwhile is ended, with its worker, before
+        the session is let go of. Where the database cannot be written once it is hidden, the rest is
+        not waited for.
         """
+        self._sessions.add(session.id)
+        session.intake.ends = True
+        try:
+            await close(session)
+            await self._hide(session)
+            session.cancel()
+            await session.idle()
+            await workers.stop(session.id)  # of a prompt that nobody need be there for
+            self._live.remove(session.id)
+        finally:
+            self._sessions.discard(session.id)
+            session.intake.ends = False
+
+    async def _hide(self, session: Session) -> None:
+        """Returns when the session is deleted, or sure to be."""
         sure = asyncio.Event()
 
-        def hide() -> None:
-            hidden()
+        def hidden() -> None:
             sure.set()
+            session.permissions.withdraw_parked()
 
         troubles = self._store.troubles
-        deleting = self._tasks.start(self._delete(session_id, hide, sure))
+        deleting = self._tasks.start(self._delete(session.id, hidden, sure))
         deleting.add_done_callback(told_elsewhere)
         while not (sure.is_set() and troubles != self._store.troubles):
             await asyncio.wait([deleting], timeout=STORE_CHECK)
@@ -44,9 +69,11 @@ class Deletions:
                 deleting.result()
                 return
 
-    async def _delete(self, session_id: str, hide: Callable[[], None], sure: asyncio.Event) -> None:
+    async def _delete(
+        self, session_id: str, hidden: Callable[[], None], sure: asyncio.Event
+    ) -> None:
         try:
-            await self._store.delete(session_id, hide)
+            await self._store.delete(session_id, hidden)
         except Exception:
             if not sure.is_set():
                 raise

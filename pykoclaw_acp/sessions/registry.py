@@ -83,8 +83,7 @@ class Sessions:
         self.confirmations = Confirmations(journal, alive)
         self.requests = AllRequests(self._find_broker, journal)
         self.catalogue = Catalogue(self, journal, self.names)
-        self._deleted: set[str] = set()  # while they are
-        self._deletions = Deletions(journal)
+        self._deletions = Deletions(journal, self.live)
         self._writing = Tasks()
         self.deliveries_wanted = asyncio.Event()
         """Set when deliveries may have come, or a conversation to which some are addressed."""
@@ -164,7 +163,7 @@ class Sessions:
     async def find(self, session_id: str) -> Session | None:
         """The session with this id or alias, from memory or the database; None: there is none."""
         owner = self.owner(session_id)
-        if owner in self._deleted:
+        if owner in self._deletions:
             return None
         live = self.live.find(owner)
         return await self._load(owner) if live is None else live
@@ -294,18 +293,7 @@ class Sessions:
     async def delete(self, session: Session) -> None:
         """Delete the session under all its ids: end turns and worker, delete the log."""
         self._journal.require_writable()
-        self._deleted.add(session.id)
-
-        def hidden() -> None:
-            self.live.remove(session.id)
-            session.permissions.withdraw_parked()
-
-        try:
-            await self.close(session)
-            await self._deletions.delete(session.id, hidden)
-            await self.workers.stop(session.id)  # of a prompt that nobody need be there for
-        finally:
-            self._deleted.discard(session.id)
+        await self._deletions.delete(session, self.workers, self.close)
 
     async def set_away_policy(self, session_id: str, policy: AwayPolicy | None) -> None:
         """Set the session's away policy; None: that of the settings. Raises SessionNotFound."""

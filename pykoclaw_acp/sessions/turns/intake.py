@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import InvalidRequest, TurnFailed
+from pykoclaw_acp.errors import InvalidRequest, SessionNotFound, TurnFailed
 from pykoclaw_acp.model.turns import SessionRecord, Turn
 from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.sessions.turns import outcomes
@@ -35,6 +35,8 @@ class Intake:
         submit: Callable[[Turn], Awaitable[None]],
     ) -> None:
         self.lock = asyncio.Lock()
+        self.ends = False
+        """Whether the session is being deleted: no new prompt is accepted any more."""
         self._record = record
         self._deduplication = deduplication
         self._unclaimed = unclaimed
@@ -84,13 +86,16 @@ class Intake:
         """Accept a prompt that runs whoever is there, also in a closed session; the turn that it
         was before, if it comes again.
 
-        Raises InvalidParams for an idempotency key that stood at another prompt, Overloaded.
+        Raises InvalidParams for an idempotency key that stood at another prompt, Overloaded, and
+        SessionNotFound if the session is being deleted.
         """
         return await asyncio.shield(self._tasks.start(self._accept_unattended(turn)))
 
     async def _accept_unattended(self, turn: Turn) -> Turn:
         async with self.lock:
             known = await self._deduplication.find(turn.keys, turn.client or "")
+            if known is None and self.ends:
+                raise SessionNotFound(self._record.session_id)
             if known is None:
                 self._queue.require_room(turn)
                 await self._submit(turn)
