@@ -43,12 +43,16 @@ class WorkerRecord:
     """A worker of another daemon, as its row says: its frames up to `acked_frame` are committed.
 
     `workspace` is that of its options; None: it was launched by a version that does not know.
+    `outdated`: its session has other options, or fewer rules, by now; `spared`: as long as commands of
+    its run in the background.
     """
 
     identity: WorkerIdentity
     handle: WorkerHandle
     acked_frame: int
     workspace: str | None = None
+    outdated: bool = False
+    spared: bool = True
 
     @property
     def session_id(self) -> str:

@@ -170,6 +170,8 @@ async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database
         given = [left.turn for left in mine if not left.background]
         background = {left.turn.turn_id: left.turn.sent for left in mine if left.background}
         session.adopt(worker.identity.epoch, given, background, open_tools)
+        if worker.outdated:
+            session.next_worker.note_outdated(worker.epoch, spare=worker.spared)
         session.permissions.restore(worker.identity.epoch, questions)
     for owner, turn in waiting:
         if owner is not None:

@@ -14,7 +14,8 @@ from pykoclaw_acp.protocol.control.rules import RemoveRuleParams, RuleInfo, Rule
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.sessions.registry import Sessions
-from pykoclaw_acp.store import conversations, rules
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store import conversations, rules, workers
 from pykoclaw_acp.store.database import Database, Unit
 from pykoclaw_acp.system import disks
 
@@ -57,15 +58,24 @@ class RuleControl:
         gone = [one for one in found if params.rule in ("", one.rule)]
         if not gone:
             raise InvalidParams("There is no such rule: `pykoclaw-acp rules list` shows all.")
-        statements = tuple(rules.remove(one) for one in gone)
+        affected = await self._with(gone)
+        outdated = (workers.outdate(session.id, spare=False) for session in affected)
+        statements = (*(rules.remove(one) for one in gone), *outdated)
         await self._database.commit(Unit(statements=statements, durable=True))
+        for session in {*affected, *await self._with(gone)}:
+            session.next_worker.change(session.options, spare=False)
+        return _told(gone)
+
+    async def _with(self, gone: Sequence[LastingRule]) -> list[Session]:
+        """The sessions whose workers may have one of these rules."""
         paths = {one.path for one in gone if one.session is None}
-        sessions = {one.session for one in gone}
+        ids = {one.session for one in gone}
+        found: list[Session] = []
         for session in self._sessions.live.values():
             cwd = session.options.cwd
-            if session.id in sessions or (cwd and await _real(cwd) in paths):
-                session.next_worker.change(session.options, spare=False)
-        return _told(gone)
+            if session.id in ids or (cwd and await _real(cwd) in paths):
+                found.append(session)
+        return found
 
     async def _of_directory(self, known: Sequence[LastingRule], path: str) -> list[LastingRule]:
         """The rules of a directory, and of the sessions there."""

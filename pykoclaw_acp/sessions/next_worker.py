@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from pykoclaw_acp.channel.options import WorkerOptions
-from pykoclaw_acp.sessions.ports import Workers
+from pykoclaw_acp.sessions.ports import SessionStore, Workers
 from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.tasks import Tasks, told_elsewhere
 
 
 class NextWorker:
@@ -23,22 +24,40 @@ class NextWorker:
     def __init__(
         self,
         state: SessionState,
+        store: SessionStore,
         workers: Workers,
         busy: Callable[[], bool],
         replace: Callable[[], None],
     ) -> None:
         self._state = state
+        self._store = store
         self._workers = workers
         self._busy = busy
         self._replace = replace
         self._opened = False  # in this daemon: the options are a client's, not the database's
         self._adopted_epoch: int | None = None
         self._outdated = False
+        self._silent_epoch: int | None = None  # of an adopted worker with other options
         self._spared = True  # its background work
+        self._tasks = Tasks()
 
     def note_adopted(self, epoch: int) -> None:
         """Note that another daemon launched the worker of this epoch, as its clients wanted."""
         self._adopted_epoch = epoch
+
+    def note_outdated(self, epoch: int, *, spare: bool) -> None:
+        """Note that the adopted worker of this epoch is to be replaced, as another daemon has written
+        down: at the next prompt, or, when it has said what runs on it, as `change` does.
+        """
+        self._silent_epoch, self._spared = epoch, spare
+        self._replace()
+
+    def worker_ready(self) -> None:
+        """Note that the worker has said what runs on it."""
+        silent, self._silent_epoch = self._silent_epoch, None
+        if silent is not None and silent == self._state.epoch:
+            self._outdated = True
+            self.rest()
 
     def open(self, options: WorkerOptions) -> None:
         """Take the options with which a client opens the session."""
@@ -69,6 +88,9 @@ class NextWorker:
         self._state.options = options
         self._outdated = True
         self._spared = self._spared and spare
+        if self._workers.is_live(self._state.id):  # it may go on under another daemon
+            noting = self._tasks.start(self._store.outdate_worker(self._state.id, spare=spare))
+            noting.add_done_callback(told_elsewhere)
         self.rest()
 
     def rest(self) -> None:

@@ -243,10 +243,10 @@ class Sessions:
         session.surroundings.open(given)
         if session.record.claude_session_id is not None:  # if not here, then by other programs
             session.record.prompted = True
-        await self._soon(self._journal.reopen(replace(session.record)))
-        self.deliveries_wanted.set()
         options = worker_options.opened(session.options, session.record, self._template, servers)
         session.next_worker.open(options)
+        await self._soon(self._journal.reopen(replace(session.record)))
+        self.deliveries_wanted.set()
 
     def take_options(
         self, session: Session, directories: tuple[str, ...], servers: tuple[McpServer, ...]

@@ -96,7 +96,7 @@ class Session:
             policy=times.lost_context,
         )  # fmt: skip
         self.next_worker = NextWorker(
-            state, workers, lambda: self.busy or self.background, self.others.outdate
+            state, journal, workers, lambda: self.busy or self.background, self.others.outdate
         )
         self.choosing = Choosing(state, journal, workers, self.next_worker.change)
         directories = Directories(state, workers, house or House())

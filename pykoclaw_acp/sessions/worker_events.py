@@ -31,6 +31,7 @@ class WorkerEvents:
         if (live := self._live.get(session_id)) is not None:
             live.requests.worker_ready()
             live.reports.keep_offer(offer)
+            live.next_worker.worker_ready()
 
     async def adopted(self, session_id: str, ready: Ready, *, foreign: bool) -> None:
         """Give an adopted worker, which has answered, what it missed."""

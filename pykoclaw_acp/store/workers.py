@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pykoclaw_acp.channel.frames import PROTOCOL
 from pykoclaw_acp.channel.processes import WorkerHandle, WorkerProcess, WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.errors import Conflict, SpoolPending
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.sessions import now_ms
+
+_SPARED: Final = 1
+_NOT_SPARED: Final = 2
 
 
 class SqlWorkerStore:
@@ -73,7 +78,7 @@ class SqlWorkerStore:
             "SELECT w.acp_session_id, w.epoch, w.pid, w.start_time, w.boot_id, w.socket, COALESCE((SELECT MAX(e.frame)"
             " FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key WHERE s.acp_session_id = w.acp_session_id"
             " AND e.seq > w.acked_seq AND e.epoch = w.epoch AND e.frame > w.acked_frame), w.acked_frame),"
-            " w.workspace"
+            " w.workspace, w.outdated"
             " FROM acp_workers w ORDER BY w.acp_session_id, w.epoch"
         )
         return [
@@ -83,16 +88,36 @@ class SqlWorkerStore:
                 WorkerHandle(WorkerProcess(pid, start_time, boot_id), socket),
                 acked,
                 workspace,
+                outdated=outdated,
             )
-            for session_id, epoch, pid, start_time, boot_id, socket, acked, workspace in rows
+            for session_id, epoch, pid, start_time, boot_id, socket, acked, workspace, outdated in rows
         ]
 
 
 def _record(
-    session_id: str, epoch: int, handle: WorkerHandle, acked: int, workspace: str | None
+    session_id: str,
+    epoch: int,
+    handle: WorkerHandle,
+    acked: int,
+    workspace: str | None,
+    *,
+    outdated: int,
 ) -> WorkerRecord:
     identity = WorkerIdentity(instance=handle.instance, session_id=session_id, epoch=epoch)
-    return WorkerRecord(identity, handle, acked, workspace)
+    return WorkerRecord(
+        identity, handle, acked, workspace, outdated=outdated > 0, spared=outdated < _NOT_SPARED
+    )
+
+
+def outdate(session_id: str, *, spare: bool) -> Statement:
+    """The next prompt of the session is not for the worker that it has; `spare`: background commands
+    of that go on until then.
+    """
+    level = _SPARED if spare else _NOT_SPARED
+    return Statement(
+        "UPDATE acp_workers SET outdated = ? WHERE acp_session_id = ? AND outdated < ?",
+        (level, session_id, level),
+    )
 
 
 def acknowledge(session_id: str, epoch: int, frame: int) -> Statement:

@@ -85,6 +85,7 @@ class MemoryChannel:
         self._out: asyncio.Queue[list[FromWorker] | None] = asyncio.Queue()
         self._gone = asyncio.Event()
         self._pacing: asyncio.Task[None] | None = None
+        self.tasks = 0  # that run in the background
         self.running: list[str] | None = None  # what it says of that to a daemon; None: nothing
 
     def say(self, *frames: FromWorker) -> None:
@@ -114,6 +115,7 @@ class MemoryChannel:
                 blocks=self.blocks,
                 steers=True,
                 running=self.running,
+                background=self.tasks,
             )
         )
 
@@ -131,6 +133,7 @@ class MemoryChannel:
 
     def background(self, running: int) -> None:
         self.last += 1
+        self.tasks = running
         self.say(Background(epoch=self.spec.epoch, n=self.last, running=running))
 
     def ended(self, turn_id: str, stop: str = "end_turn") -> TurnEnded:

@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.channel.options import McpServer
+from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.protocol.control.rules import RemoveRuleParams
 from pykoclaw_acp.server.rule_control import RuleControl
 from pykoclaw_acp.store.database import Statement, Unit
+from tests.integration.adopting import alive, daemon, found, killed
 from tests.integration.rig import rig
 from tests.waiting import eventually
+
+__all__ = ["alive"]
 
 SERVER = McpServer(name="s", command="true")
 
@@ -58,6 +62,65 @@ async def test_background_command_outlasts_other_servers_until_a_prompt(
         assert (last.prompts, last.spec.options.mcp_servers) == (["say 2"], (SERVER,))
         assert (await r.run(session, "say 3")).state == "done"
         assert last.prompts == ["say 2", "say 3"]
+
+
+@pytest.mark.parametrize("prompted", [True, False])
+async def test_next_daemon_replaces_a_worker_with_other_options_too(
+    tmp_path: Path, alive: WorkerProcess, prompted: bool
+) -> None:
+    """Its background command goes on until then."""
+    async with killed(tmp_path, alive) as first:
+        session = await first.session()
+        await first.run(session, "say 1")
+        (channel,) = first.launcher.launched
+        channel.background(1)
+        await eventually(lambda: channel.acked == channel.last)
+        await first.sessions.reopen(session, "/", (), (SERVER,))
+    async with daemon(tmp_path, first, stall_timeout=300.0) as second:
+        again = await found(second, session)
+        await eventually(lambda: second.pool.works(session.id))
+        assert channel in second.launcher.live
+        if prompted:
+            second.sessions.take_options(again, (), (SERVER,))  # its front comes back
+            assert (await second.run(again, "say 2")).state == "done"
+            assert channel not in second.launcher.live
+            last = second.launcher.launched[-1]
+            assert (last.prompts, last.spec.options.mcp_servers) == (["say 2"], (SERVER,))
+            assert (await second.run(again, "say 3")).state == "done"
+            assert last.prompts == ["say 2", "say 3"]
+        else:
+            await second.run(await second.session(), "say 1")
+            assert channel in second.launcher.live
+
+
+@pytest.mark.parametrize("removed", [True, False])
+async def test_next_daemon_replaces_a_worker_with_a_removed_rule_after_claudes_turn(
+    tmp_path: Path, alive: WorkerProcess, removed: bool
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        session = await first.session()
+        await first.run(session, "say 1")
+        (channel,) = first.launcher.launched
+        channel.say(channel.started("own", background=True))
+        await eventually(lambda: session.background)
+        insert = Statement(
+            "INSERT INTO acp_session_rules VALUES (?, 'Bash(ls)', '', 1)", (session.id,)
+        )
+        await first.database.commit(Unit(statements=(insert,)))
+        if removed:
+            control: Any = RuleControl(first.sessions, first.database)
+            await control.remove(None, RemoveRuleParams(session=session.id))
+    async with daemon(tmp_path, first, stall_timeout=300.0) as second:
+        again = await found(second, session)
+        assert again.background
+        await eventually(lambda: second.pool.steers(session.id))
+        assert channel in second.launcher.live
+        channel.say(channel.ended("own"))
+        await eventually(lambda: not again.background)
+        if removed:
+            await eventually(lambda: channel not in second.launcher.live)
+        assert (await second.run(again, "say 2")).state == "done"
+        assert (channel.prompts == ["say 1"]) == removed
 
 
 async def test_removed_rule_holds_no_longer_for_background_commands(tmp_path: Path) -> None:

@@ -89,6 +89,9 @@ class MemorySessionStore(MemoryStore):
 
         await self.database.write(reopen, patient=True)
 
+    async def outdate_worker(self, session_id: str, *, spare: bool) -> None:
+        """The twin has no rows of workers."""
+
     async def mark_closed(self, session_id: str) -> None:
         def close() -> None:
             self.database.session(session_id).record.closed = True

@@ -16,6 +16,7 @@ from pykoclaw_acp.store import (
     sessions,
     surroundings,
     turns,
+    workers,
 )
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
@@ -71,6 +72,10 @@ class SqlSessionStore(SqlStore):
         kept = surroundings.keep(record.session_id, record.surroundings)
         opened = sessions.reopen(record, self.clock.now())
         await self._commit(Unit(statements=(opened, kept)), patient=True)
+
+    async def outdate_worker(self, session_id: str, *, spare: bool) -> None:
+        """The next prompt is not for the worker that the session has."""
+        await self._run(workers.outdate(session_id, spare=spare), patient=True)
 
     async def mark_closed(self, session_id: str) -> None:
         """The client has closed the session, which waits for nothing any more."""
