@@ -190,10 +190,15 @@ class WorkspaceGate:
             request = None
         if request is None:
             request = workspace_words.request(turn.turn_id, doubtful, changes)
-            await self._store.insert_request(self._state.id, request)
-            self._broker.open(0, request, self._state.last_seq)
+            await self._tasks.finish(self._open(turn, request))
         pause(turn)  # whatever ends the daemon meanwhile, it is not this prompt
         return request, await self._broker.wait_settled(request.ask_id)
+
+    async def _open(self, turn: Turn, request: PermissionRequest) -> None:
+        await self._store.insert_request(self._state.id, request)
+        self._broker.open(0, request, self._state.last_seq)
+        if turn.cancelled.is_set():  # while it was written down
+            await self._broker.drop_trust_request(turn.turn_id)
 
 
 def _in_place(options: WorkerOptions, content: Content, workspace: str) -> WorkerOptions:

@@ -32,6 +32,7 @@ from tests.integration.adopting import recovered
 from tests.integration.asking import LONG, SOON, Person, choice, write
 from tests.integration.asking import rig as asking_rig
 from tests.integration.callers import caller
+from tests.integration.linked import there
 from tests.integration.rig import Rig
 from tests.integration.trusting import Working, act, looking, over, rig
 from tests.waiting import eventually
@@ -414,6 +415,26 @@ async def test_a_cancel_withdraws_the_question(tmp_path: Path, work: Path) -> No
         await eventually(lambda: one.person.withdrawn == [ask_id])
         assert one.options == []
         assert await r.sessions.requests.list_pending() == []
+
+
+async def test_question_is_closed_if_its_prompt_is_cancelled_as_it_is_written(
+    tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        insert = SessionJournal.insert_request
+
+        async def cancelling(self: SessionJournal, *given: Any) -> None:
+            one.session.cancel()
+            await insert(self, *given)
+
+        monkeypatch.setattr(SessionJournal, "insert_request", cancelling)
+        turn = await one.prompt()
+        assert (await over(turn)).state == "cancelled"
+
+        closed = "SELECT 1 FROM acp_permissions WHERE outcome = 'interrupted'"
+        await there(r, closed)
+        assert one.session.permissions.trust_request(turn.turn_id) is None
 
 
 async def test_in_a_clients_helper_session_nobody_is_asked(tmp_path: Path, work: Path) -> None:
