@@ -264,7 +264,8 @@ async def test_claude_commands_and_models_known_before_next_worker(stack: Stack)
     by_name = {one["name"]: one for one in client.commands[session]}
     assert by_name["greet"]["input"]["hint"] == "<name>"
     assert {"compact", "init"} <= set(by_name)
-    assert not {"clear", "login", "logout"} & set(by_name)
+    assert {"clear", "rename"} <= by_name.keys()
+    assert not {"login", "logout"} & set(by_name)
     await client.close()
 
     client = await stack.start()
