@@ -217,7 +217,7 @@ class Walk(RuleBasedStateMachine):
     @rule(worker=which)
     def ask(self, worker: int) -> None:
         free = [one for one in self.working if not one.asks]
-        free[worker % len(free)].ask(f"question-{self._word()}")
+        free[worker % len(free)].ask(f"question-{self._word().rstrip('. ')}")
         self._do()
 
     @calm
