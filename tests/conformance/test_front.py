@@ -12,5 +12,5 @@ KIND = "front"
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_rule(rule: Rule, agent: Agent) -> None:
+async def test_agent_keeps_rule_over_front(rule: Rule, agent: Agent) -> None:
     await examine(rule, agent)

@@ -12,5 +12,5 @@ KIND = "given"
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_rule(rule: Rule, agent: Agent) -> None:
+async def test_given_agent_keeps_rule(rule: Rule, agent: Agent) -> None:
     await examine(rule, agent)

@@ -84,7 +84,7 @@ async def test_acpx_chooses_the_effort_and_sends_an_image(stack: Stack) -> None:
         assert "image" in json.dumps(asked["messages"][-1])
 
 
-async def test_acpx_cancels(stack: Stack) -> None:
+async def test_acpx_cancels_running_turn(stack: Stack) -> None:
     async with session(stack):
         process = await begin(stack, script("repeat 600x100ms w{n} "))
         assert process.stdin is not None

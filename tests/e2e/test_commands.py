@@ -44,7 +44,7 @@ async def test_status_without_daemon_reports_absence_and_starts_none(stack: Stac
     assert stack.processes() == []
 
 
-async def test_a_reader_that_reads_no_more_ends_a_command_without_a_word(stack: Stack) -> None:
+async def test_command_ends_silently_when_reader_stops_reading(stack: Stack) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     process = await asyncio.create_subprocess_exec(
@@ -91,7 +91,7 @@ async def test_commands_wait_for_a_daemon_that_is_starting(stack: Stack) -> None
     assert status["daemon"]["pid"] == stack.daemon_pid()
 
 
-async def test_a_terminal_is_told_what_the_program_is_for(stack: Stack) -> None:
+async def test_terminal_is_told_what_program_is_for(stack: Stack) -> None:
     ours, theirs = os.openpty()
     try:
         process = await asyncio.create_subprocess_exec(
@@ -215,7 +215,7 @@ async def test_a_deleted_session_is_gone(shared: Stack) -> None:
     )
 
 
-async def test_a_wrong_setting_ends_no_daemon_and_is_not_the_end_of_what_runs(
+async def test_wrong_setting_ends_no_daemon_nor_running_turn(
     stack: Stack,
 ) -> None:
     client = await stack.front()

@@ -20,7 +20,7 @@ def transcript(stack: Stack, session: str) -> Path:
     return found
 
 
-async def test_a_lost_transcript_is_told_and_made_up_for(stack: Stack) -> None:
+async def test_lost_transcript_is_told_and_made_up_for(stack: Stack) -> None:
     """Missing, empty, cut off, and another conversation's: each is said, and the model is given what
     the log has, once.
     """
@@ -63,7 +63,7 @@ async def test_a_lost_transcript_is_told_and_made_up_for(stack: Stack) -> None:
         assert client.text(session).count("Claude does not remember") == int(lost)
 
 
-async def test_a_lost_transcript_is_told_and_not_made_up_for_if_so_set(stack: Stack) -> None:
+async def test_lost_transcript_is_only_told_if_so_set(stack: Stack) -> None:
     client = await stack.start(PYKOCLAW_LOST_CONTEXT="off")
     session = await client.new(stack.work)
     await client.prompt(session, said("The first."))

@@ -50,7 +50,7 @@ async def test_claude_knows_what_was_delivered_while_idle(stack: Stack) -> None:
 
 
 @pytest.mark.long
-async def test_delivery_in_the_middle_of_a_turn_comes_after_it(stack: Stack) -> None:
+async def test_delivery_in_mid_turn_comes_after_it(stack: Stack) -> None:
     client, session = await conversation(stack)
     prompt = client.prompting(session, script("repeat 40x50ms w{n} ", "text Over."))
     await client.until(lambda: "w3 " in client.text(session))
@@ -124,7 +124,7 @@ def _has(client: Client, session: str, words: str) -> bool:
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", ["group", "isolated"])
-async def test_result_whose_turn_was_taken_in_is_seen_once(stack: Stack, mode: str) -> None:
+async def test_result_whose_turn_was_imported_is_seen_once(stack: Stack, mode: str) -> None:
     """pykoclaw's scheduler writes what Claude said into a transcript, and enqueues it as well."""
     client, session = await conversation(stack)
     path = stack.data / "pykoclaw.db"

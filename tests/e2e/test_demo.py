@@ -95,7 +95,7 @@ def check_in_terminal(columns: int, process: subprocess.Popen[bytes], written: l
 
 
 @pytest.mark.parametrize("beside", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_demo_passes_in_a_pipe_also_beside_one_in_a_terminal(
+def test_demo_passes_in_pipe_beside_terminals_one(
     beside: bool, temporary: Path, tmp_path: Path, empty_home: Path
 ) -> None:
     # Settings and credentials of the user's, and the wish for colours, must not reach the story or

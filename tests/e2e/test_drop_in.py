@@ -176,7 +176,7 @@ async def test_the_daemon_stays_the_process_that_was_started(
 
 
 @pytest.mark.long
-async def test_serve_stdio(stack: Stack, acp: tuple[str, ...]) -> None:
+async def test_serve_stdio_answers_prompt(stack: Stack, acp: tuple[str, ...]) -> None:
     client = await stack.connect(Client, *acp, "serve", "--stdio")
     await client.initialize()
     session = await client.new(stack.work)
@@ -230,7 +230,7 @@ async def test_systemds_socket_and_notification_stay(
 
 
 @pytest.mark.long
-async def test_an_engine_that_is_always_there_is_one_line(
+async def test_engine_that_is_always_imported_costs_one_line(
     stack: Stack, acp: tuple[str, ...]
 ) -> None:
     """Python itself imports `sqlite3` at its start: nothing can be done, and nothing goes round."""
@@ -243,6 +243,6 @@ async def test_an_engine_that_is_always_there_is_one_line(
 
 
 @pytest.mark.long
-async def test_demo(stack: Stack, acp: tuple[str, ...]) -> None:
+async def test_demo_runs_without_complaint(stack: Stack, acp: tuple[str, ...]) -> None:
     result = await run(stack, *acp, "demo")
     assert (result.status, result.error) == (0, "")

@@ -9,7 +9,7 @@ from tests.e2e.harness import Stack
 from tests.e2e.harness.client import RpcError
 
 
-async def test_forks_of_a_session_remember_what_was_before_them(stack: Stack) -> None:
+async def test_forks_remember_what_was_before_them(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
     blank = (await fork(client, stack, session))["sessionId"]
@@ -58,7 +58,7 @@ async def test_forks_of_a_session_remember_what_was_before_them(stack: Stack) ->
     assert client.text(session) == "Noted one.Noted two.Noted three.Noted four."
 
 
-async def test_fork_whose_worker_died_in_its_first_turn_still_remembers(shared: Stack) -> None:
+async def test_fork_remembers_though_worker_died_in_first_turn(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
     await client.prompt(session, word("one"))

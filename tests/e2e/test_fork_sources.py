@@ -22,7 +22,7 @@ async def forked(client: Client, stack: Stack, source: str) -> str:
     return str(made)
 
 
-async def test_forks_of_sessions_that_were_evicted_or_closed_remember_them(stack: Stack) -> None:
+async def test_forks_of_evicted_or_closed_sessions_remember_them(stack: Stack) -> None:
     client = await stack.start(PYKOCLAW_MAX_WORKERS="1")
     evicted, closed = await client.new(stack.work), await client.new(stack.work)
     await client.prompt(evicted, word("one"))
@@ -38,7 +38,7 @@ async def test_forks_of_sessions_that_were_evicted_or_closed_remember_them(stack
         assert client.text(source) == said, "the source is as it was"
 
 
-async def test_forks_of_imported_sessions_and_of_transcripts_remember_them(stack: Stack) -> None:
+async def test_forks_of_imports_and_transcripts_remember_them(stack: Stack) -> None:
     """A session of a terminal, never opened, and one that was imported, never prompted."""
     terminal = await in_terminal(stack, word("terminal"))
     client = await stack.front()

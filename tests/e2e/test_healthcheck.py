@@ -67,7 +67,7 @@ async def test_ours_passes_cold_and_warm(stack: Stack) -> None:
     assert stack.daemon_pid() is not None
 
 
-async def test_ours_checks_the_agent_that_a_deploy_script_names(stack: Stack) -> None:
+async def test_ours_checks_agent_that_deploy_script_names(stack: Stack) -> None:
     """Such a program is not taken for Claude's CLI by the daemon that it starts either."""
     program, _ = pykoclaw_program.install(stack.root / "bin")
     stack.environment |= {"PYTHONUNBUFFERED": "", "PYKOCLAW_CLI_PATH": program}

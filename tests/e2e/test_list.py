@@ -51,7 +51,7 @@ async def test_editor_terminal_editor(stack: Stack) -> None:
     assert list(await listed(client)) == [session]
 
 
-async def test_a_session_of_a_terminal_is_listed_loaded_continued_and_deleted(
+async def test_terminal_session_is_listed_loaded_continued_and_deleted(
     stack: Stack,
 ) -> None:
     session = await in_terminal(stack, "Asked in a terminal.\n" + text("First."))

@@ -42,7 +42,7 @@ def found_in_files(stack: Stack, word: str) -> list[Path]:
     return found
 
 
-async def test_servers_of_every_kind_reach_claude_and_their_secrets_nothing_else(
+async def test_servers_reach_claude_and_their_secrets_nothing_else(
     stack: Stack,
 ) -> None:
     """Also a worker that a new daemon has launched: the front gives it the servers again."""
@@ -100,7 +100,7 @@ def notes(client: Client, session: str) -> str:
     )
 
 
-async def test_what_does_not_work_is_told_once_and_tried_again(shared: Stack) -> None:
+async def test_broken_server_is_told_once_and_tried_again(shared: Stack) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     headers = [{"name": "Authorization", "value": SECRET}]
@@ -134,7 +134,7 @@ async def test_what_does_not_work_is_told_once_and_tried_again(shared: Stack) ->
 
 
 @pytest.mark.long
-async def test_prompt_ends_in_words_if_a_server_writes_without_end(stack: Stack) -> None:
+async def test_prompt_ends_though_server_writes_without_end(stack: Stack) -> None:
     """It keeps Claude's process from reading anything: not ready in time, or with a prompt that it
     never begins.
     """
@@ -150,7 +150,7 @@ async def test_prompt_ends_in_words_if_a_server_writes_without_end(stack: Stack)
     assert "Works." in client.text(session)
 
 
-async def test_user_signs_in_on_a_page_that_the_client_opens(stack: Stack) -> None:
+async def test_user_signs_in_on_page_client_opens(stack: Stack) -> None:
     """Once: Claude keeps the token, where only the user can read it."""
     async with serving(sign_in=True) as web:
         client = await stack.spawn_front()
@@ -187,7 +187,7 @@ async def test_user_signs_in_on_a_page_that_the_client_opens(stack: Stack) -> No
 
 
 @pytest.mark.long
-async def test_command_signs_in_to_a_server_that_a_client_gave(stack: Stack) -> None:
+async def test_command_signs_in_to_clients_server(stack: Stack) -> None:
     """The session that is open has it with its next prompt; headers belong to the server."""
     headers = [{"name": "X-Tenant", "value": SECRET}]
     async with serving(sign_in=True) as web:

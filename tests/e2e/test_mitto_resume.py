@@ -151,7 +151,7 @@ async def test_c_a_prompt_sent_again_joins_its_turn(
 
 @pytest.mark.long
 @pytest.mark.parametrize("killed", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
-async def test_c_a_long_paragraph_that_mitto_has_lost_is_shown_again_whole(
+async def test_c_long_paragraph_mitto_lost_is_reshown_whole(
     shared: Stack, killed: signal.Signals
 ) -> None:
     web = Mitto(shared)
@@ -182,7 +182,7 @@ async def test_c_a_long_paragraph_that_mitto_has_lost_is_shown_again_whole(
         pytest.param(True, signal.SIGTERM, marks=pytest.mark.long),
     ],
 )
-async def test_c_a_code_block_that_mitto_has_lost_is_shown_again_whole(
+async def test_c_code_block_mitto_lost_is_reshown_whole(
     shared: Stack, monkeypatch: pytest.MonkeyPatch, *, falls_back: bool, killed: signal.Signals
 ) -> None:
     """Mitto is killed inside of a code block, which it had not kept, and prompts again after it.

@@ -35,7 +35,7 @@ def turn(stack: Stack) -> dict[str, Any]:
     return row
 
 
-async def test_question_reaches_the_bot_whose_answer_lets_turn_go_on(stack: Stack) -> None:
+async def test_bots_answer_to_question_lets_turn_continue(stack: Stack) -> None:
     await stack.daemon(PYKOCLAW_NOTIFY=CHAT)
     place = (stack.data, stack.environment)
     async with Role.started(*place, "poller", "--every", "0.05") as poller:
@@ -55,7 +55,7 @@ async def test_question_reaches_the_bot_whose_answer_lets_turn_go_on(stack: Stac
 
 
 @pytest.mark.long
-async def test_question_of_a_killed_daemon_is_told_once_by_next(stack: Stack) -> None:
+async def test_killed_daemons_question_is_told_once_by_next(stack: Stack) -> None:
     await stack.daemon(PYKOCLAW_NOTIFY=CHAT)
     session = await asked(stack)
     await stack.end_daemon(signal.SIGKILL)
@@ -92,7 +92,7 @@ async def test_command_is_told_of_turn_that_nobody_watched(stack: Stack) -> None
 
 
 @pytest.mark.long
-async def test_turn_whose_end_a_command_got_is_not_told(stack: Stack) -> None:
+async def test_turn_whose_end_command_got_is_untold(stack: Stack) -> None:
     await stack.daemon(PYKOCLAW_NOTIFY=CHAT)
     client = await stack.front()
     session = await client.new(stack.work)

@@ -142,7 +142,7 @@ async def test_official_client_tells_the_story(stack: Stack) -> None:
     await stack.nothing_left()
 
 
-async def test_whole_surface(stack: Stack) -> None:
+async def test_whole_surface_works_with_official_client(stack: Stack) -> None:
     async with connected(stack) as (connection, editor, _):
         ask = connection._conn.send_request  # for what is not in the SDK's client yet
         await connection.authenticate(method_id="anthropic-api-key")

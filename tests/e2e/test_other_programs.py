@@ -69,7 +69,7 @@ async def ended(stack: Stack, session: str) -> None:
 
 
 @pytest.mark.long
-async def test_a_conversation_of_the_earlier_plugin_shows_its_history_and_claude_knows_it(
+async def test_earlier_plugins_conversation_is_shown_and_remembered(
     stack: Stack,
 ) -> None:
     await dispatch(stack, "acp-1a2b3c4d", text("The old answer."))
@@ -85,7 +85,7 @@ async def test_a_conversation_of_the_earlier_plugin_shows_its_history_and_claude
     assert client.text(OLD) == "The old answer.The new answer."
 
 
-async def test_a_turn_of_another_program_is_shown_and_known_while_our_worker_lives(
+async def test_others_turn_is_known_beside_our_live_worker(
     stack: Stack,
 ) -> None:
     client = await stack.front()
@@ -105,7 +105,7 @@ async def test_a_turn_of_another_program_is_shown_and_known_while_our_worker_liv
     assert client.text(session).split(".") == ["First", "Second", "Third", "Fourth", ""]
 
 
-async def test_claude_that_started_while_the_user_read_knows_everything(stack: Stack) -> None:
+async def test_claude_started_while_user_read_knows_everything(stack: Stack) -> None:
     """Also what another program said after the start."""
     client = await stack.front()
     session = await client.new(stack.work)
@@ -130,7 +130,7 @@ async def test_claude_that_started_while_the_user_read_knows_everything(stack: S
 
 
 @pytest.mark.parametrize("left", [0, 1])
-async def test_memory_that_is_lost_while_the_user_reads_is_said(stack: Stack, left: int) -> None:
+async def test_memory_lost_while_user_reads_is_said(stack: Stack, left: int) -> None:
     """The transcript is removed, or cut back to its first turn."""
     client = await stack.front()
     session = await client.new(stack.work)
@@ -156,7 +156,7 @@ async def test_memory_that_is_lost_while_the_user_reads_is_said(stack: Stack, le
 
 @pytest.mark.long
 @pytest.mark.parametrize("left", [0, 1])
-async def test_memory_that_is_lost_beside_an_idle_claude_is_said(stack: Stack, left: int) -> None:
+async def test_memory_lost_beside_idle_claude_is_said(stack: Stack, left: int) -> None:
     """The transcript is removed, or cut back to its first turn, between two prompts."""
     client = await stack.front()
     session = await client.new(stack.work)
@@ -183,7 +183,7 @@ async def test_memory_that_is_lost_beside_an_idle_claude_is_said(stack: Stack, l
 
 
 @pytest.mark.long
-async def test_a_turn_in_the_terminal_is_shown_and_known(stack: Stack) -> None:
+async def test_terminals_turn_is_shown_and_known(stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)
     await client.prompt(session, text("First."))
@@ -195,7 +195,7 @@ async def test_a_turn_in_the_terminal_is_shown_and_known(stack: Stack) -> None:
 
 
 @pytest.mark.long
-async def test_the_result_of_an_isolated_task_is_shown_and_noted_and_the_conversation_stays(
+async def test_isolated_tasks_result_is_noted_and_conversation_stays(
     stack: Stack,
 ) -> None:
     client = await stack.front()
@@ -252,7 +252,7 @@ async def test_two_programs_at_once_lose_neither_side(stack: Stack) -> None:
 
 
 @pytest.mark.long
-async def test_a_turn_of_another_program_while_no_daemon_runs_is_known(stack: Stack) -> None:
+async def test_others_turn_while_no_daemon_runs_is_known(stack: Stack) -> None:
     await stack.daemon()
     client = await stack.front()
     session = await client.new(stack.work)
@@ -264,7 +264,7 @@ async def test_a_turn_of_another_program_while_no_daemon_runs_is_known(stack: St
     assert "Second." in client.text(session)
 
 
-async def test_a_conversation_of_whatsapp_goes_on_in_an_editor_and_back(stack: Stack) -> None:
+async def test_whatsapp_conversation_goes_to_editor_and_back(stack: Stack) -> None:
     name = "wa-andy-1@g.us"
     await dispatch(stack, name, text("In WhatsApp."))
     _, folder = row(stack, name)
@@ -281,7 +281,7 @@ async def test_a_conversation_of_whatsapp_goes_on_in_an_editor_and_back(stack: S
 
 
 @pytest.mark.long
-async def test_a_conversation_whose_transcript_is_gone_is_loaded_and_not_continued_emptily(
+async def test_conversation_without_transcript_loads_but_never_continues_empty(
     stack: Stack,
 ) -> None:
     await dispatch(stack, "acp-1a2b3c4d", text("The old answer."))
@@ -299,9 +299,7 @@ async def test_a_conversation_whose_transcript_is_gone_is_loaded_and_not_continu
 
 @pytest.mark.long
 @pytest.mark.parametrize("policy", ["auto", "off", "required"])
-async def test_a_transcript_that_was_removed_during_a_turn_is_a_lost_memory(
-    stack: Stack, policy: str
-) -> None:
+async def test_transcript_removed_during_turn_is_lost_memory(stack: Stack, policy: str) -> None:
     """The CLI goes on in a new file, which has only the rest of that turn."""
     client = await stack.front(PYKOCLAW_LOST_CONTEXT=policy)
     session = await client.new(stack.work)

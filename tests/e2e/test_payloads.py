@@ -28,7 +28,7 @@ async def test_prompt_of_two_megabytes(shared: Stack) -> None:
 
 
 @pytest.mark.long
-async def test_ten_mebibytes_full_of_commas_and_brackets_reach_claude(shared: Stack) -> None:
+async def test_ten_mebibytes_of_commas_and_brackets_reach_claude(shared: Stack) -> None:
     """Which says itself that no model can read so much."""
     client = await shared.start()
     session = await client.new(shared.work)

@@ -77,7 +77,7 @@ async def test_permission_request_shows_every_line_of_command(shared: Stack) -> 
     assert (after["title"], after["status"]) == (before["title"], "failed")
 
 
-async def test_plan_mode_asks_before_a_command_behind_a_gateway(shared: Stack) -> None:
+async def test_plan_mode_behind_gateway_asks_before_command(shared: Stack) -> None:
     client, session = await asked(shared, lambda _: selected("allow_once"))
     await client.call("session/set_mode", sessionId=session, modeId="plan")
     await client.prompt(session, script('bash python3 -c "print(1)"', "text Done."))
@@ -254,7 +254,7 @@ async def test_mode_from_the_settings(stack: Stack) -> None:
     assert (stack.work / "note.txt").read_text() == "without a question"
 
 
-async def test_cancel_withdraws_the_question_of_a_subagent_whose_prompt_was_answered(
+async def test_cancel_withdraws_subagents_question_after_prompt_was_answered(
     stack: Stack,
 ) -> None:
     client, session = await asked(stack, lambda _: None)

@@ -27,7 +27,7 @@ def allow(_: dict[str, Any]) -> dict[str, Any]:
     return {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
 
 
-async def test_tools_for_tasks_ask_write_pykoclaws_row_and_outlive_the_daemon(stack: Stack) -> None:
+async def test_task_tools_ask_write_rows_and_outlive_daemon(stack: Stack) -> None:
     client = await stack.front()
     asked: list[str] = []
 
@@ -227,7 +227,7 @@ async def test_a_restricted_session_has_pykoclaws_server(stack: Stack) -> None:
 
 
 @pytest.mark.long
-async def test_a_clients_server_of_that_name_gives_pykoclaws_another(stack: Stack) -> None:
+async def test_clients_server_of_that_name_renames_pykoclaws(stack: Stack) -> None:
     secret = [{"name": "SECRET", "value": "theirs"}]
     theirs = {
         "name": "pykoclaw", "command": sys.executable, "args": [str(SERVER)], "env": secret,
@@ -267,7 +267,7 @@ OPENER = """
 
 
 @pytest.mark.long
-async def test_a_plugin_that_opens_the_file_itself_is_tolerated_and_named(stack: Stack) -> None:
+async def test_plugin_that_opens_file_itself_is_named(stack: Stack) -> None:
     plugins.install(stack.root / "plugins", "opener", OPENER)
     stack.environment |= plugins.path(stack.root / "plugins")
     client = await stack.front()

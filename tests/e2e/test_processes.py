@@ -65,7 +65,7 @@ async def test_early_process_ends_with_its_daemon(stack: Stack) -> None:
     assert client.text(session) == "Said."
 
 
-async def test_without_early_start_only_a_prompt_starts_a_worker(stack: Stack) -> None:
+async def test_without_early_start_only_prompt_starts_worker(stack: Stack) -> None:
     client = await stack.start(PYKOCLAW_EARLY_START="off")
     session = await client.new(stack.work)
     await client.load(session, stack.work)

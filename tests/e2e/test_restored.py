@@ -16,7 +16,7 @@ from tests.e2e.harness.backups import back_up, put_back
         pytest.param(text("Once."), marks=pytest.mark.long),
     ],
 )
-async def test_prompt_that_waited_in_the_backup_is_not_run_again(stack: Stack, again: str) -> None:
+async def test_prompt_waiting_in_backup_is_not_run_again(stack: Stack, again: str) -> None:
     """It was run after the backup: the transcript has it, and the next prompt is not held up."""
     client = await stack.front()
     session = await client.new(stack.work)

@@ -106,7 +106,7 @@ async def test_rewind_to_before_a_compaction_is_refused(stack: Stack) -> None:
     assert "PYKOCLAW_LOST_CONTEXT" not in client.text(session)
 
 
-async def test_summary_for_a_lost_memory_has_no_rewound_turn(stack: Stack) -> None:
+async def test_summary_for_lost_memory_omits_rewound_turn(stack: Stack) -> None:
     client = await front(stack)
     session = await client.new(stack.work)
     for word in ("one", "two"):
@@ -126,7 +126,7 @@ async def test_summary_for_a_lost_memory_has_no_rewound_turn(stack: Stack) -> No
     assert "two" not in asked
 
 
-async def test_one_task_is_stopped_and_the_turn_goes_on(shared: Stack) -> None:
+async def test_turn_goes_on_after_one_task_stops(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
     running = client.prompting(
@@ -146,7 +146,7 @@ async def test_one_task_is_stopped_and_the_turn_goes_on(shared: Stack) -> None:
 
 
 @pytest.mark.parametrize("behind", [True, False], ids=["background", "foreground"])
-async def test_one_subagent_is_stopped_and_the_turn_goes_on(shared: Stack, behind: bool) -> None:
+async def test_turn_goes_on_after_one_subagent_stops(shared: Stack, behind: bool) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
     prompt = (

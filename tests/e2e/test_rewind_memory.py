@@ -105,7 +105,7 @@ async def test_terminals_turn_after_a_rewind_is_told(stack: Stack) -> None:
     assert client.text(session).count("Another program") == 1
 
 
-async def test_session_goes_on_after_rewinds_into_a_lost_memory(stack: Stack) -> None:
+async def test_session_survives_rewinds_into_lost_memory(stack: Stack) -> None:
     client = await front(stack)
     session = await client.new(stack.work)
     await say(client, session, "one")

@@ -78,7 +78,7 @@ async def until_shown(client: Client, session: str, call: str, said: str) -> Non
     await client.until(lambda: said in words(shown(client.of(session), call)))
 
 
-async def test_output_comes_while_a_command_runs_and_is_there_once_in_the_end(
+async def test_running_commands_output_comes_live_and_once(
     stack: Stack,
 ) -> None:
     client = await begin(stack)
@@ -99,7 +99,7 @@ async def test_output_comes_while_a_command_runs_and_is_there_once_in_the_end(
 
 
 @pytest.mark.long
-async def test_the_shell_of_a_command_says_which_one_it_runs(stack: Stack) -> None:
+async def test_commands_shell_says_which_one_it_runs(stack: Stack) -> None:
     """By which the output of commands is told apart that run at the same time."""
     client = await begin(stack)
     session = await client.new(stack.work)
@@ -171,7 +171,7 @@ async def test_a_client_with_terminals_sees_commands_in_them(shared: Stack) -> N
     assert screen(client, session).split() == ["begun", "over"]
 
 
-async def test_terminals_have_the_colours_of_commands_that_end_at_once_and_again(
+async def test_immediate_commands_colours_reach_terminals_live_and_again(
     stack: Stack,
 ) -> None:
     terminals = {"clientCapabilities": {"_meta": {"terminal_output": True}}}
@@ -258,7 +258,7 @@ async def test_commands_in_the_background(stack: Stack) -> None:
     await seen_again(stack, client, session, **NAMED)
 
 
-async def test_a_command_that_outlives_its_time_limit_goes_on_in_the_background(
+async def test_command_beyond_time_limit_continues_in_background(
     stack: Stack,
 ) -> None:
     client = await begin(stack)
@@ -277,7 +277,7 @@ async def test_a_command_that_outlives_its_time_limit_goes_on_in_the_background(
     await seen_again(stack, client, session, **NAMED)
 
 
-async def test_lines_of_a_monitor_start_turns_of_claudes_own(stack: Stack) -> None:
+async def test_monitors_lines_start_claudes_own_turns(stack: Stack) -> None:
     client = await begin(stack)
     session = await client.new(stack.work)
     gate = stack.work / "gate"
@@ -388,7 +388,7 @@ async def test_cancel_stops_subagents_whose_prompt_was_answered(stack: Stack) ->
     await seen_again(stack, client, session, **NAMED)
 
 
-async def test_call_of_a_command_that_ends_with_its_session_says_so(stack: Stack) -> None:
+async def test_call_of_command_ended_with_session_says_so(stack: Stack) -> None:
     client = await begin(stack)
     session = await client.new(stack.work)
     command = {"command": waiting(stack.work / "gate"), "run_in_background": True}
@@ -399,7 +399,7 @@ async def test_call_of_a_command_that_ends_with_its_session_says_so(stack: Stack
     assert shown(client.of(session), call)["status"] == "failed"
 
 
-async def test_subagents_of_an_imported_session_are_shown_as_they_were_live(stack: Stack) -> None:
+async def test_imported_sessions_subagents_are_shown_as_live(stack: Stack) -> None:
     """One that was waited for, and one in the background."""
     client = await begin(stack)
     session = await client.new(stack.work)

@@ -108,7 +108,7 @@ async def test_plan_is_shown_asked_and_its_mode_follows(stack: Stack) -> None:
     await seen_again(stack, client, session)
 
 
-async def test_lasting_rule_holds_in_later_sessions_until_it_is_removed(shared: Stack) -> None:
+async def test_lasting_rule_holds_in_later_sessions_until_removed(shared: Stack) -> None:
     client = await shared.spawn_front()
     await client.initialize(**EDITOR)
     session = await client.new(shared.work)
@@ -142,7 +142,7 @@ async def test_lasting_rule_holds_in_later_sessions_until_it_is_removed(shared: 
     assert not (shared.work / "third").exists()
 
 
-async def test_what_is_always_allowed_in_a_session_outlives_claude_and_the_daemon(
+async def test_always_allowed_in_session_outlives_claude_and_daemon(
     stack: Stack,
 ) -> None:
     client = await stack.spawn_front()
@@ -177,7 +177,7 @@ async def test_what_is_always_allowed_in_a_session_outlives_claude_and_the_daemo
     assert (await done(stack, "rules", "list", "--json")).json == []
 
 
-async def test_answers_given_around_a_crash_of_the_daemon_count(stack: Stack) -> None:
+async def test_answers_around_daemon_crash_count(stack: Stack) -> None:
     client = await stack.spawn_front()
     await client.initialize(**EDITOR)
     client.permit = lambda _: None

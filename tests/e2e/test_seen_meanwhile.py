@@ -105,7 +105,7 @@ async def test_waits_are_counted_and_errors_are_told_once(stack: Stack) -> None:
     assert calls(again, session, "retry-")[0]["title"] == wait["title"]
 
 
-async def test_a_wait_is_told_while_it_lasts_with_the_seconds_of_the_service(stack: Stack) -> None:
+async def test_wait_is_told_live_with_services_seconds(stack: Stack) -> None:
     client = await stack.start(CLAUDE_CODE_MAX_RETRIES="1")
     session = await client.new(stack.work)
     with pytest.raises(RpcError) as error:
@@ -126,7 +126,7 @@ async def test_a_wait_is_told_while_it_lasts_with_the_seconds_of_the_service(sta
     assert last["title"] == "Claude's rate limit was reached; stopped before a retry"
 
 
-async def test_service_that_nobody_runs_is_not_called_a_lost_connection(stack: Stack) -> None:
+async def test_service_nobody_runs_is_no_lost_connection(stack: Stack) -> None:
     client = await stack.spawn(ANTHROPIC_BASE_URL="http://127.0.0.1:1", CLAUDE_CODE_MAX_RETRIES="1")
     await client.initialize()
     session = await client.new(stack.work)
@@ -139,7 +139,7 @@ async def test_service_that_nobody_runs_is_not_called_a_lost_connection(stack: S
     await seen_again(stack, client, session)
 
 
-async def test_another_model_a_lost_connection_and_compaction_by_itself(stack: Stack) -> None:
+async def test_fallback_model_lost_connection_and_compaction_are_shown(stack: Stack) -> None:
     """The model falls back, the connection breaks off in the middle of the answer, and the context
     is too full before the next one.
     """
@@ -238,7 +238,7 @@ async def test_limits_and_hooks_are_one_line_each(stack: Stack) -> None:
     await seen_again(stack, client, session)
 
 
-async def test_hooks_that_stop_more_than_a_call_say_so(stack: Stack) -> None:
+async def test_hooks_stopping_more_than_calls_say_so(stack: Stack) -> None:
     objection = json.dumps({"decision": "block", "reason": "not read well"})
     commands = {
         "UserPromptSubmit": 'grep -q forbidden && { echo "no such words" >&2; exit 2; }; exit 0',
@@ -265,7 +265,7 @@ async def test_hooks_that_stop_more_than_a_call_say_so(stack: Stack) -> None:
     await seen_again(stack, client, session)
 
 
-async def test_settings_that_claude_leaves_out_are_named_until_they_are_corrected(
+async def test_settings_claude_leaves_out_are_named_until_corrected(
     stack: Stack,
 ) -> None:
     path = stack.home / ".claude/settings.json"
@@ -282,7 +282,7 @@ async def test_settings_that_claude_leaves_out_are_named_until_they_are_correcte
     assert again.text(session).count("**Your Claude settings do not count: `") == 1
 
 
-async def test_a_wait_for_a_limit_outlives_killed_daemons_and_ends_once(stack: Stack) -> None:
+async def test_limit_wait_outlives_killed_daemons_and_ends_once(stack: Stack) -> None:
     """The prompt that was stopped never reaches Claude again; a session that is cancelled by a
     client of the next daemon does not go on.
     """
@@ -319,7 +319,7 @@ async def test_a_wait_for_a_limit_outlives_killed_daemons_and_ends_once(stack: S
     assert len(served[0]["user_texts"]) == 2
 
 
-async def test_a_session_that_waits_can_be_told_not_to(stack: Stack) -> None:
+async def test_waiting_session_can_be_told_not_to(stack: Stack) -> None:
     settings: dict[str, Any] = {**SUBSCRIPTION, "PYKOCLAW_USAGE_LIMIT": "wait"}
     await stack.daemon(**settings)
     client = await stack.front(**settings)

@@ -9,7 +9,7 @@ from tests.e2e.harness import Stack, text
 from tests.e2e.harness.seen import seen_again
 
 
-async def test_servers_are_told_of_tried_again_and_switched_off(stack: Stack) -> None:
+async def test_servers_are_announced_reconnected_and_switched_off(stack: Stack) -> None:
     client = await stack.start()
     broken = {"name": "broken", "command": sys.executable, "args": ["-c", "exit(1)"], "env": []}
     given = [program("sec", "hush"), broken]

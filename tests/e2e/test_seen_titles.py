@@ -29,7 +29,7 @@ def said(client: Client, session: str) -> list[dict[str, Any]]:
     ]
 
 
-async def test_a_session_is_named_shown_again_and_carried_elsewhere(stack: Stack) -> None:
+async def test_session_is_named_reshown_and_carried_elsewhere(stack: Stack) -> None:
     client = await stack.front(PYKOCLAW_TITLES="claude")
     session = await client.new(stack.work)
     prompt = "# Fix **the** parser\n" + script("text I look.", "bash echo parsed", "text Done.")

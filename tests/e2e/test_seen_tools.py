@@ -58,7 +58,7 @@ def diffs(call: dict[str, Any]) -> list[tuple[str | None, str]]:
     ]
 
 
-async def test_tools_are_shown_for_people_live_again_and_imported(stack: Stack) -> None:
+async def test_tools_read_well_live_again_and_imported(stack: Stack) -> None:
     prepare(stack)
     client = await stack.start()
     server = program("sec", "hush")
@@ -151,7 +151,7 @@ async def test_tools_are_shown_for_people_live_again_and_imported(stack: Stack) 
         assert told[title] == call
 
 
-async def test_images_skills_refusals_and_stops_are_shown_live_and_again(stack: Stack) -> None:
+async def test_images_skills_refusals_and_stops_are_shown(stack: Stack) -> None:
     (stack.work / "dot.png").write_bytes(base64.b64decode(DOT))
     skill = stack.home / ".claude/skills/greet"
     skill.mkdir(parents=True)
@@ -188,7 +188,7 @@ async def test_images_skills_refusals_and_stops_are_shown_live_and_again(stack: 
     await again.close()
 
 
-async def test_question_has_the_command_first_and_what_would_be_lost(shared: Stack) -> None:
+async def test_question_shows_command_first_and_threatened_content(shared: Stack) -> None:
     prepare(shared)
     (shared.root / "outside.txt").write_text("hidden\n")
     client = await shared.start()

@@ -22,7 +22,7 @@ def times(stack: Stack, words: str) -> int:
     return json.dumps(stack.asked()[-1]["messages"]).count(words)
 
 
-async def test_prompt_goes_into_the_turn_between_its_tool_calls(shared: Stack) -> None:
+async def test_prompt_enters_turn_between_its_tool_calls(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
     running = client.prompting(session, script("bash sleep 2", "bash echo second", "text Done."))

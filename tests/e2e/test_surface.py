@@ -36,7 +36,7 @@ async def opened(client: Client, stack: Stack) -> tuple[str, dict[str, Any]]:
     return answer["sessionId"], answer
 
 
-async def test_model_of_a_terminal_is_shown_where_its_session_goes_on(stack: Stack) -> None:
+async def test_terminals_model_is_shown_where_session_continues(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
     await client.prompt(session, text("One."))
@@ -97,7 +97,7 @@ async def test_mode_set_during_turn_applies_at_once(shared: Stack) -> None:
     assert current(client, session) == ["acceptEdits", "dontAsk"]
 
 
-async def test_effort_and_fast_mode_reach_the_model_and_survive_restart(
+async def test_effort_and_fast_mode_work_and_survive_restart(
     stack: Stack,
 ) -> None:
     async def choose(option: str, value: str | bool) -> None:
@@ -145,7 +145,7 @@ async def test_effort_and_fast_mode_reach_the_model_and_survive_restart(
     assert "fast" not in config(client, session)
 
 
-async def test_what_a_client_asks_of_claude_reaches_it_also_after_a_restart(stack: Stack) -> None:
+async def test_clients_claude_options_work_also_after_restart(stack: Stack) -> None:
     chosen, prompt = str(uuid4()), "Answer like a pelican."
     asked = {
         "disallowedTools": ["WebFetch"],
@@ -194,7 +194,7 @@ async def test_what_a_client_asks_of_claude_reaches_it_also_after_a_restart(stac
 
 
 @pytest.mark.long
-async def test_fast_mode_that_the_account_lacks_is_taken_back_in_words(stack: Stack) -> None:
+async def test_account_lacking_fast_mode_is_told_in_words(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
     await client.prompt(session, text("One."))

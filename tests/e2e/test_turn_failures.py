@@ -277,7 +277,7 @@ async def test_directory_that_is_gone(shared: Stack) -> None:
     assert (gone / "here.txt").read_text().strip() == str(gone)
 
 
-async def test_claude_that_is_not_there_or_fails_at_its_start(stack: Stack) -> None:
+async def test_absent_claude_or_failing_start_is_told(stack: Stack) -> None:
     claude = stack.root / "claude"
     client = await stack.start(PYKOCLAW_CLI_PATH=str(claude))
     error = await failed(client, await client.new(stack.work), text("Never said."))

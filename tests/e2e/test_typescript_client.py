@@ -28,7 +28,9 @@ WAIT = 180  # seconds
         pytest.param(("serve", "--stdio"), id="stdio", marks=pytest.mark.long),
     ],
 )
-async def test_whole_surface(stack: Stack, arguments: tuple[str, ...]) -> None:
+async def test_whole_surface_works_with_typescript_client(
+    stack: Stack, arguments: tuple[str, ...]
+) -> None:
     node.require(HERE)
     process = await asyncio.create_subprocess_exec(
         "node", HERE / "client.mjs", stack.work, json.dumps(program("local", "s3cret")), *PROGRAM, *arguments,

@@ -27,9 +27,7 @@ async def begun(stack: Stack, client: Client) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("by_itself", [False, True])
-async def test_model_and_mode_of_the_users_settings_are_shown_and_used(
-    stack: Stack, by_itself: bool
-) -> None:
+async def test_users_model_and_mode_are_shown_and_used(stack: Stack, by_itself: bool) -> None:
     """By a daemon, and by a server on its client's standard streams."""
     write(stack, OWN)
     client = await (stack.start() if by_itself else stack.front())
@@ -41,7 +39,7 @@ async def test_model_and_mode_of_the_users_settings_are_shown_and_used(
     assert "haiku" in stack.asked()[-1]["model"]
 
 
-async def test_settings_of_ours_and_the_clients_model_go_first(stack: Stack) -> None:
+async def test_our_settings_and_clients_model_go_first(stack: Stack) -> None:
     write(stack, OWN)
     client = await stack.front(PYKOCLAW_PERMISSION_MODE="plan", ANTHROPIC_MODEL="claude-mine-1")
     session, shown = await begun(stack, client)

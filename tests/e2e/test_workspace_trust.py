@@ -208,7 +208,7 @@ async def test_the_question_outlives_the_daemon(stack: Stack, repository: Reposi
     )  # the same one, each time
 
 
-async def test_operators_answer_waits_for_the_client_that_has_the_key(
+async def test_operators_answer_waits_for_client_with_key(
     stack: Stack, repository: Repository
 ) -> None:
     client = await stack.front()
@@ -269,7 +269,7 @@ async def test_off_trusts_every_directory(stack: Stack, repository: Repository) 
 
 
 @pytest.mark.long
-async def test_what_is_trusted_acts_when_it_has_an_occasion(
+async def test_trusted_settings_act_when_occasion_comes(
     stack: Stack, repository: Repository
 ) -> None:
     """What the marks of the tests above, which are missing without trust, are worth."""

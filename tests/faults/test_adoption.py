@@ -39,7 +39,7 @@ async def test_turn_ending_without_daemon_is_complete_afterwards(stack: Stack) -
     assert len(stack.asked()) == 2
 
 
-async def test_prompt_of_dead_front_runs_whose_client_was_back_before_the_deploy(
+async def test_dead_fronts_prompt_runs_after_return_and_deploy(
     stack: Stack,
 ) -> None:
     await stack.daemon()
@@ -227,7 +227,7 @@ async def test_truncating_spool_of_working_worker_leaves_gap(stack: Stack) -> No
 
 
 @pytest.mark.long
-async def test_turn_whose_end_was_cut_off_the_spool_is_over(stack: Stack) -> None:
+async def test_turn_whose_end_spool_lost_is_over(stack: Stack) -> None:
     """Its worker lives, and is idle."""
     session, _, worker = await alone(stack)
     await eventually(lambda: ended_on_disk(stack), 60)

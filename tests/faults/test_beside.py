@@ -242,7 +242,7 @@ def _session_of(request: dict[str, Any]) -> str:
 
 
 @pytest.mark.long
-async def test_bot_killed_in_our_conversation_does_not_fork_it(stack: Stack) -> None:
+async def test_bot_killed_in_our_conversation_forks_nothing(stack: Stack) -> None:
     """The bot's real CLI writes the transcript of one of our conversations, beside our turns and
     between them, and dies in the middle: both sides stay in one session of Claude's, and each turn
     is known to the model and shown once.

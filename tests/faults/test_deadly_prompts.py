@@ -84,7 +84,7 @@ def refused(stack: Stack) -> bool:
     return log.exists() and "refused unread" in log.read_text()
 
 
-async def test_answer_that_two_daemons_die_over_is_asked_for_again(stack: Stack) -> None:
+async def test_answer_two_daemons_die_over_is_reasked(stack: Stack) -> None:
     stack.environment["PYKOCLAW_CRASH_AT"] = "answer_received"
     await stack.daemon()
     client = await stack.front()
@@ -111,7 +111,7 @@ async def test_answer_that_two_daemons_die_over_is_asked_for_again(stack: Stack)
 
 
 @pytest.mark.long
-async def test_notification_that_two_daemons_die_over_is_given_up(stack: Stack) -> None:
+async def test_notification_two_daemons_die_over_is_dropped(stack: Stack) -> None:
     stack.environment["PYKOCLAW_CRASH_AT"] = "notification_received"
     await stack.daemon()
     client = await stack.front()

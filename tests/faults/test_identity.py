@@ -279,7 +279,7 @@ async def test_worker_ahead_of_restored_database_ends_in_words(stack: Stack) -> 
     assert '"restored"' in stack.rows("SELECT error FROM acp_turns ORDER BY created_at")[0]["error"]
 
 
-async def test_prompt_that_ran_after_the_backup_is_not_called_unsent(stack: Stack) -> None:
+async def test_prompt_run_after_backup_is_not_called_unsent(stack: Stack) -> None:
     """Nobody comes for it, so that it is not sent again either."""
     await stack.daemon()
     client = await stack.front()

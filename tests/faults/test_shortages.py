@@ -164,7 +164,7 @@ async def test_claude_killed_by_oom_killer_is_reported_so(stack: Stack, memory_g
     assert client.text(session).endswith("After.")
 
 
-async def test_daemon_needs_no_further_thread_under_a_memory_limit(stack: Stack) -> None:
+async def test_daemon_needs_no_thread_under_memory_limit(stack: Stack) -> None:
     """A thread that cannot start would hold up, or fail, whatever needs it."""
     skill = stack.root / "heavy/.claude/skills/heavy"
     skill.mkdir(parents=True)
@@ -184,7 +184,7 @@ async def test_daemon_needs_no_further_thread_under_a_memory_limit(stack: Stack)
     assert stack.daemon_pid() == pid
 
 
-async def test_front_without_memory_says_so_and_its_turn_goes_on(stack: Stack) -> None:
+async def test_front_without_memory_says_so_and_turn_continues(stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)
     answer = client.prompting(session, script("repeat 200x10ms word{n} ", "text Done."))
@@ -261,7 +261,7 @@ def most_processes(soft: str, *pids: int) -> None:
         subprocess.run(command, check=True)
 
 
-async def test_limit_of_processes_is_reported_and_turns_go_on_without_it(
+async def test_process_limit_is_reported_and_turns_continue_anyway(
     elsewhere: tuple[Path, str],
 ) -> None:
     home, python = elsewhere

@@ -37,7 +37,7 @@ async def load(one: Front, number: int, session: str, cwd: str = "/") -> dict[st
     return await one.answer(number)
 
 
-async def test_an_id_of_the_earlier_plugin_is_loaded_in_the_clients_directory(
+async def test_earlier_plugins_id_loads_in_clients_directory(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path) as r, front(r) as one:
@@ -53,7 +53,7 @@ async def test_an_id_of_the_earlier_plugin_is_loaded_in_the_clients_directory(
         assert refused["error"]["data"] == {"sessionCwd": str(tmp_path)}
 
 
-async def test_resume_finds_it_and_the_next_daemon_knows_it(tmp_path: Path) -> None:
+async def test_resume_finds_conversation_and_next_daemon_knows_it(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         await began(r)
         await one.result(1, "session/resume", sessionId=OLD, cwd="/")
@@ -62,7 +62,7 @@ async def test_resume_finds_it_and_the_next_daemon_knows_it(tmp_path: Path) -> N
         assert "result" in await load(one, 2, OLD)
 
 
-async def test_of_two_ids_with_one_beginning_the_first_gets_the_conversation(
+async def test_first_of_two_alike_ids_gets_conversation(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path) as r, front(r) as one:
@@ -84,9 +84,7 @@ async def test_two_loads_at_once_make_one_session(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("claude", [None, ""])
-async def test_a_conversation_that_was_never_prompted_is_not_found(
-    tmp_path: Path, claude: str | None
-) -> None:
+async def test_conversation_never_prompted_is_not_found(tmp_path: Path, claude: str | None) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         await began(r, claude=claude)
         assert (await load(one, 1, OLD))["error"]["code"] == -32002
@@ -94,7 +92,7 @@ async def test_a_conversation_that_was_never_prompted_is_not_found(
         assert (await load(one, 3, LIKE_IT, "/nowhere"))["error"]["code"] == -32002
 
 
-async def test_a_directory_that_does_not_exist_is_not_kept(tmp_path: Path) -> None:
+async def test_directory_that_does_not_exist_is_dropped(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         await began(r)
         assert (await load(one, 1, OLD, "/nowhere"))["error"]["code"] == -32602
@@ -122,7 +120,7 @@ def test_an_id_is_known_by_its_beginning(name: str) -> None:
     assert not conversations.id_begins(name, "no id")
 
 
-async def test_a_conversation_of_another_channel_is_opened_by_the_id_of_its_name(
+async def test_other_channels_conversation_opens_by_id_from_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adopting, "PAGE", 2)
@@ -140,7 +138,7 @@ async def test_a_conversation_of_another_channel_is_opened_by_the_id_of_its_name
         assert (await load(one, 3, conversations.id_of("wa-unknown")))["error"]["code"] == -32002
 
 
-async def test_both_ids_of_a_conversation_of_the_earlier_plugin_lead_to_one_session(
+async def test_both_ids_of_earlier_conversation_reach_one_session(
     tmp_path: Path,
 ) -> None:
     made = conversations.id_of(NAME)
@@ -164,7 +162,7 @@ TWO_COLUMNS: Final = (
 )
 
 
-async def test_a_row_of_the_planned_table_takes_the_clients_directory(tmp_path: Path) -> None:
+async def test_planned_tables_row_takes_clients_directory(tmp_path: Path) -> None:
     connection = sqlite3.connect(tmp_path / "pykoclaw.db")
     for statement in TWO_COLUMNS:
         connection.execute(statement)
@@ -207,7 +205,7 @@ async def test_lists_show_conversations_that_nobody_has_opened(tmp_path: Path) -
         assert len([each async for each in found]) == 2
 
 
-async def test_a_conversation_is_resolved_by_name_and_by_the_beginning_of_its_id(
+async def test_conversation_is_resolved_by_name_or_id_prefix(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli, front(r) as one:
@@ -231,7 +229,7 @@ async def test_a_conversation_is_resolved_by_name_and_by_the_beginning_of_its_id
         assert refused["code"] == -32002
 
 
-async def test_a_conversation_of_another_channel_begins_by_its_name(tmp_path: Path) -> None:
+async def test_other_channels_conversation_begins_by_its_name(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli, front(r) as one:
         found = await cli.call("conversations/resolve", conversation=WHATSAPP, create=True)
         again = await cli.call("conversations/resolve", conversation=WHATSAPP, create=True)

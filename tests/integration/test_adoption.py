@@ -91,7 +91,7 @@ async def test_turn_continues_under_next_daemon_exactly_once(
 
 
 @pytest.mark.parametrize("background", [False, True])
-async def test_turn_that_the_worker_has_ended_without_a_trace_is_over(
+async def test_turn_ended_by_worker_without_trace_is_over(
     tmp_path: Path, alive: WorkerProcess, background: bool
 ) -> None:
     """The frame that ended it was in a damaged spool."""
@@ -398,7 +398,7 @@ async def test_worker_not_answering_new_daemon_is_lost(
 
 
 @pytest.mark.parametrize("end", ["it dies", "it stays silent", "it is of another version"])
-async def test_prompt_before_idle_worker_answers_next_daemon_runs_on_new(
+async def test_prompt_passes_dead_idle_worker_to_new_one(
     tmp_path: Path, alive: WorkerProcess, end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with killed(tmp_path, alive) as first:
@@ -428,7 +428,7 @@ async def test_prompt_before_idle_worker_answers_next_daemon_runs_on_new(
         assert [one.prompts for one in second.launcher.launched] == [["say 1"], ["say 2"]]
 
 
-async def test_prompt_whose_new_worker_dies_too_fails_with_its_reason(
+async def test_prompt_whose_new_worker_dies_fails_with_reason(
     tmp_path: Path, alive: WorkerProcess
 ) -> None:
     """Only a worker that was there before gets another attempt."""
@@ -637,7 +637,7 @@ async def test_undelivered_choice_reaches_worker_before_next_prompt(
 
 
 @pytest.mark.parametrize("takes_it", [True, False])
-async def test_an_effort_reaches_an_adopted_worker_or_the_next_one(
+async def test_effort_reaches_adopted_worker_or_next_one(
     tmp_path: Path, alive: WorkerProcess, *, takes_it: bool
 ) -> None:
     """A worker of a version that does not know SetConfig is replaced when its turn has ended."""

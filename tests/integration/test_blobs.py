@@ -43,7 +43,7 @@ def pictures(session: str, *content: dict[str, Any]) -> dict[str, Any]:
     return {**prompt(session, ""), "prompt": [*(content or (image(PICTURE),)), SAY]}
 
 
-async def test_bytes_are_shared_and_go_with_the_last_session(tmp_path: Path) -> None:
+async def test_shared_bytes_go_with_last_session(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         first, second = await new(wire), await new(wire)
         for session in (first, second):
@@ -74,7 +74,7 @@ async def test_interrupted_deletion_is_completed(tmp_path: Path) -> None:
         assert await r.database.read("SELECT * FROM acp_blobs") == []
 
 
-async def test_file_that_cannot_be_removed_keeps_no_deletion_up(tmp_path: Path) -> None:
+async def test_irremovable_file_holds_up_no_deletion(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         one, other = await new(wire), await new(wire)
         await wire.call("session/prompt", **pictures(one))
@@ -96,7 +96,7 @@ async def test_what_is_being_committed_is_spared(tmp_path: Path) -> None:
             assert files(tmp_path) == [NAME]
 
 
-async def test_files_that_nobody_refers_to_go_when_they_are_old(tmp_path: Path) -> None:
+async def test_unreferenced_files_go_when_old(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         await wire.call("session/prompt", **pictures(session))
@@ -288,7 +288,7 @@ async def test_files_are_private(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "blobs" / NAME).stat().st_mode) == 0o600
 
 
-async def test_one_large_prompt_of_a_client_is_in_memory(
+async def test_only_one_large_prompt_is_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others wait in the pipe, until its bytes are on disk; other clients do not."""
@@ -318,7 +318,7 @@ async def test_one_large_prompt_of_a_client_is_in_memory(
 
 
 @pytest.mark.parametrize("link", [True, False])
-async def test_links_and_pipes_in_their_place_are_not_read(tmp_path: Path, link: bool) -> None:
+async def test_links_and_pipes_as_blobs_are_unread(tmp_path: Path, link: bool) -> None:
     (tmp_path / "secret").write_bytes(PICTURE)
     (tmp_path / "blobs").mkdir()
     path = tmp_path / "blobs" / NAME

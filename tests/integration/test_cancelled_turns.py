@@ -47,7 +47,7 @@ async def test_cancelled_turns_say_so_once(tmp_path: Path) -> None:
         assert [one["messageId"] for one in notes] == ids
 
 
-async def test_words_on_a_cancelled_prompt_come_before_its_response_and_the_next_one(
+async def test_words_on_cancelled_prompt_precede_its_response(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
@@ -68,7 +68,7 @@ async def test_words_on_a_cancelled_prompt_come_before_its_response_and_the_next
         assert shown.index(NOT_SENT) < shown.index("0 ")
 
 
-async def test_words_of_a_waiting_prompt_do_not_cut_the_running_answer(tmp_path: Path) -> None:
+async def test_waiting_prompts_words_do_not_cut_running_answer(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session, running, worker, turn = await hanging(r, wire)
         worker.say(worker.event(turn, "one "))
@@ -85,7 +85,7 @@ async def test_words_of_a_waiting_prompt_do_not_cut_the_running_answer(tmp_path:
         assert said(wire) == ["hang", "one two ", "waits", NOT_SENT]
 
 
-async def test_prompt_that_was_cancelled_before_claude_was_there_says_so(
+async def test_prompt_cancelled_before_claude_came_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
@@ -129,7 +129,7 @@ async def test_cancel_does_not_overtake_the_prompt(
         assert not early, "the next daemon would send the prompt"
 
 
-async def test_turn_that_was_not_cancelled_does_not_say_so(tmp_path: Path) -> None:
+async def test_turn_nobody_cancelled_does_not_say_so(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         await wire.call("session/prompt", **prompt(session, "say 1"))

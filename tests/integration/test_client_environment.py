@@ -189,9 +189,7 @@ async def test_a_fork_is_of_the_same_account(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["isolated", "group"])
-async def test_run_of_an_earlier_daemon_waits_for_the_client_with_the_key(
-    tmp_path: Path, mode: str
-) -> None:
+async def test_earlier_daemons_run_waits_for_client_with_key(tmp_path: Path, mode: str) -> None:
     path = tmp_path / "pykoclaw.db"
     async with rig(tmp_path) as r:
         async with linked.front(r, "one", environment={NAME: KEY}) as one:

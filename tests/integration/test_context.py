@@ -97,7 +97,7 @@ async def test_what_a_transcript_lacks_is_summed_up_once(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("policy", LostContext)
-async def test_turns_that_a_transcript_lacks_before_its_newest_ones_are_told_once(
+async def test_turns_missing_before_newest_are_told_once(
     tmp_path: Path, policy: LostContext
 ) -> None:
     """It was replaced by an older one during a turn, or before the daemon looked at it."""
@@ -124,7 +124,7 @@ async def test_turns_that_a_transcript_lacks_before_its_newest_ones_are_told_onc
         assert len(await shown(session)) == 1
 
 
-async def test_a_transcript_that_begins_inside_of_its_newest_turn_is_told(tmp_path: Path) -> None:
+async def test_transcript_beginning_inside_newest_turn_is_told(tmp_path: Path) -> None:
     """It was removed during the turn: the CLI goes on in a new file."""
     async with talked(tmp_path, 3) as (r, session, turns, transcripts):
         transcripts.held = {f"end-{turns[2]}"}
@@ -135,7 +135,7 @@ async def test_a_transcript_that_begins_inside_of_its_newest_turn_is_told(tmp_pa
         assert "the last 3 turns" in notice
 
 
-async def test_all_turns_of_a_long_loss_are_told_at_once(tmp_path: Path, monkeypatch: Any) -> None:
+async def test_long_loss_is_told_whole_at_once(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(context, "LOOKED_AT", 2)
     async with talked(tmp_path, 5) as (r, session, turns, transcripts):
         transcripts.held = whole(turns[0], turns[4])
@@ -145,7 +145,7 @@ async def test_all_turns_of_a_long_loss_are_told_at_once(tmp_path: Path, monkeyp
         assert "3 turns before the newest ones" in notice
 
 
-async def test_a_second_cut_before_anything_was_prompted_is_told(tmp_path: Path) -> None:
+async def test_second_cut_before_any_prompt_is_told(tmp_path: Path) -> None:
     async with talked(tmp_path, 4, LostContext.OFF) as (r, session, turns, transcripts):
         transcripts.held = whole(*turns[:3])
         await session.others.context.before_launch()
@@ -157,7 +157,7 @@ async def test_a_second_cut_before_anything_was_prompted_is_told(tmp_path: Path)
         assert "the last 2 turns" in second
 
 
-async def test_a_prompt_that_a_hook_has_stopped_is_in_no_transcript(tmp_path: Path) -> None:
+async def test_prompt_hook_stopped_is_in_no_transcript(tmp_path: Path) -> None:
     """Its turn has the newest entry of the one before."""
     async with talked(tmp_path, 3) as (r, session, turns, transcripts):
         stopped = "UPDATE acp_turns SET last_uuid = ? WHERE turn_id = ?"
@@ -169,9 +169,7 @@ async def test_a_prompt_that_a_hook_has_stopped_is_in_no_transcript(tmp_path: Pa
         assert await shown(session) == []
 
 
-async def test_a_transcript_that_ends_inside_of_its_last_turn_is_told(
-    tmp_path: Path, monkeypatch: Any
-) -> None:
+async def test_transcript_ending_inside_last_turn_is_told(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(context, "PAUSE", 0)
     async with talked(tmp_path, 2) as (r, session, turns, transcripts):
         transcripts.held = {*whole(turns[0]), turns[1]}
@@ -189,7 +187,7 @@ async def test_the_end_of_a_turn_is_required_too(tmp_path: Path, monkeypatch: An
         assert _failure(await r.run(session, "say 2")).kind == "context_lost"
 
 
-async def test_a_turn_that_did_not_end_well_may_lack_its_end(tmp_path: Path) -> None:
+async def test_turn_that_ended_badly_may_lack_end(tmp_path: Path) -> None:
     async with talked(tmp_path, 1) as (r, session, turns, transcripts):
         transcripts.held = set(turns)
         stopped = Statement("UPDATE acp_turns SET stop_reason = 'max_tokens'", rows=1)
@@ -221,9 +219,7 @@ async def test_a_memory_that_is_required_ends_the_prompt(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("policy", LostContext)
-async def test_what_is_lost_while_a_worker_lives_is_lost(
-    tmp_path: Path, policy: LostContext
-) -> None:
+async def test_memory_lost_while_worker_lives_is_lost(tmp_path: Path, policy: LostContext) -> None:
     """The prompt is treated as that for which a worker starts."""
     async with talked(tmp_path, 2, policy) as (r, session, turns, transcripts):
         transcripts.held = whole(*turns)
@@ -242,7 +238,7 @@ async def test_what_is_lost_while_a_worker_lives_is_lost(
             assert "the last 2 turns" in notice
 
 
-async def test_transcript_that_is_another_file_with_all_turns_keeps_its_worker(
+async def test_replaced_transcript_with_all_turns_keeps_worker(
     tmp_path: Path,
 ) -> None:
     async with talked(tmp_path, 1) as (r, session, turns, transcripts):
@@ -267,7 +263,7 @@ async def test_without_a_summary_claude_begins_with_nothing(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("whole_turns", [0, 1])
-async def test_loss_that_is_written_down_when_its_prompt_is_cancelled_holds(
+async def test_loss_recorded_as_prompt_is_cancelled_holds(
     tmp_path: Path, monkeypatch: Any, whole_turns: int
 ) -> None:
     async with talked(tmp_path, 2) as (r, session, turns, transcripts):
@@ -291,7 +287,7 @@ async def test_loss_that_is_written_down_when_its_prompt_is_cancelled_holds(
         assert len(notices(client)) == len(await shown(session))
 
 
-async def test_a_slash_command_is_no_turn_that_a_transcript_must_hold(tmp_path: Path) -> None:
+async def test_transcript_need_not_hold_slash_command(tmp_path: Path) -> None:
     async with talked(tmp_path, 1) as (r, session, turns, transcripts):
         transcripts.held = whole(*turns)
         await r.run(session, "say 1")
@@ -304,7 +300,7 @@ async def test_a_slash_command_is_no_turn_that_a_transcript_must_hold(tmp_path: 
         assert await shown(session) == []
 
 
-async def test_a_digest_that_was_stored_and_not_given_is_given_by_the_next_daemon(
+async def test_stored_digest_nobody_got_comes_from_next_daemon(
     tmp_path: Path, monkeypatch: Any
 ) -> None:
     """The server dies after it has said that the memory is lost, before the prompt is dispatched."""
@@ -329,7 +325,7 @@ def _failure(outcome: Outcome) -> Any:
     return outcome.failure
 
 
-async def test_session_begins_anew_each_time_that_its_memory_is_gone(tmp_path: Path) -> None:
+async def test_session_begins_anew_at_each_lost_memory(tmp_path: Path) -> None:
     """As after a rewind to turns that were lost: the loss is told once."""
     async with talked(tmp_path, 2) as (r, session, _, _transcripts):
         gone = WorkerFailed(ErrorKind.CONTEXT_LOST, "gone")

@@ -30,7 +30,7 @@ async def ends(s: Subject, session: str, limit: int = 9) -> list[str]:
     return [one.turn_id for one in found]
 
 
-async def test_newest_ends_are_those_that_the_transcript_must_hold(s: Subject) -> None:
+async def test_newest_ends_are_what_transcript_must_hold(s: Subject) -> None:
     session, other = await s.session(), await s.session("two")
     await s.ended(session, "first", at("a"))
     await s.ended(other, "elsewhere", at("x"))
@@ -44,7 +44,7 @@ async def test_newest_ends_are_those_that_the_transcript_must_hold(s: Subject) -
     assert await ends(s, session, 2) == ["third", "second"]
 
 
-async def test_a_turn_that_was_told_to_be_lost_need_not_be_held(s: Subject) -> None:
+async def test_turn_told_as_lost_need_not_be_held(s: Subject) -> None:
     session = await s.session()
     for number in (1, 2, 3):
         await s.ended(session, f"turn {number}", at(f"end {number}"))

@@ -163,7 +163,7 @@ async def test_archive_says_how_many_turns_it_has_cancelled(tmp_path: Path) -> N
         assert await cli.call("sessions/archive", session=session.id) == {"cancelled": 0}
 
 
-async def test_archived_session_is_out_of_lists_until_taken_back(tmp_path: Path) -> None:
+async def test_archived_session_is_unlisted_until_taken_back(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         session = await prompted(r)
         for method, listed in (("archive", []), ("unarchive", [session.id])):
@@ -292,7 +292,7 @@ async def test_the_history_is_followed_to_its_end(tmp_path: Path) -> None:
         await eventually(lambda: len(session.subscriptions) == 1)
 
 
-async def test_the_newest_turn_begins_with_why_claude_began_it(tmp_path: Path) -> None:
+async def test_newest_turn_begins_with_why_claude_began(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         session = await prompted(r)
         channel, why = r.launcher.launched[-1], "\n\n> The background command `make` has ended.\n\n"
@@ -326,7 +326,7 @@ async def test_live_follow_is_endless_and_not_a_client(tmp_path: Path) -> None:
     [("follow", {"live": True}), ("prompt", {"text": "hang"})],
     ids=["attach", "prompt"],
 )
-async def test_whoever_leaves_while_nothing_happens_is_there_no_longer(
+async def test_client_leaving_during_quiet_is_gone(
     tmp_path: Path, method: str, params: dict[str, Any]
 ) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as viewer:

@@ -273,7 +273,7 @@ async def test_no_transaction_of_a_deletion_changes_many_rows(
     assert max(changed) <= 50
 
 
-async def test_old_turns_are_numbered_in_pieces_in_their_order(
+async def test_old_turns_are_numbered_piecewise_in_order(
     database: Database, changed: list[int]
 ) -> None:
     await make(database, ONE)

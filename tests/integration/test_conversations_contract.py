@@ -40,7 +40,7 @@ async def test_only_conversations_with_a_claude_session_are_continued(s: Subject
     assert await s.journal.continued("tg-1", 10) == ["tg-2"]
 
 
-async def test_an_adopted_conversation_has_a_session_that_follows_it(s: Subject) -> None:
+async def test_adopted_conversation_has_session_that_follows_it(s: Subject) -> None:
     await s.upsert(ROW)
     await s.journal.adopt(SESSION)
     found = await s.journal.find("session")
@@ -50,7 +50,7 @@ async def test_an_adopted_conversation_has_a_session_that_follows_it(s: Subject)
 
 
 @pytest.mark.parametrize("claude", [None, "", "claude"])
-async def test_what_cannot_be_continued_or_has_a_session_is_not_adopted(
+async def test_unresumable_or_already_owned_conversation_is_not_adopted(
     s: Subject, claude: str | None
 ) -> None:
     await s.upsert(replace(ROW, claude_session_id=claude))
@@ -109,7 +109,7 @@ async def test_a_turn_is_written_back_for_other_programs(s: Subject) -> None:
     assert row == Conversation(ROW.name, "claude", "/folder", "hash-1")  # its channel's folder
 
 
-async def test_a_turn_of_an_acp_conversation_writes_its_directory(s: Subject) -> None:
+async def test_acp_conversations_turn_writes_its_directory(s: Subject) -> None:
     own = replace(SESSION, conversation_name="acp-session")
     await s.upsert(Conversation("acp-session", "claude", "/folder"))
     await s.journal.adopt(own)
@@ -119,7 +119,7 @@ async def test_a_turn_of_an_acp_conversation_writes_its_directory(s: Subject) ->
     assert row == Conversation("acp-session", "claude", "/work")
 
 
-async def test_a_turn_overwrites_no_claude_session_that_was_not_looked_at(s: Subject) -> None:
+async def test_turn_overwrites_no_claude_session_unseen(s: Subject) -> None:
     await s.upsert(ROW)
     await s.journal.adopt(SESSION)
     await s.journal.follow("session", ROW)
@@ -133,7 +133,7 @@ async def test_a_turn_overwrites_no_claude_session_that_was_not_looked_at(s: Sub
     assert found.claude_session_id == "claude"
 
 
-async def test_a_row_is_put_right_unless_it_was_written_again(s: Subject) -> None:
+async def test_row_is_corrected_unless_written_again(s: Subject) -> None:
     await s.upsert(ROW)
     await s.journal.adopt(SESSION)
     await s.journal.follow("session", ROW)

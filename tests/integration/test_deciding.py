@@ -161,7 +161,7 @@ async def test_decision_on_a_plan_reaches_claude(
         assert words in found[2]
 
 
-async def test_away_policy_approves_a_plan_with_questions_about_edits(tmp_path: Path) -> None:
+async def test_away_policy_approves_plan_asking_about_edits(tmp_path: Path) -> None:
     async with rig(tmp_path, "allow") as r:
         asking = await begin(r)
         asking.ask("q1", plan=True, always="edits")
@@ -203,7 +203,7 @@ async def test_next_worker_of_the_directory_has_the_rule(tmp_path: Path) -> None
         assert r.launcher.launched[1].spec.options.rules == ("Bash(make)",)
 
 
-async def test_rule_of_a_session_holds_for_its_workers_and_no_other_session(tmp_path: Path) -> None:
+async def test_session_rule_holds_for_its_workers_alone(tmp_path: Path) -> None:
     """Also for those after a rewind."""
     async with rig(tmp_path, "park") as r:
         person = Person()
@@ -261,7 +261,7 @@ def requests(wire: Wire, method: str = "session/request_permission") -> list[dic
 FORMS: dict[str, Any] = {"elicitation": {"form": {}}}
 
 
-async def test_client_with_forms_gets_one_form_for_all_questions(tmp_path: Path) -> None:
+async def test_client_with_forms_gets_all_questions_together(tmp_path: Path) -> None:
     async with plain_rig(tmp_path) as r:
         wire, answers = await asked_over_acp(r, FORMS, questions=BOTH)
         (form,) = await eventually(lambda: requests(wire, "elicitation/create"))
@@ -286,7 +286,7 @@ async def test_client_with_forms_gets_one_form_for_all_questions(tmp_path: Path)
         await end(r, wire)
 
 
-async def test_client_without_forms_is_asked_one_choice_at_a_time(tmp_path: Path) -> None:
+async def test_client_without_forms_gets_choices_one_by_one(tmp_path: Path) -> None:
     async with plain_rig(tmp_path) as r:
         wire, answers = await asked_over_acp(r, questions=(COLOURS, SIZE, COLOURS))
         for number, option in enumerate(("choice_1", "choice_0", "choice_1", "choice_0", "done")):
@@ -381,7 +381,7 @@ async def test_client_with_forms_is_asked_what_should_change(tmp_path: Path) -> 
         await end(r, wire)
 
 
-async def test_refusal_is_asked_for_its_reason_where_the_client_can(tmp_path: Path) -> None:
+async def test_refusals_reason_is_asked_where_client_can(tmp_path: Path) -> None:
     async with plain_rig(tmp_path) as r:
         wire, answers = await asked_over_acp(r, FORMS)
         (asked,) = await eventually(lambda: requests(wire))
@@ -410,7 +410,7 @@ async def test_refusal_may_bring_its_reason_along(tmp_path: Path) -> None:
         await end(r, wire)
 
 
-async def test_plan_is_said_to_a_client_that_shows_titles_alone(tmp_path: Path) -> None:
+async def test_client_showing_only_titles_is_told_plan(tmp_path: Path) -> None:
     async with plain_rig(tmp_path) as r:
         plan = (TextPart("# Cache it"),)
         wire, _ = await asked_over_acp(r, name="mitto", plan=True, always="edits", content=plan)
@@ -431,7 +431,7 @@ class Window(Person):
 CANCELLED = {"outcome": "cancelled"}
 
 
-async def test_absent_user_leaves_the_decision_to_the_away_policy(tmp_path: Path) -> None:
+async def test_absent_users_decision_falls_to_away_policy(tmp_path: Path) -> None:
     async with rig(tmp_path, "deny") as r:
         window = Window()
         asking = await begin(r, window)
@@ -441,7 +441,7 @@ async def test_absent_user_leaves_the_decision_to_the_away_policy(tmp_path: Path
         assert "Nobody was there" in (await told(asking))[2]
 
 
-async def test_absent_user_is_asked_again_at_the_next_sign_of_life(tmp_path: Path) -> None:
+async def test_absent_user_is_reasked_at_sign_of_life(tmp_path: Path) -> None:
     async with rig(tmp_path, "wait") as r:
         window = Window()
         asking = await begin(r, window)
@@ -455,7 +455,7 @@ async def test_absent_user_is_asked_again_at_the_next_sign_of_life(tmp_path: Pat
         assert await asking.settled("q1") == ("selected", "allow_once", "editor")
 
 
-async def test_absent_user_is_asked_again_after_pauses_until_somebody_is_there(
+async def test_absent_user_is_reasked_after_pauses_until_present(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(interview, "FIRST", 0.01)

@@ -64,7 +64,7 @@ def run(code: str, **environment: str) -> str:
     return made.stdout
 
 
-def test_clients_and_servers_of_mcp_are_not_imported_with_the_sdk() -> None:
+def test_sdk_imports_no_mcp_clients_or_servers() -> None:
     code = "import sys\nprint(*(one for one in sys.modules if one.startswith(('mcp.', 'uvicorn'))))"
     modules = run(IMPORTED + code).split()
     assert "mcp.shared.memory" in modules
@@ -94,7 +94,7 @@ def test_tools_of_the_sdk_answer(before: str) -> None:
         "import mcp.client.session\nfound = mcp.client.session.ClientSession",
     ],
 )
-def test_whatever_is_used_of_mcp_is_the_real_thing(use: str) -> None:
+def test_whatever_mcp_is_used_is_the_real_thing(use: str) -> None:
     same = (
         "\nimport claude_agent_sdk._internal._mcp_compat as compat, mcp.server.lowlevel as lowlevel\n"
         "import mcp\nmcp.ClientSession\n"
@@ -106,7 +106,7 @@ def test_whatever_is_used_of_mcp_is_the_real_thing(use: str) -> None:
     assert rest == ["True <class 'module'> True\n"]
 
 
-def test_many_threads_may_be_the_first_to_use_it() -> None:
+def test_many_threads_may_first_use_mcp_together() -> None:
     code = (
         "import threading\nfrom claude_agent_sdk import create_sdk_mcp_server\n"
         "servers = [create_sdk_mcp_server('one')['instance'] for _ in range(8)]\nnames = []\n"
@@ -138,7 +138,7 @@ def held(tmp_path: Path, code: str) -> str:
     return run(IMPORTED + needed + code, PYTHONPATH=f"{tmp_path}:{os.getcwd()}")
 
 
-def test_an_import_that_needs_the_rest_does_not_wait_for_ever(tmp_path: Path) -> None:
+def test_import_that_needs_the_rest_never_hangs(tmp_path: Path) -> None:
     """One thread loads it, and comes to a module that another one imports, which needs it."""
     code = (
         "def held():\n"
@@ -165,7 +165,7 @@ def test_a_thread_waits_for_what_another_one_loads(tmp_path: Path) -> None:
     assert held(tmp_path, code) == "['ClientSession', 'MCPServer']\n"
 
 
-def test_a_package_that_is_broken_says_so_each_time(tmp_path: Path) -> None:
+def test_broken_package_says_so_each_time(tmp_path: Path) -> None:
     code = (
         "def held(): raise ImportError('gone')\n"
         "for name in ('ClientSession', 'Client'):\n"
@@ -194,7 +194,7 @@ def test_another_sdk_is_imported_as_it_is(tmp_path: Path, other: str) -> None:
     assert found == "True\n<class 'module'> True\n"
 
 
-def test_a_package_that_is_broken_costs_plugins_a_line(tmp_path: Path) -> None:
+def test_broken_package_costs_plugins_one_line(tmp_path: Path) -> None:
     plugins.install(
         tmp_path, "good", "class Plugin:\n    def get_mcp_servers(self, db, name): return {}\n"
     )
@@ -210,7 +210,7 @@ def test_a_package_that_is_broken_costs_plugins_a_line(tmp_path: Path) -> None:
     assert said.read_text() == repr([("*", "cannot use the package mcp (ImportError('gone'))")])
 
 
-async def test_fork_server_imports_the_rest_when_nothing_is_launched(
+async def test_idle_fork_server_imports_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPROFILEIMPORTTIME", "1")  # says what is imported, in its log
@@ -224,7 +224,7 @@ async def test_fork_server_imports_the_rest_when_nothing_is_launched(
         await server.close()
 
 
-async def test_fork_server_says_once_that_the_rest_is_broken(
+async def test_fork_server_says_once_what_is_broken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "sse_starlette.py").write_text("raise ImportError('not today')")
@@ -239,7 +239,7 @@ async def test_fork_server_says_once_that_the_rest_is_broken(
         await server.close()
 
 
-async def test_fork_server_is_started_anew_when_what_it_runs_from_changes(
+async def test_fork_server_restarts_when_its_code_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "__init__.py"
@@ -262,7 +262,7 @@ async def test_fork_server_is_started_anew_when_what_it_runs_from_changes(
         await server.close()
 
 
-async def test_error_of_python_that_is_gone_names_the_remedy(
+async def test_missing_pythons_error_names_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = tmp_path / "python"

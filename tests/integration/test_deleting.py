@@ -35,7 +35,7 @@ def while_closing(
     patch.setattr(r.pool, "stop", stopped)
 
 
-async def test_turn_that_begins_while_its_session_is_deleted_ends(
+async def test_turn_beginning_while_session_is_deleted_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As that with which the answer to a parked question goes on."""
@@ -58,7 +58,7 @@ async def test_turn_that_begins_while_its_session_is_deleted_ends(
         assert session.id not in r.sessions.live
 
 
-async def test_prompt_that_needs_nobody_is_refused_while_its_session_is_deleted(
+async def test_unattended_prompt_is_refused_during_sessions_deletion(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path) as r:

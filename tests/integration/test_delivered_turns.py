@@ -52,7 +52,7 @@ async def imported(r: Rig, session: str, transcript: Path, said_at: datetime | N
         (SOON, "some day", True),
     ],
 )
-async def test_result_is_left_out_only_if_its_own_run_was_imported(
+async def test_result_is_omitted_only_if_run_was_imported(
     tmp_path: Path, said_at: datetime | None, created: str, *, shown: bool
 ) -> None:
     path = tmp_path / "pykoclaw.db"

@@ -72,9 +72,7 @@ async def test_deliveries_come_in_order_under_every_name(tmp_path: Path, path: P
         assert places == sorted(places)
 
 
-async def test_delivery_waits_for_running_turn_and_comes_before_the_next(
-    tmp_path: Path, path: Path
-) -> None:
+async def test_delivery_comes_between_running_turn_and_next(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r, delivering(r):
         session, first, channel = await hanging(r)
         client = Client()
@@ -120,7 +118,7 @@ async def test_unattended_session_shows_delivery_at_next_load(tmp_path: Path, pa
         assert (await r.sessions.get(closed.id)).record.closed
 
 
-async def test_unknown_conversation_keeps_its_deliveries_until_it_is_known(
+async def test_deliveries_wait_until_unknown_conversation_is_known(
     tmp_path: Path, path: Path
 ) -> None:
     async with rig(tmp_path) as r, delivering(r):
@@ -169,7 +167,7 @@ async def test_empty_message_is_delivered_and_shows_nothing(
         assert fetch(path, "SELECT DISTINCT status FROM delivery_queue") == [("delivered",)]
 
 
-async def test_delivery_that_cannot_be_written_fails_and_lets_the_next_pass(
+async def test_unwritable_delivery_fails_and_lets_next_pass(
     tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pykoclaw_acp.sessions.deliveries.PAUSE", 0.0)
@@ -190,7 +188,7 @@ async def test_delivery_that_cannot_be_written_fails_and_lets_the_next_pass(
         assert "poison" not in client.text
 
 
-async def test_odd_messages_are_shown_as_far_as_they_can_be(tmp_path: Path, path: Path) -> None:
+async def test_odd_messages_are_shown_as_far_as_possible(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r, delivering(r):
         session, client = await attached(r)
         odd = enqueue(path, name(session), "odd")
@@ -211,9 +209,7 @@ async def test_odd_messages_are_shown_as_far_as_they_can_be(tmp_path: Path, path
         assert {status(path, one) for one in (odd, long)} == {"delivered"}
 
 
-async def test_delivery_during_a_locked_store_is_shown_once_it_is_free(
-    tmp_path: Path, path: Path
-) -> None:
+async def test_delivery_shows_once_locked_store_is_free(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r, delivering(r):
         session, client = await attached(r)
         with closing(sqlite3.connect(path)) as other:
@@ -232,7 +228,7 @@ async def test_delivery_during_a_locked_store_is_shown_once_it_is_free(
         assert [one.seq for one in client.shown] == [1]
 
 
-async def test_delivery_during_a_blocked_store_is_shown_once_to_every_client(
+async def test_delivery_during_blocked_store_reaches_clients_once(
     tmp_path: Path, path: Path
 ) -> None:
     async with rig(tmp_path) as r, delivering(r):
@@ -262,9 +258,7 @@ def _make_room(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA max_page_count = 1000000").fetchall()
 
 
-async def test_delivery_to_a_session_whose_worker_is_evicted_starts_none(
-    tmp_path: Path, path: Path
-) -> None:
+async def test_delivery_to_evicted_session_starts_no_worker(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path, idle_timeout=0.05) as r, delivering(r):
         session, client = await attached(r)
         other = Client()
@@ -322,9 +316,7 @@ async def test_rows_that_are_not_utf8_let_others_pass(tmp_path: Path, path: Path
         assert fetch(path, "SELECT id FROM delivery_queue WHERE status = 'pending'") == []
 
 
-async def test_rows_without_an_id_are_shown_and_marked_as_others(
-    tmp_path: Path, path: Path
-) -> None:
+async def test_rows_without_id_are_shown_and_marked(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r:
         session, client = await attached(r)
         for stored in ("NULL", "NULL", "x'616263'", "x'ff'"):
@@ -341,7 +333,7 @@ async def test_rows_without_an_id_are_shown_and_marked_as_others(
         assert ends == [("delivered", "text")] * 4 + [("pending", "null")]
 
 
-async def test_text_after_a_nul_is_shown_and_cuts_are_said(tmp_path: Path, path: Path) -> None:
+async def test_text_after_nul_shows_and_cuts_are_said(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r, delivering(r):
         session, client = await attached(r)
         enqueue(path, name(session), "BEFORE\0AFTER")

@@ -23,7 +23,7 @@ class Direct(Client):
         self.shown.append(logged)
 
 
-async def test_live_event_costs_no_further_turn_of_the_loop(
+async def test_live_event_costs_no_extra_loop_turn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Counted(tasks.Pace):

@@ -74,7 +74,7 @@ async def test_calls_about_other_directories_go_on(dead: Disk, tmp_path: Path) -
 
 
 @pytest.mark.usefixtures("own_threads")
-async def test_who_asks_again_is_told_at_once_until_it_answers(
+async def test_asking_silent_disk_again_fails_at_once(
     dead: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await asyncio.gather(*(look(dead) for _ in range(disks.EACH)), return_exceptions=True)
@@ -107,7 +107,7 @@ async def test_some_threads_are_never_given_to_such_calls(dead: Disk, tmp_path: 
     assert {type(one) for one in told} == {TimeoutError}
 
 
-async def test_errors_of_a_call_are_those_of_its_function(tmp_path: Path) -> None:
+async def test_call_raises_errors_of_its_function(tmp_path: Path) -> None:
     path = str(tmp_path / "none")
     with pytest.raises(FileNotFoundError):
         await disks.call(path, partial(os.stat, path))
@@ -155,9 +155,7 @@ async def test_requests_about_a_dead_disk_keep_nobody_waiting(
 
 
 @pytest.mark.usefixtures("own_threads")
-async def test_prompt_of_a_session_on_a_dead_disk_says_so_and_keeps_nobody_waiting(
-    tmp_path: Path, dead: Disk
-) -> None:
+async def test_prompt_on_dead_disk_says_so_without_delay(tmp_path: Path, dead: Disk) -> None:
     async with rig(tmp_path) as r, client(r) as one, client(r) as other:
         dead.answers.set()
         session = (await one.call("session/new", cwd=dead.path, mcpServers=[]))["result"]

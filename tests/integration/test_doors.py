@@ -27,7 +27,7 @@ LONG = "x" * (MAX_LINE_EARLY + 10_000)
     [b"", b"fro", GREETING, GREETING + b'{"front": "f", ', b"{"],
     ids=["nothing", "half a greeting", "greeting", "half an introduction", "half a message"],
 )
-async def test_who_does_not_introduce_itself_in_time_is_disconnected(
+async def test_client_introducing_itself_late_is_disconnected(
     begun: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admission, "HELLO", 0.2)
@@ -94,7 +94,7 @@ async def test_client_may_send_long_lines_after_initialize_only(tmp_path: Path) 
         await wire.close()
 
 
-async def test_client_of_front_may_send_long_lines_after_initialize_only(tmp_path: Path) -> None:
+async def test_fronts_client_sends_long_lines_only_after_initialize(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r, initialize=None) as one:
         one.call(1, "session/prompt", **_long_prompt("s"))
         early = await one.answer(1)

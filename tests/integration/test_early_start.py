@@ -58,7 +58,7 @@ async def started(r: Rig, session: Session) -> None:
     await eventually(lambda: r.pool.is_live(session.id) and r.pool.steers(session.id))
 
 
-async def test_first_prompt_goes_to_the_worker_that_was_started_before(tmp_path: Path) -> None:
+async def test_first_prompt_goes_to_worker_started_before(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await begin(r)
         await started(r, session)
@@ -67,7 +67,7 @@ async def test_first_prompt_goes_to_the_worker_that_was_started_before(tmp_path:
         assert worker.prompts == ["say 2"]
 
 
-async def test_prompt_in_the_midst_of_the_start_waits_for_it(tmp_path: Path) -> None:
+async def test_prompt_during_start_waits_for_it(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await begin(r)
         assert (await r.run(session, "say 2")).state == "done"
@@ -86,7 +86,7 @@ async def loaded(r: Rig, *, turns: int = 1) -> Session:
     return session
 
 
-async def test_session_that_is_loaded_has_a_worker_before_its_prompt(
+async def test_loaded_session_has_worker_before_prompt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(early_starts, "READING", 2.0)
@@ -129,7 +129,7 @@ async def test_loaded_session_that_nobody_reads_gets_no_worker(
 
 
 @pytest.mark.parametrize("loops", [None, *range(12)])
-async def test_worker_that_lacks_turns_of_others_is_replaced_at_the_prompt(
+async def test_worker_lacking_others_turns_is_replaced_at_prompt(
     tmp_path: Path, loops: int | None
 ) -> None:
     """Also if the prompt comes in the midst of the start."""
@@ -147,7 +147,7 @@ async def test_worker_that_lacks_turns_of_others_is_replaced_at_the_prompt(
         assert (early.prompts, last.prompts) == ([], ["say 2"])
 
 
-async def test_worker_whose_transcript_lacks_turns_by_then_is_replaced(
+async def test_worker_is_replaced_if_transcript_lacks_turns(
     tmp_path: Path,
 ) -> None:
     transcripts = ScriptedTranscripts()
@@ -162,7 +162,7 @@ async def test_worker_whose_transcript_lacks_turns_by_then_is_replaced(
         assert (early.prompts, last.prompts) == ([], ["say 2", "say 3"])
 
 
-async def test_what_was_taken_in_before_the_start_is_known_to_the_worker(tmp_path: Path) -> None:
+async def test_worker_knows_what_was_imported_before_start(tmp_path: Path) -> None:
     transcripts = ScriptedTranscripts()
     async with rig(tmp_path, transcripts) as r:
         session = await loaded(r)
@@ -176,7 +176,7 @@ async def test_what_was_taken_in_before_the_start_is_known_to_the_worker(tmp_pat
         assert len(r.launcher.launched) == 2
 
 
-async def test_lost_memory_is_said_to_the_prompt_and_starts_no_worker(
+async def test_lost_memory_is_said_and_starts_no_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path) as r:
@@ -266,7 +266,7 @@ async def test_no_other_worker_ends_for_it(tmp_path: Path) -> None:
         assert (await r.run(second, "say 1")).state == "done"
 
 
-async def test_prompt_in_its_midst_keeps_the_place_it_took(
+async def test_prompt_in_mid_start_keeps_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path, max_workers=1, stall_timeout=300.0) as r:
@@ -287,7 +287,7 @@ async def test_prompt_in_its_midst_keeps_the_place_it_took(
         assert [one.spec.session_id for one in r.launcher.live] == [other.id]
 
 
-async def test_mode_chosen_during_the_start_holds_for_the_first_prompt(tmp_path: Path) -> None:
+async def test_mode_chosen_during_start_holds_at_first_prompt(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await begin(r)
         await session.choosing.choose("modeId", mode="plan")
@@ -300,9 +300,7 @@ async def test_mode_chosen_during_the_start_holds_for_the_first_prompt(tmp_path:
 
 
 @pytest.mark.parametrize("loops", range(12))
-async def test_other_servers_named_during_the_start_hold_for_the_first_prompt(
-    tmp_path: Path, loops: int
-) -> None:
+async def test_servers_named_during_start_hold_at_first_prompt(tmp_path: Path, loops: int) -> None:
     async with rig(tmp_path) as r:
         session = await begin(r)
         for _ in range(loops**2):
@@ -338,7 +336,7 @@ async def test_session_that_is_closed_already_gets_no_worker(tmp_path: Path) -> 
         assert [one.spec.session_id for one in r.launcher.launched] == [later.id]
 
 
-async def test_worker_is_idle_after_a_prompt_that_was_cancelled_before_it_was_there(
+async def test_worker_is_idle_after_prompt_cancelled_early(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = asyncio.Event()
@@ -391,7 +389,7 @@ async def test_worker_makes_room_after_a_look_that_failed(
         assert (await r.run(await r.session(), "say 1")).state == "done"
 
 
-async def test_what_comes_to_act_during_the_start_is_asked_about(
+async def test_settings_becoming_active_during_start_are_asked_about(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "place"
@@ -418,7 +416,7 @@ async def test_nothing_starts_before_an_answer_about_the_directory(tmp_path: Pat
         assert [one.spec.session_id for one in r.launcher.launched] == [harmless.id]
 
 
-async def test_directory_that_is_another_one_at_the_prompt_gets_another_worker(
+async def test_changed_directory_at_prompt_gets_another_worker(
     tmp_path: Path,
 ) -> None:
     place = tmp_path / "place"
@@ -439,7 +437,7 @@ async def test_directory_that_is_another_one_at_the_prompt_gets_another_worker(
     "changed",
     ["CLAUDE.md", "place/.claude/rules/a.md", "user/rules/deep/a.md", "user/CLAUDE.md"],
 )
-async def test_memory_that_is_written_before_the_prompt_is_read(
+async def test_memory_written_before_prompt_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "user"))
@@ -457,7 +455,7 @@ async def test_memory_that_is_written_before_the_prompt_is_read(
         assert (first.prompts, len(second.prompts)) == ([], 2)
 
 
-async def test_what_acted_only_before_the_prompt_acts_no_more(tmp_path: Path) -> None:
+async def test_settings_active_only_before_prompt_act_no_more(tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir()
     async with rig(tmp_path, **looking()) as r:
@@ -470,7 +468,7 @@ async def test_what_acted_only_before_the_prompt_acts_no_more(tmp_path: Path) ->
         assert (first.prompts, second.prompts) == ([], ["say 1"])
 
 
-async def test_prompt_has_a_try_of_its_own_if_the_early_one_hangs(tmp_path: Path) -> None:
+async def test_prompt_gets_own_try_if_early_start_hangs(tmp_path: Path) -> None:
     async with rig(tmp_path, worker_start_timeout=0.5) as r:
         r.launcher.slow = True
         session = await begin(r)
@@ -492,7 +490,7 @@ async def test_logout_ends_those_that_were_not_prompted(tmp_path: Path) -> None:
         assert (await r.run(unused, "say 1")).state == "done"
 
 
-async def test_daemon_that_leaves_in_the_midst_leaves_the_worker(tmp_path: Path) -> None:
+async def test_daemon_leaving_in_mid_start_leaves_worker(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await begin(r)
         await eventually(lambda: r.launcher.launched)

@@ -48,7 +48,7 @@ def daemon(places: Places) -> Iterator[Daemon]:
         yield one
 
 
-def test_a_healthcheck_is_answered_before_there_is_a_daemon(places: Places) -> None:
+def test_healthcheck_is_answered_before_any_daemon(places: Places) -> None:
     with Daemon(places, listens=False), Client(places) as client:
         client.write(HEALTHCHECK)
         client.stdin.close()
@@ -117,7 +117,7 @@ def test_what_was_said_waits_for_a_daemon(places: Places, daemon: Daemon, said: 
         assert client.process.wait(SOONER) == 0
 
 
-def test_a_client_that_dies_is_heard_to_its_end(places: Places, daemon: Daemon) -> None:
+def test_dying_client_is_heard_to_its_end(places: Places, daemon: Daemon) -> None:
     with Client(places) as client:
         daemon.accept().hello()
         daemon.stop()

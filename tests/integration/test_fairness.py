@@ -211,7 +211,7 @@ async def test_flood_of_new_sessions_alternates_with_other_client(
             assert "result" in await flood.answer(one)
 
 
-async def test_pause_between_sessions_is_for_clients_that_send_many_at_once(
+async def test_only_mass_senders_pause_between_sessions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The pause is an hour here: whoever has to make one is not answered."""

@@ -143,7 +143,7 @@ async def test_changes_are_in_the_next_lists(
     await lists(3)
 
 
-async def test_what_belongs_to_a_session_of_ours_is_not_listed_twice(index: Index) -> None:
+async def test_our_sessions_transcripts_are_not_listed_twice(index: Index) -> None:
     await index.journal.create(SessionRecord(uuid(1), "acp-1", "/w"))
     await index.journal.create(SessionRecord("other", "acp-other", "/w"))
     await index.journal.follow_transcript("other", uuid(2), told=True)
@@ -234,7 +234,7 @@ async def test_older_copy_is_listed_when_the_newest_goes(
     assert done
 
 
-async def test_a_transcript_is_found_before_it_is_in_the_index(index: Index) -> None:
+async def test_transcript_is_found_before_it_is_indexed(index: Index) -> None:
     finder = index.finder()
     index.transcript(1, "A question", cwd="/somewhere")
     found = await finder.find(uuid(1))
@@ -272,7 +272,7 @@ async def test_transcript_that_cannot_be_deleted_is_named(
     assert (await finder.remove([uuid(1)])).some is False
 
 
-async def test_a_reader_that_dies_is_replaced_at_the_next_list(
+async def test_dead_reader_is_replaced_at_next_list(
     index: Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(finding, "LOOK_EVERY", 0.0)

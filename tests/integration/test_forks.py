@@ -46,7 +46,7 @@ async def words(r: Rig, session: Session) -> list[Any]:
     return [one.event for one in await r.journal.read(session.id, 0, 1000)]
 
 
-async def test_fork_is_asked_what_its_source_was_always_allowed(tmp_path: Path) -> None:
+async def test_fork_is_asked_what_source_always_allowed(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         source = await r.session()
         await r.run(source, "say 1")
@@ -61,7 +61,7 @@ async def test_fork_is_asked_what_its_source_was_always_allowed(tmp_path: Path) 
         assert await r.database.read("SELECT * FROM acp_session_rules") == []
 
 
-async def test_fork_has_the_log_of_its_source_up_to_the_turn_that_runs(tmp_path: Path) -> None:
+async def test_fork_has_sources_log_up_to_running_turn(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         source, turn, worker = await hanging(r)
         assert (await fork(r, source))[1] == ForkedAt(0, complete=False)
@@ -131,7 +131,7 @@ async def test_request_that_comes_again_makes_one_fork(tmp_path: Path) -> None:
         assert count == 2
 
 
-async def test_request_that_comes_again_has_its_fork_whatever_the_source_is_by_now(
+async def test_repeated_request_gets_same_fork_whatever_the_source(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path) as r:
@@ -149,7 +149,7 @@ async def test_request_that_comes_again_has_its_fork_whatever_the_source_is_by_n
         assert (again.id, same) == (made.id, at)
 
 
-async def test_calls_that_are_open_in_the_source_end_in_the_fork(tmp_path: Path) -> None:
+async def test_sources_open_calls_end_in_fork(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         source = await r.session()
         await source.log.tell([ToolStarted("tool", "Bash", "Bash", "execute")])
@@ -160,7 +160,7 @@ async def test_calls_that_are_open_in_the_source_end_in_the_fork(tmp_path: Path)
         assert ended.reason == "It goes on in the session that this one was forked from."
 
 
-async def test_a_call_that_began_long_ago_ends_in_a_fork(tmp_path: Path) -> None:
+async def test_long_begun_call_ends_in_fork(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         source = await r.session()
         await r.run(source, "say 1")
@@ -173,7 +173,7 @@ async def test_a_call_that_began_long_ago_ends_in_a_fork(tmp_path: Path) -> None
         assert [one.tool_call_id for one in ends if one.status == "failed"] == ["tool"]
 
 
-async def test_fork_of_a_session_that_is_deleted_meanwhile_leaves_nothing(
+async def test_fork_of_meanwhile_deleted_session_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path) as r:
@@ -205,7 +205,7 @@ async def test_fork_of_a_session_that_is_deleted_meanwhile_leaves_nothing(
         assert names == 1
 
 
-async def test_fork_is_told_what_its_source_is_still_to_be_told(tmp_path: Path) -> None:
+async def test_fork_gets_notes_its_source_still_awaits(tmp_path: Path) -> None:
     """Also if the prompt that carried it has not reached Claude."""
     async with rig(tmp_path) as r:
         source = await r.session()
@@ -296,7 +296,7 @@ async def test_killed_server_leaves_a_whole_fork_or_none(tmp_path: Path, step: s
         await database.close()
 
 
-async def test_half_made_fork_is_not_deleted_while_it_is_made(tmp_path: Path) -> None:
+async def test_fork_in_the_making_is_not_deleted(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         source = await r.session()
         await r.run(source, "say 3")

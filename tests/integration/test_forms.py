@@ -79,7 +79,7 @@ async def test_only_clients_that_show_forms_are_asked(tmp_path: Path) -> None:
         assert plain.ids == ["q2"]
 
 
-async def test_only_clients_that_open_pages_are_asked_for_one(tmp_path: Path) -> None:
+async def test_only_clients_that_open_pages_get_one(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         forms, pages = Person("forms", forms=True), Person("pages", pages=True)
         asking = await begin(r, forms, pages)

@@ -319,7 +319,7 @@ def test_daemon_deaths_over_request_count_until_accepted(
         assert daemon.accept().hello()["deaths"] == {}
 
 
-def test_notification_and_answer_that_two_daemons_die_over_are_given_up(
+def test_notification_and_answer_killing_two_daemons_are_dropped(
     client: Client, daemon: Daemon
 ) -> None:
     """The question of the refused answer is passed on once more; what was acknowledged counts no
@@ -668,7 +668,7 @@ def test_recovering_daemon_is_awaited_longer_than_other_server(
             Dialer(places).attempt()
 
 
-def test_daemon_whose_socket_is_gone_is_not_awaited_like_one_that_recovers(
+def test_daemon_without_socket_is_not_awaited_as_recovering(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dial, "TIMEOUT", 0.0)

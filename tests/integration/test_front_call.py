@@ -126,9 +126,7 @@ def test_a_socket_elsewhere_is_found_by_the_lock(places: Places, tmp_path: Path)
         assert call(elsewhere, "_m", {}) == 5
 
 
-def test_a_call_waits_for_a_daemon_that_is_starting(
-    places: Places, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_call_waits_for_starting_daemon(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     def play(connection: Connection, request: Any) -> None:
         connection.send(encode({"id": 1, "result": 5}))
 

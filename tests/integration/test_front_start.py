@@ -227,9 +227,7 @@ def test_front_waits_for_database_moved_under_its_daemon(places: Places, databas
     assert len(starts(places)) == 3, "no daemon is started while the file is missing"
 
 
-def test_database_that_is_back_when_its_absence_is_reported_is_used(
-    places: Places, database: Path
-) -> None:
+def test_database_returning_as_absence_is_reported_is_used(places: Places, database: Path) -> None:
     with starter(places, "find-late") as client:
         database_is_moved_behind(client, places)
         client.request("session/new")

@@ -80,7 +80,7 @@ async def test_two_servers_of_one_name_are_refused(tmp_path: Path) -> None:
         assert "two servers have the same name" in refused["error"]["message"]
 
 
-def test_claude_puts_no_variable_into_what_a_client_gave() -> None:
+def test_claude_expands_no_variable_in_clients_servers() -> None:
     given = McpServer(name="a", command="${A}", args=("$B", "${C:-d}"), env={"E": "x${F}y"})
     assert given.config == {
         "command": "${PYKOCLAW_UNSET:-$}{A}",
@@ -89,7 +89,7 @@ def test_claude_puts_no_variable_into_what_a_client_gave() -> None:
     }
 
 
-async def test_operator_sees_servers_without_secrets_and_finds_them_with(tmp_path: Path) -> None:
+async def test_operator_lists_servers_without_secrets_but_finds_whole(tmp_path: Path) -> None:
     """Both from memory: they are in no table."""
     user = {**WEB, "name": "b", "url": f"https://me:{SECRET}@example.org/b?{SECRET}"}
     program = {"name": "a", "command": "/bin/true", "args": [SECRET], "env": []}
@@ -109,7 +109,7 @@ async def test_operator_sees_servers_without_secrets_and_finds_them_with(tmp_pat
         assert holding_secret(tmp_path) == []
 
 
-async def test_a_server_is_found_with_the_place_of_its_account(
+async def test_server_is_found_with_accounts_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Claude keeps a sign-in there; another place would help no session."""

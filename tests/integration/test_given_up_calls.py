@@ -36,7 +36,7 @@ def give_up_after(
 
 
 @pytest.mark.parametrize("leaves", [True, False])
-async def test_mode_whose_call_is_given_up_in_its_commit_is_chosen(
+async def test_mode_call_abandoned_in_commit_still_counts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, leaves: bool
 ) -> None:
     async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
@@ -54,7 +54,7 @@ async def test_mode_whose_call_is_given_up_in_its_commit_is_chosen(
 
 
 @pytest.mark.parametrize("leaves", [True, False])
-async def test_session_whose_close_is_given_up_takes_no_prompt(
+async def test_session_with_abandoned_close_takes_no_prompt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, leaves: bool
 ) -> None:
     async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
@@ -67,7 +67,7 @@ async def test_session_whose_close_is_given_up_takes_no_prompt(
         assert "is not open" in refused["error"]["message"]
 
 
-async def test_what_a_load_that_is_given_up_says_of_lost_calls_is_shown(
+async def test_abandoned_loads_words_on_lost_calls_are_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path) as r:
@@ -87,7 +87,7 @@ async def test_what_a_load_that_is_given_up_says_of_lost_calls_is_shown(
         await eventually(lambda: shown.text == "Ended.")
 
 
-async def test_call_that_is_given_up_before_it_began_does_nothing(tmp_path: Path) -> None:
+async def test_call_abandoned_before_it_began_does_nothing(tmp_path: Path) -> None:
     """It waits for one that came before on the same session."""
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)

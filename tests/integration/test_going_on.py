@@ -63,7 +63,7 @@ async def newest(r: Rig) -> str:
     return str(rows[0][0])
 
 
-async def test_session_that_goes_on_waits_for_its_returning_client(tmp_path: Path) -> None:
+async def test_continuing_session_waits_for_its_returning_client(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await waiting(r)
         async with going_on(r):
@@ -80,7 +80,7 @@ async def test_session_that_goes_on_waits_for_its_returning_client(tmp_path: Pat
 
 
 @pytest.mark.parametrize("tries", [0, limits.MOST_TRIES])
-async def test_session_that_cannot_go_on_tries_again_a_few_times(
+async def test_session_unable_to_continue_retries_few_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tries: int
 ) -> None:
     monkeypatch.setattr(surroundings, "RETURN", 0.0)
@@ -94,7 +94,7 @@ async def test_session_that_cannot_go_on_tries_again_a_few_times(
         assert all(one.due > 1 for one in waits)
 
 
-async def test_session_that_does_not_reach_the_service_tries_again(tmp_path: Path) -> None:
+async def test_session_not_reaching_service_tries_again(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, turn, channel = await hanging(r)
         turn.keys = PromptKeys(request=LimitWait(session.id, "stopped", 1, 2).request_key)
@@ -107,7 +107,7 @@ async def test_session_that_does_not_reach_the_service_tries_again(tmp_path: Pat
         assert (wait.turn_id, wait.tries) == (turn.turn_id, 3)
 
 
-async def test_task_that_is_due_at_the_start_waits_for_its_returning_client(tmp_path: Path) -> None:
+async def test_task_due_at_start_waits_for_returning_client(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         session.record.surroundings = Surroundings(secrets=(TOKEN,))

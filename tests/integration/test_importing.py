@@ -137,7 +137,7 @@ async def test_a_session_goes_on_elsewhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("events", [[], [Text("n1", "Note.", note=True)]])
-async def test_what_has_nothing_to_sum_up_promises_no_summary(
+async def test_import_without_content_promises_no_summary(
     tmp_path: Path, events: list[Event]
 ) -> None:
     for name in ("here", "there"):
@@ -255,7 +255,7 @@ async def test_uploads_are_few_and_bounded(tmp_path: Path, monkeypatch: pytest.M
         await cli.refused("import/finish", upload=last, cwd="/w")
 
 
-async def test_a_session_that_is_not_whole_is_never_seen(
+async def test_partial_session_is_never_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     many = [
@@ -285,7 +285,7 @@ async def test_a_session_that_is_not_whole_is_never_seen(
         )
 
 
-def test_the_summary_has_the_newest_turns_and_says_how_many_it_lacks() -> None:
+def test_summary_has_newest_turns_and_counts_missing() -> None:
     told = Recollection()
     assert told.text() == ""
     for n in range(10):

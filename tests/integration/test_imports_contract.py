@@ -38,7 +38,7 @@ def piece(*said: tuple[str, Event], **fields: Any) -> ImportedPiece:
     return ImportedPiece(fields.pop("row", ROW), list(said), **fields)
 
 
-async def test_a_piece_is_logged_with_its_turns_and_its_place(s: Subject) -> None:
+async def test_piece_is_logged_with_turns_and_place(s: Subject) -> None:
     session = await s.session()
     await s.journal.append(session, [Text("m", "before")])
     turns = [TranscriptTurn("t1", "claude", None, own=False, last_uuid="e1")]
@@ -117,7 +117,7 @@ async def test_turns_that_claude_was_given_are_own(s: Subject) -> None:
     assert (await store(s).known_transcripts(session)).has_turns
 
 
-async def test_turns_that_claude_began_are_known_by_their_first_message(s: Subject) -> None:
+async def test_claudes_own_turns_are_known_by_first_message(s: Subject) -> None:
     session = await s.session()
     _, epoch = await s.running(session)
     started = TurnStarted(epoch=epoch, n=3, turn_id="b1", background=True)

@@ -264,13 +264,13 @@ def test_drop_in_that_cannot_be_read_is_refused(inside: Inside) -> None:
     assert said.splitlines()[-2:] == ["STATUS 1", "ExecStart=/opt/pykoclaw-acp serve"]
 
 
-def test_kept_program_that_the_service_cannot_see_is_refused(inside: Inside) -> None:
+def test_kept_program_hidden_from_service_is_refused(inside: Inside) -> None:
     said = inside(f"install; cp /opt/pykoclaw-acp /root/; sed -i s-/opt/-/root/- {DROPIN}; {PLAIN}")
     assert "sees nothing below /home, /root" in said
     assert said.splitlines()[-1] == "STATUS 1"
 
 
-def test_daemon_of_a_user_is_looked_for_from_home(inside: Inside) -> None:
+def test_users_daemon_is_looked_for_from_home(inside: Inside) -> None:
     """A trusted ./.env of where the installer is called would say where the data is."""
     said = inside(
         "printf '#!/bin/sh\\npwd > /where; echo none\\n' > /opt/probe; chmod 755 /opt/probe\n"

@@ -50,9 +50,7 @@ async def test_launch_truncates_oversized_workers_log(
 
 
 @pytest.mark.parametrize("there", ["directory", "link", "pipe"])
-async def test_what_cannot_be_the_workers_log_costs_only_the_log(
-    tmp_path: Path, there: str
-) -> None:
+async def test_unusable_worker_log_costs_only_the_log(tmp_path: Path, there: str) -> None:
     path, target = tmp_path / "workers.log", tmp_path / "target"
     target.write_text("kept")
     os.truncate(target, MAX_LOG + 1)

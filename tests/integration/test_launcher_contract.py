@@ -138,7 +138,7 @@ async def ended(channel: Channel) -> None:
         await channel.gone()
 
 
-async def test_workers_end_when_told_when_killed_and_without_a_line(stage: Stage) -> None:
+async def test_workers_end_when_told_killed_or_cut_off(stage: Stage) -> None:
     told, stopped = await stage.launch("told")
     killed, dead = await stage.launch("killed")
     unheard, lonely = await stage.launch("lonely")
@@ -165,7 +165,7 @@ async def test_workers_end_when_told_when_killed_and_without_a_line(stage: Stage
     assert not stage.lives(lonely)
 
 
-async def test_only_chosen_workers_go_on_with_the_next_daemon(stage: Stage) -> None:
+async def test_only_chosen_workers_stay_for_next_daemon(stage: Stage) -> None:
     pairs = [await stage.launch(name) for name in ("chosen", "other", "dead")]
     for channel, _ in pairs:
         channel.detach()
@@ -213,7 +213,7 @@ async def test_spool_is_delivered_from_frame_until_discarded(stage: Stage) -> No
     assert await delivered(stage.launcher, spec, 0) == []
 
 
-async def test_damaged_spools_of_an_instance_are_listed_after_delivery(stage: Stage) -> None:
+async def test_instances_damaged_spools_are_listed_after_delivery(stage: Stage) -> None:
     spec = stage.spec("s")
     assert await stage.launcher.damaged_spools([INSTANCE]) == []
     stage.damage_spool(spec)

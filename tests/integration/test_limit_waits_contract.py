@@ -44,7 +44,7 @@ async def waiting(s: Subject) -> LimitWait:
     return wait
 
 
-async def test_the_turn_that_goes_on_ends_the_wait_and_is_accepted_once(s: Subject) -> None:
+async def test_continuing_turn_ends_wait_and_is_accepted_once(s: Subject) -> None:
     wait = await waiting(s)
     keys = PromptKeys(request=wait.request_key)
     await s.journal.accept(prompt(wait.session_id, "next", keys=keys))
@@ -54,7 +54,7 @@ async def test_the_turn_that_goes_on_ends_the_wait_and_is_accepted_once(s: Subje
             await s.journal.accept(prompt(wait.session_id, again, keys=replace(keys)))
 
 
-async def test_a_prompt_of_a_person_takes_its_place_and_one_of_a_task_does_not(s: Subject) -> None:
+async def test_persons_prompt_ends_wait_and_tasks_does_not(s: Subject) -> None:
     wait = await waiting(s)
     await s.journal.accept(prompt(wait.session_id, "task", task_id="t"))
     assert await s.journal.limit_waits() == [wait]
@@ -66,9 +66,7 @@ async def test_a_prompt_of_a_person_takes_its_place_and_one_of_a_task_does_not(s
 
 
 @pytest.mark.parametrize("prompted", [False, True])
-async def test_one_that_could_not_go_on_waits_again_unless_a_person_has_prompted(
-    s: Subject, prompted: bool
-) -> None:
+async def test_failed_retry_waits_again_unless_person_prompted(s: Subject, prompted: bool) -> None:
     wait = await waiting(s)
     session = wait.session_id
     await s.journal.accept(prompt(session, "next", keys=PromptKeys(request=wait.request_key)))
@@ -85,7 +83,7 @@ async def test_one_that_could_not_go_on_waits_again_unless_a_person_has_prompted
         assert await s.journal.limit_waits() == []
 
 
-async def test_it_can_be_given_up_once_and_the_log_says_so(s: Subject) -> None:
+async def test_wait_is_given_up_once_and_logged(s: Subject) -> None:
     wait = await waiting(s)
     said = given_up(wait.turn_id)
     assert await s.journal.give_up_limit_wait(wait, said) is not None

@@ -102,7 +102,7 @@ async def test_restored_database_runs_no_forgotten_prompt(tmp_path: Path) -> Non
             assert await r.database.read("SELECT COUNT(*) FROM acp_turns") == [(2,)]
 
 
-async def test_line_that_joined_another_ones_turn_joins_it_again(tmp_path: Path) -> None:
+async def test_line_that_joined_anothers_turn_rejoins_it(tmp_path: Path) -> None:
     """Its front is killed, then the daemon: the journal has the turn under the first line only."""
     meta: dict[str, Any] = {"_meta": {"pykoclaw.dev/idempotencyKey": "mine"}}
     async with rig(tmp_path) as r:
@@ -170,7 +170,7 @@ async def test_prompt_resent_after_unseen_end_gets_its_outcome(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("ends", ["before", "after"])
-async def test_words_long_after_the_session_was_opened_are_a_new_prompt(
+async def test_words_long_after_opening_are_new_prompt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
     """A client sends again at once, by itself; a person reads the answer, and says "Go on." again."""

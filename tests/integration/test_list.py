@@ -40,7 +40,7 @@ async def ids(wire: Wire, **params: Any) -> list[str]:
     return [one["sessionId"] for one in (await page(wire, **params))["sessions"]]
 
 
-async def test_a_list_is_walked_page_by_page_while_sessions_come_and_go(
+async def test_list_pages_hold_while_sessions_come_and_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(catalogue, "PAGE", 2)
@@ -92,7 +92,7 @@ async def test_a_row_says_where_when_and_what(tmp_path: Path) -> None:
         ("conversation_name", b"\xff", {"title": "say 1"}),
     ],
 )
-async def test_a_damaged_row_takes_no_other_out_of_the_list(
+async def test_damaged_row_hides_no_other_from_list(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     column: str,
@@ -132,16 +132,14 @@ async def test_a_damaged_row_takes_no_other_out_of_the_list(
         {"archived": "maybe"},
     ],
 )
-async def test_what_no_list_can_be_made_of_is_refused(
-    tmp_path: Path, params: dict[str, Any]
-) -> None:
+async def test_unlistable_request_is_refused(tmp_path: Path, params: dict[str, Any]) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         error = (await wire.call("session/list", **params))["error"]
         assert error["code"] == -32602
         assert f"`{next(iter(params))}`" in error["message"]
 
 
-async def test_a_conversation_of_another_channel_is_named_or_hidden(tmp_path: Path) -> None:
+async def test_other_channels_conversation_is_named_or_hidden(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         await upsert_row(r.database, Conversation("wa-andy", "claude", str(tmp_path)))
         (row,) = (await page(wire))["sessions"]
@@ -157,9 +155,7 @@ async def test_a_conversation_of_another_channel_is_named_or_hidden(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["wa-andy", "acp-1a2b3c4d"])
-async def test_a_list_of_a_directory_has_what_can_be_opened_in_it(
-    tmp_path: Path, name: str
-) -> None:
+async def test_directorys_list_has_what_can_open_there(tmp_path: Path, name: str) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         await upsert_row(r.database, Conversation(name, "claude", "/folders"))
         cwd = str(tmp_path)
@@ -172,7 +168,7 @@ async def test_a_list_of_a_directory_has_what_can_be_opened_in_it(
         assert await ids(wire, cwd=cwd) == [row["sessionId"]]
 
 
-async def test_a_session_of_the_two_column_table_is_in_every_directory_until_it_is_opened(
+async def test_two_column_tables_session_is_everywhere_until_opened(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
@@ -191,7 +187,7 @@ async def test_a_session_of_the_two_column_table_is_in_every_directory_until_it_
         assert await ids(wire, cwd=cwd) == [row["sessionId"]]
 
 
-async def test_a_conversation_that_takes_the_place_of_another_is_listed(tmp_path: Path) -> None:
+async def test_conversation_that_replaces_another_is_listed(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         for name in ("acp-11111111", "acp-22222222"):
             await upsert_row(r.database, Conversation(name, "claude", "/"))
@@ -199,7 +195,7 @@ async def test_a_conversation_that_takes_the_place_of_another_is_listed(tmp_path
             await r.database.commit(Unit((Statement("DELETE FROM conversations"),)))
 
 
-async def test_deleting_ends_the_turn_and_what_was_said_is_gone(tmp_path: Path) -> None:
+async def test_deleting_ends_turn_and_removes_words(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session, running, _, _ = await hanging(r, wire)
         assert "result" in await wire.call("session/delete", sessionId=session)
@@ -328,7 +324,7 @@ async def test_transcripts_make_no_sessions_if_that_is_off(tmp_path: Path) -> No
         assert found.refreshed == 0
 
 
-async def test_a_transcript_can_be_named_archived_and_deleted_unopened(tmp_path: Path) -> None:
+async def test_unopened_transcript_can_be_named_archived_and_deleted(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         found = with_transcripts(r)
         await wire.call("session/set_title", sessionId=CLAUDE, title="Mine")
@@ -363,7 +359,7 @@ async def test_deletion_says_what_became_of_the_transcript(tmp_path: Path) -> No
         assert await catalogue.delete(await told(wire)) == Removed()
 
 
-async def test_a_transcript_stays_for_a_fork_that_was_not_prompted(tmp_path: Path) -> None:
+async def test_transcript_stays_for_unprompted_fork(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         found = with_transcripts(r, delete_transcripts="on")
         session = await told(wire)
@@ -394,7 +390,7 @@ async def test_transcripts_of_other_channels_stay(tmp_path: Path) -> None:
         assert found.removed == []
 
 
-async def test_a_conversation_of_the_earlier_plugin_is_found_by_its_transcript(
+async def test_earlier_plugins_conversation_is_found_by_transcript(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
@@ -413,7 +409,7 @@ async def test_a_page_costs_the_same_among_many_sessions(tmp_path: Path) -> None
         assert many < 1.5 * few, (few, many)
 
 
-async def test_a_deletion_costs_the_same_among_many_deleted_sessions(tmp_path: Path) -> None:
+async def test_deletion_costs_the_same_among_many_deleted(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         few = await _deletion(r, 200)
         many = await _deletion(r, 5_000)

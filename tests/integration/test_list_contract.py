@@ -55,7 +55,7 @@ async def test_prompted_sessions_are_listed_newest_first(s: Subject) -> None:
     assert (await ids(s))[0] == "one"
 
 
-async def test_opening_and_naming_a_session_does_not_move_it(s: Subject) -> None:
+async def test_opening_and_naming_does_not_move_session(s: Subject) -> None:
     await prompted(s, "one", "two")
     found = await s.journal.find("one")
     assert found is not None
@@ -124,7 +124,7 @@ async def test_conversations_of_other_channels_are_listed_unless_hidden(s: Subje
     assert await ids(s, hidden=("wa",)) == ["one"]
 
 
-async def test_what_no_client_has_opened_is_in_every_directory(s: Subject) -> None:
+async def test_never_opened_session_is_in_every_directory(s: Subject) -> None:
     await prompted(s, "one")
     for name in (WHATSAPP, EARLIER):
         await s.upsert(Conversation(name, f"claude-{name}", "/folders"))
@@ -144,7 +144,7 @@ async def test_what_no_client_has_opened_is_in_every_directory(s: Subject) -> No
     assert "opened" in await ids(s, cwds=("/work",))
 
 
-async def test_conversations_of_the_earlier_plugin_are_listed_as_they_come(s: Subject) -> None:
+async def test_earlier_plugins_conversations_are_listed_as_they_come(s: Subject) -> None:
     assert await ids(s) == []
     names = [f"acp-{at:08}" for at in range(4)]
     for count, name in enumerate(names, 1):
@@ -158,7 +158,7 @@ async def test_conversations_of_the_earlier_plugin_are_listed_as_they_come(s: Su
     assert sorted(first + rest) == sorted(conversations.id_of(one) for one in names)
 
 
-async def test_the_id_of_a_buried_transcript_makes_no_session(s: Subject) -> None:
+async def test_buried_transcripts_id_makes_no_session(s: Subject) -> None:
     await s.journal.bury_transcript("buried")
     await s.journal.adopt_transcript(SessionRecord("kept", "acp-kept", "/work", title="T"), 5)
     await s.journal.bury_transcript("kept")  # a session has it
@@ -170,7 +170,7 @@ async def test_the_id_of_a_buried_transcript_makes_no_session(s: Subject) -> Non
     assert (row.session_id, row.title, row.updated_at) == ("kept", "T", 5)
 
 
-async def test_a_transcript_is_needed_while_a_session_branches_off_it(s: Subject) -> None:
+async def test_transcript_is_needed_while_session_branches_off(s: Subject) -> None:
     fork = await s.session("fork")
     assert await s.journal.branched_off({"claude", "other"}) == set()
     await s.journal.lose_context(fork, Branch("claude"), None, [])

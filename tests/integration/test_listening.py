@@ -93,7 +93,7 @@ async def test_socket_whose_file_is_gone_is_made_anew(path: Path, what: str) -> 
     assert not connects(path)
 
 
-async def test_socket_that_cannot_be_made_again_is_when_it_can(path: Path) -> None:
+async def test_socket_is_made_once_that_is_possible(path: Path) -> None:
     """As of a user who has logged out, and is back."""
     path.parent.parent.mkdir(mode=0o700)
     told: list[str] = []

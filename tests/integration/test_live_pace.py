@@ -35,7 +35,7 @@ async def test_all_subscriptions_of_a_client_share_its_pace() -> None:
     assert waits == [], "a pause is no credit, and no debt"
 
 
-async def test_text_that_waits_is_one_update_and_other_things_go_on(tmp_path: Path) -> None:
+async def test_waiting_text_is_one_update_and_nothing_stalls(tmp_path: Path) -> None:
     turns = asyncio.Queue[None]()
 
     async def wait(_: float) -> None:

@@ -131,7 +131,7 @@ def test_a_directory_that_everybody_can_write_is_refused(tmp_path: Path, mode: i
 
 
 @pytest.mark.parametrize("there_is_a_file", [True, False])
-def test_disk_that_takes_no_new_file_is_locked_all_the_same(
+def test_disk_without_room_is_locked_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, there_is_a_file: bool
 ) -> None:
     """A daemon that starts on a full or read-only disk shows the history, and is the only one."""
@@ -155,7 +155,7 @@ def test_disk_that_takes_no_new_file_is_locked_all_the_same(
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES])
-def test_state_directory_that_cannot_be_made_stops_only_if_it_is_not_the_disks_fault(
+def test_unmakeable_state_directory_is_fatal_unless_disks_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     places = Places(tmp_path / "data", tmp_path / "state", tmp_path / "socket")

@@ -84,7 +84,7 @@ def old(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def test_no_migration_of_a_large_database_holds_the_lock(tmp_path: Path) -> None:
+def test_no_migration_of_large_database_holds_lock(tmp_path: Path) -> None:
     path = files.current(tmp_path)
     every = migrate.load()
     with closing(old(path)) as connection:

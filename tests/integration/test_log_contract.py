@@ -156,7 +156,7 @@ async def test_where_the_newest_turns_begin(s: Subject) -> None:
     assert [(one.after, one.left_out) for one in places] == [(6, 2), (3, 1), (0, 0), (0, 0)]
 
 
-async def test_a_prompt_that_was_never_sent_begins_no_turn(s: Subject) -> None:
+async def test_prompt_never_sent_begins_no_turn(s: Subject) -> None:
     """It belongs to the turn that ran before it: `last 1` shows that, and what came after it."""
     session = await s.session()
     ran = prompt(session, "00000000-0000-4000-8000-000000000001")
@@ -178,7 +178,7 @@ async def test_a_prompt_that_was_never_sent_begins_no_turn(s: Subject) -> None:
     assert [(one.after, one.left_out) for one in found] == [(2, 2), (1, 1), (0, 0)]
 
 
-async def test_the_next_list_of_tasks_of_an_imported_turn_is_found(s: Subject) -> None:
+async def test_imported_turns_next_task_list_is_found(s: Subject) -> None:
     session = await s.session()
     plan = Plan((PlanEntry("a"),))
     asked = UserMessage("u", {"type": "text", "text": "x"})
@@ -196,7 +196,7 @@ async def test_the_next_list_of_tasks_of_an_imported_turn_is_found(s: Subject) -
     assert goes_on == [True, False, False, True, False, False]
 
 
-async def test_a_call_that_runs_is_found_however_long_ago_it_began(s: Subject) -> None:
+async def test_running_call_is_found_however_old(s: Subject) -> None:
     session = await s.session()
     running = ToolStarted("server", "Bash", "make serve", "execute")
     quiet = ToolStarted('a "quiet" one', "Bash", "sleep", "execute")

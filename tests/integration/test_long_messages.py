@@ -14,7 +14,7 @@ from pykoclaw_acp.store.sqlite import sqlite3
 SESSION = "11111111-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
 
 
-async def test_long_message_is_folded_in_parts_and_read_whole(
+async def test_long_message_folds_in_parts_and_reads_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "PIECES", 5)

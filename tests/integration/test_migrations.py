@@ -177,7 +177,7 @@ def test_simultaneous_migrators_apply_each_migration_once(path: Path) -> None:
     assert applied(path) == NAMES
 
 
-def test_database_that_another_process_migrates_is_inspected_as_it_was(path: Path) -> None:
+def test_database_migrated_elsewhere_is_inspected_as_it_was(path: Path) -> None:
     create(path, PYKOCLAW_SCHEMA + TWO_COLUMNS)
     migrations = migrate.load()
 

@@ -65,7 +65,7 @@ async def test_background_command_outlasts_other_servers_until_a_prompt(
 
 
 @pytest.mark.parametrize("prompted", [True, False])
-async def test_next_daemon_replaces_a_worker_with_other_options_too(
+async def test_next_daemon_replaces_worker_with_other_options(
     tmp_path: Path, alive: WorkerProcess, prompted: bool
 ) -> None:
     """Its background command goes on until then."""
@@ -94,7 +94,7 @@ async def test_next_daemon_replaces_a_worker_with_other_options_too(
 
 
 @pytest.mark.parametrize("removed", [True, False])
-async def test_next_daemon_replaces_a_worker_with_a_removed_rule_after_claudes_turn(
+async def test_worker_with_removed_rule_is_replaced_after_turn(
     tmp_path: Path, alive: WorkerProcess, removed: bool
 ) -> None:
     async with killed(tmp_path, alive) as first:

@@ -103,7 +103,7 @@ async def test_slow_command_ends_with_what_it_started(tmp_path: Path) -> None:
     await eventually(lambda: not any(map(runs, map(int, pids.read_text().split()))))
 
 
-async def test_command_may_leave_something_running_that_holds_its_pipes(tmp_path: Path) -> None:
+async def test_command_may_leave_processes_holding_its_pipes(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     one = script(
         tmp_path / "tell",
@@ -403,7 +403,7 @@ async def test_conversation_is_not_told_of_its_own_turns(tmp_path: Path) -> None
         assert told == sorted([name, CHAT.conversation, CHAT.conversation])
 
 
-async def test_turn_that_was_decided_is_not_looked_at_again(
+async def test_decided_turn_is_not_looked_at_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(teller, "MARGIN", -1)
@@ -433,7 +433,7 @@ async def test_dead_worker_is_told_even_if_watched(tmp_path: Path) -> None:
         assert await r.database.read("SELECT kind FROM acp_notices") == [("worker_failed",)]
 
 
-async def test_what_ended_before_notices_were_on_is_not_told(tmp_path: Path) -> None:
+async def test_end_before_notices_were_on_is_untold(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await away(r)
         await r.run(session, "say 1")
@@ -450,7 +450,7 @@ async def test_what_ended_before_notices_were_on_is_not_told(tmp_path: Path) -> 
         assert set(await notices(r)) == expected
 
 
-async def test_end_that_a_dead_daemon_did_not_tell_is_told_by_next(tmp_path: Path) -> None:
+async def test_end_dead_daemon_kept_is_told_by_next(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         async with telling(r, CHAT, grace=1000.0):
             await r.run(await away(r), "say 1")
@@ -524,7 +524,7 @@ async def test_target_that_never_accepts_is_given_up(
         assert found == [("given_up", "HTTP status 500")]
 
 
-async def test_a_clock_that_is_days_ahead_gives_no_notice_up(
+async def test_clock_days_ahead_loses_no_notice(
     tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sender, "FIRST_PAUSE", 0.01)
@@ -644,7 +644,7 @@ async def test_old_notices_are_forgotten_while_a_daemon_runs(
         await asyncio.wait([forgetting])
 
 
-async def test_a_question_that_waits_for_a_month_is_told_once(
+async def test_question_waiting_for_month_is_told_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_notices, "DAY", 0.05)

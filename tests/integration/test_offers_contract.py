@@ -64,7 +64,7 @@ async def test_unknown_directory_has_the_commands_that_are_everywhere(s: Subject
     assert await s.journal.offer("/c", HERE) == Offer(LOCAL, OPUS)
 
 
-async def test_another_account_does_not_have_the_commands_of_a_directory(s: Subject) -> None:
+async def test_other_account_lacks_directorys_commands(s: Subject) -> None:
     await s.journal.keep_offer("/a", Offer((Command("mine", "Mine (user)"),), OPUS), HERE)
     assert await s.journal.offer("/a", "another") == Offer((), OPUS)
     await s.journal.keep_offer("/b", Offer(EVERYWHERE, SONNET), "another")

@@ -72,7 +72,7 @@ async def kept(r: Rig, session_id: str) -> list[str]:
     return [kind for (kind,) in rows]
 
 
-async def test_a_loaded_session_sees_where_a_command_is_and_then_its_end_once(
+async def test_load_shows_commands_progress_then_end_once(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path) as r:
@@ -92,7 +92,7 @@ async def test_a_loaded_session_sees_where_a_command_is_and_then_its_end_once(
         assert late.places == list(range(1, session.last_seq + 1))
 
 
-async def test_output_of_a_long_command_takes_one_row_even_while_claude_speaks(
+async def test_long_commands_output_takes_one_row_beside_text(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path) as r:
@@ -113,7 +113,7 @@ async def test_output_of_a_long_command_takes_one_row_even_while_claude_speaks(
         assert [len(calls(again.shown)), again.places] == [2, list(range(1, session.last_seq + 1))]
 
 
-async def test_calls_of_a_worker_that_died_fail_with_the_reason_and_keep_what_they_show(
+async def test_dead_workers_calls_fail_with_reason_keeping_output(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path) as r:
@@ -134,7 +134,7 @@ async def test_calls_of_a_worker_that_died_fail_with_the_reason_and_keep_what_th
         assert [part.content.text for part in update.content] == ["half", why]
 
 
-async def test_calls_of_a_worker_that_died_with_its_daemon_fail_once_with_the_reason(
+async def test_worker_dying_with_daemon_fails_calls_once(
     tmp_path: Path, alive: WorkerProcess
 ) -> None:
     async with killed(tmp_path, alive) as first:
@@ -153,7 +153,7 @@ async def test_calls_of_a_worker_that_died_with_its_daemon_fail_once_with_the_re
             assert ends == [ToolEnded("call", "failed", (TextPart("half"),), reason=why)]
 
 
-async def test_calls_of_a_worker_that_outlives_its_daemon_go_on(
+async def test_calls_of_worker_outliving_its_daemon_continue(
     tmp_path: Path, alive: WorkerProcess
 ) -> None:
     async with killed(tmp_path, alive) as first:
@@ -174,7 +174,7 @@ async def test_calls_of_a_worker_that_outlives_its_daemon_go_on(
         assert client.places == list(range(1, again.last_seq + 1))
 
 
-async def test_only_what_a_call_showed_last_is_read_for_its_end(tmp_path: Path) -> None:
+async def test_only_calls_last_output_is_read_at_end(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         await r.run(session, "say 1")
@@ -195,7 +195,7 @@ def question(channel: MemoryChannel, turn_id: str) -> PermissionRequest:
     )  # fmt: skip
 
 
-async def test_call_that_was_asked_about_fails_with_the_input_of_its_question(
+async def test_call_asked_about_fails_with_questions_input(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path) as r:
@@ -213,7 +213,7 @@ async def test_call_that_was_asked_about_fails_with_the_input_of_its_question(
 
 
 @pytest.mark.parametrize("worker", ["dead", "adopted"])
-async def test_call_that_an_earlier_daemon_asked_about_fails_with_its_input(
+async def test_call_earlier_daemon_asked_about_fails_with_input(
     tmp_path: Path, alive: WorkerProcess, worker: str
 ) -> None:
     async with killed(tmp_path, alive) as first:
@@ -235,7 +235,7 @@ async def test_call_that_an_earlier_daemon_asked_about_fails_with_its_input(
         assert (end.title, end.input) == ("Make it", {"path": "/w/a"})
 
 
-async def test_mitto_is_not_told_of_progress_which_it_would_keep_and_never_show(
+async def test_mitto_hears_of_no_progress_it_would_hide(
     tmp_path: Path,
 ) -> None:
     unnamed = {"protocolVersion": 1}  # as Mitto often is
@@ -265,7 +265,7 @@ def updates(one: Front) -> list[dict[str, Any]]:
     return [line["params"]["update"] for line in lines]
 
 
-async def test_call_announced_before_a_load_is_whole_in_it(tmp_path: Path) -> None:
+async def test_call_announced_before_load_is_whole_there(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r, "front-1") as editor:
         session_id = await new(editor)
         session = await r.sessions.find(session_id)
@@ -281,7 +281,7 @@ async def test_call_announced_before_a_load_is_whole_in_it(tmp_path: Path) -> No
         assert (again["sessionUpdate"], again["status"]) == ("tool_call", "in_progress")
 
 
-async def test_call_announced_under_an_earlier_daemon_leaves_the_whole_alone(
+async def test_call_announced_under_earlier_daemon_stays_whole(
     tmp_path: Path, alive: WorkerProcess
 ) -> None:
     async with killed(tmp_path, alive) as first:

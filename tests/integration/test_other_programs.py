@@ -71,7 +71,7 @@ def carried(r: Rig) -> list[str]:
     return [one["text"] for one in blocks if one["text"].startswith(f"<{NOTES_TAG}>")]
 
 
-async def test_a_load_shows_what_others_said_before_it_is_answered(tmp_path: Path) -> None:
+async def test_load_shows_others_words_before_its_answer(tmp_path: Path) -> None:
     transcripts = ScriptedTranscripts()
     async with rig(tmp_path, transcripts) as r, front(r) as one:
         await upsert_row(r.database, ROW)
@@ -103,7 +103,7 @@ async def test_a_resume_that_follows_shows_it_too(tmp_path: Path) -> None:
             await eventually(lambda: two.text() == "Meanwhile.")
 
 
-async def test_a_worker_is_replaced_once_another_program_has_moved_on(tmp_path: Path) -> None:
+async def test_worker_is_replaced_once_another_program_moved_on(tmp_path: Path) -> None:
     async with opened(tmp_path) as (r, transcripts, one, session):
         moved = replace(ROW, claude_session_id="claude-2", prompt_hash="newer")
         await upsert_row(r.database, moved)
@@ -119,7 +119,7 @@ async def test_a_worker_is_replaced_once_another_program_has_moved_on(tmp_path: 
         assert len(r.launcher.launched) == 2
 
 
-async def test_a_worker_of_the_same_claude_session_is_replaced_if_it_has_grown(
+async def test_worker_is_replaced_if_its_session_has_grown(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path) as (r, transcripts, one, _):
@@ -137,7 +137,7 @@ async def test_a_worker_stays_while_nothing_happens(tmp_path: Path) -> None:
         assert {each.own for each in transcripts.looks} == {frozenset()}
 
 
-async def test_a_side_turn_is_shown_noted_and_the_row_is_put_right(tmp_path: Path) -> None:
+async def test_side_turn_is_noted_and_row_is_corrected(tmp_path: Path) -> None:
     async with opened(tmp_path) as (r, transcripts, one, session):
         side = replace(ROW, claude_session_id="side", prompt_hash=None)
         await upsert_row(r.database, side)
@@ -153,7 +153,7 @@ async def test_a_side_turn_is_shown_noted_and_the_row_is_put_right(tmp_path: Pat
         assert carried(r) == []
 
 
-async def test_the_next_daemon_does_not_follow_a_side_turn(tmp_path: Path) -> None:
+async def test_next_daemon_does_not_follow_side_turn(tmp_path: Path) -> None:
     async with opened(tmp_path) as (r, _, _, _):
         await upsert_row(r.database, replace(ROW, claude_session_id="side", prompt_hash=None))
     transcripts = ScriptedTranscripts()
@@ -167,7 +167,7 @@ async def test_the_next_daemon_does_not_follow_a_side_turn(tmp_path: Path) -> No
         assert await row(r) == ROW
 
 
-async def test_what_is_written_while_a_side_turn_is_taken_in_stays(tmp_path: Path) -> None:
+async def test_words_written_during_side_turns_import_stay(tmp_path: Path) -> None:
     async with opened(tmp_path) as (r, transcripts, one, session):
         newest = replace(ROW, claude_session_id="claude-2")
         await upsert_row(r.database, replace(ROW, claude_session_id="side"))
@@ -197,7 +197,7 @@ async def test_a_branch_that_claude_lacks_is_noted_once(tmp_path: Path) -> None:
         assert one.text().count("Claude does not remember what was said there") == 1
 
 
-async def test_transcript_that_cannot_be_read_to_its_end_is_told_once(tmp_path: Path) -> None:
+async def test_transcript_unreadable_to_its_end_is_told_once(tmp_path: Path) -> None:
     async with opened(tmp_path) as (_, transcripts, one, session):
         for _ in range(2):
             transcripts.find(Standing.SAME, "As far as it goes. ", complete=False)
@@ -206,7 +206,7 @@ async def test_transcript_that_cannot_be_read_to_its_end_is_told_once(tmp_path: 
         assert one.text().count("Turns of other programs may be missing here") == 1
 
 
-async def test_a_missing_transcript_is_told_and_the_session_goes_on(tmp_path: Path) -> None:
+async def test_missing_transcript_is_told_and_session_continues(tmp_path: Path) -> None:
     async with opened(tmp_path) as (r, transcripts, one, _):
         other = replace(ROW, claude_session_id="unknown")
         await upsert_row(r.database, other)
@@ -219,7 +219,7 @@ async def test_a_missing_transcript_is_told_and_the_session_goes_on(tmp_path: Pa
         assert await row(r) == other
 
 
-async def test_an_adopted_conversation_without_its_transcript_resumes_what_the_row_names(
+async def test_adopted_conversation_without_transcript_resumes_rows_session(
     tmp_path: Path,
 ) -> None:
     transcripts = ScriptedTranscripts()
@@ -231,7 +231,7 @@ async def test_an_adopted_conversation_without_its_transcript_resumes_what_the_r
         assert r.launcher.launched[0].spec.resume_session_id == CLAUDE
 
 
-async def test_a_session_that_nobody_prompted_is_not_looked_at(tmp_path: Path) -> None:
+async def test_session_nobody_prompted_is_not_looked_at(tmp_path: Path) -> None:
     transcripts = ScriptedTranscripts()
     async with rig(tmp_path, transcripts) as r:
         session = await r.session()
@@ -241,7 +241,7 @@ async def test_a_session_that_nobody_prompted_is_not_looked_at(tmp_path: Path) -
         assert r.launcher.launched[0].spec.resume_session_id is None
 
 
-async def test_a_row_that_lost_its_claude_session_does_not_end_the_conversation(
+async def test_row_without_claude_session_does_not_end_conversation(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path) as (r, _, one, _):
@@ -253,7 +253,7 @@ async def test_a_row_that_lost_its_claude_session_does_not_end_the_conversation(
 # --- while a turn runs
 
 
-async def test_a_change_during_a_turn_is_looked_at_when_it_has_ended(tmp_path: Path) -> None:
+async def test_change_during_turn_is_looked_at_afterwards(tmp_path: Path) -> None:
     async with opened(tmp_path) as (r, transcripts, one, _):
         one.call(3, "session/prompt", **prompt(SESSION, "hang"))
         channel = r.launcher.launched[0]
@@ -276,7 +276,7 @@ async def test_a_change_during_a_turn_is_looked_at_when_it_has_ended(tmp_path: P
         assert r.launcher.launched[-1].spec.resume_session_id == "claude-2"
 
 
-async def test_a_turn_that_claude_began_itself_is_not_cut_off(tmp_path: Path) -> None:
+async def test_claudes_own_turn_is_not_cut_off(tmp_path: Path) -> None:
     async with opened(tmp_path) as (r, transcripts, one, _):
         channel = r.launcher.launched[0]
         channel.say(channel.started("own-turn", background=True))
@@ -314,7 +314,7 @@ async def test_a_cancel_during_a_look_loses_nothing(tmp_path: Path) -> None:
 # --- attached sessions
 
 
-async def test_a_change_is_shown_to_clients_that_are_there(tmp_path: Path) -> None:
+async def test_change_is_shown_to_present_clients(tmp_path: Path) -> None:
     async with opened(tmp_path) as (r, transcripts, one, session):
         for text in ("First. ", "Second. "):
             transcripts.find(Standing.MOVED_ON, text)
@@ -327,7 +327,7 @@ async def test_a_change_is_shown_to_clients_that_are_there(tmp_path: Path) -> No
         assert transcripts.watched == {}
 
 
-async def test_a_changed_row_of_an_attached_session_is_noticed(tmp_path: Path) -> None:
+async def test_attached_sessions_changed_row_is_noticed(tmp_path: Path) -> None:
     async with opened(tmp_path) as (r, transcripts, one, session):
         rows = RowChanges(r.sessions, SessionJournal(r.database))
         await rows.look()
@@ -347,7 +347,7 @@ async def test_a_changed_row_of_an_attached_session_is_noticed(tmp_path: Path) -
 # --- when something fails
 
 
-async def test_a_look_that_fails_is_told_and_does_not_keep_the_prompt(tmp_path: Path) -> None:
+async def test_failed_look_is_told_and_prompt_runs(tmp_path: Path) -> None:
     async with opened(tmp_path) as (_, transcripts, one, _):
 
         async def broken() -> None:
@@ -359,7 +359,7 @@ async def test_a_look_that_fails_is_told_and_does_not_keep_the_prompt(tmp_path: 
         assert one.text().count("may be missing here") == 1
 
 
-async def test_a_load_does_not_wait_for_a_database_that_cannot_be_written(tmp_path: Path) -> None:
+async def test_load_does_not_wait_for_unwritable_database(tmp_path: Path) -> None:
     async with opened(tmp_path) as (r, transcripts, one, session):
         never = asyncio.Event()
         transcripts.find(Standing.SAME, meanwhile=never.wait)
@@ -372,7 +372,7 @@ async def test_a_load_does_not_wait_for_a_database_that_cannot_be_written(tmp_pa
         await settled(session)
 
 
-async def test_an_adopted_worker_is_replaced_if_another_program_moved_on(
+async def test_adopted_worker_is_replaced_if_others_moved_on(
     tmp_path: Path, alive: WorkerProcess
 ) -> None:
     """Before the daemon died, or after it."""
@@ -395,7 +395,7 @@ async def test_an_adopted_worker_is_replaced_if_another_program_moved_on(
 # --- what lists show
 
 
-async def test_the_title_is_the_first_prompt_that_was_taken_in(tmp_path: Path) -> None:
+async def test_title_is_first_prompt_taken_in(tmp_path: Path) -> None:
     old, name = "1a2b3c4d-aaaa-4aaa-8aaa-aaaaaaaaaaaa", "acp-1a2b3c4d"
     transcripts = ScriptedTranscripts()
     async with rig(tmp_path, transcripts) as r, front(r) as one:
@@ -407,7 +407,7 @@ async def test_the_title_is_the_first_prompt_that_was_taken_in(tmp_path: Path) -
         assert record.title == "Mend the parser"
 
 
-async def test_a_clients_own_prompt_does_not_make_a_conversation_its_helper(
+async def test_clients_own_prompt_makes_no_helper(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path) as r, front(r) as one:

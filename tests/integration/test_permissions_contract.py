@@ -70,7 +70,7 @@ async def test_rules_last_with_the_settlement_that_counts(s: Subject) -> None:
     assert await s.journal.rules("/p/below", "other") == ()
 
 
-async def test_rules_of_a_session_hold_there_until_it_is_deleted(s: Subject) -> None:
+async def test_session_rules_hold_there_until_it_is_deleted(s: Subject) -> None:
     session, _ = await asked(s, "a", "b")
     always: dict[str, Any] = {**ALLOWED, "option_id": "allow_always"}
     await s.journal.settle(Settlement("a", **ALLOWED))

@@ -40,7 +40,7 @@ def test_a_closed_input_is_an_empty_one(tmp_path: Path) -> None:
     assert (status, out, error) == (1, "", "pykoclaw-acp: The prompt is empty.\n")
 
 
-def test_a_prompt_that_is_too_long_for_a_command_says_so(tmp_path: Path) -> None:
+def test_prompt_too_long_for_command_says_so(tmp_path: Path) -> None:
     status, _, error = ran("head -c 1100000 /dev/zero | tr '\\0' x | $P prompt --new", tmp_path)
     assert status == 1
     assert "The prompt is longer than 896 KiB; nothing was sent." in error

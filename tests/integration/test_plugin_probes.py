@@ -73,7 +73,7 @@ async def test_what_would_take_the_process_along_is_named(
     assert "helping" not in sys.modules, "nothing is imported here"
 
 
-async def test_plugin_that_can_be_loaded_is_tried_again_after_a_change(place: Place) -> None:
+async def test_loadable_plugin_is_tried_again_after_change(place: Place) -> None:
     good, raises = place.install("good", GOOD), place.install("raises", "raise ValueError")
     both = [good, raises]
     assert await place.probes.failures(both) == [None, None]

@@ -158,7 +158,7 @@ async def test_a_transaction_is_one_batch(world: World) -> None:
     assert [row["a"] for row in await world.run("SELECT a FROM t")] == ["a", "b", "c"]
 
 
-async def test_what_was_committed_is_not_rolled_back_in_silence(world: World) -> None:
+async def test_commit_is_never_rolled_back_in_silence(world: World) -> None:
     await world.use(lambda db: db.rollback())
     await world.run("UPDATE scheduled_tasks SET status = 'paused'")
     with pytest.raises(sqlite3.NotSupportedError):
@@ -195,7 +195,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("sql", REFUSED)
-async def test_what_is_not_the_plugins_is_refused_by_name(world: World, sql: str) -> None:
+async def test_access_beyond_plugins_own_is_refused_by_name(world: World, sql: str) -> None:
     before = await world.database.read("SELECT * FROM acp_sessions")
     for function in (
         lambda db: db.execute(sql),
@@ -287,7 +287,7 @@ async def test_no_value_is_longer_than_may_be(world: World, sql: str, made: str)
     assert [tuple(one) for one in await world.run("SELECT length(x) FROM big")] == [(4_000_000,)]
 
 
-async def test_what_makes_long_values_is_refused_where_they_cannot_be_limited(
+async def test_long_values_are_refused_where_no_limit_works(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(value_limit, "limit", lambda _: False)
@@ -296,7 +296,7 @@ async def test_what_makes_long_values_is_refused_where_they_cannot_be_limited(
     assert [tuple(one) for one in await world.run("SELECT upper('a')")] == [("A",)]
 
 
-async def test_a_statement_that_runs_blocks_neither_daemon_nor_others(
+async def test_running_statement_blocks_neither_daemon_nor_others(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugin_statements, "READ_TIME", 3600.0)
@@ -339,7 +339,7 @@ async def test_an_open_transaction_blocks_nobody(world: World) -> None:
     assert [row["a"] for row in rows] == ["another plugin", "held"]
 
 
-async def test_a_statement_that_begins_while_the_daemon_ends_is_ended_too(
+async def test_statement_beginning_as_daemon_ends_is_ended_too(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plugin_statements, "READ_TIME", 3600.0)
@@ -370,13 +370,13 @@ async def test_answers_are_bounded_in_size(world: World, monkeypatch: pytest.Mon
         await world.run(f"SELECT i FROM ({FOREVER.replace('count(*)', 'i')})")
 
 
-async def test_while_the_database_cannot_be_written_a_plugin_is_told_why(world: World) -> None:
+async def test_plugin_is_told_why_database_cannot_be_written(world: World) -> None:
     world.database.condition.failed("blocked", "The disk is full.")
     with pytest.raises(sqlite3.OperationalError, match="The disk is full"):
         await world.run("UPDATE scheduled_tasks SET status = 'paused'")
 
 
-async def test_another_programs_lock_is_an_error_after_a_short_wait(world: World) -> None:
+async def test_another_programs_lock_errs_after_short_wait(world: World) -> None:
     with closing(sqlite3.connect(world.database.path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(sqlite3.OperationalError, match="locked"):
@@ -398,7 +398,7 @@ async def test_a_file_that_was_replaced_is_not_written(world: World, tmp_path: P
     assert await world.run("SELECT * FROM t") == []
 
 
-async def test_no_connection_is_opened_before_a_plugin_needs_one(world: World) -> None:
+async def test_no_connection_opens_before_plugin_needs_one(world: World) -> None:
     assert world.database._further == []
     await world.run("SELECT 1")
     assert len(world.database._further) == 1

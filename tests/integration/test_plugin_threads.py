@@ -83,7 +83,7 @@ class Plugin:
         return answer
 
 
-async def test_a_tool_that_blocks_stops_neither_the_worker_nor_other_plugins() -> None:
+async def test_blocking_tool_stops_neither_worker_nor_other_plugins() -> None:
     async with thread("one") as first, thread("two") as second:
         blocking, other = Plugin(first), Plugin(second)
         await blocking.begin()
@@ -114,7 +114,7 @@ async def test_a_cancelled_call_ends_in_the_plugins_thread() -> None:
         await plugin.bridge.aclose()
 
 
-async def test_what_a_message_calls_back_runs_where_it_came_from() -> None:
+async def test_messages_callback_runs_where_it_came_from() -> None:
     """The SDK's futures are not to be settled in another thread: its loop would sleep on."""
     called: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -142,7 +142,7 @@ async def test_a_server_ends_with_its_connection() -> None:
         await eventually(lambda: plugin.cancelled)
 
 
-async def test_what_a_plugin_raises_is_named_and_what_hangs_is_left() -> None:
+async def test_plugins_error_is_named_and_hang_is_left() -> None:
     hanging = threading.Event()
     async with thread() as one:
         for error, words in (

@@ -48,7 +48,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await database.close()
 
 
-async def test_a_task_has_no_null_where_pykoclaw_wants_text(world: World) -> None:
+async def test_task_has_no_null_where_text_is_wanted(world: World) -> None:
     said = await world.tools().schedule(ONCE)
     given = {**ONCE, "context_mode": "isolated", "target_conversation": "wa-andy-1@g.us"}
     await world.tools().schedule(given)
@@ -65,7 +65,7 @@ async def test_a_task_has_no_null_where_pykoclaw_wants_text(world: World) -> Non
     assert other[5:7] == ("isolated", "wa-andy-1@g.us")
 
 
-async def test_results_go_to_the_target_and_the_answer_says_so(world: World) -> None:
+async def test_results_go_to_target_and_answer_says_so(world: World) -> None:
     said = await world.tools().schedule({**ONCE, "target_conversation": "notes"})
     assert said.endswith(" Results will be delivered to: notes")
 
@@ -93,7 +93,7 @@ async def test_tasks_are_listed_for_one_conversation_or_all(world: World) -> Non
     ]
 
 
-async def test_a_task_of_any_conversation_is_paused_resumed_and_cancelled(world: World) -> None:
+async def test_any_conversations_task_is_paused_resumed_and_cancelled(world: World) -> None:
     await world.tools("acp-a").schedule(
         {**ONCE, "schedule_type": "interval", "schedule_value": "1"}
     )

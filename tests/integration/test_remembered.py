@@ -69,9 +69,7 @@ async def test_memory_ends_at_an_entry_of_the_transcript(
 
 
 @pytest.mark.parametrize("what", ["rewind", "fork"])
-async def test_fork_without_a_prompt_remembers_what_its_source_does(
-    tmp_path: Path, what: str
-) -> None:
+async def test_unprompted_fork_remembers_what_its_source_does(tmp_path: Path, what: str) -> None:
     """Also of another program's turn."""
     async with rig(tmp_path) as r:
         source = await r.session()
@@ -91,7 +89,7 @@ async def test_fork_without_a_prompt_remembers_what_its_source_does(
         assert memory == Memory(Branch(source.id, answer))
 
 
-async def test_turn_of_a_terminal_that_claude_does_not_hold_is_summed_up(tmp_path: Path) -> None:
+async def test_terminals_turn_unknown_to_claude_is_summed_up(tmp_path: Path) -> None:
     """As after a fork of a session of which no transcript is known."""
     async with rig(tmp_path) as r:
         session = await r.session()

@@ -67,7 +67,7 @@ def shown(wire: Wire) -> list[str]:
     return found
 
 
-async def test_a_window_has_the_newest_turns_and_what_holds_there(tmp_path: Path) -> None:
+async def test_window_has_newest_turns_and_state_there(tmp_path: Path) -> None:
     todo = Plan((PlanEntry("one", "completed"), PlanEntry("two")))
     running = ToolStarted("background", "Bash", "Bash: make", "execute")
     done: list[Event] = [
@@ -113,7 +113,7 @@ async def test_a_window_that_is_none_is_refused(tmp_path: Path, given: Any) -> N
         assert resumed["error"]["code"] == -32602
 
 
-async def test_long_payloads_are_cut_and_say_where_they_are_whole(tmp_path: Path) -> None:
+async def test_long_payloads_are_cut_naming_where_whole(tmp_path: Path) -> None:
     long = "x" * (MOST + 7)
     started = ToolStarted("t", "Write", "Write f", "edit", input={"content": long, "path": "f"})
     async with rig(tmp_path) as r, client(r) as wire:
@@ -142,9 +142,7 @@ async def test_a_message_over_several_pages_is_one_chunk(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("seq", [0, 4, 5])
-async def test_a_front_that_loses_its_daemon_gets_the_rest_of_a_window(
-    tmp_path: Path, seq: int
-) -> None:
+async def test_front_that_lost_daemon_gets_windows_rest(tmp_path: Path, seq: int) -> None:
     """It stands before the window, where that begins, or inside of it, and asks again."""
     async with rig(tmp_path) as r:
         session = await session_with(r, *turn(0), *turn(1), *turn(2))
@@ -165,7 +163,7 @@ async def test_a_front_that_loses_its_daemon_gets_the_rest_of_a_window(
             assert second.text() == "answer 2"
 
 
-async def test_a_load_that_does_not_come_again_holds_up_nothing(
+async def test_load_never_repeated_holds_up_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subscriptions, "HELD_BACK", 0.01)
@@ -178,7 +176,7 @@ async def test_a_load_that_does_not_come_again_holds_up_nothing(
 # --- the checklist of seed 0, "Load"
 
 
-async def test_two_loads_at_once_have_the_whole_history_each(tmp_path: Path) -> None:
+async def test_two_concurrent_loads_each_have_whole_history(tmp_path: Path) -> None:
     """And a client that has the session open already sees nothing of them."""
     async with rig(tmp_path) as r, client(r) as there, client(r) as one, client(r) as other:
         session = await session_with(r, *turn(0), *turn(1))
@@ -244,7 +242,7 @@ async def test_a_cancelled_load_leaves_no_rest_for_later(tmp_path: Path) -> None
         assert wire.text() == "0 "
 
 
-async def test_a_client_that_leaves_during_a_load_is_gone(tmp_path: Path) -> None:
+async def test_client_leaving_during_load_is_gone(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await session_with(r, *turn(0), *turn(1))
         await load(wire, session)
@@ -309,7 +307,7 @@ async def test_a_damaged_row_is_one_placeholder(
         {"type": "resource_link", "uri": "file:///a", "name": "a", "size": "big"},
     ],
 )
-async def test_words_that_are_no_content_of_acp_are_a_placeholder(
+async def test_words_that_acp_cannot_carry_become_placeholder(
     tmp_path: Path, content: dict[str, Any]
 ) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
@@ -335,7 +333,7 @@ async def test_content_of_acp_is_shown_as_it_is(tmp_path: Path, content: dict[st
         assert [one["content"] for one in wire.updates()] == [content]
 
 
-async def test_a_call_whose_end_is_damaged_is_closed_once_and_for_every_load(
+async def test_call_with_damaged_end_is_closed_once(
     tmp_path: Path,
 ) -> None:
     events = [
@@ -361,7 +359,7 @@ async def test_a_call_whose_end_is_damaged_is_closed_once_and_for_every_load(
 
 
 @pytest.mark.parametrize("hindrance", ["locked", "recovery"])
-async def test_a_damaged_call_is_shown_open_while_nobody_can_tell_its_end(
+async def test_damaged_call_stays_open_while_end_is_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hindrance: str
 ) -> None:
     """Nothing can be stored, or what runs is not known yet: the history is shown all the same."""
@@ -389,7 +387,7 @@ async def test_a_call_that_another_program_runs_stays_open(tmp_path: Path) -> No
         assert "failed" not in str(wire.updates())
 
 
-async def test_a_call_of_a_turn_that_runs_stays_open(tmp_path: Path) -> None:
+async def test_running_turns_call_stays_open(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
         session, _, _, _ = await hanging(r, wire)
         found = await r.sessions.find(session)
@@ -406,7 +404,7 @@ def plans(wire: Wire) -> list[list[str]]:
     return [[entry["content"] for entry in one["entries"]] for one in told]
 
 
-async def test_list_of_tasks_is_replayed_as_each_turn_has_left_it(tmp_path: Path) -> None:
+async def test_task_list_is_replayed_as_turns_left_it(tmp_path: Path) -> None:
     """Live each state is sent, also while the newest events are in memory."""
     one, two, three = (Plan(tuple(PlanEntry(name) for name in names)) for names in ("a", "ab", "c"))
     async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
@@ -426,7 +424,7 @@ async def test_list_of_tasks_is_replayed_as_each_turn_has_left_it(tmp_path: Path
             r.sessions.live[session].log.forget()
 
 
-async def test_list_of_tasks_of_an_imported_turn_is_replayed_as_the_turn_has_left_it(
+async def test_imported_turns_task_list_is_replayed_as_left(
     tmp_path: Path,
 ) -> None:
     """However many pages the turn has, and wherever they end."""

@@ -133,7 +133,7 @@ async def test_it_is_refused_while_a_turn_runs(tmp_path: Path) -> None:
         assert (await rewinding(r).rewind(session, None, files=False, dry=True)).turns == 1
 
 
-async def test_what_claude_was_told_with_the_prompt_is_told_again(tmp_path: Path) -> None:
+async def test_claude_is_retold_what_prompt_carried(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         before, between = Note("before", "Told with it."), Note("between", "Told with the next.")
@@ -172,7 +172,7 @@ async def test_turn_that_begins_meanwhile_is_kept(
         assert await r.database.read("SELECT 1 FROM acp_turns WHERE rewound_at IS NOT NULL") == []
 
 
-async def test_prompt_after_a_look_at_the_files_has_the_rules(
+async def test_prompt_after_look_at_files_has_rules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path) as r:
@@ -190,7 +190,7 @@ async def test_prompt_after_a_look_at_the_files_has_the_rules(
         assert [one.spec.options.rules for one in r.launcher.launched[1:]] == [(), ("Bash(make)",)]
 
 
-async def test_files_that_cannot_be_put_back_after_all_are_told(
+async def test_files_that_could_not_be_restored_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path) as r:
@@ -218,7 +218,7 @@ async def test_files_that_cannot_be_put_back_after_all_are_told(
         (["a", "b"], "2 files are as before that; those that were created since are deleted."),
     ],
 )
-async def test_the_log_says_of_files_only_what_is_known(
+async def test_log_says_only_known_things_of_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[str], told: str
 ) -> None:
     async with rig(tmp_path) as r:
@@ -233,7 +233,7 @@ async def test_the_log_says_of_files_only_what_is_known(
         assert f" {told} Mode, model" in said.text
 
 
-async def test_rewind_that_is_cancelled_while_it_is_written_down_is_done(
+async def test_rewind_cancelled_while_being_recorded_is_done(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path) as r:
@@ -259,7 +259,7 @@ async def test_rewind_that_is_cancelled_while_it_is_written_down_is_done(
 
 
 @pytest.mark.parametrize("looks", [True, False])
-async def test_cancelled_rewind_is_done_whole_or_not_at_all(
+async def test_cancelled_rewind_is_whole_or_undone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, looks: bool
 ) -> None:
     """Whole, if the files are being put back; not at all, if they are only looked at."""

@@ -39,9 +39,7 @@ async def attached(r: Rig) -> tuple[Session, Client]:
     return session, client
 
 
-async def test_due_task_runs_in_its_conversation_and_leaves_what_pykoclaw_does(
-    tmp_path: Path, path: Path
-) -> None:
+async def test_due_task_runs_and_leaves_what_pykoclaw_does(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r, scheduling(r):
         session, client = await attached(r)
         name = session.record.conversation_name
@@ -72,7 +70,7 @@ async def test_result_for_another_conversation_is_enqueued_for_it(
         assert fetch(path, where) == [("wa-andy-1@g.us", "wa", "pending")]
 
 
-async def test_isolated_task_runs_in_a_blank_session_of_its_own(tmp_path: Path, path: Path) -> None:
+async def test_isolated_task_runs_in_own_blank_session(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r, scheduling(r):
         session, client = await attached(r)
         await r.run(session, "say 1")
@@ -99,7 +97,7 @@ async def test_isolated_task_runs_in_a_blank_session_of_its_own(tmp_path: Path, 
         assert states == [("pending",)] * 2  # for the conversation, which has not seen it
 
 
-async def test_isolated_task_may_do_no_more_than_its_session(tmp_path: Path, path: Path) -> None:
+async def test_isolated_task_may_only_do_as_its_session(tmp_path: Path, path: Path) -> None:
     """Claude itself can schedule one there."""
     asked = SessionOptions(disallowed_tools=("Bash",), max_turns=3)
     async with rig(tmp_path) as r, scheduling(r):
@@ -174,9 +172,7 @@ async def test_a_run_aside_leaves_nothing_but_its_id(
         assert all([await r.journal.id_taken(one) for one in runs])
 
 
-async def test_a_run_aside_that_others_know_keeps_its_conversation(
-    tmp_path: Path, path: Path
-) -> None:
+async def test_isolated_run_others_know_keeps_its_conversation(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r, scheduling(r):
         session = await r.session()
         hourly = {"schedule_type": "interval", "schedule_value": "3600000"}
@@ -197,9 +193,7 @@ async def test_a_run_aside_that_others_know_keeps_its_conversation(
             assert known == {session.record.conversation_name, names[0], names[1], names[3]}
 
 
-async def test_a_transcript_with_which_a_conversation_goes_on_is_kept(
-    tmp_path: Path, path: Path
-) -> None:
+async def test_transcript_a_conversation_continues_with_is_kept(tmp_path: Path, path: Path) -> None:
     transcripts = Transcripts()
     async with rig(tmp_path) as r, scheduling(r):
         r.sessions.catalogue.transcripts = transcripts  # type: ignore[assignment]
@@ -234,7 +228,7 @@ async def test_task_of_unknown_conversation_runs_in_its_directory(
         assert logs(path, escaping)[0][0] == "error"
 
 
-async def test_group_task_continues_a_conversation_that_no_client_has_opened(
+async def test_group_task_continues_conversation_no_client_opened(
     tmp_path: Path, path: Path
 ) -> None:
     async with rig(tmp_path) as r, scheduling(r):
@@ -297,7 +291,7 @@ async def test_two_schedulers_run_one_due_task_once(tmp_path: Path, path: Path) 
         assert len(fetch(path, "SELECT 1 FROM acp_turns")) == 1
 
 
-async def test_claim_fails_for_a_task_that_changed_or_runs(tmp_path: Path, path: Path) -> None:
+async def test_claim_fails_for_changed_or_running_task(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         store = SqlTaskStore(r.database)
@@ -403,7 +397,7 @@ async def test_task_that_has_no_directory_ends_as_error(
         assert fetch(path, "SELECT 1 FROM acp_task_runs WHERE ended_at IS NULL") == []
 
 
-async def test_given_up_run_that_has_not_begun_leaves_its_slot(
+async def test_abandoned_run_not_begun_leaves_its_slot(
     tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def full(*_: object) -> None:
@@ -427,7 +421,7 @@ async def test_given_up_run_that_has_not_begun_leaves_its_slot(
 
 
 @pytest.mark.parametrize("column", ["id", "conversation", "prompt", "schedule_value"])
-async def test_task_that_is_not_utf8_is_skipped_and_listed_escaped(
+async def test_task_not_utf8_is_skipped_and_listed_escaped(
     tmp_path: Path, path: Path, column: str
 ) -> None:
     async with rig(tmp_path) as r:
@@ -446,7 +440,7 @@ async def test_task_that_is_not_utf8_is_skipped_and_listed_escaped(
         assert len([one for one in listed if "\\xff" in getattr(one, column)]) == 5
 
 
-async def test_log_of_runs_that_is_not_utf8_is_shown_escaped(tmp_path: Path, path: Path) -> None:
+async def test_run_log_not_utf8_is_shown_escaped(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r:
         execute(
             path,
@@ -470,7 +464,7 @@ async def test_tasks_without_an_id_are_skipped(tmp_path: Path, path: Path) -> No
         assert [one.id for one in await tasks.every(r.database, 9)].count("") == 5
 
 
-async def test_claims_that_change_nothing_are_not_tried_at_once(tmp_path: Path, path: Path) -> None:
+async def test_fruitless_claims_are_not_retried_at_once(tmp_path: Path, path: Path) -> None:
     class Refusing(SqlTaskStore):
         claims = 0
 

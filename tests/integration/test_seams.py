@@ -49,9 +49,7 @@ async def last(w: Windows, session: str) -> int:
 
 
 @pytest.mark.parametrize("lives", [False, True], ids=["dead", "alive"])
-async def test_the_open_block_begins_again_for_mitto_if_it_has_lost_it(
-    tmp_path: Any, lives: bool
-) -> None:
+async def test_open_block_begins_again_if_mitto_lost_it(tmp_path: Any, lives: bool) -> None:
     async with windows(tmp_path) as w:
         first = await w.open(1, **MITTO)
         session, worker, turn = await begun(w, first, "Look:\n\n```py\none\n", "two")
@@ -87,7 +85,7 @@ async def test_the_open_paragraph_begins_again_for_mitto(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("gave_up", [False, True], ids=["load", "resume, then load"])
-async def test_mitto_gets_after_a_replay_what_it_has_lost(tmp_path: Any, gave_up: bool) -> None:
+async def test_mitto_gets_after_replay_what_it_lost(tmp_path: Any, gave_up: bool) -> None:
     """It drops what comes before the answer; and a resume for which it did not wait."""
     async with windows(tmp_path) as w:
         first = await w.open(1, **MITTO)
@@ -106,7 +104,7 @@ async def test_mitto_gets_after_a_replay_what_it_has_lost(tmp_path: Any, gave_up
         await eventually(lambda: text(second)[dropped:] == rest)
 
 
-async def test_a_client_that_keeps_what_it_has_seen_gets_the_rest_as_markdown(
+async def test_client_keeping_what_it_saw_gets_markdown_rest(
     tmp_path: Any,
 ) -> None:
     async with windows(tmp_path) as w:
@@ -120,7 +118,7 @@ async def test_a_client_that_keeps_what_it_has_seen_gets_the_rest_as_markdown(
         await eventually(lambda: text(second) == "1. ```sh\n   two\n   ```\n")
 
 
-async def test_a_client_that_names_its_place_gets_the_exact_rest(tmp_path: Any) -> None:
+async def test_client_naming_its_place_gets_exact_rest(tmp_path: Any) -> None:
     async with windows(tmp_path) as w:
         first = await w.open(1, **MITTO)
         session, worker, turn = await begun(w, first, "```py\none\n")
@@ -133,7 +131,7 @@ async def test_a_client_that_names_its_place_gets_the_exact_rest(tmp_path: Any) 
         assert chunks(second)[0]["messageId"] == chunks(first)[0]["messageId"]
 
 
-async def test_nothing_is_repeated_of_a_turn_that_was_answered(tmp_path: Any) -> None:
+async def test_answered_turn_is_not_repeated(tmp_path: Any) -> None:
     async with windows(tmp_path) as w:
         first = await w.open(1, **MITTO)
         session, worker, turn = await begun(w, first, "A paragraph")
@@ -150,7 +148,7 @@ async def test_nothing_is_repeated_of_a_turn_that_was_answered(tmp_path: Any) ->
         assert "A paragraph" not in text(second)
 
 
-async def test_what_was_told_last_of_a_turn_is_told_again_if_its_end_was_not(
+async def test_turns_last_words_repeat_if_end_was_untold(
     tmp_path: Any,
 ) -> None:
     """The client was killed between the last words and the answer."""

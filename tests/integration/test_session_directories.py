@@ -53,7 +53,7 @@ async def test_bad_directories_are_refused_in_words(tmp_path: Path) -> None:
                 )
 
 
-async def test_users_settings_that_claude_leaves_out_are_named_once(tmp_path: Path) -> None:
+async def test_users_settings_claude_leaves_out_are_named_once(tmp_path: Path) -> None:
     settings = tmp_path / "claude/settings.json"
     settings.parent.mkdir()
     (tmp_path / "data").mkdir()
@@ -93,7 +93,7 @@ async def test_path_that_is_too_long_is_refused_unread(tmp_path: Path) -> None:
         )
 
 
-async def test_changed_directories_reach_the_next_turn_not_the_running_one(tmp_path: Path) -> None:
+async def test_changed_directories_reach_only_the_next_turn(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         made = await opened(wire, "session/new", cwd="/", additionalDirectories=["/usr"])
         session = made["result"]["sessionId"]
@@ -104,7 +104,7 @@ async def test_changed_directories_reach_the_next_turn_not_the_running_one(tmp_p
         assert launches(r) == [("/usr",), ("/tmp",), ("/etc",)]
 
 
-async def test_added_directory_that_is_gone_is_said_and_comes_back(tmp_path: Path) -> None:
+async def test_missing_added_directory_is_said_and_returns(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     more = tmp_path / "more"
     more.mkdir()
@@ -125,7 +125,7 @@ async def test_added_directory_that_is_gone_is_said_and_comes_back(tmp_path: Pat
         assert notes(wire) == [said]
 
 
-async def test_session_without_its_directory_can_be_read_and_not_prompted(tmp_path: Path) -> None:
+async def test_session_without_its_directory_is_read_only(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     work = tmp_path / "work"
     work.mkdir()

@@ -110,7 +110,7 @@ async def test_mode_model_and_effort_of_a_new_session(tmp_path: Path) -> None:
         assert values(await load(wire, session)) == values(made)
 
 
-async def test_what_claude_does_not_offer_is_refused_and_makes_no_session(tmp_path: Path) -> None:
+async def test_option_claude_lacks_is_refused_without_session(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         await r.journal.keep_offer("/", OFFER)
         for wanted, named in (
@@ -127,7 +127,7 @@ async def test_what_claude_does_not_offer_is_refused_and_makes_no_session(tmp_pa
         assert await r.database.read("SELECT COUNT(*) FROM acp_sessions") == [(0,)]
 
 
-async def test_before_claude_has_said_what_it_offers_any_model_is_taken(tmp_path: Path) -> None:
+async def test_any_model_goes_before_claude_names_some(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         made = await new(wire, **{"pykoclaw.dev/model": "claude-fable-5-2"})
         assert values(made)["model"] == "claude-fable-5-2"
@@ -184,9 +184,7 @@ async def test_options_change_when_a_session_is_opened_again(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("method", ["session/prompt", "session/close", "session/set_mode"])
-async def test_unknown_keys_of_ours_are_refused_by_every_method(
-    tmp_path: Path, method: str
-) -> None:
+async def test_every_method_refuses_unknown_keys_of_ours(tmp_path: Path, method: str) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = (await new(wire))["result"]["sessionId"]
         params = {**prompt(session, "say 1"), "modeId": "plan", "_meta": {"pykoclaw.dev/stear": 1}}

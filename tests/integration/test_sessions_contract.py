@@ -39,7 +39,7 @@ async def test_a_session_is_found_as_it_was_created(s: Subject) -> None:
     assert await s.journal.find_created("f:2") is None
 
 
-async def test_account_and_environment_are_kept_until_another_is_given(s: Subject) -> None:
+async def test_account_and_environment_stay_until_others_are_given(s: Subject) -> None:
     given = Surroundings("work", {"MAX_THINKING_TOKENS": "1"}, ("ANTHROPIC_API_KEY",))
     record = SessionRecord("one", "acp-one", "/work", mode="plan", surroundings=given)
     await s.journal.create(record)

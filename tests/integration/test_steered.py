@@ -31,7 +31,7 @@ async def said(r: Rig, session: Session) -> list[Any]:
     return [one.event.content["text"] for one in log if isinstance(one.event, UserMessage)]
 
 
-async def test_prompt_that_is_taken_up_ends_with_the_turn(tmp_path: Path) -> None:
+async def test_prompt_taken_up_ends_with_turn(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, host, worker = await hanging(r)
         waiting = await r.prompt(session, "say 1")
@@ -47,7 +47,7 @@ async def test_prompt_that_is_taken_up_ends_with_the_turn(tmp_path: Path) -> Non
         assert await said(r, session) == ["hang", "Look out.", "say 1"]
 
 
-async def test_prompt_that_is_not_taken_up_runs_before_those_that_wait(tmp_path: Path) -> None:
+async def test_prompt_not_taken_up_runs_before_waiting_ones(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, host, worker = await hanging(r)
         waiting = await r.prompt(session, "say 1")
@@ -63,7 +63,7 @@ async def test_prompt_that_is_not_taken_up_runs_before_those_that_wait(tmp_path:
         assert worker.prompts == ["hang", "say 1"]
 
 
-async def test_dead_worker_leaves_unknown_what_it_had_not_taken_up(tmp_path: Path) -> None:
+async def test_dead_worker_leaves_untaken_prompts_unknown(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, host, worker = await hanging(r)
         taken, untaken = await steered(session, "Taken."), await steered(session, "Untaken.")
@@ -76,7 +76,7 @@ async def test_dead_worker_leaves_unknown_what_it_had_not_taken_up(tmp_path: Pat
         assert (await r.run(session, "say 1")).state == TurnState.DONE
 
 
-async def test_commands_and_prompts_for_an_idle_session_wait_their_turn(tmp_path: Path) -> None:
+async def test_commands_and_prompts_for_idle_session_wait(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, host, worker = await hanging(r)
         command = await steered(session, "/compact")

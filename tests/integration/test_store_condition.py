@@ -397,9 +397,7 @@ def failure(code: int) -> sqlite3.Error:
 
 @pytest.mark.parametrize("units", [1, 3])
 @pytest.mark.parametrize("stays", [True, False], ids=["the disk stays so", "once"])
-def test_commit_that_a_crash_would_bring_back_is_not_called_refused(
-    units: int, *, stays: bool
-) -> None:
+def test_commit_a_crash_revives_is_not_called_refused(units: int, *, stays: bool) -> None:
     """If the fsync fails, the transaction counts after a crash, unless another takes its place."""
     path = Path("/nowhere")
     writer = BatchWriter(OpenFile(path), relaxed=False)
@@ -412,7 +410,7 @@ def test_commit_that_a_crash_would_bring_back_is_not_called_refused(
         assert [one == [] for one in outcomes] == [units > 1] * units
 
 
-async def test_prompt_that_may_have_been_kept_is_not_called_refused(
+async def test_prompt_possibly_kept_is_not_called_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path) as r:
@@ -819,7 +817,7 @@ async def test_checkpoints_go_on_after_it(
     await database.close()
 
 
-async def test_prompt_for_which_the_disk_cannot_be_read_says_so(
+async def test_prompt_says_that_disk_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path) as r:

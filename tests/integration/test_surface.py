@@ -232,7 +232,7 @@ async def set_option(wire: Wire, session: str, option: str, value: object) -> di
     )
 
 
-async def test_options_of_the_model_are_set_told_to_all_and_survive_restart(tmp_path: Path) -> None:
+async def test_model_options_reach_all_and_survive_restart(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
         session, running, channel, turn = await hanging(r, wire)
         await load(other, session)
@@ -276,7 +276,7 @@ async def test_another_model_resets_what_it_lacks(tmp_path: Path) -> None:
             assert "must be one of" in refused["message"]
 
 
-async def test_clients_are_told_of_options_that_the_first_worker_brings(tmp_path: Path) -> None:
+async def test_clients_are_told_first_workers_options(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
         running, channel = await slow_worker(r, wire, session)
@@ -288,7 +288,7 @@ async def test_clients_are_told_of_options_that_the_first_worker_brings(tmp_path
         await wire.answer(running)
 
 
-async def test_models_as_before_config_options_are_a_matter_of_the_client_and_a_setting(
+async def test_client_and_setting_decide_on_legacy_models(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
@@ -360,7 +360,7 @@ async def test_commands_follow_answer_once_first_worker_knows_them(tmp_path: Pat
         assert len(commands(wire)) == 4, "they were told again, and had not changed"
 
 
-async def test_a_new_directory_has_the_users_commands_until_claude_has_said_which(
+async def test_new_directory_has_users_commands_until_claude_speaks(
     tmp_path: Path,
 ) -> None:
     mine = Command("mine", "Mine (user)")

@@ -138,7 +138,7 @@ async def test_conversation_begun_during_its_tasks_run_is_kept(
 
 
 @pytest.mark.parametrize(("part", "dies_at"), [(SqlTaskStore, "text"), (TaskRuns, "_tidy")])
-async def test_conversation_goes_on_from_its_task_after_a_crash(
+async def test_conversation_continues_from_task_after_crash(
     tmp_path: Path, path: Path, part: type, dies_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def lost(*_: object) -> NoReturn:
@@ -201,7 +201,7 @@ async def test_conversation_deleted_as_its_run_begins_ends_that(
 
 
 @pytest.mark.parametrize("step", ["claim", "place"])
-async def test_task_cancelled_as_its_run_begins_does_not_run(
+async def test_task_cancelled_at_its_start_never_runs(
     tmp_path: Path, path: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     act = getattr(SqlTaskStore, step)
@@ -222,7 +222,7 @@ async def test_task_cancelled_as_its_run_begins_does_not_run(
 # --- usage limits
 
 
-async def test_adopted_run_that_a_limit_stops_does_not_go_on(
+async def test_adopted_run_that_limit_stops_ends(
     tmp_path: Path, path: Path, alive: WorkerProcess
 ) -> None:
     async with killed(tmp_path, alive) as first:

@@ -51,7 +51,7 @@ async def answered(r: Rig, *, allowed: bool = True) -> tuple[Session, MemoryChan
     return session, worker
 
 
-async def test_claude_is_not_asked_unless_the_setting_allows_it(tmp_path: Path) -> None:
+async def test_claude_is_asked_only_if_setting_allows(tmp_path: Path) -> None:
     async with rig(tmp_path, options=BY_WORDS_ALONE) as r:
         session, worker = await answered(r, allowed=False)
         await r.run(session, "say 2")
@@ -73,7 +73,7 @@ async def test_title_of_claude_replaces_the_words_once(tmp_path: Path) -> None:
         assert (found.title, found.title_by) == ("Counting to one", BY_CLAUDE)
 
 
-async def test_title_of_the_user_stays_when_claude_comes_late(tmp_path: Path) -> None:
+async def test_users_title_stays_when_claude_comes_late(tmp_path: Path) -> None:
     async with rig(tmp_path, options=ALLOWED) as r:
         session, worker = await answered(r)
         await r.sessions.catalogue.set_title(session.id, "Mine")
@@ -108,7 +108,7 @@ async def test_words_stay_if_claude_makes_none(
         assert await changes(r, session) == [("say 1", BY_WORDS)]
 
 
-async def test_words_replace_the_title_of_a_first_prompt_without_any(tmp_path: Path) -> None:
+async def test_words_replace_title_of_wordless_first_prompt(tmp_path: Path) -> None:
     async with rig(tmp_path, options=BY_WORDS_ALONE) as r:
         session = await r.session()
         for prompt in ("/init", "/context", "say 1", "/init"):

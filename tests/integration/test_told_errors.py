@@ -36,7 +36,7 @@ async def failed(wire: Wire, r: Any, failure: TurnFailure) -> tuple[str, dict[st
         (None, True, False),
     ],
 )
-async def test_an_error_is_told_once_to_clients_that_show_it(
+async def test_error_is_told_once_to_clients_showing_it(
     tmp_path: Path, name: str | None, in_words: bool, details: bool
 ) -> None:
     """A client of which that is not known is told in words too, and everyone who opens it later."""

@@ -111,7 +111,7 @@ async def test_ten_thousand_messages_come_in_few_commits(p: Place) -> None:
 
 
 @pytest.mark.parametrize("again", [slice(None), slice(3, 4)], ids=["all", "one answer"])
-async def test_what_is_written_again_is_in_the_log_once(p: Place, again: slice) -> None:
+async def test_rewritten_entry_is_in_log_once(p: Place, again: slice) -> None:
     said = turns(p.transcript, 20)
     await p.look()
     written = p.transcript.path.read_text().splitlines(keepends=True)
@@ -160,7 +160,7 @@ async def test_reader_is_no_process_of_a_worker(p: Place, monkeypatch: pytest.Mo
     assert lineage.cookie(pid) is None
 
 
-async def test_reader_gives_way_once_it_has_worked_for_long(p: Place) -> None:
+async def test_reader_gives_way_after_working_long(p: Place) -> None:
     turns(p.transcript, 1)
     await p.look()
     readers = p.made[0].readers
@@ -266,7 +266,7 @@ async def test_no_more_readers_are_started_while_many_hang(
 
 
 @pytest.mark.parametrize("call", ["stat", "open"])
-async def test_transcript_whose_disk_does_not_answer_ends_the_look(
+async def test_transcript_on_silent_disk_ends_the_look(
     p: Place, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
     said = turns(p.transcript, 1)
@@ -291,7 +291,7 @@ async def test_transcript_whose_disk_does_not_answer_ends_the_look(
     assert await p.log() == said
 
 
-async def test_disk_that_does_not_answer_holds_up_neither_the_loop_nor_other_calls(
+async def test_silent_disk_stalls_neither_loop_nor_other_calls(
     p: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither when a session is watched that was looked at before, nor when it is asked for."""
@@ -389,7 +389,7 @@ async def test_event_of_another_version_costs_no_line(
     assert await p.log() == said
 
 
-async def test_server_that_stops_during_a_look_does_not_blame_the_readers(p: Place) -> None:
+async def test_server_stopping_during_look_blames_no_readers(p: Place) -> None:
     """A session said after such a stop that turns of other programs may be missing."""
     turns(p.transcript, 2)
     made = p.transcripts()
@@ -408,7 +408,7 @@ async def test_server_that_stops_during_a_look_does_not_blame_the_readers(p: Pla
     assert (found.standing, found.complete) == (Standing.MOVED_ON, True)
 
 
-async def test_transcript_that_grows_while_it_is_read_is_complete(p: Place) -> None:
+async def test_transcript_growing_while_read_is_complete(p: Place) -> None:
     said: list[str] = []
 
     def write() -> None:
@@ -424,7 +424,7 @@ async def test_transcript_that_grows_while_it_is_read_is_complete(p: Place) -> N
     assert await p.log() == said
 
 
-async def test_prompt_that_we_send_meanwhile_is_not_taken_for_another_programs(p: Place) -> None:
+async def test_our_prompt_meanwhile_is_not_called_anothers(p: Place) -> None:
     said = turns(p.transcript, 1)
     own_turns, late = p.store.own_turns, "late"
 
@@ -461,7 +461,7 @@ async def test_branch_is_told_until_the_next_look(p: Place) -> None:
     assert (await p.look(p.transcripts())).digest is None
 
 
-async def test_file_that_was_replaced_or_cut_tells_nothing_twice(p: Place) -> None:
+async def test_replaced_or_cut_file_tells_nothing_twice(p: Place) -> None:
     said = turns(p.transcript, 30)
     await p.look()
     path = p.transcript.path
@@ -491,7 +491,7 @@ async def test_file_with_another_content_is_read_anew(p: Place) -> None:
     assert await p.log() == [*said, "> new", "after"]
 
 
-async def test_line_cut_off_by_a_crash_is_damaged_later(p: Place) -> None:
+async def test_line_a_crash_cut_is_damaged_later(p: Place) -> None:
     said = turns(p.transcript, 1)
     p.transcript.raw('{"type": "assistant", "uuid": "x", "mess')
     await p.look()
@@ -584,7 +584,7 @@ async def test_server_that_stops_starts_no_reader(
     assert (made.readers.pids, started) == ([], [1])
 
 
-async def test_two_long_imports_do_not_keep_a_third_waiting_for_ever(p: Place) -> None:
+async def test_two_long_imports_do_not_starve_third(p: Place) -> None:
     turns(p.transcript, 50)
     for name in ("two", "three", "four"):
         await p.s.session(name)
@@ -657,7 +657,7 @@ async def test_changes_are_noticed_while_somebody_watches(
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
-async def test_transcript_that_is_not_the_one_of_the_look_before_is_said_to_be(p: Place) -> None:
+async def test_transcript_replaced_since_last_look_is_said(p: Place) -> None:
     path = p.transcript.path
     turns(p.transcript, 3)
     await p.look()
@@ -674,7 +674,7 @@ async def test_transcript_that_is_not_the_one_of_the_look_before_is_said_to_be(p
     assert (await p.look()).replaced
 
 
-async def test_file_that_takes_the_place_of_an_open_one_is_watched(
+async def test_file_replacing_open_one_is_watched(
     p: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watching, "SETTLE", 0.01)
@@ -730,7 +730,7 @@ async def test_watching_one_session_costs_the_same_among_many(tmp_path: Path) ->
     watcher.close()
 
 
-async def test_a_title_that_a_person_gave_is_told_once_for_each_change(p: Place) -> None:
+async def test_persons_title_is_told_once_each_change(p: Place) -> None:
     def rename(title: str) -> None:
         entry = {"type": "custom-title", "customTitle": title, "sessionId": CLAUDE}
         p.transcript.raw(json.dumps(entry) + "\n")
@@ -748,7 +748,7 @@ async def test_a_title_that_a_person_gave_is_told_once_for_each_change(p: Place)
     assert (found.title, found.title_is_new) == ("Second", True)
 
 
-async def test_nothing_is_taken_of_a_transcript_that_replaced_the_known_one(p: Place) -> None:
+async def test_nothing_comes_from_transcript_replacing_known_one(p: Place) -> None:
     p.transcript.prompt("mine", "p1", sessionId=CLAUDE)
     p.transcript.say("my answer", sessionId=CLAUDE)
     await p.look()
@@ -766,7 +766,7 @@ async def test_nothing_is_taken_of_a_transcript_that_replaced_the_known_one(p: P
     assert await p.log() == ["> mine", "my answer", "> mine again"]
 
 
-async def test_turns_of_a_transcript_that_was_cut_off_in_place_are_not_those_of_others(
+async def test_turns_of_transcript_cut_in_place_stay_ours(
     p: Place,
 ) -> None:
     """What it still holds is in Claude's memory; what it lacks is a lost memory."""
@@ -787,7 +787,7 @@ async def test_turns_of_a_transcript_that_was_cut_off_in_place_are_not_those_of_
     assert (await p.look()).digest is None
 
 
-async def test_nul_and_halves_of_characters_are_imported_as_text(p: Place) -> None:
+async def test_nul_and_half_characters_import_as_text(p: Place) -> None:
     """What no program shows, and no database of every kind takes, in each place of a transcript."""
     bad = "x\x00y\ud83dz"
     p.transcript.add("custom-title", customTitle=bad, sessionId=CLAUDE)

@@ -103,9 +103,7 @@ async def test_conversation_of_others_is_imported_whole(w: World) -> None:
 
 
 @pytest.mark.parametrize("looked", [True, False])
-async def test_compaction_in_a_terminal_after_a_turn_of_ours_is_shown_once(
-    w: World, looked: bool
-) -> None:
+async def test_terminals_compaction_after_our_turn_shows_once(w: World, looked: bool) -> None:
     session = await w.session()
     async with w.claude(session_id=session) as client:
         claude = await w.ours(session, text("first"), client)
@@ -133,7 +131,7 @@ async def test_compaction_in_a_terminal_after_a_turn_of_ours_is_shown_once(
 
 
 @pytest.mark.parametrize("command", ["/compact", "/context", "/rewind"])
-async def test_worker_is_behind_after_a_command_in_a_terminal(w: World, command: str) -> None:
+async def test_worker_is_behind_after_terminals_command(w: World, command: str) -> None:
     session = await w.session()
     async with w.claude(session_id=session) as client:
         claude = await w.ours(session, text("first"), client)
@@ -151,7 +149,7 @@ async def test_worker_is_behind_after_a_command_in_a_terminal(w: World, command:
     assert "[terminal" not in await w.said(session)
 
 
-async def test_blank_session_in_the_row_is_a_side_turn(w: World) -> None:
+async def test_blank_session_in_row_is_side_turn(w: World) -> None:
     session = await w.session()
     async with w.claude(session_id=session) as client:
         claude = await w.ours(session, text("ours"), client)
@@ -167,7 +165,7 @@ async def test_blank_session_in_the_row_is_a_side_turn(w: World) -> None:
     assert (await w.look(session, claude)).standing is Standing.SAME
 
 
-async def test_session_that_is_to_branch_off_is_told_of_others(w: World) -> None:
+async def test_session_to_branch_off_is_told_of_others(w: World) -> None:
     """After a rewind: other programs go on with what was forgotten, also under another id."""
     session = await w.session()
     async with w.claude(session_id=session) as client:
@@ -257,7 +255,7 @@ async def test_cleared_session_is_followed_without_its_past(w: World) -> None:
     assert found.followed == fresh
 
 
-async def test_turn_that_claude_began_by_itself_is_not_imported(w: World) -> None:
+async def test_claudes_own_turn_is_not_imported(w: World) -> None:
     session = await w.session()
     async with w.claude(session_id=session) as client:
         claude = await w.ours(

@@ -81,7 +81,7 @@ async def test_a_prompt_waits_for_another_programs_turn(tmp_path: Path) -> None:
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
 
 
-async def test_wait_for_another_program_is_told_once_and_stays_in_the_history(
+async def test_wait_for_other_program_is_told_and_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turn_locks, "MOMENT", 0.0)
@@ -112,7 +112,7 @@ async def test_short_wait_is_not_told(tmp_path: Path) -> None:
     lock.release()
 
 
-async def test_a_prompt_that_waited_long_enough_says_who_has_the_lock(tmp_path: Path) -> None:
+async def test_prompt_that_waited_long_names_lock_holder(tmp_path: Path) -> None:
     async with rig(tmp_path, locks=locks(tmp_path, timeout=0.2)) as r:
         session = await r.session()
         lock = held(tmp_path, session.record.conversation_name)
@@ -138,7 +138,7 @@ async def test_a_cancelled_prompt_leaves_no_lock(tmp_path: Path) -> None:
         assert (await r.run(session, "say 1")).state == "done"
 
 
-async def test_the_lock_is_free_while_the_user_is_asked_about_a_directory(tmp_path: Path) -> None:
+async def test_lock_is_free_while_user_decides_on_directory(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     act(work, "true")
@@ -156,7 +156,7 @@ async def test_the_lock_is_free_while_the_user_is_asked_about_a_directory(tmp_pa
         await turn.over()
 
 
-async def test_a_server_that_follows_in_the_same_process_finds_the_lock_free(
+async def test_next_server_in_same_process_finds_lock_free(
     tmp_path: Path,
 ) -> None:
     async with rig(tmp_path, locks=locks(tmp_path)) as r:
@@ -171,14 +171,12 @@ async def test_a_server_that_follows_in_the_same_process_finds_the_lock_free(
         session.cancel()
 
 
-async def test_a_disk_that_takes_no_file_keeps_no_prompt(tmp_path: Path) -> None:
+async def test_disk_taking_no_file_keeps_no_prompt(tmp_path: Path) -> None:
     async with rig(tmp_path, locks=locks(tmp_path / "pykoclaw.db")) as r:
         assert (await r.run(await r.session(), "say 1")).state == "done"
 
 
-async def test_a_turn_of_another_daemon_has_the_lock_as_well(
-    tmp_path: Path, alive: WorkerProcess
-) -> None:
+async def test_another_daemons_turn_has_lock_too(tmp_path: Path, alive: WorkerProcess) -> None:
     async with killed(tmp_path, alive) as before:
         session, turn, channel = await hanging(before)
     name = session.record.conversation_name
@@ -191,7 +189,7 @@ async def test_a_turn_of_another_daemon_has_the_lock_as_well(
         assert (await r.run(again, "say 1")).state == "done"
 
 
-async def test_a_turn_of_another_daemon_goes_on_while_others_have_the_lock(
+async def test_another_daemons_turn_continues_under_others_lock(
     tmp_path: Path, alive: WorkerProcess
 ) -> None:
     async with killed(tmp_path, alive) as before:

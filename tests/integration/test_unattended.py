@@ -59,7 +59,7 @@ async def test_words_under_another_key_are_another_prompt(tmp_path: Path) -> Non
         assert await session.intake.accept_unattended(unnamed) is first
 
 
-async def test_conversation_that_nobody_opened_has_the_folder_of_its_name(tmp_path: Path) -> None:
+async def test_unopened_conversation_has_folder_of_its_name(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         await folders.ensure(session, tmp_path)

@@ -321,7 +321,7 @@ async def assert_failed(one: Working, end: str) -> None:
         assert ended.content[-1] == TextPart(end)
 
 
-async def test_a_refused_question_fails_live_and_in_the_history(tmp_path: Path, work: Path) -> None:
+async def test_refused_question_fails_live_and_in_history(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path) as r:
         one = await Working.begin(r, work)
         await one.answer(await one.prompt(), "reject_once")
@@ -339,7 +339,7 @@ async def test_question_of_a_cancelled_prompt_fails(tmp_path: Path, work: Path) 
 
 
 @pytest.mark.parametrize("resident", [True, False])
-async def test_question_fails_whose_prompt_is_cancelled_after_a_kill(
+async def test_cancelled_prompts_question_fails_after_kill(
     tmp_path: Path, work: Path, resident: bool
 ) -> None:
     """With `resident` the next daemon asks again; else it ends the prompt, as one over stdio does."""
@@ -388,7 +388,7 @@ async def test_question_fails_that_a_change_has_replaced(tmp_path: Path, work: P
 
 
 @pytest.mark.parametrize(("rules", "sent"), [(10, True), (4000, False)])
-async def test_what_is_forbidden_counts_without_trust_or_nothing_is_sent(
+async def test_prohibitions_count_without_trust_or_nothing_is_sent(
     tmp_path: Path, work: Path, rules: int, sent: bool
 ) -> None:
     denied = [f"Read(./file-{number})" for number in range(rules)]
@@ -417,7 +417,7 @@ async def test_a_cancel_withdraws_the_question(tmp_path: Path, work: Path) -> No
         assert await r.sessions.requests.list_pending() == []
 
 
-async def test_question_is_closed_if_its_prompt_is_cancelled_as_it_is_written(
+async def test_question_closes_if_cancelled_while_being_written(
     tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path) as r:
@@ -462,7 +462,7 @@ async def test_change_while_question_waits_is_asked_about(tmp_path: Path, work: 
         assert [each.restricted for each in one.options] == [False]
 
 
-async def test_what_changes_all_the_time_and_does_not_act_refuses_no_prompt(
+async def test_constant_harmless_changes_refuse_no_prompt(
     tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Watch, "unchanged", AsyncMock(return_value=False))

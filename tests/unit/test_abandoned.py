@@ -80,7 +80,7 @@ def test_command_that_was_stopped_is_not_started_later(tmp_path: Path) -> None:
     assert not (tmp_path / "started").exists()
 
 
-async def test_command_that_cannot_be_started_in_time_is_given_up(
+async def test_command_unable_to_start_in_time_is_abandoned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when its file is on a disk that hangs."""

@@ -56,7 +56,7 @@ def test_what_acp_does_not_allow_is_found(params: dict[str, Any], found: str) ->
         assert found in problem
 
 
-def test_values_of_one_shape_differ_where_the_schema_does() -> None:
+def test_alike_values_differ_where_schema_does() -> None:
     result = {"protocolVersion": 1, "authMethods": []}
     assert validation.result_problem("initialize", result) is None
     for version in (-1, 65536, 1.5, "1", True):
@@ -71,7 +71,7 @@ def test_only_own_methods_may_be_unknown() -> None:
     assert validation.result_problem("session/dance", {}) is not None
 
 
-def test_the_client_of_the_tests_refuses_what_is_not_acp() -> None:
+def test_tests_client_refuses_what_is_not_acp() -> None:
     frame = {"jsonrpc": "2.0", "method": "session/update", "params": chunk(seq=1)}
     with pytest.raises(frames.BadFrame, match="seq"):
         frames.validate_call(frame)

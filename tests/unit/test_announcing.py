@@ -82,7 +82,7 @@ def test_call_that_was_made_has_its_own_end() -> None:
     assert stream.announcing.over(lambda call: call == "t1", "Over.") == []
 
 
-def test_client_that_saw_the_announcement_is_told_the_rest() -> None:
+def test_client_that_saw_announcement_gets_the_rest() -> None:
     begun = ToolStarted("t1", "Write", "Write a.py", "edit", pending=True)
     whole = ToolStarted("t1", "Write", "Write a.py", "edit", input={"file_path": "a.py"})
 

@@ -109,7 +109,7 @@ def test_half_typed_answer_counts_for_no_other_question(attached: Attached) -> N
     assert attached.decided == [("q2", "deny")]
 
 
-def test_next_question_is_shown_again_when_its_turn_comes(attached: Attached) -> None:
+def test_next_question_is_reshown_at_its_turn(attached: Attached) -> None:
     attached.questions.asked(asked("q1"))
     attached.questions.asked(asked("q2"))
     assert "(q2)  comes after (q1)" in attached.written

@@ -52,7 +52,7 @@ def ids(events: list[Event], kind: type[ToolStarted | ToolEnded]) -> list[str]:
     return [one.tool_call_id for one in events if isinstance(one, kind)]
 
 
-def test_an_id_that_is_used_again_is_a_call_of_its_own() -> None:
+def test_reused_id_is_a_call_of_its_own() -> None:
     session = Session()
     events: list[Event] = []
     for session.turn in (FIRST, SECOND):
@@ -63,7 +63,7 @@ def test_an_id_that_is_used_again_is_a_call_of_its_own() -> None:
     assert ids(events, ToolStarted) == ids(events, ToolEnded) == SHOWN
 
 
-def test_another_worker_names_no_call_as_the_one_before() -> None:
+def test_another_worker_names_no_call_like_before() -> None:
     assert [ids(Session().call(), ToolStarted)] == [SHOWN[:1]]
     later = Session()
     later.turn = SECOND
@@ -78,7 +78,7 @@ def test_claudes_own_ids_stay_as_they_are() -> None:
     assert (given(CLAUDES), given(SHOWN[0])) == (CLAUDES, "call_0")
 
 
-def test_calls_of_subagents_are_under_the_call_of_their_turn() -> None:
+def test_subagents_calls_are_under_their_turns_call() -> None:
     session = Session()
     task = {"type": "tool_use", "id": "call_0", "name": "Task", "input": {"description": "Look"}}
     inner = {**task, "id": "call_1", "name": "Bash", "input": {"command": "ls"}}
@@ -99,7 +99,7 @@ class Inside:
         yield {"type": "assistant", "message": message, "session_id": "s", "uuid": "u"}
 
 
-async def test_a_worker_names_calls_and_questions_about_them_alike(tmp_path: Path) -> None:
+async def test_worker_names_calls_and_their_questions_alike(tmp_path: Path) -> None:
     told: list[Any] = []
     outbox = cast("Outbox", SimpleNamespace(put=told.append))
     claude = ClaudeSession(spec(tmp_path), str(tmp_path), outbox, cast("DatabaseCalls", None))

@@ -108,7 +108,7 @@ async def test_offer_omits_what_clients_cannot_use() -> None:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-async def test_a_model_that_claude_does_not_know_is_taken_back(*, asked: bool) -> None:
+async def test_model_unknown_to_claude_is_taken_back(*, asked: bool) -> None:
     """Only if it was asked for unchecked: a setting's may be one of a gateway."""
     told: list[Event] = []
     wished = replace(OPTIONS.asked, unchecked_model="nonsense-9" if asked else None)
@@ -285,7 +285,7 @@ async def test_what_models_can_do_is_learnt_from_claude() -> None:
     assert (opus.efforts, opus.fast, opus.auto) == (None, False, False)
 
 
-async def test_effort_and_fast_mode_are_set_and_taken_back() -> None:
+async def test_effort_and_fast_mode_are_set_and_reset() -> None:
     told: list[Event] = []
     made, claude = await connected(told)
     made.choose(SetConfig(epoch=1, config=Config("high", True)))
@@ -298,7 +298,7 @@ async def test_effort_and_fast_mode_are_set_and_taken_back() -> None:
     assert told == []
 
 
-async def test_an_effort_that_the_user_typed_is_told_once() -> None:
+async def test_effort_user_typed_is_told_once() -> None:
     told: list[Event] = []
     made, claude = await connected(told)
     made.command_ran()
@@ -322,7 +322,7 @@ async def test_an_effort_that_the_user_typed_is_told_once() -> None:
         ("opus", "claude-small", []),
     ],
 )
-async def test_model_of_another_program_or_the_settings_is_shown_before_the_first_turn(
+async def test_foreign_or_set_model_shows_before_first_turn(
     chosen: str | None, runs: str, shown: list[str]
 ) -> None:
     told: list[Event] = []
@@ -336,7 +336,7 @@ async def test_model_of_another_program_or_the_settings_is_shown_before_the_firs
     assert made.model == (shown or [chosen or "default"])[-1]
 
 
-async def test_a_model_that_the_user_typed_is_told_when_the_command_has_ended() -> None:
+async def test_model_user_typed_is_told_after_command() -> None:
     told: list[Event] = []
     made, claude = await connected(told)
     made.command_ran()
@@ -365,7 +365,7 @@ async def test_a_model_that_the_user_typed_is_told_when_the_command_has_ended() 
         ("opus", "haiku", "claude-big", []),
     ],
 )
-async def test_a_model_that_the_user_typed_is_shown_as_typed(
+async def test_model_user_typed_is_shown_as_typed(
     chosen: str, typed: str, runs: str, shown: list[str]
 ) -> None:
     """Where it is what runs, also if the same model ran before by another name."""
@@ -384,7 +384,7 @@ async def test_a_model_that_the_user_typed_is_shown_as_typed(
     assert made.model == (shown or [chosen])[-1]
 
 
-async def test_a_mode_that_claude_did_not_begin_in_is_taken_back_in_words() -> None:
+async def test_mode_claude_did_not_enter_is_taken_back() -> None:
     told: list[Event] = []
     made, claude = Choices(replace(OPTIONS, permission_mode="auto"), told.append), Claude()
     claude.info = {"current_permission_mode": "default"}
@@ -397,9 +397,7 @@ async def test_a_mode_that_claude_did_not_begin_in_is_taken_back_in_words() -> N
 
 
 @pytest.mark.parametrize("turn_begins", [False, True])
-async def test_fast_mode_that_the_account_lacks_is_taken_back_in_words(
-    *, turn_begins: bool
-) -> None:
+async def test_account_lacking_fast_mode_is_told_in_words(*, turn_begins: bool) -> None:
     told: list[Event] = []
     made, claude = Choices(replace(OPTIONS, config=Config(fast=True)), told.append), Claude()
     lacks = {"fast_mode_state": "off", "fast_mode_disabled_reason": "free"}

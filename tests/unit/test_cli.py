@@ -64,7 +64,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[ForkServer]:
     return started
 
 
-def test_commands_of_groups_are_named_to_who_leaves_the_group_out() -> None:
+def test_command_given_without_group_is_named_with_it() -> None:
     exported, listed = run("export", "x"), run("list", "--help")
     assert (exported.exit_code, listed.exit_code) == (2, 2)
     assert "Did you mean 'sessions export'?" in exported.output

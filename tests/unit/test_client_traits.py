@@ -17,7 +17,7 @@ def test_client_name_lookup_ignores_case() -> None:
     assert client_traits.find("helix", "0.1") is client_traits.DEFAULT
 
 
-def test_only_clients_that_look_there_get_models_where_acp_had_them() -> None:
+def test_only_clients_looking_there_get_legacy_models() -> None:
     selection = choices.selection(choices.Chosen("plan", "default"), None, bypass=False)
     said = msgspec.to_builtins(projection.state(selection, legacy_models=True))
     assert said["modes"]["currentModeId"] == "plan"

@@ -245,7 +245,7 @@ def test_ids_are_echoed_exactly() -> None:
 
 
 @pytest.mark.parametrize("half", [b"\\ud800", b"a\\udfff"])
-def test_an_id_that_no_answer_could_have_is_refused(half: bytes) -> None:
+def test_id_no_answer_could_have_is_refused(half: bytes) -> None:
     parsed = jsonrpc.parse(b'{"jsonrpc":"2.0","id":"' + half + b'","method":"a"}')
     assert isinstance(parsed, jsonrpc.Invalid)
     assert (parsed.id, parsed.error.message) == (b"null", jsonrpc.BAD_ID)

@@ -116,7 +116,7 @@ def plain(screen: io.StringIO) -> str:
 
 
 @pytest.mark.parametrize("columns", [30, 60, 80])
-def test_ids_and_states_are_whole_in_a_narrow_terminal(
+def test_ids_and_states_survive_narrow_terminal(
     monkeypatch: pytest.MonkeyPatch, asked: list[Any], columns: int
 ) -> None:
     long = summary(
@@ -135,7 +135,7 @@ def test_ids_and_states_are_whole_in_a_narrow_terminal(
     assert ("used" in lines[0]) is (columns > 30)
 
 
-def test_a_task_has_its_id_and_state_at_80_columns(
+def test_task_has_id_and_state_at_80_columns(
     monkeypatch: pytest.MonkeyPatch, asked: list[Any]
 ) -> None:
     task = {
@@ -266,7 +266,7 @@ def test_a_call_ends_under_its_last_title() -> None:
     assert printed(updates, live=True) == "• Compacting\n✓ Compacted: 9 tokens before, 2 after\n"
 
 
-def test_calls_of_a_history_are_one_line_each_unless_something_came_between() -> None:
+def test_uninterrupted_calls_of_history_take_one_line_each() -> None:
     updates = [
         begun("a", "Run a"),
         begun("b", "Run b"),
@@ -293,16 +293,14 @@ def test_calls_of_a_history_are_one_line_each_unless_something_came_between() ->
         ("failed", ["x" * 500], f"✗ Run it — {'x' * 99}…"),
     ],
 )  # fmt: skip
-def test_behind_a_call_stands_what_it_has_shown_in_short(
-    status: str, texts: list[str], line: str
-) -> None:
+def test_call_is_followed_by_its_output_shortened(status: str, texts: list[str], line: str) -> None:
     shown = printed([begun("t", "Run it"), ended("t", status, *texts)], live=False)
     assert shown.startswith(line)
     assert (shown.count("\n"), "\x1b" in shown) == (1, False)
 
 
 @pytest.mark.parametrize("live", [True, False])
-def test_a_plan_and_the_answers_to_a_question_are_shown(live: bool) -> None:
+def test_plan_and_answers_to_question_are_shown(live: bool) -> None:
     updates = [
         begun("p", "Plan: Cache", "ExitPlanMode", "# Cache\n\n1. Write"),
         ended("p", "failed", "# Cache\n\n1. Write", "Refused: Shorter."),
@@ -316,7 +314,7 @@ def test_a_plan_and_the_answers_to_a_question_are_shown(live: bool) -> None:
     )
 
 
-def test_task_lists_are_shown_at_the_end_of_a_turn_and_live_as_they_change() -> None:
+def test_task_lists_show_at_turns_end_and_live() -> None:
     def tasks(first: str, second: str) -> dict[str, Any]:
         entries = [{"content": "Test", "status": first}, {"content": "Write", "status": second}]
         return {"sessionUpdate": "plan", "entries": entries}
@@ -474,7 +472,7 @@ def test_without_daemon_its_workers_in_proc_are_stopped(
     assert run("workers", "stop", "s1").exit_code == 3
 
 
-def test_stop_names_a_live_daemon_that_cannot_be_reached(
+def test_stop_names_live_daemon_it_cannot_reach(
     asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ANSWERS["status"] = front.DaemonAbsent("It has no socket that can be reached.")
@@ -487,7 +485,7 @@ def test_stop_names_a_live_daemon_that_cannot_be_reached(
     assert (listed.exit_code, "starts it" in listed.stderr) == (3, False)
 
 
-def test_commands_say_how_a_daemon_starts_where_none_runs(asked: list[Any]) -> None:
+def test_commands_say_how_to_start_missing_daemon(asked: list[Any]) -> None:
     ANSWERS["status"] = front.NoDaemon("No daemon runs.")
     for command in ("stop", "status"):
         said = run(command)
@@ -544,7 +542,7 @@ def test_shells_complete_commands_and_sessions(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_asks_by_the_variable_that_main_knows(shell: str) -> None:
+def test_shell_asks_by_variable_that_main_knows(shell: str) -> None:
     assert f"{COMPLETION}={shell}_complete" in run("completion", shell).stdout
     assert completion.VARIABLE == COMPLETION
 
@@ -744,7 +742,7 @@ def test_absent_session_message_does_not_hide_other_errors() -> None:
 # --- sessions, status, rewind
 
 
-def test_end_of_a_directory_is_left_in_a_narrow_terminal(
+def test_directorys_end_stays_in_narrow_terminal(
     monkeypatch: pytest.MonkeyPatch, asked: list[Any]
 ) -> None:
     one = summary(title="A title " * 20, cwd="/home/somebody/very/deep/below/projects/the-one")
@@ -765,7 +763,7 @@ def test_end_of_a_directory_is_left_in_a_narrow_terminal(
         ("stands_by", 12, [], True),
     ],
 )
-def test_status_tells_of_tasks_if_there_are_some_or_somebody_runs_them(
+def test_status_tells_of_tasks_if_any_matter(
     asked: list[Any], state: str, other: int | None, tasks: list[Any], told: bool
 ) -> None:
     ANSWERS["tasks/list"] = {"tasks": tasks, "more": False, "scheduler": None}
@@ -847,7 +845,7 @@ def test_rewind_shows_what_it_changes_and_asks(asked: list[Any]) -> None:
     ], "to the turn that was shown"
 
 
-def test_rewind_without_the_files_is_not_done_by_itself(asked: list[Any]) -> None:
+def test_rewind_without_files_needs_explicit_word(asked: list[Any]) -> None:
     ANSWERS["sessions/show"] = {"summary": summary()}
     ANSWERS["rewind"] = plan([], "There is no copy.")
     refused = run("rewind", "5e", "--yes")
@@ -872,7 +870,7 @@ WORKER: dict[str, Any] = {
 }
 
 
-def test_workers_have_id_state_and_pid_at_80_columns(
+def test_workers_have_id_state_pid_at_80_columns(
     monkeypatch: pytest.MonkeyPatch, asked: list[Any]
 ) -> None:
     ANSWERS["workers/list"] = [WORKER]
@@ -894,7 +892,7 @@ def test_workers_as_json(asked: list[Any]) -> None:
     assert run("workers").stdout == "No worker runs.\n"
 
 
-def test_stop_ends_a_daemon_that_had_no_lock_yet(
+def test_stop_ends_daemon_that_had_no_lock(
     asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The question waits for one that is starting (tests/integration/test_front_call.py)."""
@@ -938,6 +936,6 @@ def test_place_beyond_the_history_is_an_error(
 
 
 @pytest.mark.parametrize("arguments", [[], ["--new", "5e55", "text"]])
-def test_prompt_is_for_a_session_or_for_a_new_one(asked: list[Any], arguments: list[str]) -> None:
+def test_prompt_takes_either_session_or_new_one(asked: list[Any], arguments: list[str]) -> None:
     assert run("prompt", *arguments).exit_code == 2
     assert asked == []

@@ -214,7 +214,7 @@ def test_untrusted_directory_env_file_is_not_read(empty_home: Path, tmp_path: Pa
 COMMANDS = ("status", "sessions list", "workers list", "tasks list", "approve", "restart", "config")
 
 
-def test_trusted_directory_file_counts_for_all_commands_but_trust(
+def test_trusted_directory_file_counts_for_all_but_trust(
     empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / ".env", f"PYKOCLAW_DATA={tmp_path}/data\n")
@@ -291,7 +291,7 @@ def test_the_profile_sets_what_is_not_set(
         loading.load()
 
 
-def test_the_earlier_plugins_log_level_is_the_stronger_one(
+def test_earlier_plugins_own_log_level_wins(
     empty_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(empty_home / ".local/share/pykoclaw/.env", "PYKOCLAW_ACP_LOG_LEVEL=ERROR\n")
@@ -313,7 +313,7 @@ def test_an_agent_is_not_taken_for_claudes_cli(monkeypatch: pytest.MonkeyPatch) 
         assert loading.load().cli_path is None
 
 
-def test_an_empty_data_directory_is_never_the_working_directory(
+def test_empty_data_directory_never_means_working_directory(
     empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home_file = write(empty_home / ".local/share/pykoclaw/.env", f"PYKOCLAW_DATA={tmp_path}/data\n")
@@ -341,7 +341,7 @@ def test_two_meanings_of_the_data_directory_are_refused(
         assert str(empty_home / "claw") in str(caught.value)
 
 
-def test_it_is_said_which_file_is_not_read_and_why(empty_home: Path, tmp_path: Path) -> None:
+def test_unread_file_is_named_with_reason(empty_home: Path, tmp_path: Path) -> None:
     assert dotenv.why_unread() is None
     file = write(tmp_path / ".env", "PYKOCLAW_MODEL=opus\n")
     said = dotenv.why_unread()

@@ -55,7 +55,7 @@ def test_what_a_model_lacks_is_reset(model: str) -> None:
     assert kept == (wanted if model == "able" else chosen(model="plain"))
 
 
-def test_nothing_is_reset_before_claude_has_said_what_it_has() -> None:
+def test_nothing_is_reset_before_claude_lists_options() -> None:
     wanted = chosen("auto", "opus", effort="high")
     assert choices.fitting(wanted, None) == wanted
     assert choices.fitting(wanted, Offer(models=(Model("opus", "Opus"),))) == wanted

@@ -25,7 +25,7 @@ class Refusing:
         raise CLIConnectionError("Failed to write to process stdin")
 
 
-async def test_cli_that_ends_without_taking_a_request_has_ended() -> None:
+async def test_cli_ending_before_taking_request_has_ended() -> None:
     client: Any = Refusing(0)
     with pytest.raises(Ended) as caught:
         await connect(client)

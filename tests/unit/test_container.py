@@ -77,7 +77,7 @@ def test_every_version_that_is_installed_is_pinned() -> None:
     assert all(re.fullmatch(r"[a-z0-9._-]+==[0-9][\w.]*", one.strip()) for one in pinned), pinned
 
 
-def test_the_user_is_not_root_and_owns_what_it_writes() -> None:
+def test_user_is_not_root_and_owns_its_files() -> None:
     users = [rest for name, rest in last_stage() if name == "USER"]
     assert users
     assert users[-1].partition(":")[0] not in ("root", "0")
@@ -94,7 +94,7 @@ def test_the_user_is_not_root_and_owns_what_it_writes() -> None:
     assert str(Path(variables["PYKOCLAW_SOCKET"]).parent) in written
 
 
-def test_the_volumes_of_the_compose_file_are_named_and_are_the_images() -> None:
+def test_compose_volumes_are_named_and_match_image() -> None:
     declared = re.findall(r"^  (\w+):$", compose().rpartition("\nvolumes:\n")[2], re.MULTILINE)
     mounted = dict(re.findall(r"^      - (\w+):(/\w+)", compose(), re.MULTILINE))
     assert set(mounted) == set(declared)

@@ -77,7 +77,7 @@ async def test_each_call_gets_its_own_answer() -> None:
     assert failed.value.kind == "IntegrityError"
 
 
-async def test_a_call_waits_for_a_daemon_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_call_waits_for_daemon_but_not_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     line = Line()
     waiting = asyncio.ensure_future(line.calls.run(SELECT))
     line.calls.attach(hello())
@@ -90,7 +90,7 @@ async def test_a_call_waits_for_a_daemon_and_not_for_ever(monkeypatch: pytest.Mo
     assert len(line.sent) == 1
 
 
-async def test_an_earlier_daemon_is_sent_nothing_that_would_end_the_worker() -> None:
+async def test_earlier_daemon_gets_nothing_fatal_to_worker() -> None:
     line = Line()
     line.calls.attach(hello(database=False))
     with pytest.raises(DatabaseFailed, match="earlier version"):
@@ -98,7 +98,7 @@ async def test_an_earlier_daemon_is_sent_nothing_that_would_end_the_worker() -> 
     assert line.sent == []
 
 
-async def test_a_lost_answer_says_that_it_may_have_run_and_is_not_repeated() -> None:
+async def test_lost_answer_may_have_run_and_is_unrepeated() -> None:
     line = Line()
     line.calls.attach(hello())
     call = await line.begun()
@@ -109,7 +109,7 @@ async def test_a_lost_answer_says_that_it_may_have_run_and_is_not_repeated() -> 
     assert len(line.sent) == 1
 
 
-async def test_an_answer_that_does_not_come_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_calls, "ANSWER_WAIT", 0.01)
     line = Line()
     line.calls.attach(hello())
@@ -117,7 +117,7 @@ async def test_an_answer_that_does_not_come_is_an_error(monkeypatch: pytest.Monk
         await line.calls.run(SELECT)
 
 
-async def test_a_worker_has_so_many_calls_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_worker_has_limited_calls_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(callers, "MOST", 2)
     sent: list[ToWorker] = []
     going_on = asyncio.Event()
@@ -154,7 +154,7 @@ def test_frames_pass_the_channel() -> None:
         from_parameters([{"b64": 1}])
 
 
-def test_a_frame_without_a_number_that_a_later_version_sends_is_passed_over() -> None:
+def test_later_versions_frame_without_number_is_skipped() -> None:
     later = decode_from_worker(b'{"frame":"of_a_later_version","epoch":1,"call":7}')
     assert later == Skipped(epoch=1)
     assert Inbox(1, 0).sort([later]) == []

@@ -70,7 +70,7 @@ def test_message_stands_alone_under_its_source() -> None:
     assert "pykoclaw send" in sent.text
 
 
-def test_long_message_is_shown_in_parts_and_noted_in_short() -> None:
+def test_long_message_shows_parts_and_short_note() -> None:
     long = delivery("x" * LONGEST, length=LONGEST + 1)
     parts = shown(long)
     assert all(isinstance(part, Text) and len(part.text) <= MAX_TEXT for part in parts)
@@ -83,7 +83,7 @@ def test_empty_message_says_nothing() -> None:
     assert shown(delivery(" \n")) == []
 
 
-def test_answer_has_a_rule_between_what_was_said_around_tools() -> None:
+def test_answer_has_rule_between_words_around_tools() -> None:
     tool = ToolStarted("t", "Bash", "ls", "execute")
     events: list[Event | None] = [
         tool, Text("m", "Look"), Text("m", "ing."), tool, None, tool, Text("n", "Done."), tool,

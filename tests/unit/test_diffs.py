@@ -58,7 +58,7 @@ def test_end_of_file_without_newline_is_told_apart() -> None:
     assert part == DiffPart("/w/a", "y\nx", "x", 1, 1)
 
 
-def test_overwritten_file_is_a_change_and_a_new_one_stays_as_shown() -> None:
+def test_overwrite_is_change_and_new_file_stays() -> None:
     (part,) = edited(hunk(1, "-old", "+new"), type="update", originalFile="old").parts
     assert part == DiffPart("/w/a", "old\n", "new\n", 1, 1)
     assert edited(type="create") == Result()
@@ -94,7 +94,7 @@ def test_damaged_patch_keeps_what_was_shown() -> None:
 # --- as text
 
 
-def test_change_as_text_has_its_lines_and_little_context() -> None:
+def test_change_as_text_has_lines_and_little_context() -> None:
     old = "".join(f"{n}\n" for n in range(1, 21))
     part = {"oldText": old, "newText": old.replace("10\n", "ten\n"), "path": "/w/a"}
     shown = list(changes.lines(part))
@@ -103,7 +103,7 @@ def test_change_as_text_has_its_lines_and_little_context() -> None:
     assert next(iter(changes.lines(at))) == "@@ -96,7 +106,7 @@"
 
 
-def test_change_as_a_patch_says_how_many_lines_each_hunk_has() -> None:
+def test_patch_says_line_count_of_each_hunk() -> None:
     old = "".join(f"{n}\n" for n in range(1, 41))
     new = old.replace("5\n", "five\nand\n", 1).replace("30\n", "")
     part = {"oldText": old, "newText": new, "path": "/w/a"}

@@ -11,7 +11,7 @@ PAGE = "docs/comparison.md"
 NAMES = [one.name for one in FEATURES]
 
 
-def test_each_feature_of_the_script_has_its_row_and_its_lines() -> None:
+def test_each_script_feature_has_row_and_lines() -> None:
     said = [[name, *verdict[:3]] for name, verdict in VERDICTS.items()]
     assert [row[0] for row in said] == NAMES
     assert table(PAGE, "feature") == said
@@ -21,7 +21,7 @@ def test_each_feature_of_the_script_has_its_row_and_its_lines() -> None:
         assert section.count("\nthe prompt's answer {") >= 2, section[:80]
 
 
-def test_where_the_other_shows_more_the_reason_is_said() -> None:
+def test_reason_is_said_where_other_shows_more() -> None:
     for name, verdict in VERDICTS.items():
         assert verdict.more == OURS or verdict.why or verdict.ours == verdict.peer, name
         assert not verdict.why or f"\n* {name}: {verdict.why}.\n" in text(PAGE)

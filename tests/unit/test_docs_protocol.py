@@ -145,7 +145,7 @@ def test_the_meta_keys_are_those_of_the_code() -> None:
     assert keys == {one for one in constants() if re.fullmatch(r"pykoclaw\.dev/\w+", one)}
 
 
-def test_each_key_and_notification_of_ours_has_a_conformance_rule() -> None:
+def test_each_key_and_notification_has_conformance_rule() -> None:
     rules = "".join(
         text(f"tests/conformance/rules/{one}.py") for one in ("own_meta", "own_updates")
     )
@@ -159,7 +159,7 @@ def test_each_key_and_notification_of_ours_has_a_conformance_rule() -> None:
     assert [one for one in named | told if not re.search(rf"\b{one}\b", rules)] == []
 
 
-def test_what_can_be_asked_of_claude_is_that_of_the_code() -> None:
+def test_documented_claude_options_match_code() -> None:
     rows = table("docs/protocol.md", "key of `claudeCode.options`")
     assert {code for row in rows for code in codes(row[0])} == session_meta.SDK_KEYS.keys()
     assert {code for row in rows for code in codes(row[1])} == session_meta.OWN_KEYS.keys()

@@ -10,35 +10,27 @@ from tests.unit.documents import table
 
 TESTS: Final = Path(__file__).parent.parent
 MEANWHILE: Final = "e2e/test_seen_meanwhile.py"
-TOOLS: Final = "e2e/test_seen_tools.py test_tools_are_shown_for_people_live_again_and_imported"
-STOPS: Final = (
-    "e2e/test_seen_tools.py test_images_skills_refusals_and_stops_are_shown_live_and_again"
-)
+TOOLS: Final = "e2e/test_seen_tools.py test_tools_read_well_live_again_and_imported"
+STOPS: Final = "e2e/test_seen_tools.py test_images_skills_refusals_and_stops_are_shown"
 BACKGROUND: Final = "e2e/test_seen_background.py"
 COMMANDS: Final = f"{BACKGROUND} test_commands_in_the_background"
 AGENTS: Final = f"{BACKGROUND} test_subagents_in_the_background_and_waited_for"
 DECIDING: Final = "e2e/test_seen_deciding.py"
-SERVERS: Final = "e2e/test_seen_servers.py test_servers_are_told_of_tried_again_and_switched_off"
+SERVERS: Final = "e2e/test_seen_servers.py test_servers_are_announced_reconnected_and_switched_off"
 BUILT_IN: Final = f"{MEANWHILE} test_compaction_clear_and_commands"
 LIMITS: Final = f"{MEANWHILE} test_limits_and_hooks_are_one_line_each"
-HOOKS: Final = f"{MEANWHILE} test_hooks_that_stop_more_than_a_call_say_so"
-ANEW: Final = f"{MEANWHILE} test_another_model_a_lost_connection_and_compaction_by_itself"
+HOOKS: Final = f"{MEANWHILE} test_hooks_stopping_more_than_calls_say_so"
+ANEW: Final = f"{MEANWHILE} test_fallback_model_lost_connection_and_compaction_are_shown"
 TASKS: Final = f"{DECIDING} test_questions_are_answered_one_by_one"
 PLANS: Final = f"{DECIDING} test_plan_is_shown_asked_and_its_mode_follows"
-TITLES: Final = "e2e/test_seen_titles.py test_a_session_is_named_shown_again_and_carried_elsewhere"
-LIMIT_OVER: Final = (
-    f"{BACKGROUND} test_a_command_that_outlives_its_time_limit_goes_on_in_the_background"
-)
-OUTPUT: Final = f"{BACKGROUND} test_output_comes_while_a_command_runs_and_is_there_once_in_the_end"
-WATCHES: Final = f"{BACKGROUND} test_lines_of_a_monitor_start_turns_of_claudes_own"
-SETTINGS: Final = (
-    f"{MEANWHILE} test_settings_that_claude_leaves_out_are_named_until_they_are_corrected"
-)
-WAITS: Final = "integration/test_turn_locks.py test_wait_for_another_program_is_told_once_and_stays_in_the_history"
+TITLES: Final = "e2e/test_seen_titles.py test_session_is_named_reshown_and_carried_elsewhere"
+LIMIT_OVER: Final = f"{BACKGROUND} test_command_beyond_time_limit_continues_in_background"
+OUTPUT: Final = f"{BACKGROUND} test_running_commands_output_comes_live_and_once"
+WATCHES: Final = f"{BACKGROUND} test_monitors_lines_start_claudes_own_turns"
+SETTINGS: Final = f"{MEANWHILE} test_settings_claude_leaves_out_are_named_until_corrected"
+WAITS: Final = "integration/test_turn_locks.py test_wait_for_other_program_is_told_and_kept"
 BESIDE: Final = "e2e/test_other_programs.py test_two_programs_at_once_lose_neither_side"
-FORGOTTEN: Final = (
-    "e2e/test_context.py test_a_lost_transcript_is_told_and_not_made_up_for_if_so_set"
-)
+FORGOTTEN: Final = "e2e/test_context.py test_lost_transcript_is_only_told_if_so_set"
 
 SHOWN_BY: Final[dict[str, str]] = {
     "text, streamed": ANEW,

@@ -113,7 +113,7 @@ def test_no_link_of_the_package_page_is_relative(source: str | None) -> None:
         ),
     ],
 )
-def test_pictures_show_what_they_are_of_without_external_resources(
+def test_pictures_show_their_subject_without_external_resources(
     title: str, words: list[str]
 ) -> None:
     pictures = [text(path) for path in re.findall(r"!\[.*\]\((.*\.svg)\)", text("README.md"))]
@@ -133,7 +133,7 @@ def test_pictures_show_what_they_are_of_without_external_resources(
     )
 
 
-def test_the_picture_of_the_export_is_one_of_its_page() -> None:
+def test_exports_picture_shows_its_page() -> None:
     assert "](pictures/session.png)" in text("docs/commands.md")
     picture = PICTURE.read_bytes()
     width, height = struct.unpack(">II", picture[16:24])

@@ -367,9 +367,7 @@ def test_other_program_using_database_named_with_its_library(context: Context) -
         assert found.level == ("warning" if affected else "ok")
 
 
-def test_a_worker_that_holds_the_database_is_named_with_the_reason(
-    context: Context, tmp_path: Path
-) -> None:
+def test_worker_holding_database_is_named_with_reason(context: Context, tmp_path: Path) -> None:
     path = database(context, "WAL")
     process = tmp_path / "proc/17"
     (process / "fd").mkdir(parents=True)
@@ -492,7 +490,7 @@ def test_users_settings_that_claude_leaves_out_are_named(context: Context) -> No
     assert f"{path} is no JSON from line 2, column " in found.found
 
 
-def test_accounts_without_a_login_and_settings_of_clients_are_named(context: Context) -> None:
+def test_accounts_without_login_and_clients_settings_are_named(context: Context) -> None:
     known = [
         {"name": "default", "credential": None},
         {"name": "home", "credential": "login"},
@@ -509,7 +507,7 @@ def test_accounts_without_a_login_and_settings_of_clients_are_named(context: Con
         assert claude.environment(replace(context, status=before)).level == "ok"
 
 
-def test_a_key_of_this_shell_is_for_its_clients(context: Context) -> None:
+def test_this_shells_key_is_for_its_clients(context: Context) -> None:
     daemon = subprocess.Popen(["sleep", "600"], env={"PATH": os.environ["PATH"]})
     try:
         running = replace(context, status=status(pid=daemon.pid))
@@ -605,7 +603,7 @@ SERVER = {"mcpServers": {"mitto": {"url": "http://127.0.0.1:5757/mcp"}}}
         ({".claude/settings.json": ["mitto"], ".claude.json": "x"}, "ok", "not set up"),
     ],
 )
-def test_mittos_server_where_claude_does_not_look_is_named(
+def test_mittos_server_outside_claudes_view_is_named(
     files: dict[str, Any], level: str, found: str, context: Context, tmp_path: Path
 ) -> None:
     assert mitto.mitto_tools(context).found == "no configuration of it here"
@@ -648,7 +646,7 @@ def test_damaged_spools_are_named_until_they_are_deleted(context: Context) -> No
     assert machine.spools(context).level == "ok"
 
 
-def test_the_profile_is_told_and_what_claude_refuses_to_root(
+def test_profile_and_claudes_refusals_to_root_are_told(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = claude.profile(context)
@@ -665,7 +663,7 @@ def test_the_profile_is_told_and_what_claude_refuses_to_root(
     assert claude.profile(bypassing).level == "ok"
 
 
-def test_settings_that_mean_something_else_to_pykoclaw_are_told(context: Context) -> None:
+def test_settings_pykoclaw_reads_differently_are_told(context: Context) -> None:
     unread = replace(context, why_unread="/x/.env", unread_settings=["PYKOCLAW_DATA"])
     found = machine.settings(unread)
     assert (found.level, found.found) == ("warning", "/x/.env")

@@ -96,7 +96,7 @@ def test_a_hunk_shows_what_stays_once() -> None:
     )
 
 
-def test_a_tool_that_runs_long_does_not_hold_everything_in_memory(
+def test_long_running_tool_does_not_fill_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(document, "HELD", 1000)
@@ -205,13 +205,13 @@ def test_a_quote_of_this_program_is_quoted_once() -> None:
         ("no ```code```", ""), ("```\nx\n```\n~~~", "\n~~~"),
     ],
 )  # fmt: skip
-def test_a_code_block_that_is_left_open_does_not_swallow_the_rest(text: str, end: str) -> None:
+def test_open_code_block_does_not_swallow_the_rest(text: str, end: str) -> None:
     assert closed(text) == text + end
     document = rendered(markdown, [said("agent_message_chunk", "a", text), HISTORY[-1]])
     assert f"{text}{end}".strip("\n") + "\n\n## You\n" in document
 
 
-def test_output_cannot_end_its_block_nor_a_title_its_code() -> None:
+def test_output_and_title_cannot_end_their_code() -> None:
     shown = [call("t", "Bash: echo '```'"), update("t", "x\n```\ncode\n```")]
     document = rendered(markdown, shown)
     assert "### Tool: ✓ ````Bash: echo '```'````\n" in document
@@ -310,7 +310,7 @@ def test_page_shows_everything_and_loads_nothing() -> None:
 
 
 @pytest.mark.parametrize("fence", ["", "```\n", "```html\n", "# ", "`", "**"])
-def test_nothing_that_was_said_becomes_a_part_of_the_page(fence: str) -> None:
+def test_nothing_said_becomes_part_of_page(fence: str) -> None:
     text = f"{fence}{HOSTILE}{fence}"
     parts = [
         {**DIFF, "path": text, "oldText": text, "newText": text},
@@ -356,7 +356,7 @@ def lines_of(text: str) -> list[Any]:
     return [json.loads(line) for line in found]
 
 
-def test_an_export_is_read_line_by_line_and_reformatted_as_a_whole() -> None:
+def test_export_is_read_linewise_and_reformatted_whole() -> None:
     expected = lines_of(EXPORT)
     assert [sorted(one) for one in expected] == [
         ["format", "session", "version"], ["seq", "update"], ["seq", "update"],
@@ -476,7 +476,7 @@ def test_hostile_markdown_is_as_long_as_it_was() -> None:
     assert len(html(deep)) < 10 * len(deep)
 
 
-def test_persons_code_blocks_and_lines_are_kept_in_html() -> None:
+def test_persons_code_blocks_and_lines_survive_in_html() -> None:
     typed = "Fix **this**:\n```py\nif a < b:\n    c()\n```\nplease,\nnow"
     shown = '<div class="text you">Fix **this**:<pre>if a &lt; b:\n    c()</pre>please,\nnow</div>'
     update = {**said("user_message_chunk", "u", typed)}

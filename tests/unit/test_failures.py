@@ -61,7 +61,7 @@ def test_what_claude_says_is_not_said_again(words: str, status: int, told: str) 
     assert error(words, status) == told
 
 
-def test_a_model_that_is_refused_is_named_with_the_remedy() -> None:
+def test_refused_model_is_named_with_remedy() -> None:
     """And the CLI's own, an option of its command line, is not."""
     said = "There's an issue with the selected model (x-1). Run --model to pick a different model."
     failure = naming(failed(said, 404), "x-1\x1b")

@@ -167,7 +167,7 @@ def test_title_that_follows_a_question_stays() -> None:
     assert titles == ["Write a", None]
 
 
-def test_each_turn_keeps_its_last_list_of_tasks_and_what_an_emptied_one_was() -> None:
+def test_turn_keeps_last_task_list_and_emptied_one() -> None:
     one, two, three = (Plan(tuple(PlanEntry(name) for name in names)) for names in ("a", "ab", "c"))
     told: Told = [
         *((1, one), (1, Text("m", "a")), (1, two), (2, one), (2, two)),
@@ -178,7 +178,7 @@ def test_each_turn_keeps_its_last_list_of_tasks_and_what_an_emptied_one_was() ->
     assert [(one.seq, one.event) for one in folding.replayed(read(rows(told), 0))] == kept
 
 
-def test_imported_turns_are_told_apart_by_how_they_begin() -> None:
+def test_imported_turns_differ_by_how_they_begin() -> None:
     one, two, three = (Plan(tuple(PlanEntry(name) for name in names)) for names in ("a", "ab", "c"))
     asked = UserMessage("u", {"type": "text", "text": "Go on."})
     why = Text(f"u{WHY}", "\n\n> A command has ended.\n\n", note=True)

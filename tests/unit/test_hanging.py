@@ -49,7 +49,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hanging, "PATIENCE", SILENT / 256)
 
 
-async def test_hanging_claude_is_given_up_and_servers_are_named() -> None:
+async def test_hanging_claude_is_abandoned_and_servers_named() -> None:
     claude = Claude(lambda number: False)
     failure = await claude.given_up("spam", "other")
     assert failure.kind == "worker_lost"

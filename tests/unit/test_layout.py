@@ -14,7 +14,7 @@ PACKAGE = "pykoclaw_acp"
 MOST_LINES = 350
 
 
-def test_no_module_is_longer_than_a_reader_can_hold() -> None:
+def test_no_module_is_too_long_for_readers() -> None:
     lengths = {
         str(path.relative_to(ROOT)): len(path.read_text().splitlines())
         for path in (ROOT / PACKAGE).rglob("*.py")

@@ -30,7 +30,7 @@ def again(ledger: Ledger) -> list[int]:
     return [int(line.split(b" ", 2)[1]) for line in ledger.resent_lines()]
 
 
-def test_acknowledged_answer_is_not_given_to_question_asked_anew() -> None:
+def test_acknowledged_answer_is_not_given_to_renewed_question() -> None:
     ledger = Ledger()
     prompted = prompt(ledger, "one")
     assert ledger.add_request("ask", b'{"params": {"sessionId": "one"}}')
@@ -40,7 +40,7 @@ def test_acknowledged_answer_is_not_given_to_question_asked_anew() -> None:
     assert again(ledger) == [prompted]
 
 
-def test_acknowledged_cancel_is_kept_for_prompts_of_its_session_only() -> None:
+def test_acknowledged_cancel_stays_for_its_sessions_prompts() -> None:
     ledger = Ledger()
     other = prompt(ledger, "one")
     cancel(ledger, "two")
@@ -52,7 +52,7 @@ def test_acknowledged_cancel_is_kept_for_prompts_of_its_session_only() -> None:
     assert again(ledger) == [other]
 
 
-def test_acknowledged_line_that_names_no_session_is_kept_behind_any_request() -> None:
+def test_acknowledged_line_without_session_stays_behind_any_request() -> None:
     ledger = Ledger()
     prompted = prompt(ledger, "one")
     withdrawn = say(ledger, method="$/cancel_request", params={"requestId": 1})

@@ -106,9 +106,7 @@ def shell(folder: Path, name: str, command: str) -> Iterator[None]:
         process.wait()
 
 
-async def test_output_grows_with_the_file_and_stops_with_the_call(
-    w: Watching, folder: Path
-) -> None:
+async def test_output_grows_with_file_and_stops_with_call(w: Watching, folder: Path) -> None:
     w.bash("call")
     file = folder / "b1.output"
     with shell(folder, "b1", HANG):
@@ -126,7 +124,7 @@ async def test_output_grows_with_the_file_and_stops_with_the_call(
     assert w.texts("call")[-1] == "one\ntwo\n"
 
 
-async def test_a_call_that_ends_while_its_file_is_read_shows_nothing_after_its_end(
+async def test_call_ending_during_read_shows_nothing_after_end(
     w: Watching, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
@@ -158,9 +156,7 @@ async def test_two_commands_at_once_show_their_own_output(w: Watching, folder: P
     assert (set(w.texts("one")), set(w.texts("two"))) == ({"first\n"}, {"second\n"})
 
 
-async def test_two_commands_in_the_foreground_show_their_own_output_before_they_are_named(
-    w: Watching, folder: Path
-) -> None:
+async def test_two_unnamed_foreground_commands_show_own_output(w: Watching, folder: Path) -> None:
     """Of two calls in one answer, the CLI may run one after the other."""
     commands = {"one": 'echo "it\'s $((1 + 1))"; sleep 60', "two": "echo 'x  y' | cat; sleep 60"}
     for call, command in commands.items():
@@ -174,9 +170,7 @@ async def test_two_commands_in_the_foreground_show_their_own_output_before_they_
     assert w.texts("one") == ["it's 2\n"]
 
 
-async def test_the_same_command_twice_is_told_apart_once_the_cli_names_one(
-    w: Watching, folder: Path
-) -> None:
+async def test_same_command_twice_differs_once_cli_names_one(w: Watching, folder: Path) -> None:
     w.bash("one", "two")
     w.calls.start_tool("three", "Bash", {"command": "echo three; sleep 60"})
     w.live.look()
@@ -194,9 +188,7 @@ async def test_the_same_command_twice_is_told_apart_once_the_cli_names_one(
     assert (w.texts("one"), w.texts("two")) == (["the first\n"], ["the second\n"])
 
 
-async def test_a_command_that_waits_does_not_show_anothers_output(
-    w: Watching, folder: Path
-) -> None:
+async def test_waiting_command_does_not_show_anothers_output(w: Watching, folder: Path) -> None:
     """As one that waits for its permission, while the CLI runs something of its own."""
     w.bash("call")
     with shell(folder, "b1", "echo hook; sleep 60"):
@@ -208,9 +200,7 @@ async def test_a_command_that_waits_does_not_show_anothers_output(
             await eventually(lambda: w.texts("call") == ["its own\n"])
 
 
-async def test_of_two_shells_with_the_command_of_a_call_none_is_taken(
-    w: Watching, folder: Path
-) -> None:
+async def test_neither_of_two_alike_shells_is_taken(w: Watching, folder: Path) -> None:
     """As while the other call is yet to be told."""
     with shell(folder, "b1", HANG), shell(folder, "b2", HANG):
         for name in ("b1", "b2"):
@@ -221,7 +211,7 @@ async def test_of_two_shells_with_the_command_of_a_call_none_is_taken(
         assert w.shown == []
 
 
-async def test_a_command_that_begins_again_while_it_is_looked_for_shows_its_own_output(
+async def test_command_restarted_during_search_shows_own_output(
     w: Watching, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The shell that was found is that of the call before."""
@@ -253,13 +243,11 @@ async def test_a_command_that_begins_again_while_it_is_looked_for_shows_its_own_
     "command",
     ["ls", "echo \"it's\" 'a b' \\ \\n", " sleep 1 # é\n", "a && pwd -P", "a < /dev/null"],
 )
-def test_what_a_shell_runs_is_known_to_the_character(command: str) -> None:
+def test_shells_command_is_known_to_the_character(command: str) -> None:
     assert output_files.command(SHELL.format(quoted(command))) == command
 
 
-async def test_nothing_is_guessed_as_long_as_a_file_may_be_anothers(
-    w: Watching, folder: Path
-) -> None:
+async def test_nothing_is_guessed_while_file_may_be_anothers(w: Watching, folder: Path) -> None:
     w.bash("one", "two")
     (folder / "b1.output").write_text("whose?\n")
     w.bash("third")
@@ -272,9 +260,7 @@ async def test_nothing_is_guessed_as_long_as_a_file_may_be_anothers(
     assert (w.texts("one"), w.texts("two")) == ([], ["whose?\n"])
 
 
-async def test_a_wrong_guess_ends_when_the_cli_says_whose_the_file_is(
-    w: Watching, folder: Path
-) -> None:
+async def test_wrong_guess_ends_when_cli_names_owner(w: Watching, folder: Path) -> None:
     w.bash("call")
     with shell(folder, "b1", HANG):
         (folder / "b1.output").write_text("anothers\n")
@@ -284,9 +270,7 @@ async def test_a_wrong_guess_ends_when_the_cli_says_whose_the_file_is(
     await eventually(lambda: w.texts("call")[-1] == "its own\n")
 
 
-async def test_the_end_has_the_output_without_the_mark_of_the_cli(
-    w: Watching, folder: Path
-) -> None:
+async def test_end_has_output_without_clis_mark(w: Watching, folder: Path) -> None:
     w.background("call", "b1")
     (folder / "b1.output").write_text("\x1b[1mall\x1b[0m\n\n[exited with code 3]\n")
     await w.live.finish("b1")
@@ -296,7 +280,7 @@ async def test_the_end_has_the_output_without_the_mark_of_the_cli(
     ]
 
 
-async def test_what_a_subagent_says_is_shown_as_it_comes(w: Watching) -> None:
+async def test_subagents_words_are_shown_as_they_come(w: Watching) -> None:
     w.calls.start_tool("agent", "Agent", {"description": "Look", "subagent_type": "Explore"})
     w.calls.long.say("agent", "text", "I look.")
     w.live.look()
@@ -314,7 +298,7 @@ async def test_output_that_cannot_be_found_is_not_shown(w: Watching, tmp_path: P
     assert w.shown == []
 
 
-def test_links_and_things_that_are_no_files_are_not_read(folder: Path, tmp_path: Path) -> None:
+def test_links_and_non_files_are_not_read(folder: Path, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("secret")
     (folder / "link.output").symlink_to(secret)
@@ -330,7 +314,7 @@ def test_links_and_things_that_are_no_files_are_not_read(folder: Path, tmp_path:
     assert len(output_files.find(str(tmp_path))) == 1
 
 
-def test_only_the_newest_whole_lines_of_a_large_file_are_read(folder: Path) -> None:
+def test_only_large_files_newest_whole_lines_are_read(folder: Path) -> None:
     file = folder / "b1.output"
     file.write_text("".join(f"line {n}\n" for n in range(10_000)))
     found = output_files.look(str(file), 100)

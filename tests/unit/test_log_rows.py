@@ -196,7 +196,7 @@ def test_replaced_state_loses_row_also_after_daemon_restart() -> None:
             ]
 
 
-def test_list_of_tasks_has_one_row_a_turn_also_after_daemon_restart() -> None:
+def test_task_list_has_one_row_despite_restart() -> None:
     one, two = (Plan(tuple(PlanEntry(name) for name in names)) for names in ("a", "ab"))
     for restart in (False, True):
         with memory() as connection:
@@ -239,7 +239,7 @@ def test_live_piece_changes_one_row_without_turn_lookup() -> None:
         assert [sql.split()[0] for sql in ran] == ["BEGIN", "INSERT", "COMMIT"]
 
 
-def test_the_work_of_a_page_does_not_depend_on_what_follows_it() -> None:
+def test_pages_work_is_independent_of_what_follows() -> None:
     """Neither table is searched beyond the page."""
     with memory() as connection:
         batches = BatchWriter(NO_FILE, relaxed=False)
@@ -252,7 +252,7 @@ def test_the_work_of_a_page_does_not_depend_on_what_follows_it() -> None:
         assert steps[1] <= steps[0] * 1.1
 
 
-def test_the_work_of_finding_the_newest_turns_grows_with_their_number_alone() -> None:
+def test_newest_turns_cost_only_by_their_number() -> None:
     with memory() as connection:
         steps: list[int] = []
         for end in (200, 400):

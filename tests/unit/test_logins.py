@@ -62,7 +62,7 @@ def test_a_front_says_what_its_client_gives(monkeypatch: pytest.MonkeyPatch) -> 
     assert not {"EDITOR", "PATH", "PYKOCLAW_CRASH_AT"} & given.keys()
 
 
-def test_a_front_remembers_a_logout_for_the_next_daemon() -> None:
+def test_front_remembers_logout_for_next_daemon() -> None:
     ledger = Ledger()
 
     def answered(method: str, answer: dict[str, Any]) -> bool:
@@ -189,7 +189,7 @@ LOCAL = {"ANTHROPIC_BASE_URL": "http://user:pw@gateway.local:4130/v1"}
     ],
     ids=str,
 )
-def test_service_that_cannot_be_reached_is_named_by_its_host(
+def test_unreachable_service_is_named_by_its_host(
     words: str, environment: dict[str, str], said: str
 ) -> None:
     found = explained(TurnFailure(ErrorKind.SERVER_ERROR, "x"), words, OPTIONS, environment)
@@ -200,7 +200,7 @@ def test_service_that_cannot_be_reached_is_named_by_its_host(
     assert "pw" not in found.message
 
 
-def test_lost_connection_is_not_one_that_cannot_be_reached() -> None:
+def test_lost_connection_is_not_called_unreachable() -> None:
     lost = TurnFailure(ErrorKind.SERVER_ERROR, "x")
     said = "API Error: Connection to the API was lost (ECONNRESET)."
     assert explained(lost, said, OPTIONS, {}) == lost

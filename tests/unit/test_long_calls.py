@@ -104,7 +104,7 @@ def call_of(events: list[Event]) -> list[str]:
     return [one.tool_call_id for one in events if isinstance(one, ToolStarted)]
 
 
-async def test_a_launch_is_no_end_and_its_prose_is_hidden(cli: Cli) -> None:
+async def test_launch_is_no_end_and_hides_its_prose(cli: Cli) -> None:
     told = await cli.background("call", "b1")
     assert [type(one) for one in told] == [ToolStarted]
     assert await cli.over() == []
@@ -130,7 +130,7 @@ async def test_each_bad_end_has_its_reason(
     assert ended == ToolEnded("call", "failed", exit_code=code, reason=reason)
 
 
-async def test_an_end_that_comes_before_the_launch_was_answered_is_not_lost(cli: Cli) -> None:
+async def test_end_before_launchs_answer_is_not_lost(cli: Cli) -> None:
     await cli.call("call", command="true", run_in_background=True)
     await cli.started("call", "b1")
     assert await cli.ended("call", "b1", "completed", "(exit code 0)") == []
@@ -138,7 +138,7 @@ async def test_an_end_that_comes_before_the_launch_was_answered_is_not_lost(cli:
     assert told == [ToolEnded("call", "completed", exit_code=0)]
 
 
-async def test_a_foreground_command_that_becomes_a_task_ends_with_its_result(cli: Cli) -> None:
+async def test_foreground_command_turned_task_ends_with_result(cli: Cli) -> None:
     await cli.call("call", command="sleep 4")
     fields = {"description": "", "is_backgrounded": False, "task_type": "local_bash"}
     await cli.system("task_started", task_id="b1", tool_use_id="call", **fields)
@@ -147,7 +147,7 @@ async def test_a_foreground_command_that_becomes_a_task_ends_with_its_result(cli
     assert ended == ToolEnded("call", "completed", (TextPart("```\nout\n```"),), exit_code=0)
 
 
-async def test_a_command_that_is_stopped_keeps_what_it_has_put_out(cli: Cli) -> None:
+async def test_stopped_command_keeps_its_output(cli: Cli) -> None:
     await cli.call("call", command="seq 99")
     fields = {"description": "", "is_backgrounded": False, "task_type": "local_bash"}
     await cli.system("task_started", task_id="b1", tool_use_id="call", **fields)
@@ -158,7 +158,7 @@ async def test_a_command_that_is_stopped_keeps_what_it_has_put_out(cli: Cli) -> 
 
 
 @pytest.mark.parametrize("live", [True, False])
-async def test_long_output_of_a_failed_command_is_not_called_whole(cli: Cli, *, live: bool) -> None:
+async def test_failed_commands_long_output_is_not_called_whole(cli: Cli, *, live: bool) -> None:
     await cli.call("call", command="seq 9999")
     fields = {"description": "", "is_backgrounded": False, "task_type": "local_bash"}
     await cli.system("task_started", task_id="b1", tool_use_id="call", **fields)
@@ -173,7 +173,7 @@ async def test_long_output_of_a_failed_command_is_not_called_whole(cli: Cli, *, 
     assert ended.exit_code == 3
 
 
-async def test_a_command_that_outlives_its_time_limit_goes_on_and_says_so(cli: Cli) -> None:
+async def test_command_beyond_time_limit_continues_and_says_so(cli: Cli) -> None:
     await cli.call("call", command="sleep 999")
     details = {"stdout": "", "backgroundTaskId": "b1", "timedOutAfterMs": 120000}
     [progressed] = await cli.result("call", "moved to the background", details)
@@ -184,7 +184,7 @@ async def test_a_command_that_outlives_its_time_limit_goes_on_and_says_so(cli: C
     assert ended == ToolEnded("call", "failed", (note,), exit_code=1)
 
 
-async def test_polls_and_a_stop_land_on_the_call_that_began_the_process(cli: Cli) -> None:
+async def test_polls_and_stop_land_on_processs_first_call(cli: Cli) -> None:
     await cli.background("one", "b1")
     await cli.background("two", "b2")
     assert await cli.call("poll", "Read", file_path="/tmp/s/tasks/b2.output") == []
@@ -204,7 +204,7 @@ async def test_polls_and_a_stop_land_on_the_call_that_began_the_process(cli: Cli
     assert call_of(cli.events) == ["one", "two"]
 
 
-async def test_a_poll_that_fails_is_a_call_of_its_own(cli: Cli) -> None:
+async def test_failed_poll_is_a_call_of_its_own(cli: Cli) -> None:
     await cli.background("call", "b1")
     await cli.call("stop", "TaskStop", task_id="b1")
     started, ended = await cli.result("stop", "not allowed", "Error", error=True)
@@ -222,7 +222,7 @@ async def test_other_files_are_read_as_ever(cli: Cli) -> None:
     assert call_of(cli.events) == ["call", "read", "stop"]
 
 
-async def test_a_task_that_the_user_stops_says_who_did(cli: Cli) -> None:
+async def test_task_stopped_by_user_says_who_did(cli: Cli) -> None:
     await cli.background("call", "b1")
     with cli.translator.long.stopped("call", "Stopped by the user."):
         [ended] = await cli.ended("call", "b1", "stopped", "Count")
@@ -286,7 +286,7 @@ async def test_a_subagents_command_has_its_exit_code(
     assert (ended.status, ended.exit_code) == ("completed", code)
 
 
-async def test_calls_of_a_subagent_that_failed_end_with_it(cli: Cli) -> None:
+async def test_failed_subagents_calls_end_with_it(cli: Cli) -> None:
     await agent(cli, is_backgrounded=True)
     await cli.result("agent", "launched", {"isAsync": True, "agentId": "a1"})
     await cli.call("inner", parent="agent", command="sleep 9")
@@ -298,7 +298,7 @@ async def test_calls_of_a_subagent_that_failed_end_with_it(cli: Cli) -> None:
     ]
 
 
-async def test_an_agent_that_the_service_failed_says_so_without_the_gateway(cli: Cli) -> None:
+async def test_agent_failed_by_service_omits_gateway(cli: Cli) -> None:
     await agent(cli, is_backgrounded=True)
     await cli.result("agent", "launched", {"isAsync": True, "agentId": "a1"})
     error = (
@@ -321,7 +321,7 @@ async def test_an_interrupt_says_why_subagents_ended(cli: Cli) -> None:
     assert ended == ToolEnded("agent", "failed", reason="Stopped, as its turn was cancelled.")
 
 
-async def test_a_foreground_subagent_shows_its_report_without_the_frame(cli: Cli) -> None:
+async def test_foreground_subagent_shows_report_without_frame(cli: Cli) -> None:
     await agent(cli, is_backgrounded=False)
     await cli.assistant({"type": "text", "text": "I look."}, parent="agent")
     assert await cli.ended("agent", "a1", "completed", "The report.") == []
@@ -341,7 +341,7 @@ async def test_a_foreground_subagent_shows_its_report_without_the_frame(cli: Cli
     assert ended == ToolEnded("agent", "completed", parts)
 
 
-async def test_a_turn_that_claude_starts_by_itself_says_why_and_stands_apart(cli: Cli) -> None:
+async def test_claudes_own_turn_says_why_and_stands_apart(cli: Cli) -> None:
     await cli.background("call", "b1", "npm test")
     await cli.over()
     cli.turn = cli.prompted = None
@@ -359,7 +359,7 @@ async def test_a_turn_that_claude_starts_by_itself_says_why_and_stands_apart(cli
     assert await cli.over() == [Text(said.message_id, "\n\n")]
 
 
-async def test_tasks_that_claude_hears_of_in_a_turn_need_no_line(cli: Cli) -> None:
+async def test_tasks_heard_of_in_turn_need_no_line(cli: Cli) -> None:
     await cli.background("call", "b1")
     await cli.ended("call", "b1", "failed", "failed with exit code 3")
     start = {"type": "message_start", "message": {"id": "m2"}}
@@ -372,7 +372,7 @@ async def test_tasks_that_claude_hears_of_in_a_turn_need_no_line(cli: Cli) -> No
     assert why.text == "\n\n> Claude goes on by itself.\n\n"
 
 
-async def test_a_turn_of_claudes_own_before_a_prompt_is_told_apart_from_it(cli: Cli) -> None:
+async def test_claudes_own_turn_before_prompt_is_told_apart(cli: Cli) -> None:
     await cli.background("call", "b1", "make")
     await cli.over()
     cli.turn = cli.prompted = None
@@ -388,7 +388,7 @@ async def test_a_turn_of_claudes_own_before_a_prompt_is_told_apart_from_it(cli: 
     assert await cli.say(type="stream_event", event=start) == []
 
 
-async def test_news_of_a_monitor_are_no_end_of_it(cli: Cli) -> None:
+async def test_monitors_news_do_not_end_it(cli: Cli) -> None:
     await cli.call("call", "Monitor", command="tail -f log", description="Watch the log")
     await cli.started("call", "b1")
     details = {"taskId": "b1", "timeoutMs": 60000, "persistent": False}

@@ -96,7 +96,7 @@ CUT = st.tuples(DOCUMENTS, st.floats(0, 1)).map(
 @example(("~~~~\nx\n~~", "~~\n\nNext\n"))
 @example(("````\nx\n````", "\n\nNext\n"))
 @example(("```", "`\nx\n````\n"))
-def test_what_follows_a_seam_has_the_code_that_followed(cut: tuple[str, str]) -> None:
+def test_text_after_seam_has_code_that_followed(cut: tuple[str, str]) -> None:
     """The code that was open goes on as code of its language; what was text is no code."""
     before, rest = cut
     found = Blocks(before)
@@ -169,7 +169,7 @@ def test_the_ending_ends_open_code(cut: tuple[str, str]) -> None:
         ("## Ti", "tle\n", "## Ti"),
     ],
 )  # fmt: skip
-def test_reopening(before: str, rest: str, reopened: str) -> None:
+def test_rest_reopens_what_was_open(before: str, rest: str, reopened: str) -> None:
     assert Blocks(before).reopening(rest) == reopened
 
 
@@ -192,7 +192,7 @@ def test_where_what_is_open_begins(before: str, open_part: str) -> None:
     assert before[Blocks(before).begin :] == open_part
 
 
-def test_pieces_of_a_long_line_are_not_copied_again_and_again() -> None:
+def test_long_lines_pieces_are_not_copied_repeatedly() -> None:
     """Each copy of this line takes a millisecond, all of them half a minute."""
     blocks = Blocks("x" * 10_000_000)
     began = time.thread_time()

@@ -93,7 +93,7 @@ def run(*messages: Any, ended: ResultMessage | None = None) -> list[Event]:
 
 
 class TestRetries:
-    def test_one_line_counts_and_is_settled_by_the_answer(self) -> None:
+    def test_one_line_counts_retries_until_answer_settles_it(self) -> None:
         events = run(retry(1), retry(2), start("m"), block(0, "text"), delta(0, "There."))
         assert titles(events)[:2] == [
             "Claude is overloaded; asking again in 2 s (1 of 3)",
@@ -105,7 +105,7 @@ class TestRetries:
         assert len(ids(events)) == 1
         assert texts(events) == ["There."]
 
-    def test_it_fails_with_its_turn_and_the_next_is_another(self) -> None:
+    def test_retry_fails_with_turn_and_next_is_another(self) -> None:
         translator = Translator("/work")
         events = translator.events(retry(1, 429, 3170))
         events += translator.end_turn(result(is_error=True, api_error_status=429))
@@ -142,12 +142,12 @@ class TestRetries:
         assert (ended.status, ended.title) == ("failed", said)
 
     @pytest.mark.parametrize("status", [401, 403])
-    def test_a_refused_credential_is_no_error_of_the_service(self, status: int) -> None:
+    def test_refused_credential_is_no_service_error(self, status: int) -> None:
         events = run(retry(1, status, 1000), ended=result(is_error=True, api_error_status=status))
         assert titles(events)[0] == "Claude refused the credential; asking again in 1 s (1 of 3)"
         assert str(titles(events)[1]).startswith("Claude refused the credential; no answer after")
 
-    def test_a_connection_that_was_lost_is_told_from_one_that_never_was(self) -> None:
+    def test_lost_connection_differs_from_one_never_made(self) -> None:
         begun = StreamEvent("u", "s", {"type": "message_start", "message": {"id": "m"}}, None)
         over = StreamEvent(
             "u", "s", {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, None
@@ -193,9 +193,7 @@ class TestCompaction:
             (None, "Claude's service did not make a summary"),
         ],
     )
-    def test_its_failure_has_the_reason_that_the_cli_gives(
-        self, given: str | None, why: str
-    ) -> None:
+    def test_failure_has_reason_that_cli_gives(self, given: str | None, why: str) -> None:
         failed = system("status", compact_result="failed", compact_error=given)
         events = run(system("status", status="compacting"), failed)
         assert titles(events)[-1] == f"The conversation was not compacted: {why}"
@@ -209,7 +207,7 @@ class TestCompaction:
         )
         assert texts(events) == []
 
-    def test_what_a_terminal_would_obey_is_no_part_of_its_title(self) -> None:
+    def test_title_has_nothing_a_terminal_would_obey(self) -> None:
         """The CLI repeats the reason without it, and that is the same reason."""
         words = (
             "skipped: Compaction blocked by PreCompact hook: [h]: \x1b[31mred\x1b[0m \0 \u202enul"
@@ -237,7 +235,7 @@ class TestLocalCommands:
         for same in ("## Context\n\n| a    | b |", "Session renamed to: X", "One\nTwo"):
             assert texts(run(own(same))) == [same]
 
-    def test_a_rename_is_the_sessions_title_and_other_titles_are_not(self) -> None:
+    def test_only_rename_is_sessions_title(self) -> None:
         told = system("session_title_changed", title="Mine")
         assert TitleChanged("Mine") in run(told, own("Session renamed to: Mine"))
         assert TitleChanged("Mine") not in run(told, own("Something else"))
@@ -257,7 +255,7 @@ class TestLocalCommands:
 
 
 class TestUsage:
-    def test_it_is_told_at_once_then_once_a_second(self) -> None:
+    def test_usage_is_told_at_once_then_each_second(self) -> None:
         now = [0.0]
         usage = ContextUsage(lambda: now[0])
         usage.learn("m", 1000)
@@ -272,7 +270,7 @@ class TestUsage:
         models = {"m": {"contextWindow": 1000}, "small": {"contextWindow": 5000}}
         assert usage.ended(models, 0.5) == [Usage(18, 1000, 0.5)]
 
-    def test_a_window_that_is_not_known_is_asked_for_and_told_later(self) -> None:
+    def test_unknown_window_is_asked_for_and_told_later(self) -> None:
         now, asked = [0.0], list[int]()
         usage = ContextUsage(lambda: now[0])
         usage.ask = lambda: asked.append(1)
@@ -302,7 +300,7 @@ class TestLines:
              "blocked this** (`Pre:Bash`): r"),
         ],
     )  # fmt: skip
-    def test_hooks(self, data: dict[str, Any], told: str) -> None:
+    def test_hook_that_blocked_or_failed_is_told(self, data: dict[str, Any], told: str) -> None:
         (said,) = texts(run(system("hook_response", hook_name="Pre:Bash", **data)))
         assert told in said
 
@@ -329,16 +327,16 @@ class TestLines:
         responded = system("hook_response", hook_name=hook, **data)
         assert texts(run(responded)) == [told]
 
-    def test_a_call_that_a_hook_blocked_says_so_itself(self) -> None:
+    def test_call_that_hook_blocked_says_so_itself(self) -> None:
         assert run(system("hook_response", hook_name="PreToolUse:Bash", exit_code=2)) == []
 
-    def test_a_hook_that_ends_the_turn_at_a_call_says_why(self) -> None:
+    def test_hook_ending_turn_at_call_says_why(self) -> None:
         """The call says nothing of it: it has run."""
         halt = json.dumps({"continue": False, "stopReason": "enough"})
         events = run(system("hook_response", hook_name="PreToolUse:Bash", exit_code=0, stdout=halt))
         assert texts(events) == ["**A hook stopped Claude** (`PreToolUse:Bash`): enough"]
 
-    def test_a_hook_that_keeps_failing_is_told_once_and_one_that_works_never(self) -> None:
+    def test_failing_hook_is_told_once_and_working_never(self) -> None:
         failed = system("hook_response", hook_name="Post", exit_code=1, outcome="error", stderr="x")
         fine = system(
             "hook_response", hook_name="Post", exit_code=0, outcome="success", stdout="ok"
@@ -353,7 +351,7 @@ class TestLines:
              "stopped_by_hook", "stopped Claude"),
         ],
     )  # fmt: skip
-    def test_a_prompt_that_a_hook_blocked_is_told_in_one_line(
+    def test_prompt_that_hook_blocked_takes_one_line(
         self, response: dict[str, Any], kind: str, told: str
     ) -> None:
         blocked = system("hook_response", hook_name="UserPromptSubmit", **response)
@@ -375,7 +373,7 @@ class TestLines:
         ]
         assert texts(run(system("informational", level="info", content="hi"))) == []
 
-    def test_a_notice_is_whole_with_what_to_do_at_its_end(self) -> None:
+    def test_notice_is_whole_with_advice_at_end(self) -> None:
         """The one of CLI 2.1.327 for commands in plan mode behind a gateway."""
         told = (
             "Auto mode can't check actions in this session. Its safety check runs on the server, and your requests go"
@@ -387,7 +385,7 @@ class TestLines:
         (said,) = texts(run(system("informational", level="warning", content=told)))
         assert said == told.replace("127.0.0.1:45457", "the gateway")
 
-    def test_a_longer_notice_ends_with_a_sentence_and_a_mark(self) -> None:
+    def test_longer_notice_ends_with_sentence_and_mark(self) -> None:
         sentences = "Auto mode can't check actions in this session. " + "So it is. " * 94
         notice = system(
             "informational", level="warning", content=sentences + "To go on, use another mode."
@@ -396,7 +394,7 @@ class TestLines:
         assert said == sentences + "…"
 
     @pytest.mark.parametrize("quiet", [True, False])
-    def test_a_program_that_reads_the_answer_gets_no_lines(self, quiet: bool) -> None:
+    def test_program_reading_answer_gets_no_lines(self, quiet: bool) -> None:
         """Nor those of hooks that ran before it was known who reads it."""
         translator = Translator("/work")
         translator.meanwhile.quiet = None
@@ -427,7 +425,7 @@ def limit(status: Any, resets: int = NOON, used: float | None = None) -> RateLim
 
 
 class TestLimits:
-    def test_the_end_of_a_limit_is_in_the_users_time(self, berlin: None) -> None:
+    def test_limits_end_is_in_users_time(self, berlin: None) -> None:
         limits = Limits()
         limits.follow(limit("rejected"))
         found = limits.explained(TurnFailure(ErrorKind.RATE_LIMIT, "Wait.", 429))
@@ -501,7 +499,7 @@ class TestPresentation:
         assert update(1, thought, Presentation()) is not None
 
 
-def test_thoughts_and_texts_are_plain_also_where_a_piece_divides_a_sequence() -> None:
+def test_thoughts_and_texts_are_plain_across_divided_sequences() -> None:
     events = run(
         start("m"), block(0, "thinking"), delta(0, "a\x1b[3", "thinking"),
         delta(0, "1mb\x07", "thinking"), block(1, "text"), delta(1, "c\x1b[0md\x00"),

@@ -1,5 +1,6 @@
 """`make test` examines each part: no file of the end-to-end tests and of the fault tests is left to
-`make test-long` as a whole. What several test files need is in a module that is none.
+`make test-long` as a whole. What several test files need is in a module that is none. Names of
+tests are short sentences.
 """
 
 from __future__ import annotations
@@ -57,3 +58,15 @@ def test_no_file_imports_a_test_file() -> None:
         if re.search(r"^tests\..*\btest_\w+$", name)
     ]
     assert imported == []
+
+
+def test_names_have_three_to_eight_words() -> None:
+    odd = [
+        f"{path.relative_to(TESTS)}: {test.name}"
+        for path in sorted(TESTS.rglob("*.py"))
+        for test in ast.walk(ast.parse(path.read_text()))
+        if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef)
+        and test.name.startswith("test_")
+        and not 3 <= len(test.name.split("_")[1:]) <= 8
+    ]
+    assert odd == []

@@ -173,7 +173,7 @@ async def test_a_crowd_is_looked_at_with_few_descriptors(monkeypatch: pytest.Mon
     assert held <= origin.LOOKS
 
 
-async def test_a_slow_answer_about_workers_holds_up_no_other_look(
+async def test_slow_answer_about_workers_delays_no_other_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     answered = asyncio.Event()

@@ -67,7 +67,7 @@ def test_deploy_runs_the_installer(program: Path, monkeypatch: pytest.MonkeyPatc
     assert run("deploy", "install", "--profile", "neither").exit_code == 2
 
 
-def test_a_program_without_a_path_to_it_is_named_to_the_installer(
+def test_installer_is_told_program_outside_path(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = program.rename(tmp_path / deploy.PROGRAM)

@@ -37,7 +37,7 @@ async def loaded(*given: str, plugins: tuple[str, ...] = (), profile: Any = "edi
     return made
 
 
-async def test_a_clients_server_of_that_name_gives_it_another() -> None:
+async def test_clients_server_of_that_name_renames_ours() -> None:
     made = await loaded("pykoclaw", "other")
     assert made.outside["pykoclaw"]["command"] == "client-pykoclaw"
     assert list(made.inside) == [made.own] == ["pykoclaw-acp"]

@@ -16,7 +16,7 @@ from pykoclaw_acp.model.plain import Pieces, plain
         ("a\x1b[31mb\x1b[0m\x07\tc", "ab\tc"),
     ],
 )
-def test_lines_stay_lines_and_nothing_else_stays_of_controls(text: str, shown: str) -> None:
+def test_only_line_breaks_remain_of_control_characters(text: str, shown: str) -> None:
     assert plain(text) == shown
     for cut in range(len(text) + 1):
         pieces = Pieces()

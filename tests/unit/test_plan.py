@@ -67,7 +67,7 @@ def test_list_replaces_known_tasks() -> None:
     assert call("TaskList", {"tasks": []}) == []
 
 
-def test_new_worker_goes_on_with_the_list_of_the_log() -> None:
+def test_new_worker_continues_list_of_log() -> None:
     call = Calls()
     call.tasks = TaskList.of([PlanEntry("Look", "completed", "1"), PlanEntry("Write", id="2")])
     assert call("TaskUpdate", updated(2), taskId="2", status="completed") == [

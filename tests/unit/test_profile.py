@@ -22,7 +22,7 @@ def spec(data: Path, profile: str, conversation: str = "acp-12345678") -> Launch
     )  # fmt: skip
 
 
-def test_folders_count_where_they_are_and_only_under_the_pykoclaw_profile(tmp_path: Path) -> None:
+def test_only_existing_folders_of_pykoclaw_profile_count(tmp_path: Path) -> None:
     assert profile.directories(spec(tmp_path, "pykoclaw")) == []
     folder = tmp_path / "conversations/acp-12345678"
     folder.mkdir(parents=True)

@@ -109,7 +109,7 @@ def test_command_comes_before_what_claude_says_of_it() -> None:
     assert part == TextPart("command:\n```sh\nls\n```\n\ndescription: Tidy up")
 
 
-def test_file_that_would_be_replaced_is_shown_or_named(tmp_path: Path) -> None:
+def test_file_to_be_replaced_is_shown_or_named(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     (work / "text").write_text("before\n")
@@ -184,7 +184,7 @@ async def test_overlong_call_is_refused_unasked() -> None:
         ({}, {}, deciding.NO_PLAN),
     ],
 )
-async def test_question_about_a_plan_shows_what_the_call_shows(
+async def test_plan_question_shows_what_call_shows(
     called: dict[str, Any], given: dict[str, Any], expected: str
 ) -> None:
     asks: list[Any] = []
@@ -214,7 +214,7 @@ async def test_question_about_a_plan_shows_what_the_call_shows(
 
 
 @pytest.mark.parametrize("decision", ["allow_once", "reject", "cancelled"])
-async def test_input_that_was_asked_about_is_what_a_replay_shows(
+async def test_replay_shows_input_that_was_asked_about(
     decision: Any,
 ) -> None:
     """The CLI asks with the whole path; Claude has named the file from its directory."""
@@ -440,7 +440,7 @@ def test_attached_terminal_shows_short_question_whole_at_once(
     assert [method for method, _ in daemon] == ["questions/answer"]
 
 
-def test_terminal_shows_blocks_whole_indented_and_without_their_fences() -> None:
+def test_terminal_shows_blocks_indented_without_fences() -> None:
     """No line of a block passes for the name of an argument, whatever fences are in it."""
     command = "echo hi\ndescription: harmless\n```\nid\n```sh\nls:\n````"
     given = {"command": command, "description": "Tidy up", "edits": [{"a": 1}]}
@@ -452,7 +452,7 @@ def test_terminal_shows_blocks_whole_indented_and_without_their_fences() -> None
     assert not any(line.strip("│ ") in ("`````sh", "`````", "```json") for line in lines)
 
 
-def test_plan_is_shown_in_a_terminal_as_claude_wrote_it() -> None:
+def test_terminal_shows_plan_as_claude_wrote_it() -> None:
     plan = "# Do\n\nRun:\n```sh\nls\n```"
     question = asked("ExitPlanMode", {"plan": plan})
     shown = told(question) | {

@@ -50,7 +50,7 @@ def test_refused_content_is_one_clear_error(words: str, kind: str, advice: str) 
         assert said[:60] in message, "the CLI's own words, too"
 
 
-def test_lost_connection_is_not_an_error_of_the_service() -> None:
+def test_lost_connection_is_no_service_error() -> None:
     words = "API Error: Connection to the API was lost (ECONNRESET). Check your network and retry."
     kind, message = failure(words, None, "server_error")
     assert kind == "server_error"
@@ -68,7 +68,7 @@ def test_lost_connection_is_not_an_error_of_the_service() -> None:
         "API Error: something",
     ],
 )
-def test_a_request_that_is_too_large_is_not_blamed_on_images(words: str) -> None:
+def test_too_large_request_is_not_blamed_on_images(words: str) -> None:
     """The CLI says so of every status 413, whatever was in the request."""
     kind, message = failure(words, 413)
     assert kind == "context_too_large"

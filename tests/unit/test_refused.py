@@ -54,7 +54,7 @@ def seen(tool: str, arguments: dict[str, Any], told: str) -> str:
          "Refused: Not now"),
     ],
 )  # fmt: skip
-def test_claude_and_the_user_each_get_their_own_words(
+def test_claude_and_user_get_their_own_words(
     tool: str, arguments: dict[str, Any], decision: Decision, shown: str
 ) -> None:
     told = refusal(request(tool), decision)
@@ -62,6 +62,6 @@ def test_claude_and_the_user_each_get_their_own_words(
     assert seen(tool, arguments, told) == shown
 
 
-def test_a_failure_that_only_begins_like_one_stays_whole() -> None:
+def test_failure_only_beginning_like_refusal_stays_whole() -> None:
     told = "The user wants to keep planning, and did not say yet what it is.\nline 2"
     assert told in seen("Bash", {"command": "ls"}, told)

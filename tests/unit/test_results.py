@@ -80,7 +80,7 @@ def words(found: Result) -> str:
          "```\n1\n2\n```\n(Only the beginning of 106 KiB is shown.)", 0),
     ],
 )  # fmt: skip
-def test_command_shows_what_it_wrote_and_how_it_ended(
+def test_command_shows_output_and_how_it_ended(
     details: dict[str, Any], said: str, code: int | None
 ) -> None:
     found = result("Bash", "for the model", failed=False, details=details)
@@ -88,12 +88,12 @@ def test_command_shows_what_it_wrote_and_how_it_ended(
 
 
 @pytest.mark.parametrize("details", [None, "Error: Exit code 3\nout\nerr"])
-def test_failed_command_has_its_exit_code_beside_its_output(details: object) -> None:
+def test_failed_command_has_exit_code_beside_output(details: object) -> None:
     found = result("Bash", "Exit code 3\nout\nerr", failed=True, details=details)
     assert found == Result((TextPart("```\nout\nerr\n```"),), 3)
 
 
-def test_output_that_looks_like_an_exit_code_is_output() -> None:
+def test_output_resembling_exit_code_is_output() -> None:
     found = result("Bash", "", failed=False, details=bash("Exit code 3"))
     assert found == Result((TextPart("```\nExit code 3\n```"),), 0)
     read = result("Read", "Exit code 3\nx", failed=True)
@@ -200,9 +200,7 @@ def test_result_of_an_older_transcript_is_cleaned(name: str, blocks: object, sai
         ("NotebookEdit", {"error": "no such cell"}, "```\nno such cell\n```"),
     ],
 )  # fmt: skip
-def test_what_the_cli_tells_of_a_result_is_shown(
-    name: str, details: dict[str, Any], said: str
-) -> None:
+def test_what_cli_tells_of_result_is_shown(name: str, details: dict[str, Any], said: str) -> None:
     assert words(result(name, "for the model", failed=False, details=details)) == said
 
 

@@ -86,7 +86,7 @@ def test_scope_of_always_is_said_in_words(suggestions: list[PermissionUpdate], w
     ],
     ids=str,
 )
-def test_patterns_of_the_call_itself_are_not_allowed_always(suggested: PermissionUpdate) -> None:
+def test_calls_own_patterns_are_not_allowed_always(suggested: PermissionUpdate) -> None:
     updates = rules.for_session([rule("Bash", "make"), suggested], "/w")
     assert (updates, rules.describe(updates)) == ([], None)
 
@@ -206,7 +206,7 @@ async def test_request_of_a_subagent_says_so() -> None:
     assert call.meta == {"pykoclaw.dev/parentToolCallId": "parent"}
 
 
-async def test_options_say_how_long_they_last_and_the_least_comes_first() -> None:
+async def test_options_name_duration_and_least_comes_first() -> None:
     request, told = await asked([rule("Bash", "npm test"), ACCEPT], "allow_always", lasting=True)
     options = [
         (one.option_id, one.kind, one.name) for one in permissions.permission("s", request).options
@@ -257,7 +257,7 @@ async def test_label_says_until_when_always_holds(
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "😀", '"'])
-def test_rules_of_a_long_session_fit_into_the_command_line(letter: str) -> None:
+def test_long_sessions_rules_fit_into_command_line(letter: str) -> None:
     """An argument that is longer than 128 KiB keeps the CLI from starting."""
     kept = [f"Bash({letter * 100} {number})" for number in range(2000)]
     given = json.loads(settings(kept))["permissions"]["allow"]

@@ -14,7 +14,7 @@ def joint(text: str, *, lacks_block: bool = False, over: bool = False) -> Joint:
     return Joint(Seam(Said("m", text, over), lacks_block=lacks_block))
 
 
-def test_the_rest_of_a_message_that_needs_nothing_stays_as_it_is() -> None:
+def test_messages_rest_needing_nothing_stays_unchanged() -> None:
     logged = Logged(7, "t", Text("m", " goes on"))
     assert joint("A paragraph").follow(logged) == ("", logged)
 
@@ -37,7 +37,7 @@ def test_another_message_needs_nothing_of_the_one_before() -> None:
     assert made.follow(Logged(8, "t", Text("m", "x")))[0] == ""
 
 
-def test_a_long_block_begins_again_at_a_line_of_its_last_part() -> None:
+def test_long_block_restarts_at_its_last_parts_line() -> None:
     lines = "".join(f"line {number}\n" for number in range(20_000))
     again = joint("```py\n" + lines, lacks_block=True).again()
     assert again.startswith(f"{CONTINUED}```py\nline ")

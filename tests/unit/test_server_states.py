@@ -93,7 +93,7 @@ async def test_each_failure_is_told_once_in_a_session() -> None:
     assert "`a`" not in words
 
 
-async def test_what_worked_again_is_told_when_it_fails_again() -> None:
+async def test_recovered_server_is_told_when_it_fails_again() -> None:
     one, cli = states(), Cli({"a": "failed"})
     assert await said(one, cli)
     cli.states["a"] = "connected"
@@ -114,7 +114,7 @@ async def test_words_hold_nothing_that_a_client_configured() -> None:
     assert "GET … with …" in words
 
 
-async def test_a_program_that_there_is_not_is_said_in_words() -> None:
+async def test_missing_program_is_said_in_words() -> None:
     given = McpServer(name="a", command="/nowhere/server", args=("--key", SECRET))
     error = "ENOENT: no such file or directory, posix_spawn 'stdio'"
     words = await said(states(None, "", given), Cli({"a": "failed"}, a={"error": error}))
@@ -122,7 +122,7 @@ async def test_a_program_that_there_is_not_is_said_in_words() -> None:
     assert "/nowhere" not in words, "programs of clients are not in the database"
 
 
-async def test_user_is_asked_to_sign_in_where_a_page_can_be_opened() -> None:
+async def test_user_signs_in_where_page_can_open() -> None:
     user, cli = User(links=True), Cli({"my web": "needs-auth"})
     words = await said(states(user), cli)
     assert "Open the page that you are asked for, or run `pykoclaw-acp mcp login 'my web'`" in words
@@ -132,7 +132,7 @@ async def test_user_is_asked_to_sign_in_where_a_page_can_be_opened() -> None:
 
 
 @pytest.mark.parametrize("url", [f"https://e.org/?key={SECRET}", f"https://u:{SECRET}@e.org/"])
-async def test_no_page_is_shown_whose_address_may_hold_a_secret(url: str) -> None:
+async def test_page_whose_address_may_hide_secret_stays_hidden(url: str) -> None:
     user = User(links=True)
     given = McpServer(name="a", transport="http", url=url)
     words = await said(states(user, "", given), Cli({"a": "needs-auth"}))
@@ -147,7 +147,7 @@ async def test_connectors_of_the_account_are_not_told() -> None:
     assert user.asked == []
 
 
-async def test_what_does_not_work_is_tried_again_with_each_prompt(
+async def test_broken_server_is_retried_with_each_prompt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """But no longer what hangs."""

@@ -158,7 +158,7 @@ def test_what_cannot_be_honoured_is_refused_by_name(meta: dict[str, Any], named:
     assert "verysecret" not in words
 
 
-def test_what_is_so_anyway_and_what_others_use_is_left_alone() -> None:
+def test_default_options_and_foreign_keys_are_left_alone() -> None:
     anyway = sdk(includePartialMessages=True, promptSuggestions=False, resume=None, tools=PRESET)
     foreign = {"example.com/x": {"a": 1}, "traceparent": "00-1", "terminal-auth": True}
     requested = session_meta.parse({**anyway, **foreign}, new=True)
@@ -192,7 +192,7 @@ def test_options_that_are_given_replace_earlier_ones() -> None:
     )
 
 
-def test_what_opencode_sends_is_no_reason_to_refuse_it() -> None:
+def test_opencodes_keys_are_no_reason_to_refuse() -> None:
     meta = {"claudeCode": {"emitRawSDKMessages": [{"type": "system"}]}}
     nothing = session_meta.parse(None, new=True)
     assert session_meta.parse(meta, new=True) == nothing

@@ -69,7 +69,7 @@ def test_the_lock_of_a_dead_program_is_free(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / turn_lock.DIRECTORY) == []
 
 
-def test_who_waits_gets_the_lock_when_it_is_released(tmp_path: Path) -> None:
+def test_waiter_gets_lock_when_it_is_released(tmp_path: Path) -> None:
     order: list[str] = []
 
     def wait() -> None:
@@ -104,7 +104,7 @@ def test_many_programs_hold_it_one_at_a_time(tmp_path: Path) -> None:
     assert set(most) == {1}
 
 
-def test_a_file_that_its_last_holder_removes_meanwhile_is_not_the_lock(
+def test_file_its_last_holder_removed_is_no_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = TurnLock.take(str(tmp_path), NAME, "before")
@@ -127,7 +127,7 @@ def test_a_file_that_its_last_holder_removes_meanwhile_is_not_the_lock(
     mine.release()
 
 
-def test_files_are_private_and_their_names_are_those_of_no_conversation(tmp_path: Path) -> None:
+def test_files_are_private_and_name_no_conversation(tmp_path: Path) -> None:
     with shared.turn_lock("../../etc/passwd", program="me", data=tmp_path):
         (name,) = os.listdir(tmp_path / turn_lock.DIRECTORY)
         assert len(name) == 32
@@ -135,7 +135,7 @@ def test_files_are_private_and_their_names_are_those_of_no_conversation(tmp_path
         assert (tmp_path / turn_lock.DIRECTORY).stat().st_mode & 0o777 == 0o700
 
 
-def test_a_damaged_file_does_not_hide_that_the_lock_is_held(tmp_path: Path) -> None:
+def test_damaged_file_does_not_hide_held_lock(tmp_path: Path) -> None:
     lock = TurnLock.take(str(tmp_path), NAME, "bot")
     assert isinstance(lock, TurnLock)
     (name,) = os.listdir(tmp_path / turn_lock.DIRECTORY)
@@ -149,7 +149,7 @@ def test_a_damaged_file_does_not_hide_that_the_lock_is_held(tmp_path: Path) -> N
     again.release()
 
 
-def test_no_prompt_is_sent_while_this_process_holds_the_lock(tmp_path: Path) -> None:
+def test_no_prompt_goes_while_process_holds_lock(tmp_path: Path) -> None:
     with (
         shared.turn_lock(NAME, program="me", data=tmp_path),
         pytest.raises(RuntimeError, match="release it first"),
@@ -159,7 +159,7 @@ def test_no_prompt_is_sent_while_this_process_holds_the_lock(tmp_path: Path) -> 
         shared.prompt(NAME, " \n", data=tmp_path)
 
 
-def test_without_a_daemon_and_without_leave_to_start_one_nothing_happens(tmp_path: Path) -> None:
+def test_nothing_happens_without_daemon_or_leave_to_start(tmp_path: Path) -> None:
     with pytest.raises(shared.NotReached):
         shared.prompt(NAME, "Hello", data=tmp_path, start=False)
     eventually_sync(lambda: os.listdir(tmp_path) == [])

@@ -41,7 +41,7 @@ def test_what_is_stored_holds_no_secret() -> None:
     assert kept.secrets == ("ANTHROPIC_API_KEY", "HTTPS_PROXY")
 
 
-def test_no_other_credential_takes_the_place_of_a_clients() -> None:
+def test_no_other_credential_replaces_the_clients() -> None:
     kept = rules.begin(HOUSE, "", given(**KEY))
     for there in (None, given(), given(ANTHROPIC_BASE_URL="https://gateway"), given("work", **KEY)):
         assert rules.opened(HOUSE, kept, there) == kept
@@ -57,7 +57,7 @@ def test_the_daemons_own_key_needs_no_client() -> None:
     assert rules.environment(HOUSE, kept, None).variables["ANTHROPIC_API_KEY"] == "sk-of-the-daemon"
 
 
-def test_a_client_that_names_the_account_means_its_login() -> None:
+def test_client_naming_account_means_its_login() -> None:
     kept = rules.begin(HOUSE, "", given(**KEY))
     named = given("")
     assert rules.opened(HOUSE, kept, named) == Surroundings()
@@ -108,7 +108,7 @@ def test_cloud_variables_are_sessions_only_with_the_switch() -> None:
     assert names.of_one_client(cloud) == set(cloud) - {"ANTHROPIC_API_KEY"}
 
 
-def test_settings_of_a_client_are_compared_by_what_they_mean(
+def test_clients_settings_are_compared_by_meaning(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/claude")

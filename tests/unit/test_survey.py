@@ -25,7 +25,7 @@ def t(tmp_path: Path) -> Transcript:
     return Transcript(tmp_path / "-w" / f"{ONE}.jsonl")
 
 
-def test_a_helper_that_a_user_has_named_is_no_session(t: Transcript) -> None:
+def test_helper_that_user_named_is_no_session(t: Transcript) -> None:
     t.prompt("You are a changelog writer. Write.")
     assert found(t).prompted
     one = survey.examine(str(t.path), ("You are a changelog",))
@@ -43,7 +43,7 @@ def line(**fields: Any) -> str:
     return json.dumps(fields) + "\n"
 
 
-def test_a_transcript_says_where_it_began_and_what_was_asked(t: Transcript) -> None:
+def test_transcript_says_where_it_began_and_first_prompt(t: Transcript) -> None:
     t.raw(line(type="queue-operation", sessionId=ONE))
     t.prompt([{"type": "text", "text": "<ide-file>x</ide-file>"}, {"type": "text", "text": "Hi"}])
     t.say("Hello", timestamp="2026-01-02T03:04:05.678Z")
@@ -55,14 +55,14 @@ def test_a_transcript_says_where_it_began_and_what_was_asked(t: Transcript) -> N
     assert one.size == t.path.stat().st_size
 
 
-def test_notes_that_claude_was_given_are_not_what_was_asked(t: Transcript) -> None:
+def test_notes_given_to_claude_are_no_prompt(t: Transcript) -> None:
     asked = [{"type": "text", "text": "Hi"}]
     blocks, _ = prompt_text.with_notes(asked, [prompt_text.Note("1", "The job is done.")])
     t.prompt(blocks)
     assert found(t).words == ["Hi"]
 
 
-def test_a_title_that_somebody_gave_counts_before_one_that_claude_made(t: Transcript) -> None:
+def test_persons_title_counts_before_claudes(t: Transcript) -> None:
     t.prompt("Hi")
     t.raw(line(type="ai-title", aiTitle="Greeting"))
     assert found(t).title == "Greeting"
@@ -102,7 +102,7 @@ def test_what_nobody_asked_claude_is_no_session(t: Transcript, prompt: str | Non
     assert not found(t).prompted
 
 
-def test_a_slash_command_that_claude_has_answered_is_a_session(t: Transcript) -> None:
+def test_slash_command_claude_answered_is_session(t: Transcript) -> None:
     t.prompt("<command-name>/review</command-name>")
     t.say("Reviewed")
     one = found(t)

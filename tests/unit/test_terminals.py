@@ -68,7 +68,7 @@ def ended(text: str, code: int = 0) -> ToolEnded:
     return ToolEnded("call", "completed", shown(Output(text), ended=True), exit_code=code)
 
 
-def test_an_allowed_command_has_its_terminal_back_instead_of_the_question() -> None:
+def test_allowed_command_gets_terminal_in_questions_place() -> None:
     calls = Translation("/w")
     (began,) = calls.start_tool("call", "Bash", {"command": "make\nmake test"})
     screen = Screen()
@@ -99,7 +99,7 @@ def test_only_clients_that_say_so_have_terminals(
     assert Capability.of(meta) == found
 
 
-def test_a_command_begins_writes_and_ends_in_its_terminal() -> None:
+def test_command_begins_writes_and_ends_in_terminal() -> None:
     screen = Screen()
     begun = screen.take(BEGUN)
     assert begun["content"] == [{"type": "terminal", "terminalId": "call"}]
@@ -148,7 +148,7 @@ def test_colours_stay_in_a_long_output_too() -> None:
     assert screen.text == before + "\x1b[31mthe end\x1b[0m"
 
 
-def test_a_terminal_is_written_anew_where_something_else_was_shown() -> None:
+def test_terminal_is_rewritten_where_it_showed_something_else() -> None:
     """Such as a command that writes its errors first, which the CLI tells last."""
     screen = Screen()
     screen.take(BEGUN)
@@ -172,7 +172,7 @@ def test_events_for_programs_have_no_sequences() -> None:
     assert [*told["content"]] == [{"type": "text", "text": "```\nred\n```"}]
 
 
-def test_a_long_output_is_cut_without_a_sequence_that_does_not_end() -> None:
+def test_long_output_is_cut_without_unfinished_sequence() -> None:
     out = "".join(f"\x1b[3{n % 8}m{n}\x1b[0m\n" for n in range(8000))
     whole = ended(out)
     logged = cut("s", Logged(1, None, whole, len(encode(whole))))
@@ -184,7 +184,7 @@ def test_a_long_output_is_cut_without_a_sequence_that_does_not_end() -> None:
 
 
 @given(st.text(alphabet=st.sampled_from("ab \n\r\t\x1b[0;1m]2J\x07\x9b"), max_size=40))
-def test_colours_are_all_that_a_coloured_output_has_more(text: str) -> None:
+def test_coloured_output_adds_nothing_but_colours(text: str) -> None:
     found = coloured(text)
     assert not found or plain(found) == unfenced(fenced(text))
     assert plain(COLOUR.sub("", found)) == COLOUR.sub("", found)
@@ -217,9 +217,7 @@ def test_other_tools_are_shown_as_ever() -> None:
 
 @pytest.mark.parametrize("deltas", [False, True])
 @pytest.mark.parametrize("seed", range(40))
-def test_the_end_of_the_output_is_in_the_terminal_whatever_was_missed(
-    seed: int, deltas: bool
-) -> None:
+def test_outputs_end_is_in_terminal_whatever_was_missed(seed: int, deltas: bool) -> None:
     dice = random.Random(seed)
     screen = Screen(deltas=deltas)
     screen.take(BEGUN)

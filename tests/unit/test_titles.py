@@ -64,7 +64,7 @@ def test_titles_say_what_is_done_to_what(name: str, arguments: dict[str, Any], w
     assert title(name, arguments, "/work") == words
 
 
-def test_mcp_title_has_the_name_for_people_and_the_users_name_of_the_server() -> None:
+def test_mcp_title_names_users_server_and_readable_tool() -> None:
     assert (
         title("mcp__sec__structured", {}, "/w", "Give it structured") == "sec: Give it structured"
     )
@@ -72,7 +72,7 @@ def test_mcp_title_has_the_name_for_people_and_the_users_name_of_the_server() ->
     assert title("mcp__mitto__mitto_list", {}, "/w", "List them") == "mitto: mitto_list"
 
 
-def test_question_names_the_command_not_what_claude_says_of_it() -> None:
+def test_question_names_command_not_claudes_description() -> None:
     call = {"command": "rm -r build", "description": "Look around"}
     assert asked("Bash", call, "/w") == "rm -r build"
     long = "curl https://example.org/" + "a" * 400
@@ -109,7 +109,7 @@ def test_what_another_model_is_asked_is_shown() -> None:
         assert part == TextPart("What is it?")
 
 
-def test_a_command_that_the_title_does_not_hold_is_shown_whole() -> None:
+def test_command_too_long_for_title_is_shown_whole() -> None:
     assert tools.content("Bash", {"command": "ls", "description": "Look"}, "/w") == ()
     for given in ("echo " + "x" * 300, "ls\nid"):
         parts = tools.content("Bash", {"command": given, "description": "Look"}, "/w")

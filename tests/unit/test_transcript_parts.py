@@ -90,7 +90,7 @@ def turn(uuid: str, parent: str | None = None, *, told: bool = False) -> Transcr
     return TranscriptTurn(uuid, "c", parent, told=told)
 
 
-def test_branches_that_do_not_lead_to_the_head_are_lacking() -> None:
+def test_branches_not_leading_to_head_are_lacking() -> None:
     turns = [
         turn("a"),
         turn("b", "a"),

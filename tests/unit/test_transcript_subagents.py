@@ -35,7 +35,7 @@ def report(events: list[Event], call: str = "agent") -> str:
     return "\n".join(part.text for part in ended.content if isinstance(part, TextPart))
 
 
-def test_calls_and_words_of_subagents_are_under_their_call(t: Transcript) -> None:
+def test_subagents_calls_and_words_are_under_their_call(t: Transcript) -> None:
     """Also of one that another one has called, and of calls that got no result."""
     outer, inner = agent(t, "a1", "agent"), agent(t, "a2", "deeper", "claude")
     outer.prompt("Look.")
@@ -67,7 +67,7 @@ def test_calls_and_words_of_subagents_are_under_their_call(t: Transcript) -> Non
     assert "I dig." not in report(events)
 
 
-def test_one_in_the_background_is_shown_when_it_has_ended(t: Transcript) -> None:
+def test_background_subagent_is_shown_when_ended(t: Transcript) -> None:
     own = agent(t, "a1", "agent")
     t.prompt("Hello", "p1")
     t.call("agent", "Agent", description="look", subagent_type="Explore", prompt="Look.")

@@ -102,7 +102,7 @@ def cut_off(*said: Any) -> list[Event]:
     return events
 
 
-def test_what_broke_off_says_so_before_it_is_said_anew() -> None:
+def test_broken_off_text_says_so_before_its_repetition() -> None:
     for again in (
         (start("m2"), block(0, "text"), delta(0, "two"), whole(TextBlock("two"), message_id="m2")),
         (whole(TextBlock("two"), message_id="m2"),),
@@ -116,7 +116,7 @@ def test_what_broke_off_says_so_before_it_is_said_anew() -> None:
         assert rest.text == "two"
 
 
-def test_what_broke_off_and_goes_on_as_it_began_is_not_cut_off() -> None:
+def test_broken_off_text_continuing_alike_is_not_cut() -> None:
     rest = whole(TextBlock("```\none\n```\n"), message_id="m2")
     assert cut_off(rest, start("m3")) == [
         Text("m1-0", "```\none"),
@@ -173,7 +173,7 @@ def test_subagent_text_is_omitted_and_tools_name_parent() -> None:
     assert tool.title == "Read a"
 
 
-def test_mcp_tool_has_the_names_that_its_server_gives() -> None:
+def test_mcp_tool_has_names_its_server_gives() -> None:
     called = whole(
         ToolUseBlock(id="t1", name="mcp__fs__ls", input={"path": "/work/a"}),
         ToolUseBlock(id="t2", name="mcp__fs__ls", input={}),
@@ -189,7 +189,7 @@ def test_api_error_is_not_told_as_answer() -> None:
 
 
 @pytest.mark.parametrize(("failed", "status"), [(False, "completed"), (True, "failed")])
-def test_tool_ends_with_result_and_its_colours_beside_it(failed: bool, status: str) -> None:
+def test_tool_ends_with_result_and_colours_beside(failed: bool, status: str) -> None:
     put_out = "\x1b[2K\x1b[31mred\x1b[0m ``` fence\n\x1b[0m"
     events = run(bash("t1"), answered("t1", put_out, failed=failed))
     coloured = "\x1b[31mred\x1b[0m ``` fence\x1b[0m"

@@ -336,7 +336,7 @@ def test_padding_hides_no_named_script(work: Path) -> None:
         before = look(work)
 
 
-def test_more_words_than_are_looked_at_cannot_be_remembered(work: Path) -> None:
+def test_more_words_than_examined_cannot_be_remembered(work: Path) -> None:
     padding = [f"word{number}" for number in range(6000)]
     write(work / ".claude/settings.json", hook("./check.sh") | {"spinnerVerbs": padding})
     (one,) = look(work).acting
@@ -471,7 +471,7 @@ def test_link_to_everything_is_named_and_not_followed(work: Path, link: str, tar
     assert unchanged(content)
 
 
-def test_link_to_the_root_costs_no_look_below_it(work: Path) -> None:
+def test_link_to_root_costs_no_look_below(work: Path) -> None:
     (work / "z").symlink_to("/")
     write(work / "sub" / SKILL, ACTS)
     assert below.find(os.fspath(work), "") == below.Below(

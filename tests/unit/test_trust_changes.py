@@ -31,7 +31,7 @@ def test_closest_of_several_trusted_contents_counts() -> None:
     assert changes("/work", {"a": "1", "b": "2"}, known) == ["changed: b"]
 
 
-def test_nothing_is_said_of_directory_that_was_never_trusted() -> None:
+def test_never_trusted_directory_causes_no_words() -> None:
     known = [row("x", 1, {}, "/"), row(ANY, 1, None), row(FIRST_USE, 1, None)]
     assert changes("/work", {"a": "1"}, known) == []
 
@@ -52,7 +52,7 @@ def test_many_changes_are_counted() -> None:
     assert said[-1] == "and 7 more"
 
 
-def test_names_of_changed_files_are_neutral_and_cannot_end_block() -> None:
+def test_changed_files_names_are_neutral_inside_block() -> None:
     changed = {"/work": ["new: a\n```\n\u202eb"]}
     question = workspace_words.request("t", [Workspace("/work", "c", ("x",))], changed)
     said = str(question.content)

@@ -41,7 +41,7 @@ async def runs() -> AsyncIterator[Runs]:
     await made.queue.suspend()
 
 
-async def test_held_queue_begins_no_turn_and_goes_on_after(runs: Runs) -> None:
+async def test_held_queue_begins_no_turn_until_released(runs: Runs) -> None:
     first, second = Turn("first", "s", []), Turn("second", "s", [])
     runs.queue.add(first)
     runs.queue.add(second)
@@ -65,7 +65,7 @@ async def test_idle_queue_that_is_held_begins_no_turn(runs: Runs) -> None:
     end(turn)
 
 
-async def test_turn_of_another_daemon_leaves_the_queue_when_it_ends(runs: Runs) -> None:
+async def test_another_daemons_turn_leaves_queue_at_end(runs: Runs) -> None:
     adopted, waiting = Turn("adopted", "s", []), Turn("waiting", "s", [])
     runs.queue.go_on(adopted)
     runs.queue.add(waiting)

@@ -94,7 +94,7 @@ def test_limits_and_what_used_them_are_shown() -> None:
 
 
 @pytest.mark.parametrize("answer", [{}, {"session": 3}, RuntimeError("unknown subtype"), None])
-async def test_an_answer_of_another_kind_leaves_the_clis_words(answer: Any) -> None:
+async def test_another_kind_of_answer_leaves_clis_words(answer: Any) -> None:
     client: Any = Client(answer)
     assert await usage_report.report(client) is None
     assert client.asked == [{"subtype": "get_usage"}]

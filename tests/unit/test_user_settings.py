@@ -80,7 +80,7 @@ def test_what_claude_leaves_out_is_named(path: Path, data: bytes, wrong: str) ->
     assert trouble(str(path)).startswith(wrong)
 
 
-def test_what_is_no_file_is_named_and_nothing_is_not(path: Path) -> None:
+def test_non_file_is_named_and_absence_is_not(path: Path) -> None:
     assert trouble(str(path)) == ""
     path.symlink_to(path.name)
     assert trouble(str(path)) == "cannot be read (Too many levels of symbolic links)"
@@ -95,7 +95,7 @@ def test_what_is_no_file_is_named_and_nothing_is_not(path: Path) -> None:
     assert trouble(str(path)) == "is not a file"
 
 
-def test_a_file_as_large_as_claude_reads_is_read(path: Path) -> None:
+def test_file_of_claudes_maximum_size_is_read(path: Path) -> None:
     path.write_bytes(b'{"model": 3, "a": "' + b"x" * (LARGEST - 21) + b'"}')
     assert path.stat().st_size == LARGEST
     assert trouble(str(path)) == "has no text in `model`"

@@ -189,7 +189,7 @@ def test_title_is_first_user_words_in_one_line(
     ],
     ids=str,
 )  # fmt: skip
-def test_title_of_prompt_without_words_is_what_it_has(
+def test_wordless_prompts_title_is_what_it_has(
     blocks: list[dict[str, Any]], title: str | None
 ) -> None:
     assert titles.of_content(blocks) == title
