@@ -17,8 +17,9 @@ IMPORTS = re.compile(r"^\s*from (tests[\w.]*) import (\([^)]*\)|.*)", re.MULTILI
 FILES = [
     path for folder in ("e2e", "faults") for path in sorted((TESTS / folder).glob("test_*.py"))
 ]
-# Seeded walks: a few of them would find nothing that other tests do not.
-ALWAYS_LONG = {"test_walk.py"}
+# Seeded walks: a few of them would find nothing that other tests do not. A client from npm that takes
+# half a minute for each test, and of which a recording is played in `test_clients.py`.
+ALWAYS_LONG = {"test_walk.py", "test_acpx.py"}
 
 
 def is_ordinary(test: ast.AST) -> bool:
