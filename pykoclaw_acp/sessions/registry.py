@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from pykoclaw_acp.channel.options import McpServer, WorkerOptions
-from pykoclaw_acp.errors import InvalidRequest, SessionNotFound
+from pykoclaw_acp.errors import Conflict, InvalidRequest, SessionNotFound
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.session_options import NOTHING_REQUESTED, RequestedOptions
@@ -245,7 +245,10 @@ class Sessions:
             session.record.prompted = True
         options = worker_options.opened(session.options, session.record, self._template, servers)
         session.next_worker.open(options)
-        await self._soon(self._journal.reopen(replace(session.record)))
+        try:
+            await self._soon(self._journal.reopen(replace(session.record)))
+        except Conflict:  # it was deleted meanwhile
+            raise SessionNotFound(session.id) from None
         self.deliveries_wanted.set()
 
     def take_options(
