@@ -10,7 +10,7 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from pykoclaw_acp.errors import StartupError
-from pykoclaw_acp.front.dial import Dialer, NotStarted
+from pykoclaw_acp.front.dial import RESTART, Dialer, NotStarted
 from pykoclaw_acp.link import places as at
 from pykoclaw_acp.link.framing import LineFramer, Oversized
 from pykoclaw_acp.link.places import Places
@@ -136,9 +136,7 @@ def _reach(places: Places) -> _socket.socket:
         if not busy and (not expected or waited > _START_TIMEOUT):
             if holder is None:
                 raise NoDaemon(f"No daemon runs for the data directory {places.data}.")
-            advice = (
-                " `pykoclaw-acp restart` starts the next one; turns go on." if holder[1] else ""
-            )
+            advice = f" {RESTART}" if holder[1] else ""
             raise DaemonAbsent(
                 f"The server of the data directory {places.data} (pid {holder[0]}) has no socket that can be reached."
                 + advice

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from pykoclaw_acp.front.spawn import Starting
 
+RESTART: Final = "`pykoclaw-acp restart` starts the next one; turns go on."
 TEMPORARY: Final = 75  # EX_TEMPFAIL of sysexits.h: another server owns the data directory
 # EX_CONFIG of sysexits.h: among others, the database that was there is missing
 UNUSABLE: Final = 78
@@ -142,7 +143,7 @@ class Dialer:
         if serves := at.serves(self.places.data):
             message = (
                 f"The daemon (pid {pid}) of the data directory {self.places.data} cannot be reached:"
-                f" its socket {socket} is gone. `pykoclaw-acp restart` starts the next one; turns go on."
+                f" its socket {socket} is gone. {RESTART}"
             )
         # One that names a socket, and does not serve yet, will when it has recovered.
         limit = self._timeout if serves or socket is None else self._recovery

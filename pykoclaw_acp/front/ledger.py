@@ -304,8 +304,8 @@ def _session(params: Any) -> str:
 
 
 def _question(ask_id: Any) -> str:
-    """The id of the question that a request of the daemon's under this id is a part of."""
-    return ask_id.partition(".")[0] if isinstance(ask_id, str) else ""
+    """As `lines.base_id`; empty if this is no id of a request of the daemon's."""
+    return lines.base_id(ask_id) if isinstance(ask_id, str) else ""
 
 
 def _uuid() -> str:

@@ -18,6 +18,11 @@ MAX_DEATHS: Final = 2  # daemons that may die over a line; the next one does not
 HEAD: Final = 64  # bytes; no line has more before its text
 
 
+def base_id(message_id: str) -> str:
+    """The id of the permission request that a message under this id is a part of."""
+    return message_id.partition(".")[0]
+
+
 class Kind:
     """A kind of line: a word, then numbers, then perhaps text up to the newline."""
 

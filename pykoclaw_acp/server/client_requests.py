@@ -13,6 +13,7 @@ import msgspec
 import structlog
 
 from pykoclaw_acp.errors import InternalError
+from pykoclaw_acp.link.lines import base_id
 from pykoclaw_acp.protocol import jsonrpc
 from pykoclaw_acp.protocol.jsonrpc import Response
 from pykoclaw_acp.server.peer import ClientLine, Peer
@@ -118,11 +119,6 @@ class ClientRequests:
         for asked in self._asked.values():
             if not asked.result.done():
                 asked.result.set_exception(ConnectionError("the client is gone"))
-
-
-def base_id(message_id: str) -> str:
-    """The id of the permission request that a message under this id is a part of."""
-    return message_id.partition(".")[0]
 
 
 async def _quietly(told: Coroutine[Any, Any, None]) -> None:

@@ -9,11 +9,11 @@ import structlog
 
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import AcpError
+from pykoclaw_acp.link.lines import base_id
 from pykoclaw_acp.protocol import long_lines
 from pykoclaw_acp.protocol.messages import InitializeParams, ResumeSessionParams
 from pykoclaw_acp.server import given_servers, lifecycle
 from pykoclaw_acp.server.acp_client import AcpClient
-from pykoclaw_acp.server.client_requests import base_id
 from pykoclaw_acp.server.link import NOTHING, Followed, FrontHello
 from pykoclaw_acp.sessions.returning import LastPlace, come_back
 
