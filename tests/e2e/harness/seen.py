@@ -9,6 +9,7 @@ from tests.e2e.harness.client import Client
 from tests.e2e.harness.stack import Stack
 
 _STATES: Final = ("usage_update", "current_mode_update", "config_option_update")
+_UNENDED: Final = "SELECT 1 FROM acp_turns WHERE state NOT IN ('done', 'cancelled', 'failed')"
 _PASSING: Final = ("available_commands_update", "user_message_chunk", *_STATES)
 
 
@@ -80,9 +81,10 @@ def opening(client: Client, session: str) -> dict[str, Any]:
 async def seen_again(stack: Stack, client: Client, session: str, **params: Any) -> Client:
     """The client of a new daemon that has loaded the session: it must see what was seen live.
 
-    `client` is closed, and its daemon, which is its own child, ends with it. `params`: of
-    `initialize`.
+    Waits for the end of each turn, those that Claude has begun too. `client` is closed, and its
+    daemon, which is its own child, ends with it. `params`: of `initialize`.
     """
+    await client.until(lambda: not stack.rows(_UNENDED))
     last = stack.log(session)[-1]["seq"]
     await client.until(lambda: client.of(session)[-1]["_meta"]["pykoclaw.dev/seq"] >= last)
     live, said = seen(client.of(session)), prompted(client, session)
