@@ -69,6 +69,9 @@ class RowsOnly:
             return Imported(Standing.SIDE, followed=known)
         return Imported(Standing.MOVED_ON, followed=row_session_id)
 
+    def noted(self, session_id: str) -> None:
+        """It makes no digests."""
+
     def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
         """Nothing to watch."""
         return lambda: None
@@ -269,6 +272,8 @@ class OtherPrograms:
         if claude is None and record.claude_session_id is None:
             return  # nobody has had a turn
         found = await self._transcripts.take_in(record, claude, own=self._unfinished())
+        self._outdated = self._outdated or found.standing is Standing.MOVED_ON
+        self._replaced = self._replaced or found.replaced
         self._state.log.publish(found.logged)
         await self._entitle(found.logged)
         await self._rename(found)
@@ -281,8 +286,6 @@ class OtherPrograms:
         if lacking and found.standing is not Standing.SIDE:
             await self._say_that_it_lacks(lacking[0])
         self._missing = None
-        self._outdated = self._outdated or found.standing is Standing.MOVED_ON
-        self._replaced = self._replaced or found.replaced
         if row is None or claude in (None, own):
             if row is not None and claude is not None and not known.is_current:
                 await self._journal.follow(self._state.id, row)
@@ -294,6 +297,7 @@ class OtherPrograms:
             self._missing = claude
         for note in lacking:
             await self._journal.add_note(self._state.id, note)
+        self._transcripts.noted(self._state.id)
         self._resume(own)
 
     async def _say_that_it_lacks(self, note: Note) -> None:

@@ -62,7 +62,9 @@ class ImportedTranscripts:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # By session: the Claude session that it follows, that of the row, and whether this exists.
         self._seen: dict[str, tuple[tuple[str | None, str | None, bool], Standing]] = {}
-        self._returned: dict[str, list[tuple[str, str | None]]] = {}  # turns of digests
+        # Turns of digests by session: of those that are returned, and of those that are notes.
+        self._returned: dict[str, list[tuple[str, str | None]]] = {}
+        self._noted: dict[str, list[tuple[str, str | None]]] = {}
 
     async def exists(self, claude_session_id: str) -> bool:
         """Whether there is a transcript of this Claude session, of whatever project and account."""
@@ -86,6 +88,11 @@ class ImportedTranscripts:
         async with self._locks.setdefault(record.session_id, asyncio.Lock()):
             return await self._take_in(record, row_session_id, own)
 
+    def noted(self, session_id: str) -> None:
+        """Remember that the digest of the newest look is a note; later ones leave its turns out."""
+        if turns := self._returned.pop(session_id, None):
+            self._noted[session_id] = turns
+
     def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` whenever a transcript of the session changes."""
         return self._watcher.watch(session_id, changed)
@@ -99,8 +106,9 @@ class ImportedTranscripts:
         self, record: SessionRecord, target: str | None, own: Collection[str]
     ) -> Imported:
         session = record.session_id
-        if told := self._returned.pop(session, None):
+        if told := self._noted.get(session):
             await self._store.mark_told(session, told)
+            del self._noted[session]
         known = await self._store.known_transcripts(session)
         look = Import(self._store, self.readers, record, own, Found())
         rows, complete = dict(known.rows), True
@@ -121,7 +129,8 @@ class ImportedTranscripts:
         before = self._seen.get(session)
         logged = list(look.found.logged)
         which = (followed, target, target in rows)
-        if before is not None and before[0] == which and not look.found.changed:
+        unchanged = not look.found.changed and session not in self._returned
+        if before is not None and before[0] == which and unchanged:
             standing, digest = before[1], None
         else:
             turns = await self._store.transcript_turns(session, ALL)

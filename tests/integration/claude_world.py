@@ -163,11 +163,16 @@ class World:
         await self.journal.create(record)
         return session
 
-    async def look(self, session: str, row: str | None, *own: str) -> Imported:
-        """What a look finds; `row`: the Claude session in the conversation's row."""
+    async def look(self, session: str, row: str | None, *own: str, noted: bool = True) -> Imported:
+        """What a look finds; `row`: the Claude session in the conversation's row. `noted`: its
+        digest becomes a note.
+        """
         record = await self.journal.find(session)
         assert record is not None
-        return await self.transcripts.take_in(record, row, own=own)
+        found = await self.transcripts.take_in(record, row, own=own)
+        if noted:
+            self.transcripts.noted(session)
+        return found
 
     async def log(self, session: str) -> list[Event | None]:
         return [one.event for one in await self.journal.read(session, 0, 100_000)]

@@ -43,6 +43,7 @@ class ScriptedTranscripts:
         self.store: LogStore
         self.held: set[str] | None = None  # entries of the transcript
         self.looks: list[Look] = []
+        self.noted_for: list[str] = []  # sessions whose digests are notes
         self.watched: dict[str, Callable[[], None]] = {}
         self._findings: deque[Finding] = deque()
 
@@ -97,6 +98,9 @@ class ScriptedTranscripts:
             complete=found.complete, title=found.title, title_is_new=found.title_is_new,
             replaced=found.replaced,
         )  # fmt: skip
+
+    def noted(self, session_id: str) -> None:
+        self.noted_for.append(session_id)
 
     def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:
         self.watched[session_id] = changed

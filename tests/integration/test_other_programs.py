@@ -10,7 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from pykoclaw_acp.channel.processes import WorkerProcess
+from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.events import UserMessage
@@ -195,6 +198,26 @@ async def test_a_branch_that_claude_lacks_is_noted_once(tmp_path: Path) -> None:
     async with rig(tmp_path, ScriptedTranscripts()) as r, front(r) as one:
         await one.result(11, "session/load", sessionId=SESSION, cwd="/", mcpServers=[])
         assert one.text().count("Claude does not remember what was said there") == 1
+
+
+async def test_digest_waits_until_it_is_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look that cannot write the note leaves what Claude lacks to the next look."""
+
+    async def full(*_: object) -> None:
+        raise StoreUnavailable("blocked", "The disk is full.")
+
+    async with opened(tmp_path) as (_, transcripts, _, session):
+        transcripts.noted_for.clear()
+        transcripts.find(Standing.SAME, digest="Asked: what?")
+        with monkeypatch.context() as patch:
+            patch.setattr(SessionJournal, "add_note", full)
+            await session.others.look()
+        assert not transcripts.noted_for
+        transcripts.find(Standing.SAME, digest="Asked: what?")
+        await session.others.look()
+        assert transcripts.noted_for == [SESSION]
 
 
 async def test_transcript_unreadable_to_its_end_is_told_once(tmp_path: Path) -> None:

@@ -155,9 +155,11 @@ async def test_blank_session_in_row_is_side_turn(w: World) -> None:
         claude = await w.ours(session, text("ours"), client)
     await w.look(session, claude)
     blank = await w.terminal(text("The backup is done."))
+    unnoted = await w.look(session, blank, noted=False)
     found = await w.look(session, blank)
+    assert (found.digest, found.digest_id) == (unnoted.digest, unnoted.digest_id)
     assert (found.standing, found.followed) == (Standing.SIDE, claude)
-    assert "The backup is done." in told(one.event for one in found.logged)
+    assert "The backup is done." in told(one.event for one in unnoted.logged)
     assert found.digest is not None
     assert "Answered: The backup is done." in found.digest
     again = await w.look(session, blank)

@@ -33,6 +33,12 @@ class Transcripts(Protocol):
         turns that have not ended. Nothing is parsed if no file has changed. Patient.
         """
 
+    def noted(self, session_id: str) -> None:
+        """Remember that the digest of the newest `take_in` is a note of the session.
+
+        Until then its turns are in the digests of later looks as well.
+        """
+
     def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` on the loop whenever a transcript of the session changes; returns what
         ends the watching.
