@@ -70,7 +70,11 @@ class TranscriptRow:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptTurn:
-    """A turn in a transcript; `last_uuid`: of the newest entry that was imported of it."""
+    """A turn in a transcript; `last_uuid`: of the newest entry that was imported of it.
+
+    `told`: Claude need not be told of it. `told_in`: the turn whose prompt told Claude of it, None if
+    that is not known or yet to come.
+    """
 
     uuid: str
     claude_session_id: str
@@ -78,6 +82,7 @@ class TranscriptTurn:
     own: bool = False
     last_uuid: str | None = None
     told: bool = False
+    told_in: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

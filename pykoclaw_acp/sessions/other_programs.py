@@ -154,7 +154,8 @@ class OtherPrograms:
         if self._workers.is_live(self._state.id) and (why := await self._why_replace()):
             await background_over()
             log.info(why, action="worker_outdated", session=self._state.id)
-            self._workers.retire(self._state.id)
+            await self._workers.stop(self._state.id)
+            await self.look()  # as its CLI ended, it noted with which entry the next one goes on
         self._outdated = self._superseded = self._branched = self._replaced = False
         await self.context.before_launch()
         if self._missing is None or self._missing == self._told:

@@ -36,8 +36,9 @@ _NEW: Final = (
     " WHERE x.acp_session_id = t.acp_session_id AND x.prompt_uuid = t.turn_id)"
 )
 _TURNS: Final = (
-    "SELECT prompt_uuid, claude_session_id, parent, own, last_uuid, told FROM acp_transcript_turns"
-    " WHERE acp_session_id = ? ORDER BY position DESC LIMIT ?"
+    "SELECT x.prompt_uuid, x.claude_session_id, x.parent, x.own, x.last_uuid, x.told, n.turn_id"
+    " FROM acp_transcript_turns x LEFT JOIN acp_notes n ON n.note_id = x.told_by"
+    " WHERE x.acp_session_id = ? ORDER BY x.position DESC LIMIT ?"
 )
 _AT_ONCE: Final = 500  # sources that are asked for
 _RUNNING: Final = (
@@ -72,8 +73,8 @@ async def turns(database: Database, session_id: str, limit: int) -> list[Transcr
     """Turns of the session's transcripts, in the order in which they were seen; the newest ones."""
     rows = await database.read(_TURNS, (session_id, limit))
     return [
-        TranscriptTurn(uuid, claude, parent, bool(own), last, bool(told))
-        for uuid, claude, parent, own, last, told in reversed(rows)
+        TranscriptTurn(uuid, claude, parent, bool(own), last, bool(told), told_in)
+        for uuid, claude, parent, own, last, told, told_in in reversed(rows)
     ]
 
 
@@ -125,18 +126,21 @@ def follow(session_id: str, claude_session_id: str) -> Statement:
 def all_told(session_id: str) -> Statement:
     """Claude has to be told of no turn so far."""
     return Statement(
-        "UPDATE acp_transcript_turns SET told = 1 WHERE acp_session_id = ? AND told = 0",
+        "UPDATE acp_transcript_turns SET told = 1, told_by = NULL WHERE acp_session_id = ?"
+        " AND (told = 0 OR told_by IS NOT NULL)",
         (session_id,),
     )
 
 
-def told(session_id: str, turns: Collection[tuple[str, str | None]]) -> tuple[Statement, ...]:
-    """Claude was told of these turns, unless they went on since."""
+def told(
+    session_id: str, turns: Collection[tuple[str, str | None]], note_id: str
+) -> tuple[Statement, ...]:
+    """Claude is told of these turns by a note, unless they went on since."""
     return tuple(
         Statement(
-            "UPDATE acp_transcript_turns SET told = 1 WHERE acp_session_id = ? AND prompt_uuid = ?"
-            " AND COALESCE(last_uuid, '') = ?",
-            (session_id, uuid, last or ""),
+            "UPDATE acp_transcript_turns SET told = 1, told_by = ? WHERE acp_session_id = ?"
+            " AND prompt_uuid = ? AND COALESCE(last_uuid, '') = ?",
+            (note_id, session_id, uuid, last or ""),
         )
         for uuid, last in turns
     )

@@ -16,9 +16,12 @@ def lacking(
 ) -> list[TranscriptTurn]:
     """Turns that Claude does not know and has to be told of: it goes on from `head`, or is yet to
     branch off before whatever it was not told of.
+
+    What it was told in a turn that is on another branch, it does not know.
     """
     parents = {one.uuid: one.parent for one in turns}
     held = {one.uuid for one in turns if one.own} if branching else chain(parents, head)
+    forgotten = parents.keys() - held - set(running)
     return [
-        one for one in turns if not one.told and one.uuid not in held and one.uuid not in running
+        one for one in turns if one.uuid in forgotten and (not one.told or one.told_in in forgotten)
     ]

@@ -50,6 +50,7 @@ class Entry(msgspec.Struct, rename="camel"):
     session_id: str | None = None
     parent_uuid: str | None = None
     logical_parent_uuid: str | None = None
+    leaf_uuid: str | None = None
     is_sidechain: bool | None = None
     is_meta: bool | None = None
     is_compact_summary: bool | None = None

@@ -54,8 +54,10 @@ class ImportStore(Protocol):
         Patient.
         """
 
-    async def mark_told(self, session_id: str, turns: Collection[tuple[str, str | None]]) -> None:
-        """Claude was told of these turns, up to these entries. Patient."""
+    async def mark_told(
+        self, session_id: str, turns: Collection[tuple[str, str | None]], note_id: str
+    ) -> None:
+        """Claude is told of these turns, up to these entries, by a note. Patient."""
 
 
 class FoundStore(Protocol):

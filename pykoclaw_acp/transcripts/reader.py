@@ -111,7 +111,7 @@ class Reader:
         }
         translation.names = {call: translation.names[call] for call in translation.running}
         piece.state = msgspec.json.encode(self._state).decode()
-        piece.head = self._state.head or None
+        piece.head = self._state.resumed() or None
         self._piece = Piece(piece.offset)
         return piece
 
@@ -125,6 +125,8 @@ class Reader:
             return True  # another session's transcript has taken the place of this one
         if entry.type == "custom-title":
             self._renamed(entry.custom_title or "")
+        elif entry.type == "last-prompt":
+            self._state.note_leaf(entry.leaf_uuid)
         if entry.uuid is None or entry.is_sidechain or entry.uuid in self._seen:
             return True
         self._state.damaged = False
@@ -213,7 +215,7 @@ class Reader:
     def _begin(self, entry: Entry, parent: str, owner: Owner, *, background: bool = False) -> None:
         uuid = str(entry.uuid)
         after = self._scan.known[uuid] if owner == "known" else None
-        turn = OpenTurn(owner, after=after)
+        turn = OpenTurn(owner, after=after, parent=parent)
         self._state.begin(uuid, turn)
         self._newer(uuid, turn, uuid)
         seen = SeenTurn(uuid, parent or None, owner == "own", background)

@@ -22,11 +22,14 @@ Owner = Literal["own", "other", "known"]
 
 
 class OpenTurn(msgspec.Struct, omit_defaults=True):
-    """A turn that entries may still be added to; `after`: what follows this entry is new."""
+    """A turn that entries may still be added to; `after`: what follows this entry is new; `parent`:
+    the turn that it continues.
+    """
 
     owner: Owner
     recent: list[str] = []
     after: str | None = None
+    parent: str = NO_TURN
 
 
 class Call(msgspec.Struct, omit_defaults=True):
@@ -64,6 +67,7 @@ class State(msgspec.Struct, omit_defaults=True):
 
     turns: dict[str, OpenTurn] = {}
     head: str = NO_TURN
+    leaf: str = NO_TURN  # the turn with the entry that the CLI has noted last as the end
     calls: dict[str, Call] = {}
     tasks: dict[str, PlanEntry] = {}
     message: str = ""
@@ -83,6 +87,22 @@ class State(msgspec.Struct, omit_defaults=True):
             if uuid in found.recent or uuid == turn:
                 return turn
         return None
+
+    def note_leaf(self, uuid: str | None) -> None:
+        """The CLI notes the entry with which its conversation ends, as it does when it exits."""
+        self.leaf = self.turn_of(uuid or "") or NO_TURN
+
+    def resumed(self) -> str:
+        """The turn that a CLI which resumes goes on from: that of the newest entry, unless the leaf
+        that was noted last is on another branch.
+        """
+        turn, passed = self.head, set[str]()
+        while turn not in passed and turn in self.turns:
+            if turn == self.leaf:
+                return self.head
+            passed.add(turn)
+            turn = self.turns[turn].parent
+        return self.leaf if self.leaf in self.turns else self.head
 
     def follow(self, turn: str, uuid: str) -> None:
         """The newest entry, which belongs to this turn."""

@@ -62,9 +62,10 @@ class ImportedTranscripts:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # By session: the Claude session that it follows, that of the row, and whether this exists.
         self._seen: dict[str, tuple[tuple[str | None, str | None, bool], Standing]] = {}
-        # Turns of digests by session: of those that are returned, and of those that are notes.
-        self._returned: dict[str, list[tuple[str, str | None]]] = {}
-        self._noted: dict[str, list[tuple[str, str | None]]] = {}
+        # Turns of digests by session, with the digest's id: of those that are returned, and of those
+        # that are notes.
+        self._returned: dict[str, tuple[list[tuple[str, str | None]], str]] = {}
+        self._noted: dict[str, tuple[list[tuple[str, str | None]], str]] = {}
 
     async def exists(self, claude_session_id: str) -> bool:
         """Whether there is a transcript of this Claude session, of whatever project and account."""
@@ -90,8 +91,8 @@ class ImportedTranscripts:
 
     def noted(self, session_id: str) -> None:
         """Remember that the digest of the newest look is a note; later ones leave its turns out."""
-        if turns := self._returned.pop(session_id, None):
-            self._noted[session_id] = turns
+        if told := self._returned.pop(session_id, None):
+            self._noted[session_id] = told
 
     def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` whenever a transcript of the session changes."""
@@ -107,7 +108,7 @@ class ImportedTranscripts:
     ) -> Imported:
         session = record.session_id
         if told := self._noted.get(session):
-            await self._store.mark_told(session, told)
+            await self._store.mark_told(session, *told)
             del self._noted[session]
         known = await self._store.known_transcripts(session)
         look = Import(self._store, self.readers, record, own, Found())
@@ -264,7 +265,8 @@ class ImportedTranscripts:
         if not text:
             return None
         told = [(one.uuid, one.last_uuid) for one in missing]
-        self._returned[session] = told
-        return f"{_HEADING}\n\n{text}", str(
-            uuid5(NAMESPACE_OID, f"{session} {sorted(map(str, told))}")
-        )
+        # One that it was told before, in a turn that it lacks, is told by another note.
+        which = sorted(f"{(one.uuid, one.last_uuid)} {one.told_in or ''}" for one in missing)
+        digest_id = str(uuid5(NAMESPACE_OID, f"{session} {which}"))
+        self._returned[session] = told, digest_id
+        return f"{_HEADING}\n\n{text}", digest_id

@@ -59,7 +59,7 @@ class Piece(msgspec.Struct, tag="piece", omit_defaults=True):
     """What lies before `offset`, since the piece before this one.
 
     `events`: each with its source, unique in the transcript. `last`: newest entry of each turn of
-    others. `head`: the turn of the newest entry. `continued`: another program has run a
+    others. `head`: the turn that Claude goes on from. `continued`: another program has run a
     command, such as `/compact`, after a turn of ours. `done`: nothing follows for now.
     """
 

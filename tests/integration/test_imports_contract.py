@@ -15,6 +15,7 @@ from pykoclaw_acp.channel.frames import EventFrame, TurnEnded, TurnStarted
 from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.events import Event, Text, ToolStarted, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
+from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.transcripts.ports import ImportStore
 from tests.integration.journals import BOTH, DONE, Subject, end, events, places, prompt, subject
 
@@ -142,7 +143,7 @@ async def test_turns_are_told_unless_they_went_on(s: Subject) -> None:
     turns = [TranscriptTurn(f"t{n}", "claude", None, last_uuid="e1") for n in range(3)]
     await store(s).commit_piece(session, piece(turns=turns))
     await store(s).commit_piece(session, piece(last={"t1": "e2"}))
-    await store(s).mark_told(session, [("t0", "e1"), ("t1", "e1")])
+    await store(s).mark_told(session, [("t0", "e1"), ("t1", "e1")], "note")
     told = [one.told for one in await store(s).transcript_turns(session, 9)]
     assert told == [True, False, False]
     await store(s).commit_piece(session, piece(last={"t0": "e3"}))
@@ -150,3 +151,21 @@ async def test_turns_are_told_unless_they_went_on(s: Subject) -> None:
     await store(s).follow_transcript(session, "other", told=True)
     assert all(one.told for one in await store(s).transcript_turns(session, 9))
     assert (await store(s).known_transcripts(session)).followed == "other"
+
+
+async def test_turns_name_the_prompt_that_told_them(s: Subject) -> None:
+    session, note = await s.session(), Note("note", "You have no record of these turns.")
+    turns = [TranscriptTurn(f"t{n}", "claude") for n in range(2)]
+    await store(s).commit_piece(session, piece(turns=turns))
+    await s.journal.add_note(session, note)
+    await store(s).mark_told(session, [("t0", None)], "note")
+
+    async def told() -> list[tuple[bool, str | None]]:
+        return [(one.told, one.told_in) for one in await store(s).transcript_turns(session, 9)]
+
+    assert await told() == [(True, None), (False, None)]
+    await s.journal.accept(turn := prompt(session))
+    await s.journal.dispatch(turn, await s.next_epoch(session), [], [note])
+    assert await told() == [(True, "turn"), (False, None)]
+    await store(s).follow_transcript(session, "other", told=True)
+    assert await told() == [(True, None), (True, None)]

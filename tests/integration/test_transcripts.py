@@ -242,6 +242,35 @@ async def test_two_programs_at_once_lose_no_side(w: World) -> None:
     assert (await w.look(session, claude)).digest is None
 
 
+async def test_branch_of_the_cli_that_exits_last_goes_on(w: World) -> None:
+    """A CLI notes its own last entry when it exits, also if another one has written since."""
+    session = await w.session()
+    async with w.claude(session_id=session) as client:
+        claude = await w.ours(session, text("start"), client)
+        await written(w, claude, "start")
+        await w.look(session, claude)
+        until = "until [ -e go ]; do sleep 0.05; done"
+        slow = f"[[script\ntext Theirs begins.\nbash {until}\ntext Theirs ends.\n]]"
+        theirs = asyncio.create_task(w.terminal(slow, resume=claude))
+        await eventually(lambda: "Theirs begins." in w.transcript(claude).read_text())
+        await w.ours(session, text("Ours."), client)
+        await written(w, claude, "Ours.")
+        (w.work / "go").touch()
+        await theirs
+        found = await w.look(session, claude, noted=False)
+        assert found.standing is Standing.MOVED_ON
+    found = await w.look(session, claude)
+    assert found.standing is Standing.SAME
+    async with w.claude(resume=claude) as client:
+        await w.ours(session, "[[script report]]", client)
+    known = str(w.model.requests()[-1]["messages"])
+    assert "Ours." in known
+    assert "Theirs ends." not in known
+    assert found.digest is not None
+    assert "Theirs ends." in found.digest
+    assert "Answered: Ours." not in found.digest
+
+
 async def test_cleared_session_is_followed_without_its_past(w: World) -> None:
     session = await w.session()
     async with w.claude(session_id=session) as client:

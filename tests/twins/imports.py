@@ -21,8 +21,12 @@ class MemoryImportStore(MemoryStore):
         return KnownTranscripts(tables.followed.get(session_id), rows, has_turns)
 
     async def transcript_turns(self, session_id: str, limit: int) -> list[TranscriptTurn]:
-        turns = self.database.read().transcript_turns
-        return [one for key, one in turns.items() if key[0] == session_id][-limit:]
+        tables = self.database.read()
+        return [
+            replace(one, told_in=tables.carriers.get(tables.told_by.get(key, "")))
+            for key, one in tables.transcript_turns.items()
+            if key[0] == session_id
+        ][-limit:]
 
     async def own_turns(self, session_id: str, *, new: bool) -> list[str]:
         tables = self.database.read()
@@ -95,14 +99,18 @@ class MemoryImportStore(MemoryStore):
             for key, one in self.database.transcript_turns.items():
                 if told and key[0] == session_id:
                     self.database.transcript_turns[key] = replace(one, told=True)
+                    self.database.told_by.pop(key, None)
 
         await self.database.write(follow, patient=True)
 
-    async def mark_told(self, session_id: str, turns: Collection[tuple[str, str | None]]) -> None:
+    async def mark_told(
+        self, session_id: str, turns: Collection[tuple[str, str | None]], note_id: str
+    ) -> None:
         def mark() -> None:
             for uuid, last in turns:
                 known = self.database.transcript_turns.get((session_id, uuid))
                 if known is not None and known.last_uuid == last:
                     self.database.transcript_turns[session_id, uuid] = replace(known, told=True)
+                    self.database.told_by[session_id, uuid] = note_id
 
         await self.database.write(mark, patient=True)

@@ -86,8 +86,10 @@ def test_projects_are_where_the_cli_has_them() -> None:
     assert files.folder({"CLAUDE_CONFIG_DIR": ""}) == os.path.expanduser("~/.claude/projects")
 
 
-def turn(uuid: str, parent: str | None = None, *, told: bool = False) -> TranscriptTurn:
-    return TranscriptTurn(uuid, "c", parent, told=told)
+def turn(
+    uuid: str, parent: str | None = None, *, told: bool = False, told_in: str | None = None
+) -> TranscriptTurn:
+    return TranscriptTurn(uuid, "c", parent, told=told, told_in=told_in)
 
 
 def test_branches_not_leading_to_head_are_lacking() -> None:
@@ -105,6 +107,18 @@ def test_branches_not_leading_to_head_are_lacking() -> None:
     assert lacking([turn("a"), turn("x", told=True)], "a", []) == []
     assert chain({"a": "b", "b": "a"}, "a") == {"a", "b"}  # damaged, and no endless loop
     assert [one.uuid for one in lacking(turns, None, [])] == [one.uuid for one in turns]
+
+
+@pytest.mark.parametrize(
+    ("head", "running", "told_again"),
+    [("c", [], False), ("d", [], True), ("d", ["c"], False)],
+)
+def test_turns_told_on_another_branch_are_lacking(
+    head: str, running: list[str], told_again: bool
+) -> None:
+    turns = [turn("a"), turn("b", "a", told=True, told_in="c"), turn("c", "a"), turn("d", "a")]
+    found = [one.uuid for one in lacking(turns, head, running)]
+    assert ("b" in found) is told_again
 
 
 def test_digest_says_what_was_asked_done_and_answered(tmp_path: Path) -> None:

@@ -131,6 +131,25 @@ def test_branches_are_told_apart_by_their_parents(t: Transcript) -> None:
     assert reading.pieces[-1].head == "p2"
 
 
+def test_claude_goes_on_from_the_noted_leaf(t: Transcript) -> None:
+    """As a CLI does that resumes: from the newest entry, unless that does not follow the leaf."""
+    t.prompt("start", "p1")
+    fork = t.say("started")
+    t.prompt("ours", "p2")
+    ours = t.say("our words")
+    t.prompt("theirs", "p3", parentUuid=fork)
+    reading = Reading(t)
+    theirs = t.say("their words")
+    for leaf, head in ((fork, "p3"), (ours, "p2"), (theirs, "p3"), ("unknown", "p3"), (ours, "p2")):
+        t.leaf(leaf)
+        reading.look()
+        assert reading.pieces[-1].head == head
+    t.say("more words", parentUuid=theirs)
+    t.prompt("ours again", "p4", parentUuid=ours)
+    reading.look()
+    assert reading.pieces[-1].head == "p4"
+
+
 def test_entry_far_behind_parent_belongs_to_turn(t: Transcript) -> None:
     t.prompt("start", "p1")
     fork = t.say("started")

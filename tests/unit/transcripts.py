@@ -39,6 +39,10 @@ class Transcript:
         self.head = uuid
         return uuid
 
+    def leaf(self, uuid: str) -> None:
+        """The note of a CLI with which entry its conversation ends."""
+        self.raw(json.dumps({"type": "last-prompt", "lastPrompt": "x", "leafUuid": uuid}) + "\n")
+
     def prompt(self, text: str | list[dict[str, Any]], uuid: str | None = None, **more: Any) -> str:
         """What a user has said."""
         return self.add("user", uuid, message={"role": "user", "content": text}, **more)

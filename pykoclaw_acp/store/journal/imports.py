@@ -80,9 +80,11 @@ class SqlImportStore(SqlStore):
         statements = (imports.follow(session_id, claude_session_id), *more)
         await self._commit(Unit(statements), patient=True)
 
-    async def mark_told(self, session_id: str, turns: Collection[tuple[str, str | None]]) -> None:
-        """Claude was told of these turns."""
-        await self._commit(Unit(imports.told(session_id, turns)), patient=True)
+    async def mark_told(
+        self, session_id: str, turns: Collection[tuple[str, str | None]], note_id: str
+    ) -> None:
+        """Claude is told of these turns by a note."""
+        await self._commit(Unit(imports.told(session_id, turns, note_id)), patient=True)
 
 
 def _rows(
