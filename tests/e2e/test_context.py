@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.harness import Stack
 from tests.e2e.harness.seen import seen
 
@@ -20,6 +22,7 @@ def transcript(stack: Stack, session: str) -> Path:
     return found
 
 
+@pytest.mark.long
 async def test_lost_transcript_is_told_and_made_up_for(stack: Stack) -> None:
     """Missing, empty, cut off, and another conversation's: each is said, and the model is given what
     the log has, once.

@@ -9,6 +9,7 @@ from tests.e2e.harness import Stack
 from tests.e2e.harness.client import RpcError
 
 
+@pytest.mark.long
 async def test_forks_remember_what_was_before_them(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)

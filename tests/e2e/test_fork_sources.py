@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.e2e.commands import done
 from tests.e2e.forks import fork, remembered, word
 from tests.e2e.given_servers import program
@@ -38,6 +40,7 @@ async def test_forks_of_evicted_or_closed_sessions_remember_them(stack: Stack) -
         assert client.text(source) == said, "the source is as it was"
 
 
+@pytest.mark.long
 async def test_forks_of_imports_and_transcripts_remember_them(stack: Stack) -> None:
     """A session of a terminal, never opened, and one that was imported, never prompted."""
     terminal = await in_terminal(stack, word("terminal"))

@@ -100,6 +100,7 @@ def notes(client: Client, session: str) -> str:
     )
 
 
+@pytest.mark.long
 async def test_broken_server_is_told_once_and_tried_again(shared: Stack) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]

@@ -105,6 +105,7 @@ async def test_others_turn_is_known_beside_our_live_worker(
     assert client.text(session).split(".") == ["First", "Second", "Third", "Fourth", ""]
 
 
+@pytest.mark.long
 async def test_claude_started_while_user_read_knows_everything(stack: Stack) -> None:
     """Also what another program said after the start."""
     client = await stack.front()
@@ -130,6 +131,7 @@ async def test_claude_started_while_user_read_knows_everything(stack: Stack) -> 
 
 
 @pytest.mark.parametrize("left", [0, 1])
+@pytest.mark.long
 async def test_memory_lost_while_user_reads_is_said(stack: Stack, left: int) -> None:
     """The transcript is removed, or cut back to its first turn."""
     client = await stack.front()

@@ -4,6 +4,8 @@ in between; with the real CLI.
 
 from __future__ import annotations
 
+import pytest
+
 from tests.e2e.harness import Client, Stack, text
 from tests.e2e.other_programs import terminal
 from tests.e2e.rewinds import front
@@ -70,6 +72,7 @@ async def test_rewind_keeps_a_terminals_turn_before_it(stack: Stack) -> None:
     assert not any(word in told for word in ("two", "three"))
 
 
+@pytest.mark.long
 async def test_fork_keeps_a_terminals_turn_before_a_rewind(stack: Stack) -> None:
     """Also if nothing was prompted in it."""
     client = await front(stack)
@@ -105,6 +108,7 @@ async def test_terminals_turn_after_a_rewind_is_told(stack: Stack) -> None:
     assert client.text(session).count("Another program") == 1
 
 
+@pytest.mark.long
 async def test_session_survives_rewinds_into_lost_memory(stack: Stack) -> None:
     client = await front(stack)
     session = await client.new(stack.work)
@@ -134,6 +138,7 @@ async def test_session_survives_rewinds_into_lost_memory(stack: Stack) -> None:
     assert "five" not in asked(stack)
 
 
+@pytest.mark.long
 async def test_rewind_after_a_loss_keeps_what_is_left(stack: Stack) -> None:
     """A transcript that was cut off has the turns before."""
     client = await front(stack)

@@ -7,6 +7,8 @@ import re
 import signal
 from typing import Any
 
+import pytest
+
 from tests.e2e.commands import done
 from tests.e2e.harness import Client, Stack, script
 from tests.e2e.harness.client import selected
@@ -142,6 +144,7 @@ async def test_lasting_rule_holds_in_later_sessions_until_removed(shared: Stack)
     assert not (shared.work / "third").exists()
 
 
+@pytest.mark.long
 async def test_always_allowed_in_session_outlives_claude_and_daemon(
     stack: Stack,
 ) -> None:

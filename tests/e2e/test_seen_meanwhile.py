@@ -265,6 +265,7 @@ async def test_hooks_stopping_more_than_calls_say_so(stack: Stack) -> None:
     await seen_again(stack, client, session)
 
 
+@pytest.mark.long
 async def test_settings_claude_leaves_out_are_named_until_corrected(
     stack: Stack,
 ) -> None:
@@ -282,6 +283,7 @@ async def test_settings_claude_leaves_out_are_named_until_corrected(
     assert again.text(session).count("**Your Claude settings do not count: `") == 1
 
 
+@pytest.mark.long
 async def test_limit_wait_outlives_killed_daemons_and_ends_once(stack: Stack) -> None:
     """The prompt that was stopped never reaches Claude again; a session that is cancelled by a
     client of the next daemon does not go on.
@@ -319,6 +321,7 @@ async def test_limit_wait_outlives_killed_daemons_and_ends_once(stack: Stack) ->
     assert len(served[0]["user_texts"]) == 2
 
 
+@pytest.mark.long
 async def test_waiting_session_can_be_told_not_to(stack: Stack) -> None:
     settings: dict[str, Any] = {**SUBSCRIPTION, "PYKOCLAW_USAGE_LIMIT": "wait"}
     await stack.daemon(**settings)

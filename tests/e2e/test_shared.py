@@ -8,6 +8,8 @@ import signal
 import sys
 from typing import Any, Final
 
+import pytest
+
 from pykoclaw_acp.model import conversations
 from tests.e2e.harness import Stack, script, text
 from tests.e2e.other_programs import answers, dispatch, row
@@ -33,6 +35,7 @@ async def bot(stack: Stack, prompt: str, key: str = "") -> dict[str, Any]:
     return reply
 
 
+@pytest.mark.long
 async def test_a_bot_prompts_through_the_daemon(stack: Stack) -> None:
     first = await bot(stack, text("Hello from the daemon."))
     assert first["text"] == "".join(first["pieces"]) == "Hello from the daemon."

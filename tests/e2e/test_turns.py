@@ -138,6 +138,7 @@ async def test_usage_is_told_after_turn(shared: Stack) -> None:
     assert client.of(session)[-1] == window
 
 
+@pytest.mark.long
 async def test_window_is_learned_once_for_all_sessions(stack: Stack) -> None:
     client = await stack.start()
     first = await client.new(stack.work)

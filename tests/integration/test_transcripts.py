@@ -242,7 +242,7 @@ async def test_two_programs_at_once_lose_no_side(w: World) -> None:
     assert (await w.look(session, claude)).digest is None
 
 
-async def test_branch_of_the_cli_that_exits_last_goes_on(w: World) -> None:
+async def test_branch_of_cli_exiting_last_goes_on(w: World) -> None:
     """A CLI notes its own last entry when it exits, also if another one has written since."""
     session = await w.session()
     async with w.claude(session_id=session) as client:
