@@ -18,10 +18,16 @@ from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front.resuming import Notifications, resumed
 from pykoclaw_acp.front.words_of_claude import WordsOfClaude, note
 from pykoclaw_acp.link.framing import MAX_LINE_EARLY
+from pykoclaw_acp.model.turns import TurnState
 from pykoclaw_acp.system.environment import of_sessions
 
 LONGEST: Final = MAX_LINE_EARLY - 128 * 1024  # bytes as JSON; an environment comes with it
-STATUS: Final = {"done": 0, "failed": 1, "cancelled": 4, "unknown": 5}
+STATUS: Final[dict[str, int]] = {
+    TurnState.DONE: 0,
+    TurnState.FAILED: 1,
+    TurnState.CANCELLED: 4,
+    TurnState.UNKNOWN: 5,
+}
 INTERRUPTED: Final = 130
 
 _Result = dict[str, Any]
@@ -70,7 +76,7 @@ def main(
         terminal.line(f"Queued in session {result['session']}, turn {result['turnId']}.")
     elif result["error"] is not None:
         terminal.complain(f"pykoclaw-acp: {result['error']['message']}")
-    elif result["state"] == "cancelled":
+    elif result["state"] == TurnState.CANCELLED:
         terminal.complain("pykoclaw-acp: The turn was cancelled.")
     return STATUS.get(result["state"], 0)
 

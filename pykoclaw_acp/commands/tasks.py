@@ -8,6 +8,7 @@ from typing import Any, Final
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
+from pykoclaw_acp.model.scheduled import SchedulerState
 
 _SHOWN: Final = 60  # characters of a prompt in a list
 
@@ -105,9 +106,9 @@ def run(task: str) -> None:
 def who_runs(scheduler: dict[str, Any]) -> str:
     """Which program runs tasks, in words."""
     other = scheduler["other"]
-    if scheduler["state"] == "on":
+    if scheduler["state"] == SchedulerState.ON:
         return "The daemon runs the tasks that are due."
-    if scheduler["state"] == "stands_by":
+    if scheduler["state"] == SchedulerState.STANDS_BY:
         return f"The daemon runs none: pykoclaw's scheduler (pid {other}) does."
     if other is not None:
         return f"pykoclaw's scheduler (pid {other}) runs the tasks that are due."

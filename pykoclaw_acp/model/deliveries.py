@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Final
 
 from pykoclaw_acp.model.conversations import NO_CHANNEL, OWN
@@ -22,6 +23,14 @@ ONE_RUN: Final = timedelta(seconds=60)
 """Most between what Claude said in a run and the row that delivers it."""
 
 _OPEN, _CLOSE = "<reply>", "</reply>"
+
+
+class DeliveryState(StrEnum):
+    """State of a delivery. Values of `delivery_queue.status`, which is pykoclaw's."""
+
+    PENDING = "pending"  # waits for the program of its channel
+    DELIVERED = "delivered"  # was shown or sent
+    FAILED = "failed"  # could not be, and is not tried again
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -16,6 +17,29 @@ from pykoclaw_acp.model.schedule import compute_next_run, now_text
 SHORTEST_INTERVAL: Final = timedelta(seconds=60)  # of pykoclaw's own scheduler
 SUMMARY: Final = 200  # characters of a result that `last_result` keeps
 _RULE: Final = "\n\n---\n\n"  # between text before a tool call and text after it
+
+
+class TaskState(StrEnum):
+    """State of a scheduled task. Values of `scheduled_tasks.status`, which is pykoclaw's."""
+
+    ACTIVE = "active"  # runs when its time comes
+    PAUSED = "paused"  # does not run until it is resumed
+    COMPLETED = "completed"  # has run, and has no next time
+
+
+class TaskRunState(StrEnum):
+    """How a run of a task ended. Values of `task_run_logs.status`, which is pykoclaw's."""
+
+    SUCCESS = "success"  # with a result, which may be empty
+    ERROR = "error"  # without one
+
+
+class SchedulerState(StrEnum):
+    """Whether this daemon runs scheduled tasks."""
+
+    ON = "on"  # it does
+    OFF = "off"  # by its settings it does not
+    STANDS_BY = "stands_by"  # not while pykoclaw's scheduler runs
 
 
 class Task(msgspec.Struct, frozen=True):

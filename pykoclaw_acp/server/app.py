@@ -11,7 +11,7 @@ import os
 import shutil
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import structlog
 
@@ -22,6 +22,7 @@ from pykoclaw_acp.config.surroundings import own_variables
 from pykoclaw_acp.errors import LaunchFailed
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model.choices import may_bypass
+from pykoclaw_acp.model.scheduled import SchedulerState
 from pykoclaw_acp.model.surroundings import House
 from pykoclaw_acp.model.turns import TurnTimes
 from pykoclaw_acp.pool.forkserver_process import Begun
@@ -197,11 +198,10 @@ class App:
     async def scheduler_info(self) -> SchedulerInfo:
         """Who runs scheduled tasks."""
         other = await asyncio.to_thread(self._find_other)
-        running = len(self.runs.running)
+        state = SchedulerState.ON if other is None else SchedulerState.STANDS_BY
         if self.scheduler is None:
-            return SchedulerInfo(state="off", other=other, running=running)
-        state: Literal["on", "stands_by"] = "on" if other is None else "stands_by"
-        return SchedulerInfo(state=state, other=other, running=running)
+            state = SchedulerState.OFF
+        return SchedulerInfo(state=state, other=other, running=len(self.runs.running))
 
     async def stop(self, grace: float) -> None:
         """Interrupt what runs, end all workers, close the database: turns and hung workers get half

@@ -7,7 +7,7 @@ from typing import Any, Final
 from pykoclaw_acp.errors import Conflict, InvalidParams, InvalidRequest
 from pykoclaw_acp.model import deliveries
 from pykoclaw_acp.model.schedule import compute_next_run
-from pykoclaw_acp.model.scheduled import Task
+from pykoclaw_acp.model.scheduled import Task, TaskState
 from pykoclaw_acp.protocol.control.tasks import (
     TaskDetails,
     TaskInfo,
@@ -84,18 +84,18 @@ class ScheduledTasks:
     async def pause(self, call: Call, params: TaskParams) -> TaskInfo:  # noqa: ARG002
         """Let the task not run until it is resumed; a run that has begun goes on."""
         task = await self._task(params.task)
-        return await self._changed(task.id, tasks.set_status(task.id, "paused"))
+        return await self._changed(task.id, tasks.set_state(task.id, TaskState.PAUSED))
 
     async def resume(self, call: Call, params: TaskParams) -> TaskInfo:  # noqa: ARG002
         """Let the task run by its schedule, counted from now; a time that has passed is due."""
         task = await self._task(params.task)
-        if task.status != "paused":
+        if task.status != TaskState.PAUSED:
             raise InvalidRequest(f"The task is not paused but {task.status}: nothing was changed.")
         try:
             following = compute_next_run(task.schedule_type, task.schedule_value)
         except ValueError as error:
             raise InvalidParams(f"The task's schedule cannot be read: {error}") from error
-        return await self._changed(task.id, tasks.set_status(task.id, "active", following))
+        return await self._changed(task.id, tasks.set_state(task.id, TaskState.ACTIVE, following))
 
     async def cancel(self, call: Call, params: TaskParams) -> Empty:  # noqa: ARG002
         """Delete the task and what is kept of its runs. A run that has begun goes on, one that has

@@ -9,13 +9,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
+from pykoclaw_acp.model import turns
 from pykoclaw_acp.model.branches import Branch, ForkPoint, RewindPoint, Rewound
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.seams import original
-from pykoclaw_acp.model.turns import SessionRecord, TurnState
+from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import imports, notes, remembered
 from pykoclaw_acp.store.database import Database, Statement
-from pykoclaw_acp.store.sql import LOG_KEY, UNFINISHED, literals, places
+from pykoclaw_acp.store.sql import LOG_KEY, STARTED, UNFINISHED, places
 
 REWOUND: Final = "Claude does not remember this message any more: it was rewound."
 NO_PROMPT: Final = (
@@ -23,9 +24,8 @@ NO_PROMPT: Final = (
     " Claude itself. Nothing was changed. Choose another message."
 )
 RUNNING: Final = "The turn of this message still runs. Wait until it has ended."
-_STARTED: Final = literals((TurnState.DISPATCHED, TurnState.RUNNING))
 _OLDEST_RUNNING: Final = (
-    f"SELECT MIN(first_seq) FROM acp_turns WHERE acp_session_id = ? AND state IN {_STARTED}"  # noqa: S608
+    f"SELECT MIN(first_seq) FROM acp_turns WHERE acp_session_id = ? AND state IN {STARTED}"  # noqa: S608
 )
 _TURN: Final = (
     "SELECT first_seq, last_seq, state, rewound_at IS NOT NULL FROM acp_turns"
@@ -202,7 +202,7 @@ async def _end_of(database: Database, session_id: str, message_id: str, last_seq
 
 
 def _ended(last: int | None, state: str, rewound: int) -> _Place:
-    if state in ("queued", "dispatched", "running"):
+    if state in turns.UNFINISHED:
         raise InvalidRequest(RUNNING)
     if last is None:  # from before there were positions of turns
         raise InvalidRequest(remembered.NOT_KNOWN)

@@ -14,6 +14,7 @@ from pykoclaw_acp.model.deliveries import (
     LONGEST,
     SENT,
     Delivery,
+    DeliveryState,
     Said,
     WaitingDeliveries,
     is_of_run,
@@ -25,6 +26,7 @@ from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.model.scheduled import answer
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
+from pykoclaw_acp.store.sql import DELIVERED, PENDING
 
 MOST_IMPORTED: Final = 500  # events in which the text of a delivery is looked for
 MOST_WAITING: Final = 10_000  # rows that are looked at together
@@ -40,7 +42,7 @@ _COLUMNS: Final = (
 )
 _OWN: Final = tuple(
     f"SELECT {_COLUMNS} FROM delivery_queue d CROSS JOIN acp_sessions s ON {matches}"  # noqa: S608  constants
-    f" WHERE d.channel_prefix = '{OWN}' AND d.status = 'pending'"
+    f" WHERE d.channel_prefix = '{OWN}' AND d.status = {PENDING}"
     for matches in (
         "s.conversation_name = d.conversation",
         f"d.conversation LIKE '{OWN}-%' AND s.acp_session_id = SUBSTR(d.conversation, {len(OWN) + 2})",
@@ -57,7 +59,7 @@ _CHANNELS: Final = (
 )
 _BARE: Final = (
     f"SELECT {_COLUMNS} FROM ({_CHANNELS}) c CROSS JOIN delivery_queue d"  # noqa: S608  constants
-    " ON d.channel_prefix = c.name AND d.status = 'pending'"
+    f" ON d.channel_prefix = c.name AND d.status = {PENDING}"
     " CROSS JOIN acp_sessions s ON s.acp_session_id = d.conversation"
 )
 _WAITING: Final = " UNION ALL ".join((*_OWN, _BARE))
@@ -73,8 +75,8 @@ _PATH: Final = (
     " WHERE t.acp_session_id = ? AND t.prompt_uuid = ?"
 )
 _TWIN: Final = (
-    "SELECT o.created_at FROM delivery_queue d JOIN delivery_queue o"
-    " ON o.channel_prefix = d.channel_prefix AND o.status = 'delivered'"
+    "SELECT o.created_at FROM delivery_queue d JOIN delivery_queue o"  # noqa: S608  constant
+    f" ON o.channel_prefix = d.channel_prefix AND o.status = {DELIVERED}"
     " AND o.task_id = d.task_id AND o.message = d.message WHERE d.id = ?"
     " ORDER BY o.created_at DESC LIMIT 20"
 )
@@ -86,7 +88,7 @@ _ROW: Final = (
     f" SUBSTR(CAST(t.prompt AS BLOB), 1, {PROMPT * WIDEST}),"
     f" d.task_id = '{SENT}' OR t.conversation = d.conversation"
     " FROM delivery_queue d LEFT JOIN scheduled_tasks t ON t.id = d.task_id"
-    " WHERE d.id = ? AND d.status = 'pending'"
+    f" WHERE d.id = ? AND d.status = {PENDING}"
 )
 
 
@@ -124,8 +126,8 @@ async def waiting(database: Database) -> tuple[list[WaitingDeliveries], list[Unn
 def give_id(unnamed: Unnamed, delivery_id: str) -> Statement:
     """Give a row that waits an id, by which it can be marked as every other."""
     return Statement(
-        "UPDATE delivery_queue SET id = ? WHERE rowid = ? AND CAST(id AS BLOB) IS ?"
-        " AND status = 'pending'",
+        "UPDATE delivery_queue SET id = ? WHERE rowid = ? AND CAST(id AS BLOB) IS ?"  # noqa: S608  constant
+        f" AND status = {PENDING}",
         (delivery_id, unnamed.row, unnamed.stored_id),
     )
 
@@ -192,8 +194,8 @@ def delivered(delivery_id: str) -> tuple[Statement, ...]:
     """It was shown; fails with Conflict if it does not wait any more."""
     return (
         Statement(
-            "UPDATE delivery_queue SET status = 'delivered', delivered_at = ? WHERE id = ?"
-            " AND status = 'pending'",
+            f"UPDATE delivery_queue SET status = {DELIVERED}, delivered_at = ? WHERE id = ?"  # noqa: S608  constants
+            f" AND status = {PENDING}",
             (now_text(), delivery_id),
             rows=1,
         ),
@@ -214,8 +216,8 @@ def count_attempt(delivery_id: str, reason: str) -> Statement:
 def failed(delivery_id: str) -> Statement:
     """It is not tried again."""
     return Statement(
-        "UPDATE delivery_queue SET status = 'failed' WHERE id = ? AND status = 'pending'",
-        (delivery_id,),
+        f"UPDATE delivery_queue SET status = ? WHERE id = ? AND status = {PENDING}",  # noqa: S608  constant
+        (DeliveryState.FAILED, delivery_id),
     )
 
 

@@ -28,7 +28,7 @@ from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.pieces import Pieces
 from pykoclaw_acp.store.sessions import now_ms
-from pykoclaw_acp.store.sql import UNFINISHED
+from pykoclaw_acp.store.sql import PENDING, UNFINISHED
 from pykoclaw_acp.store.turns import failure_of
 
 TASK_ID: Final = "acp-notify"
@@ -216,8 +216,8 @@ def deliver(notice: Notice, target: DeliveryTarget) -> Statement:
     """A row of pykoclaw's `delivery_queue`; every column that its model wants has a text."""
     made = hashlib.sha256(f"{notice.notice_id} {target.conversation}".encode()).hexdigest()[:12]
     return Statement(
-        "INSERT INTO delivery_queue (id, task_id, task_run_log_id, conversation, channel_prefix, message, status,"
-        " created_at) VALUES (?, ?, NULL, ?, ?, ?, 'pending', ?) ON CONFLICT (id) DO NOTHING",
+        "INSERT INTO delivery_queue (id, task_id, task_run_log_id, conversation, channel_prefix, message, status,"  # noqa: S608  constant
+        f" created_at) VALUES (?, ?, NULL, ?, ?, ?, {PENDING}, ?) ON CONFLICT (id) DO NOTHING",
         (
             made,
             TASK_ID,

@@ -9,6 +9,7 @@ from typing import Final
 from pykoclaw_acp.model.conversations import OWN
 from pykoclaw_acp.store import branches
 from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.store.sql import PENDING
 
 _OWN: Final = "FROM acp_sessions s WHERE s.acp_session_id = ?1 AND s.deleted_at > 0"
 _CLAUDE: Final = (
@@ -26,7 +27,7 @@ _CONVERSATION: Final = (
     f" {_OWN}) AND COALESCE(session_id, ?1) IN (?1, '', (SELECT s.followed {_OWN}))"
     " AND NOT EXISTS (SELECT 1 FROM scheduled_tasks t"
     " WHERE conversations.name IN (t.conversation, t.target_conversation))"
-    " AND NOT EXISTS (SELECT 1 FROM delivery_queue d WHERE d.channel_prefix = ?2 AND d.status = 'pending'"
+    f" AND NOT EXISTS (SELECT 1 FROM delivery_queue d WHERE d.channel_prefix = ?2 AND d.status = {PENDING}"
     " AND d.conversation = conversations.name)"
 )
 # Its conversation's row would make it one that another program began.

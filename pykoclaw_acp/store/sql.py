@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from pykoclaw_acp.model import conversations, turns
+from pykoclaw_acp.model.deliveries import DeliveryState
 from pykoclaw_acp.model.turns import TurnState
 
 
@@ -30,10 +31,13 @@ def places(values: Collection[object]) -> str:
 
 
 UNFINISHED: Final = literals(turns.UNFINISHED)  # as in the index acp_turns_unfinished
+STARTED: Final = literals(turns.STARTED)
 QUEUED: Final = f"'{TurnState.QUEUED}'"
 DISPATCHED: Final = f"'{TurnState.DISPATCHED}'"
 DONE: Final = f"'{TurnState.DONE}'"
 RUNNING: Final = f"'{TurnState.RUNNING}'"
+PENDING: Final = f"'{DeliveryState.PENDING}'"
+DELIVERED: Final = f"'{DeliveryState.DELIVERED}'"
 LOG_KEY: Final = "(SELECT log_key FROM acp_sessions WHERE acp_session_id = ?)"
 CONTINUED: Final = "COALESCE(c.session_id, '') <> ''"
 """Whether the conversation `c` can be continued; the earlier plugin wrote '' for none."""

@@ -11,15 +11,16 @@ import msgspec
 
 from pykoclaw_acp.model import deliveries
 from pykoclaw_acp.model.schedule import now_text
-from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
+from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun, TaskRunState, TaskState
 from pykoclaw_acp.store import shared_conversations
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
+_ACTIVE: Final = f"'{TaskState.ACTIVE}'"
 _NAMES: Final = (
     *("id", "conversation", "prompt", "schedule_type", "schedule_value"),
     *("COALESCE(context_mode, 'group')", "target_conversation", "next_run", "last_run"),
-    *("last_result", "COALESCE(status, 'active')", "created_at"),
+    *("last_result", f"COALESCE(status, {_ACTIVE})", "created_at"),
 )
 # As bytes: one text that is not UTF-8 must not keep the others from being read.
 _COLUMNS: Final = ", ".join(f"CAST({name} AS BLOB)" for name in _NAMES)
@@ -35,7 +36,7 @@ _RUN: Final = (
 )
 # The values are compared as texts, as pykoclaw does; whatever is no time is never due.
 _IS_DUE: Final = (
-    "status = 'active' AND next_run IS NOT NULL AND next_run <= ?"
+    f"status = {_ACTIVE} AND next_run IS NOT NULL AND next_run <= ?"
     " AND id = CAST(id AS TEXT)"  # a row without an id, or with bytes for one, cannot be claimed
 )
 _MOST_UNREADABLE: Final = 1000  # due rows that are skipped in a look
@@ -72,8 +73,8 @@ def _task(row: tuple[Any, ...], errors: str = "backslashreplace") -> Task:
 async def next_due(database: Database) -> str | None:
     """When the next task is due that is not due yet."""
     rows = await database.read(
-        "SELECT CAST(next_run AS BLOB) FROM scheduled_tasks WHERE status = 'active' AND next_run > ?"
-        " ORDER BY next_run LIMIT 1",
+        f"SELECT CAST(next_run AS BLOB) FROM scheduled_tasks WHERE status = {_ACTIVE}"  # noqa: S608  constant
+        " AND next_run > ? ORDER BY next_run LIMIT 1",
         (now_text(),),
     )
     return rows[0][0].decode("utf-8", "replace") if rows else None
@@ -125,7 +126,7 @@ def claim(run: TaskRun) -> tuple[Statement, ...]:
     it was read, and with a refused row if it runs.
     """
     task = run.task
-    held = "" if run.manual else " AND status = 'active'"
+    held = "" if run.manual else f" AND status = {_ACTIVE}"
     taken = Statement(
         f"UPDATE scheduled_tasks SET next_run = ? WHERE id = ?{held}"  # noqa: S608  constants
         f" AND COALESCE(next_run, '') = ? AND {_NOT_RUNNING}",
@@ -197,11 +198,11 @@ def _after_run(run: TaskRun, ended: TaskResult) -> Statement:
     return Statement(
         "UPDATE scheduled_tasks SET last_run = ?, last_result = ?,"
         " next_run = CASE WHEN COALESCE(next_run, '') = ? THEN ? ELSE next_run END,"
-        " status = CASE WHEN COALESCE(next_run, '') = ? AND ? = 1 THEN 'completed' ELSE status END"
+        " status = CASE WHEN COALESCE(next_run, '') = ? AND ? = 1 THEN ? ELSE status END"
         " WHERE id = ?",
         (
             *(now_text(), ended.summary, run.claimed or "", ended.next_run),
-            *(run.claimed or "", int(ended.next_run is None), run.task.id),
+            *(run.claimed or "", int(ended.next_run is None), TaskState.COMPLETED, run.task.id),
         ),
     )
 
@@ -209,10 +210,11 @@ def _after_run(run: TaskRun, ended: TaskResult) -> Statement:
 def _log(
     task_id: str, run_at: str, duration_ms: int, text: str | None, error: str | None
 ) -> Statement:
+    state = TaskRunState.SUCCESS if error is None else TaskRunState.ERROR
     return Statement(
         "INSERT INTO task_run_logs (task_id, run_at, duration_ms, status, result, error)"
         " VALUES (?, ?, ?, ?, ?, ?)",
-        (task_id, run_at, duration_ms, "success" if error is None else "error", text, error),
+        (task_id, run_at, duration_ms, state, text, error),
     )
 
 
@@ -222,10 +224,10 @@ def _delivery(run: TaskRun, ended: TaskResult) -> tuple[Statement, ...]:
     task = run.task
     conversation, channel = deliveries.target(task.conversation, task.target_conversation)
     now = now_text()
+    state = deliveries.DeliveryState.DELIVERED if ended.shown else deliveries.DeliveryState.PENDING
     row = (
         *(uuid.uuid4().hex[:12], task.id, conversation, channel),
-        *(deliveries.without_reply_tags(ended.text), "delivered" if ended.shown else "pending"),
-        *(now, now if ended.shown else None),
+        *(deliveries.without_reply_tags(ended.text), state, now, now if ended.shown else None),
     )
     insert = (
         "INSERT INTO delivery_queue (id, task_id, task_run_log_id, conversation, channel_prefix, message, status,"
@@ -238,24 +240,26 @@ def refuse(task: Task, reason: str) -> tuple[Statement, ...]:
     """Pause a due task whose schedule cannot be read, with the reason."""
     error = f"Error: {reason}"
     pause = (
-        "UPDATE scheduled_tasks SET status = 'paused', last_run = ?, last_result = ?"
+        "UPDATE scheduled_tasks SET status = ?, last_run = ?, last_result = ?"
         " WHERE id = ? AND COALESCE(next_run, '') = ?"
     )
     return (
-        Statement(pause, (now_text(), error, task.id, task.next_run or ""), rows=1),
+        Statement(
+            pause, (TaskState.PAUSED, now_text(), error, task.id, task.next_run or ""), rows=1
+        ),
         _log(task.id, now_text(), 0, None, reason),
     )
 
 
-def set_status(task_id: str, status: str, next_run: str | None = None) -> Statement:
+def set_state(task_id: str, state: TaskState, next_run: str | None = None) -> Statement:
     """As pykoclaw's `update_task`; `next_run` stays as it is unless given."""
     if next_run is None:
         return Statement(
-            "UPDATE scheduled_tasks SET status = ? WHERE id = ?", (status, task_id), rows=1
+            "UPDATE scheduled_tasks SET status = ? WHERE id = ?", (state, task_id), rows=1
         )
     return Statement(
         "UPDATE scheduled_tasks SET next_run = ?, status = ? WHERE id = ?",
-        (next_run, status, task_id),
+        (next_run, state, task_id),
         rows=1,
     )
 

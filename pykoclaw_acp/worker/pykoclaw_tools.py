@@ -14,6 +14,7 @@ from claude_agent_sdk.types import McpSdkServerConfig
 
 from pykoclaw_acp.channel.database import SqlStatement, from_rows
 from pykoclaw_acp.model import schedule
+from pykoclaw_acp.model.scheduled import TaskState
 from pykoclaw_acp.worker import brave_search
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 
@@ -24,7 +25,7 @@ UNASKED: Final = ("list_tasks",)  # tools that no question is needed for
 SHOWN: Final = 50  # characters of a prompt in a list
 _INSERT: Final = (
     "INSERT INTO scheduled_tasks (id, conversation, prompt, schedule_type, schedule_value, context_mode,"
-    " target_conversation, next_run, status, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'active', ?)"
+    " target_conversation, next_run, status, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _COLUMNS: Final = "SELECT id, conversation, prompt, status, next_run FROM scheduled_tasks"
 
@@ -132,7 +133,7 @@ class TaskTools:
         task_id, target = uuid4().hex[:8], given.get("target_conversation")
         row = [
             task_id, self._conversation, given["prompt"], kind, value,
-            given.get("context_mode", "group"), target, next_run, schedule.now_text(),
+            given.get("context_mode", "group"), target, next_run, TaskState.ACTIVE, schedule.now_text(),
         ]  # fmt: skip
         await self._calls.run(SqlStatement(_INSERT, row))
         said = f"Task {task_id} scheduled. Next run: {next_run}"
@@ -155,7 +156,7 @@ class TaskTools:
         """Pause a task, if there is one."""
         task_id = given["task_id"]
         update = "UPDATE scheduled_tasks SET status = ? WHERE id = ?"
-        await self._calls.run(SqlStatement(update, ["paused", task_id]))
+        await self._calls.run(SqlStatement(update, [TaskState.PAUSED, task_id]))
         return f"Task {task_id} paused."
 
     async def resume(self, given: dict[str, Any]) -> str:
@@ -166,7 +167,7 @@ class TaskTools:
             return f"Task {task_id} not found."
         next_run = schedule.compute_next_run(*rows[0])
         update = "UPDATE scheduled_tasks SET next_run = ?, status = ? WHERE id = ?"
-        await self._calls.run(SqlStatement(update, [next_run, "active", task_id]))
+        await self._calls.run(SqlStatement(update, [next_run, TaskState.ACTIVE, task_id]))
         return f"Task {task_id} resumed. Next run: {next_run}"
 
     async def cancel(self, given: dict[str, Any]) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
+from pykoclaw_acp.model.scheduled import SchedulerState
 from pykoclaw_acp.protocol.control.answers import MAX_ITEMS, FullAnswer
 from pykoclaw_acp.protocol.limits import Name
 from pykoclaw_acp.protocol.wire import Params
@@ -28,7 +29,7 @@ class SchedulerInfo(FullAnswer, frozen=True, kw_only=True):
     scheduler (`other`: its pid). `running`: tasks that this daemon runs.
     """
 
-    state: Literal["on", "off", "stands_by"]
+    state: SchedulerState
     other: int | None
     running: int
 
