@@ -13,6 +13,7 @@ from pykoclaw_acp.commands import show, workers
 from pykoclaw_acp.commands.daemon import ask, require_operator
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.link import places
+from pykoclaw_acp.model.condition import DatabaseState
 
 END_WAIT: Final = 60.0  # s; the daemon commits what it has received
 START_WAIT: Final = 60.0  # s; the next daemon may have to recover
@@ -35,7 +36,7 @@ def stop() -> None:
             f"{error} `kill {pid}` ends it; its workers go on, and the next daemon takes them over."
         ) from error
     if (
-        database.get("condition", "writable") == "writable"
+        database.get("condition", DatabaseState.WRITABLE) == DatabaseState.WRITABLE
     ):  # missing in the answer of an older daemon
         workers.stop(None, now=False)
     else:

@@ -11,6 +11,8 @@ from pykoclaw_acp.commands.tasks import who_runs
 from pykoclaw_acp.commands.workers import table_of
 from pykoclaw_acp.errors import DaemonNotRunning
 from pykoclaw_acp.link import places
+from pykoclaw_acp.model.condition import DatabaseState
+from pykoclaw_acp.model.scheduled import SchedulerState
 
 
 def main(as_json: bool) -> None:
@@ -122,7 +124,7 @@ def _damaged(files: list[str]) -> list[tuple[str, str]]:
 
 
 def _trouble(database: dict[str, Any]) -> list[tuple[str, str]]:
-    if database.get("condition", "writable") == "writable":
+    if database.get("condition", DatabaseState.WRITABLE) == DatabaseState.WRITABLE:
         return []
     return [
         (
@@ -144,7 +146,7 @@ def _scheduler(scheduler: dict[str, Any] | None) -> list[tuple[str, str]]:
     """Who runs tasks; nothing if nobody does, and there are none."""
     if scheduler is None:  # an older daemon
         return []
-    idle = scheduler["state"] == "off" and scheduler["other"] is None
+    idle = scheduler["state"] == SchedulerState.OFF and scheduler["other"] is None
     if idle and not ask("tasks/list", start=False, limit=1)["tasks"]:
         return []
     return [("tasks", f"{who_runs(scheduler)} {scheduler['running']} running.")]

@@ -12,6 +12,7 @@ from typing import Final
 from pykoclaw_acp.doctor.report import Context, Finding
 from pykoclaw_acp.errors import DatabaseMissing, DatabaseUnusable
 from pykoclaw_acp.link.places import DATABASE
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.system.lineage import WORKER_NAME
 from pykoclaw_acp.system.proc import has_open
 
@@ -58,11 +59,11 @@ def database(context: Context) -> Finding:
     mode = "WAL" if _header(path) == _WAL else "rollback journal"
     found = f"{path}, {path.stat().st_size // 1024:,} KiB, {mode}"
     condition = (
-        "writable"
+        DatabaseState.WRITABLE
         if context.status is None
-        else context.status["database"].get("condition", "writable")
+        else context.status["database"].get("condition", DatabaseState.WRITABLE)
     )
-    if context.status is not None and condition != "writable":
+    if context.status is not None and condition != DatabaseState.WRITABLE:
         reason = context.status["database"]["reason"]
         return Finding("database", "problem", f"the daemon cannot write it ({condition})",
                        f"{reason} New prompts are refused until then; the daemon goes on by itself.")  # fmt: skip

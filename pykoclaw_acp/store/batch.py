@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pykoclaw_acp.errors import Conflict, StaleEpoch
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.folding import OF_TURN
 from pykoclaw_acp.store import folding
 from pykoclaw_acp.store.condition import KeptOrNot, trouble
@@ -65,7 +66,7 @@ class BatchWriter:
             if (
                 len(units) == 1
                 or isinstance(error, OSError | KeptOrNot)
-                or (found is not None and found[0] in ("locked", "gone"))
+                or (found is not None and found[0] in (DatabaseState.LOCKED, DatabaseState.GONE))
             ):
                 return [error] * len(units)
         return [outcome for unit in units for outcome in self.write(connection, [unit])]

@@ -22,6 +22,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.errors import StoreUnavailable
+from pykoclaw_acp.model.condition import DatabaseState
 
 DIRECTORY: Final = "blobs"
 UNFINISHED: Final = ".part"  # suffix of a file that is being written
@@ -58,7 +59,7 @@ class BlobFiles:
             except OSError as error:
                 log.warning("A blob could not be written", action="blob_failed", error=str(error))
                 raise StoreUnavailable(
-                    "blocked",
+                    DatabaseState.BLOCKED,
                     f"Images and files cannot be written to {self._directory}: {error.strerror or error}.",
                 ) from error
             yield

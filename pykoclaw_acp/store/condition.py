@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Final, Literal
+from typing import Final
 
 import structlog
 
 from pykoclaw_acp.errors import StoreUnavailable, StoreUncertain
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.store.sqlite import result_code, sqlite3
 from pykoclaw_acp.system import shortage
-
-State = Literal["writable", "locked", "blocked", "gone"]
 
 _LOCKED: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 _BLOCKED: Final = {
@@ -37,21 +36,23 @@ class FileGone(Exception):
     """The database's path does not lead to the file that is open; the message names both."""
 
 
-def trouble(error: BaseException) -> tuple[State, str] | None:
+def trouble(error: BaseException) -> tuple[DatabaseState, str] | None:
     """The condition that an error reveals, with a sentence for people; None: the unit itself is at
     fault.
     """
     if isinstance(error, FileGone):
-        return "gone", str(error)
+        return DatabaseState.GONE, str(error)
     if isinstance(error, OSError):
-        return "blocked", f"The database's files cannot be looked at. ({error})"
+        return DatabaseState.BLOCKED, f"The database's files cannot be looked at. ({error})"
     if not isinstance(error, sqlite3.Error):
         return None
     code = result_code(error)
     if code in _LOCKED:
-        return "locked", "Another program keeps the database locked."
+        return DatabaseState.LOCKED, "Another program keeps the database locked."
     if code in _BLOCKED:
-        return "blocked", " ".join([f"{_BLOCKED[code]} (SQLite: {error})", *limits(error)])
+        return DatabaseState.BLOCKED, " ".join(
+            [f"{_BLOCKED[code]} (SQLite: {error})", *limits(error)]
+        )
     return None
 
 
@@ -63,15 +64,12 @@ def limits(error: sqlite3.Error) -> list[str]:
 
 
 class StoreCondition:
-    """The condition of one database: `writable` until a write fails, and again once a probe
+    """The condition of one database: writable until a write fails, and again once a probe
     succeeds.
-
-    `locked`: another program holds the write lock beyond a short wait. `blocked`: the disk is full,
-    over quota or read-only, or has an error. `gone`: the file was removed or replaced.
     """
 
     def __init__(self) -> None:
-        self.state: State = "writable"
+        self.state = DatabaseState.WRITABLE
         self.reason = ""
         self.since = time.monotonic()
         self.troubles = 0
@@ -83,7 +81,7 @@ class StoreCondition:
     @property
     def is_writable(self) -> bool:
         """Whether commits are attempted."""
-        return self.state == "writable"
+        return self.state == DatabaseState.WRITABLE
 
     def require(self) -> None:
         """Raises StoreUnavailable unless the database can be written."""
@@ -95,7 +93,7 @@ class StoreCondition:
         kind = StoreUncertain if isinstance(error, KeptOrNot) else StoreUnavailable
         return kind(self.state, self.reason)
 
-    def failed(self, state: State, reason: str) -> None:
+    def failed(self, state: DatabaseState, reason: str) -> None:
         """A write has failed, and not because of its unit."""
         if state != self.state:
             log.error(
@@ -121,7 +119,7 @@ class StoreCondition:
             was=self.state,
             seconds=seconds,
         )
-        self.state, self.reason, self.since = "writable", "", time.monotonic()
+        self.state, self.reason, self.since = DatabaseState.WRITABLE, "", time.monotonic()
         self._trouble.clear()
         self._writable.set()
 

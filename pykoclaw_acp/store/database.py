@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from pykoclaw_acp.errors import RowRefused, StoreUnavailable
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.store import history_copy
 from pykoclaw_acp.store.batch import BatchWriter
 from pykoclaw_acp.store.blob_files import BlobFiles
@@ -174,7 +175,7 @@ class Database:
             found = trouble(error)
             if found is None or result_code(error) == sqlite3.SQLITE_READONLY:
                 raise
-            if found[0] != "locked":
+            if found[0] != DatabaseState.LOCKED:
                 self.condition.failed(*found)
             raise StoreUnavailable(*found) from error
 
@@ -253,7 +254,7 @@ class Database:
                 self.reopen_wanted.set()
                 return
             if error is not None:
-                self.condition.failed(*(trouble(error) or ("blocked", str(error))))
+                self.condition.failed(*(trouble(error) or (DatabaseState.BLOCKED, str(error))))
             elif self._uncertain or self.limited:
                 self.reopen_wanted.set()
                 return

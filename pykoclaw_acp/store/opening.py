@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Final
 
 from pykoclaw_acp.errors import DatabaseBusy, DatabaseUnusable
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.store import clocks, history_copy, inspection, journal_mode, migrate, preflight
 from pykoclaw_acp.store.batch import write_nothing_new
 from pykoclaw_acp.store.checkpoints import Checkpoints
-from pykoclaw_acp.store.condition import State, trouble
+from pykoclaw_acp.store.condition import trouble
 from pykoclaw_acp.store.connection import LOCK_WAIT, Connection
 from pykoclaw_acp.store.journal_mode import JournalMode
 from pykoclaw_acp.store.open_file import OpenFile
@@ -48,7 +49,7 @@ class Opened:
     checkpoints: Checkpoints | None = None
     copy: Path | None = None
     accessible: bool = True
-    trouble: tuple[State, str] | None = None
+    trouble: tuple[DatabaseState, str] | None = None
 
 
 async def open_files(path: Path, spare: Sequence[Path] = ()) -> Opened:
@@ -66,7 +67,7 @@ async def open_files(path: Path, spare: Sequence[Path] = ()) -> Opened:
     except (sqlite3.Error, DatabaseUnusable) as error:
         cause = error if isinstance(error, sqlite3.Error) else error.__cause__
         found = None if cause is None else trouble(cause)
-        if found is not None and found[0] == "locked":
+        if found is not None and found[0] == DatabaseState.LOCKED:
             raise DatabaseBusy(
                 f"Another program keeps the database {path} to itself. Nothing was changed. The server starts as "
                 "soon as that program lets go; `pykoclaw-acp doctor` names it."
@@ -110,7 +111,7 @@ async def _open(path: Path, migrations: list[migrate.Migration]) -> Opened:
 
 
 async def _open_copy(
-    copied: Path, migrations: list[migrate.Migration], found: tuple[State, str]
+    copied: Path, migrations: list[migrate.Migration], found: tuple[DatabaseState, str]
 ) -> Opened:
     async with AsyncExitStack() as stack:
         stack.callback(history_copy.remove, copied)
@@ -141,7 +142,7 @@ async def _connect(
     return writer, readers, mode, clock
 
 
-def _try_to_write(connection: sqlite3.Connection) -> tuple[State, str] | None:
+def _try_to_write(connection: sqlite3.Connection) -> tuple[DatabaseState, str] | None:
     """The condition that keeps the database from being written, if one does."""
     connection.execute(f"PRAGMA busy_timeout={round(LOCK_WAIT * 1000)}")
     try:

@@ -11,9 +11,9 @@ from typing import Any, Final
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.turns import STARTED, TurnState
+from pykoclaw_acp.model.workers import WorkerState
 from pykoclaw_acp.protocol.control.daemon import SessionCounts
 from pykoclaw_acp.protocol.control.sessions import SessionSummary, TurnInfo
-from pykoclaw_acp.protocol.control.workers import WorkerState
 from pykoclaw_acp.store import readable
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.logs import LAST_SEQ
@@ -214,7 +214,8 @@ async def workers(database: Database) -> list[WorkerSummary]:
     )
     found: list[WorkerSummary] = []
     for session_id, title, epoch, pid, protocol, created_at, asks, works, workspace in rows:
-        state: WorkerState = "asking" if asks else "working" if works else "idle"
+        busy = WorkerState.WORKING if works else WorkerState.IDLE
+        state = WorkerState.ASKING if asks else busy
         row = (session_id, title, epoch, pid, protocol, created_at, state, workspace)
         found.append(WorkerSummary(*row))
     return found

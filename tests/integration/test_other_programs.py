@@ -15,6 +15,7 @@ import pytest
 from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model import conversations
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.prompt_text import NOTES_TAG
@@ -388,7 +389,7 @@ async def test_load_does_not_wait_for_unwritable_database(tmp_path: Path) -> Non
         transcripts.find(Standing.SAME, meanwhile=never.wait)
         one.call(3, "session/load", sessionId=SESSION, cwd="/", mcpServers=[])
         await eventually(lambda: transcripts.looks)
-        r.database.condition.failed("locked", "Another program keeps it locked.")
+        r.database.condition.failed(DatabaseState.LOCKED, "Another program keeps it locked.")
         assert "result" in await one.answer(3)
         r.database.condition.recovered()
         never.set()

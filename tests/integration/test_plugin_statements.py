@@ -17,6 +17,7 @@ import pytest
 
 from pykoclaw_acp.channel.database import ANSWER_BYTES, DatabaseCall
 from pykoclaw_acp.channel.frames import PROTOCOL, Hello
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.store import plugin_statements, value_limit
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.plugin_statements import PluginStatements
@@ -371,7 +372,7 @@ async def test_answers_are_bounded_in_size(world: World, monkeypatch: pytest.Mon
 
 
 async def test_plugin_is_told_why_database_cannot_be_written(world: World) -> None:
-    world.database.condition.failed("blocked", "The disk is full.")
+    world.database.condition.failed(DatabaseState.BLOCKED, "The disk is full.")
     with pytest.raises(sqlite3.OperationalError, match="The disk is full"):
         await world.run("UPDATE scheduled_tasks SET status = 'paused'")
 

@@ -15,6 +15,7 @@ import pytest
 
 from pykoclaw_acp.channel.database import DatabaseCall
 from pykoclaw_acp.channel.frames import PROTOCOL, Hello
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.plugin_statements import PluginStatements
 from pykoclaw_acp.worker import brave_search
@@ -118,7 +119,7 @@ async def test_any_conversations_task_is_paused_resumed_and_cancelled(world: Wor
 
 
 async def test_a_database_that_cannot_be_written_is_said(world: World) -> None:
-    world.database.condition.failed("blocked", "The disk is full.")
+    world.database.condition.failed(DatabaseState.BLOCKED, "The disk is full.")
     with pytest.raises(DatabaseFailed, match="The disk is full"):
         await world.tools().schedule(ONCE)
 

@@ -21,6 +21,7 @@ import pytest
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import Interrupt
 from pykoclaw_acp.errors import SessionNotFound, StoreUnavailable, StoreUncertain
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.turns import PromptKeys, Turn
@@ -595,7 +596,9 @@ async def test_journaled_lines_wait_for_daemon_able_to_resume(tmp_path: Path) ->
     async with rig(tmp_path, times=PATIENT) as r:
         session, _ = await requeued(r, keys=PromptKeys("front-1:2", idempotency="mine"))
         r.sessions.awaits_recovery = True
-        r.database.condition.failed("locked", "Another program keeps the database locked.")
+        r.database.condition.failed(
+            DatabaseState.LOCKED, "Another program keeps the database locked."
+        )
         r.database._watching.cancel()
         async with front(r, sessions={session.id: {"seq": 0, "opened": {"cwd": "/"}}}) as one:
             one.call(2, "session/prompt", again=1, **words(session.id, "say 1"))

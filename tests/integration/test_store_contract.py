@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.turns import SessionRecord
 from tests.integration.journals import BOTH, CANCELLED, Subject, prompt, subject
@@ -24,7 +25,7 @@ async def s(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Sub
 
 async def test_requests_are_refused_while_it_cannot_be_written(s: Subject) -> None:
     session = await s.session()
-    s.condition.failed("blocked", "The disk is full.")
+    s.condition.failed(DatabaseState.BLOCKED, "The disk is full.")
     for refused in (
         s.journal.create(SessionRecord("two", "acp-two", "/")),
         s.journal.accept(prompt(session)),
@@ -52,7 +53,7 @@ async def test_events_wait_until_store_is_writable(s: Subject) -> None:
     turn = prompt(session)
     await s.journal.accept(turn)
     troubles = s.journal.troubles
-    s.condition.failed("locked", "Another program keeps it locked.")
+    s.condition.failed(DatabaseState.LOCKED, "Another program keeps it locked.")
     waiting = [
         asyncio.ensure_future(s.journal.append(session, [Text("m", "happened")], patient=True)),
         asyncio.ensure_future(s.journal.finish(session, turn.turn_id, CANCELLED, [])),
@@ -69,7 +70,7 @@ async def test_events_wait_until_store_is_writable(s: Subject) -> None:
 
 async def test_closed_store_neither_reads_nor_writes(s: Subject) -> None:
     session = await s.session()
-    s.condition.failed("locked", "Another program keeps it locked.")
+    s.condition.failed(DatabaseState.LOCKED, "Another program keeps it locked.")
     waiting = asyncio.ensure_future(s.journal.append(session, [Text("m", "late")], patient=True))
     await asyncio.wait([waiting], timeout=0.01)
     await s.close()

@@ -15,6 +15,7 @@ import pytest
 from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.protocol.control.tasks import TaskParams
@@ -173,7 +174,7 @@ async def test_refused_cancel_of_a_task_leaves_its_run(
         runs = await begun(r, SqlTaskStore(r.database))
         await eventually(lambda: None not in fetch(path, RUNS)[0])
         control: Any = SimpleNamespace(database=r.database, runs=runs)
-        r.database.condition.failed("blocked", "The disk is full.")
+        r.database.condition.failed(DatabaseState.BLOCKED, "The disk is full.")
         with pytest.raises(StoreUnavailable):
             await ScheduledTasks(control).cancel(cast("Any", None), TaskParams(task=one))
         waits.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.cursors import Cursor, CursorChange, Reader
 from pykoclaw_acp.sessions.confirmations import Confirmations
 from tests.twins.cursors import MemoryCursorStore
@@ -17,7 +18,7 @@ async def test_a_confirmed_place_never_moves_back() -> None:
     confirmations.note("s", READER, 9)
     confirmations.note("s", READER, 5)
     assert await confirmations.claim("s", 20, READER, ()) == 9, "not written yet"
-    store.database.condition.failed("locked", "Another program keeps it locked.")
+    store.database.condition.failed(DatabaseState.LOCKED, "Another program keeps it locked.")
     await confirmations.written(0.01)
     assert await store.cursors("s", "Zed") == [old]
     confirmations.note("s", READER, 4)

@@ -19,6 +19,7 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.link import framing, lines, meta_keys
 from pykoclaw_acp.link.greeting import greeting
 from pykoclaw_acp.model import choices, events, folding
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.session_options import ENVIRONMENT
 from pykoclaw_acp.protocol import (
     attachments,
@@ -50,7 +51,6 @@ from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.sessions import new_session, opening
 from pykoclaw_acp.sessions.turns import deduplication, queue
 from pykoclaw_acp.store import inspection  # noqa: F401  its exceptions are counted
-from pykoclaw_acp.store.condition import State
 from pykoclaw_acp.translation import results, texts
 from pykoclaw_acp.worker import whole
 from tests.unit.documents import codes, constants, section, table, text
@@ -216,7 +216,7 @@ def test_the_error_kinds_are_those_of_the_code() -> None:
 
 def test_kinds_that_are_made_from_parts_are_members() -> None:
     named = set(get_args(AssistantMessageError)) - {"unknown"}
-    conditions = {f"store_{state}" for state in get_args(State)} - {"store_writable"}
+    conditions = {f"store_{state}" for state in DatabaseState} - {"store_writable"}
     assert named | conditions <= set(ErrorKind)
     starts = {error.kind for error in every(errors.StartupError)}
     assert starts <= set(ErrorKind)

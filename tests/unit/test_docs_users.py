@@ -326,7 +326,7 @@ def test_the_away_policies_are_those_of_the_setting() -> None:
 
 def test_documented_database_conditions_match_status() -> None:
     rows = table("docs/operating.md", "condition")
-    conditions = set(get_args(msgspec.structs.fields(DatabaseInfo)[1].type))
+    conditions = set(msgspec.structs.fields(DatabaseInfo)[1].type)
     assert {codes(row[0])[0] for row in rows} == conditions - {"writable"}
 
 

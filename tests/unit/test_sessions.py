@@ -11,6 +11,7 @@ from pykoclaw_acp.channel.frames import Numbered
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StaleEpoch, StoreUnavailable
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState, TurnTimes
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
@@ -70,7 +71,7 @@ async def test_prompt_is_sent_once_journaled_as_dispatched() -> None:
 async def test_turn_end_is_told_once_journaled() -> None:
     w = World()
     session, turn = await w.running()
-    w.database.condition.failed("locked", "Another program keeps it locked.")
+    w.database.condition.failed(DatabaseState.LOCKED, "Another program keeps it locked.")
     saying = asyncio.ensure_future(w.frames(session, end(1, 1, "first")))
     await asyncio.wait([saying], timeout=PATIENCE)
     assert not turn.ended.done()
@@ -149,7 +150,7 @@ async def test_frames_of_an_older_worker_change_nothing() -> None:
 async def test_a_prompt_that_cannot_be_stored_is_refused() -> None:
     w = World()
     session = await w.sessions.create("/", (), ())
-    w.database.condition.failed("blocked", "The disk is full.")
+    w.database.condition.failed(DatabaseState.BLOCKED, "The disk is full.")
     with pytest.raises(StoreUnavailable):
         await session.submit(prompt(session.id))
     w.database.condition.recovered()

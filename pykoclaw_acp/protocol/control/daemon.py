@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.protocol.control.answers import FullAnswer
 from pykoclaw_acp.protocol.control.questions import QuestionInfo
 from pykoclaw_acp.protocol.control.tasks import SchedulerInfo
@@ -46,11 +47,11 @@ class DatabaseInfo(FullAnswer, frozen=True, kw_only=True):
     """The database. The engine is the daemon's SQLite library; `at_risk`: see
     `store.engine.wal_reset_affected`.
 
-    `condition`: see `store.condition.StoreCondition`; `reason`: why it cannot be written.
+    `reason`: why it cannot be written.
     """
 
     path: str
-    condition: Literal["writable", "locked", "blocked", "gone"]
+    condition: DatabaseState
     reason: str | None
     size: int
     journal_mode: str

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pykoclaw_acp.model.workers import WorkerState
 from pykoclaw_acp.protocol.control.answers import FullAnswer
 from pykoclaw_acp.protocol.limits import Name
 from pykoclaw_acp.protocol.wire import Params
-
-WorkerState = Literal["working", "asking", "idle"]
 
 
 class StopParams(Params, frozen=True, kw_only=True):
