@@ -15,7 +15,7 @@ ENDED_UNREADABLY: Final = (
 )
 
 
-class _Head(msgspec.Struct, kw_only=True):
+class _FrameHead(msgspec.Struct, kw_only=True):
     """Fields that every version can read; those from `pid` on are of Ready, some of TurnEnded."""
 
     frame: str
@@ -30,7 +30,7 @@ class _Head(msgspec.Struct, kw_only=True):
     background: int = 0
 
 
-_head: Final = msgspec.json.Decoder(_Head)
+_head: Final = msgspec.json.Decoder(_FrameHead)
 
 
 def decode_from_worker(line: bytes) -> FromWorker:

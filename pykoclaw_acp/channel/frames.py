@@ -6,7 +6,7 @@ is numbered from 1 and kept by it until the daemon has acknowledged it, which it
 commit.
 
 A worker outlives its daemon, and meets one of another version: Hello and Ready name the protocol.
-What Hello and `_Head` hold stays as it is for ever; a frame that the other side does not know is
+What Hello and `_FrameHead` hold stays as it is for ever; a frame that the other side does not know is
 skipped.
 """
 
@@ -20,7 +20,13 @@ import msgspec
 from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
 from pykoclaw_acp.channel.database import DatabaseAnswer, DatabaseCall
 from pykoclaw_acp.channel.frame import Frame
-from pykoclaw_acp.channel.requests import MakeTitle, Reply, RewindFiles, StopSubagents, StopTask
+from pykoclaw_acp.channel.requests import (
+    MakeTitle,
+    RewindFiles,
+    StopSubagents,
+    StopTask,
+    WorkerReply,
+)
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.channel.usage import TurnUsage
 from pykoclaw_acp.error_kinds import ErrorKind
@@ -271,7 +277,7 @@ Numbered = (
     | Skipped
     | Gap
 )
-FromWorker = Ready | Numbered | Heartbeat | Pong | Place | Lost | DatabaseCall | Reply
+FromWorker = Ready | Numbered | Heartbeat | Pong | Place | Lost | DatabaseCall | WorkerReply
 
 to_worker: Final[msgspec.json.Decoder[ToWorker]] = msgspec.json.Decoder(ToWorker)
 from_worker: Final[msgspec.json.Decoder[FromWorker]] = msgspec.json.Decoder(FromWorker)

@@ -65,7 +65,7 @@ class WorkerRecord:
         return self.identity.epoch
 
 
-class Fork(msgspec.Struct, frozen=True):
+class ForkRequest(msgspec.Struct, frozen=True):
     """A request to the fork server."""
 
     spec: LaunchSpec

@@ -35,7 +35,7 @@ class MakeTitle(_Request, frozen=True, kw_only=True, tag="make_title"):
     words: str
 
 
-class Reply(_Request, frozen=True, kw_only=True, tag="reply"):
+class WorkerReply(_Request, frozen=True, kw_only=True, tag="reply"):
     """The answer: what Claude says, or why it cannot be done."""
 
     result: dict[str, Any] = {}

@@ -32,13 +32,13 @@ def frames(file: BinaryIO, epoch: int, after: int, upto: int = 0) -> Iterator[Fr
 
     `upto`: the last number, if that is known.
     """
-    reader = _Reader(epoch, after, upto)
+    reader = _Salvager(epoch, after, upto)
     for line in _lines(file):
         yield from reader.take(_decode(line, epoch))
     yield from reader.end()
 
 
-class _Reader:
+class _Salvager:
     """Follows the numbers. A jump is believed if no later number contradicts it."""
 
     def __init__(self, epoch: int, after: int, upto: int) -> None:

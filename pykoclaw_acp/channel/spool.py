@@ -30,13 +30,13 @@ class NumberedLine(NamedTuple):
     data: bytes
 
 
-class _Head(msgspec.Struct):
+class _LineHead(msgspec.Struct):
     n: int
     first: int = 0
     epoch: int = 0
 
 
-_head: Final = msgspec.json.Decoder(_Head)
+_head: Final = msgspec.json.Decoder(_LineHead)
 
 
 class Spool:

@@ -25,7 +25,7 @@ from pykoclaw_acp.errors import ConfigurationError, Exhausted, OutputLost, Start
 from pykoclaw_acp.system.machine import check_platform
 
 if TYPE_CHECKING:
-    from pykoclaw_acp.pool.forkserver_process import Begun
+    from pykoclaw_acp.pool.forkserver_process import StartingForkServer
 
 SHUT_OUT = (
     "Another program's SQLite library was loaded into this Python before ours, and one process must not use two. "
@@ -218,7 +218,7 @@ def serve(ctx: click.Context, stdio: bool, appended: tuple[str, ...]) -> None:
         gc.enable()
 
 
-def _serve(begun: Begun | None, *, stdio: bool) -> int:
+def _serve(begun: StartingForkServer | None, *, stdio: bool) -> int:
     from pykoclaw_acp.config import dotenv, loading
     from pykoclaw_acp.logging.without_rich import import_structlog
 

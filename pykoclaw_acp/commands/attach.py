@@ -13,7 +13,7 @@ from pykoclaw_acp import terminal
 from pykoclaw_acp.commands.approve import ANSWERED, DONE, Decision
 from pykoclaw_acp.commands.daemon import ask, follow_live
 from pykoclaw_acp.commands.question import choices, rendered
-from pykoclaw_acp.commands.transcript import Terminal
+from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.terminal import Shown
 
@@ -58,7 +58,7 @@ class Questions:
     viewed in a pager before it can be allowed.
     """
 
-    def __init__(self, page: Terminal, screen: Screen) -> None:
+    def __init__(self, page: TranscriptPrinter, screen: Screen) -> None:
         self._page = page
         self._screen = screen
         self._lock = threading.RLock()
@@ -212,7 +212,7 @@ def main(session: str, turns: int = TURNS) -> None:
     """Follow until the session is closed, or until Ctrl-C, which only detaches."""
     session = ask("sessions/show", session=session)["summary"]["id"]
     screen = Screen()
-    page = Terminal(screen.write)
+    page = TranscriptPrinter(screen.write)
     questions = Questions(page, screen)
     interactive = sys.stdin is not None and sys.stdin.isatty()
     if interactive:

@@ -33,7 +33,7 @@ HELD: Final = 8 * 1024 * 1024  # characters that wait for the end of a tool call
 
 
 @dataclass(slots=True)
-class Said:
+class ShownMessage:
     """A message of one speaker, of content blocks; pieces of its text are joined."""
 
     speaker: str
@@ -42,7 +42,7 @@ class Said:
 
 
 @dataclass(slots=True)
-class Tool:
+class ShownCall:
     """A tool call; `status` as in ACP. `content`: what it showed in the end, or so far."""
 
     title: str
@@ -66,13 +66,13 @@ class Tool:
 
 
 @dataclass(slots=True)
-class Plan:
+class ShownPlan:
     """The plan at the end of a turn."""
 
     entries: list[dict[str, Any]]
 
 
-Item = Said | Tool | Plan
+Item = ShownMessage | ShownCall | ShownPlan
 
 
 def fields(value: object) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def headed(found: Iterable[Item]) -> Iterator[tuple[str | None, Item]]:
     """
     under, noted = "", False
     for item in found:
-        who = item.speaker if isinstance(item, Said) else CLAUDE
+        who = item.speaker if isinstance(item, ShownMessage) else CLAUDE
         heading = CLAUDE if who == THINKING else who
         again = noted and heading == YOU  # the next prompt, not more of the one before the note
         begins = heading != OURS and (heading != under or again)
@@ -123,7 +123,7 @@ def items(updates: Iterable[dict[str, Any]]) -> Iterator[Item]:
 @dataclass(slots=True)
 class _Folding:
     _queue: deque[Item] = field(default_factory=deque)
-    _running: dict[str, Tool] = field(default_factory=dict)
+    _running: dict[str, ShownCall] = field(default_factory=dict)
     _titles: dict[str, str] = field(default_factory=dict)  # of calls that had to leave the queue
     _plan: list[dict[str, Any]] = field(default_factory=list)
     _size: int = 0
@@ -163,13 +163,13 @@ class _Folding:
 
     def _end_plan(self) -> None:
         if self._plan:
-            self._queue.append(Plan(self._plan))
+            self._queue.append(ShownPlan(self._plan))
             self._plan = []
 
     def _say(self, who: str, key: tuple[str, ...], content: dict[str, Any]) -> None:
         last = self._queue[-1] if self._queue else None
-        if not isinstance(last, Said) or last.key != key:
-            last = Said(who, [], key)
+        if not isinstance(last, ShownMessage) or last.key != key:
+            last = ShownMessage(who, [], key)
             self._queue.append(last)
         text = content.get("text")
         before = last.blocks[-1] if last.blocks else {}
@@ -186,7 +186,7 @@ class _Folding:
             if not is_first and not objects(update.get("content")):
                 return  # of a call that is over, or that was never seen
             named = update.get("title") or self._titles.get(call) or "a tool"
-            tool = Tool(one_line(str(named), "a tool"), "in_progress", [])
+            tool = ShownCall(one_line(str(named), "a tool"), "in_progress", [])
             self._running[call] = tool
             self._queue.append(tool)
         self._size -= _size(tool)
@@ -198,9 +198,9 @@ class _Folding:
 
 
 def _size(item: Item) -> int:
-    if isinstance(item, Said):
+    if isinstance(item, ShownMessage):
         return sum(map(_length, item.blocks))
-    if isinstance(item, Tool):
+    if isinstance(item, ShownCall):
         return sum(_length(part) + _length(fields(part.get("content"))) for part in item.content)
     return 0
 

@@ -11,9 +11,9 @@ from pykoclaw_acp.commands.document import (
     OURS,
     RESULTS,
     THINKING,
-    Plan,
-    Said,
-    Tool,
+    ShownCall,
+    ShownMessage,
+    ShownPlan,
     fields,
     headed,
     items,
@@ -38,13 +38,13 @@ def markdown(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iter
     for heading, item in headed(items(updates)):
         if heading is not None:
             yield f"\n## {heading}\n"
-        short = short_output(item) if isinstance(item, Tool) else None
+        short = short_output(item) if isinstance(item, ShownCall) else None
         if not (listed and short is not None):
             yield "\n"
         listed = short is not None
-        if isinstance(item, Said):
+        if isinstance(item, ShownMessage):
             yield from _said(item)
-        elif isinstance(item, Plan):
+        elif isinstance(item, ShownPlan):
             yield from (
                 f"- [{_STATES.get(str(one.get('status')), ' ')}] {one_line(str(one.get('content')))}\n"
                 for one in item.entries
@@ -56,7 +56,7 @@ def markdown(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iter
             yield from _shown(item.content)
 
 
-def short_output(tool: Tool) -> str | None:
+def short_output(tool: ShownCall) -> str | None:
     """The output of a tool call if it is one short line, or none; None if it is more."""
     texts = tool.blocks
     if len(tool.content) > 1 or len(texts) != len(tool.content):
@@ -82,7 +82,7 @@ def closed(text: str) -> str:
     return f"{text}\n{fence}" if fence else text
 
 
-def _said(item: Said) -> Iterator[str]:
+def _said(item: ShownMessage) -> Iterator[str]:
     text = closed("".join(_whole(block) for block in item.blocks)).strip("\n")
     if item.speaker == OURS:
         text = unquoted(text)
@@ -93,7 +93,7 @@ def _said(item: Said) -> Iterator[str]:
         yield f"{text}\n"
 
 
-def _title(tool: Tool) -> str:
+def _title(tool: ShownCall) -> str:
     return f"{RESULTS.get(tool.status, '…')} {_code(tool.title)}"
 
 

@@ -18,9 +18,9 @@ from pykoclaw_acp.commands.document import (
     OURS,
     RESULTS,
     THINKING,
-    Plan,
-    Said,
-    Tool,
+    ShownCall,
+    ShownMessage,
+    ShownPlan,
     fields,
     headed,
     items,
@@ -67,16 +67,16 @@ def page(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iterator
     for heading, item in headed(items(updates)):
         if heading is not None:
             yield f"<h2>{safe(heading)}</h2>\n"
-        if isinstance(item, Said):
+        if isinstance(item, ShownMessage):
             yield from _said(item)
-        elif isinstance(item, Tool):
+        elif isinstance(item, ShownCall):
             yield from _tool(item)
         else:
             yield _plan(item)
     yield "</body></html>\n"
 
 
-def _said(item: Said) -> Iterator[str]:
+def _said(item: ShownMessage) -> Iterator[str]:
     if item.speaker == THINKING:
         yield f"<details><summary>{THINKING}</summary>"
     kinds = {OURS: "note", THINKING: "small", CLAUDE: "claude"}
@@ -90,7 +90,7 @@ def _said(item: Said) -> Iterator[str]:
     yield "</div></details>\n" if item.speaker == THINKING else "</div>\n"
 
 
-def _tool(tool: Tool) -> Iterator[str]:
+def _tool(tool: ShownCall) -> Iterator[str]:
     head = f"{RESULTS.get(tool.status, '…')} <code>{safe(tool.title)}</code>"
     css = ' class="failed"' if tool.status == "failed" else ""
     short = short_output(tool)
@@ -113,7 +113,7 @@ def _tool(tool: Tool) -> Iterator[str]:
     yield "</details>\n"
 
 
-def _plan(plan: Plan) -> str:
+def _plan(plan: ShownPlan) -> str:
     lines = (
         f"<li>{_MARKS.get(str(one.get('status')), '☐')} {safe(str(one.get('content')))}</li>"
         for one in plan.entries

@@ -13,7 +13,7 @@ from uuid import uuid4
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands.attach import Questions, Screen, read_answers
 from pykoclaw_acp.commands.daemon import stream
-from pykoclaw_acp.commands.transcript import Terminal
+from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front.resuming import Notifications, resumed
 from pykoclaw_acp.front.words_of_claude import WordsOfClaude, note
@@ -172,7 +172,7 @@ class _Page(_View):
 
     def __init__(self, present: bool) -> None:
         screen = Screen()
-        self._page = Terminal(screen.write)
+        self._page = TranscriptPrinter(screen.write)
         self._shown = False
         self._questions = Questions(self._page, screen) if present else None
         if self._questions is not None:

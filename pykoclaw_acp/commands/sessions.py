@@ -8,7 +8,7 @@ from typing import Any, Final
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask, follow, follow_live
-from pykoclaw_acp.commands.transcript import Terminal
+from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed
 
 DELETE_WAIT: Final = 300.0  # s; a long log is deleted in steps, after running turns have ended
@@ -116,7 +116,7 @@ def tail(session: str, turns: int | None, live: bool) -> None:
     """Show the history as text, and with `live` new events, until interrupted or the session is
     closed.
     """
-    page = Terminal(terminal.write, live=live)
+    page = TranscriptPrinter(terminal.write, live=live)
     session = ask("sessions/show", session=session)["summary"]["id"]
     try:
         for message in follow_live(session, turns) if live else follow(session, turns=turns):

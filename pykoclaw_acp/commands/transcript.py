@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pykoclaw_acp.commands.document import RESULTS, Tool, fields, objects, speaker
+from pykoclaw_acp.commands.document import RESULTS, ShownCall, fields, objects, speaker
 from pykoclaw_acp.commands.markdown import SHORT, block_text, output, short_output
 from pykoclaw_acp.commands.question import quoted
 from pykoclaw_acp.commands.show import one_line
@@ -17,7 +17,7 @@ _END: Final = shown("\n", "prose")
 _STATES: Final = {"completed": "x", "in_progress": ">"}
 
 
-class Terminal:
+class TranscriptPrinter:
     """Prints updates as they arrive; pieces of a message continue on its line.
 
     `live`: somebody watches. Otherwise a tool call is one line if it ends before anything but calls
@@ -29,8 +29,8 @@ class Terminal:
         self._live = live
         self._message: tuple[str, str, str] | None = None  # kind, id and speaker of the message
         self._fresh = True  # the cursor is at the beginning of a line
-        self._tools: dict[str, Tool] = {}
-        self._unsaid: dict[str, Tool] = {}  # running, and no line says so yet
+        self._tools: dict[str, ShownCall] = {}
+        self._unsaid: dict[str, ShownCall] = {}  # running, and no line says so yet
         self._plan: list[str] = []
         self._printed_plan: list[str] = []
 
@@ -71,7 +71,7 @@ class Terminal:
         if tool is None:
             if not begins and update.get("status") not in RESULTS:
                 return  # of a call that is over, or that was never seen
-            tool = Tool("a tool", "in_progress", [])
+            tool = ShownCall("a tool", "in_progress", [])
             self._tools[call] = tool
         tool.take(update)
         if tool.status in RESULTS:
@@ -90,7 +90,7 @@ class Terminal:
                 self._print_content(tool)
         self._unsaid.clear()
 
-    def _ended(self, tool: Tool) -> None:
+    def _ended(self, tool: ShownCall) -> None:
         failed = tool.status == "failed"
         told = _why(tool) if failed else None if tool.name == PLANS else short_output(tool)
         behind = f" — {one_line(told)}" if told else ""
@@ -99,7 +99,7 @@ class Terminal:
         if tool.name == ASKS and told is None:
             self._print_content(tool)
 
-    def _print_content(self, tool: Tool) -> None:
+    def _print_content(self, tool: ShownCall) -> None:
         for text in _texts(tool):
             self._print(joined(piece for line in quoted(text) for piece in (*line, _END)))
 
@@ -137,12 +137,12 @@ class Terminal:
             self._fresh = True
 
 
-def _texts(tool: Tool) -> list[str]:
+def _texts(tool: ShownCall) -> list[str]:
     """Texts that a call has shown."""
     return [output(block).strip("\n") for block in tool.blocks if block.get("type") == "text"]
 
 
-def _why(tool: Tool) -> str:
+def _why(tool: ShownCall) -> str:
     """Why a call has failed, in short: the exit code or reason, which stands last, and the output
     if it is one line.
     """

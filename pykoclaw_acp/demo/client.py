@@ -58,7 +58,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class AskedPermission:
     """A permission request: title of the tool call, and kinds of the options in order."""
 
     title: str
@@ -68,9 +68,11 @@ class Question:
 class Editor:
     """Callbacks of the SDK: records updates, and allows every tool once."""
 
-    def __init__(self, shown: Callable[[Update], None], asked: Callable[[Question], None]) -> None:
+    def __init__(
+        self, shown: Callable[[Update], None], asked: Callable[[AskedPermission], None]
+    ) -> None:
         self.arrivals: list[Arrival] = []
-        self.questions: list[Question] = []
+        self.questions: list[AskedPermission] = []
         self.news = asyncio.Event()
         self._shown = shown
         self._asked = asked
@@ -89,7 +91,7 @@ class Editor:
         **meta: Any,  # noqa: ARG002
     ) -> RequestPermissionResponse:
         """Allow it once."""
-        question = Question(
+        question = AskedPermission(
             tool_call.title or tool_call.tool_call_id, tuple(str(option.kind) for option in options)
         )
         self.questions.append(question)

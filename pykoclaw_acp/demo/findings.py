@@ -28,7 +28,7 @@ EXPECTED: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DemoStep:
     """A step. `right` is None if it was not reached; `ms` is None if no time was measured."""
 
     step: str
@@ -42,29 +42,29 @@ class Findings:
     """Rows of all steps, in order."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, DemoStep] = {}
 
-    def saw(self, step: str, seen: str, *, right: bool, ms: float | None = None) -> Row:
+    def saw(self, step: str, seen: str, *, right: bool, ms: float | None = None) -> DemoStep:
         """Record the observation of a step."""
-        row = self._rows[step] = Row(step, EXPECTED[step], seen, right, ms)
+        row = self._rows[step] = DemoStep(step, EXPECTED[step], seen, right, ms)
         return row
 
-    def broke(self, what: str) -> Row:
+    def broke(self, what: str) -> DemoStep:
         """The demo was interrupted: the first step without an observation has failed."""
         missing = [step for step in EXPECTED if step not in self._rows]
         step = missing[0] if missing else list(EXPECTED)[-1]
         return self.saw(step, what, right=False)
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[DemoStep]:
         """All steps, also those that were not reached."""
         return [
-            self._rows.get(step) or Row(step, expected, "not reached", None)
+            self._rows.get(step) or DemoStep(step, expected, "not reached", None)
             for step, expected in EXPECTED.items()
         ]
 
     @property
-    def wrong(self) -> list[Row]:
+    def wrong(self) -> list[DemoStep]:
         """Steps that differ from the expectation."""
         return [row for row in self.rows if row.right is False]
 

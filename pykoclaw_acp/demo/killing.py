@@ -12,7 +12,7 @@ from acp.schema import UserMessageChunk
 
 from pykoclaw_acp.demo import script
 from pykoclaw_acp.demo.client import Arrival, folded, seq_of, text_of, texts
-from pykoclaw_acp.demo.processes import Process, pids
+from pykoclaw_acp.demo.processes import DemoProcess, pids
 from pykoclaw_acp.demo.stage import Stage, logged, since
 
 ROLES: Final = {
@@ -161,6 +161,6 @@ def _words(arrivals: list[Arrival]) -> list[str]:
     return "".join(text_of(arrival.update) for arrival in texts(arrivals)).split()
 
 
-def _lasted(stage: Stage, before: list[Process]) -> bool:
+def _lasted(stage: Stage, before: list[DemoProcess]) -> bool:
     after = stage.processes()
     return all(pids(before, role) == pids(after, role) != [] for role in LASTING)

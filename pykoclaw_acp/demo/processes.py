@@ -26,7 +26,7 @@ _ORDER: Final = ("front", "command", "daemon", "fork server", "worker", "claude"
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class DemoProcess:
     """A live process of the demo. `start_time` tells it from another process with a recycled pid;
     `command` is short.
     """
@@ -38,7 +38,7 @@ class Process:
     command: str
 
 
-def find(home: Path) -> list[Process]:
+def find(home: Path) -> list[DemoProcess]:
     """Live processes whose environment refers to `home`, the front first."""
     mark = os.fsencode(home)
     found: dict[int, list[str]] = {}
@@ -51,7 +51,7 @@ def find(home: Path) -> list[Process]:
                 found[int(entry.name)] = command.rstrip("\0").split("\0")
         except OSError:
             continue  # ended meanwhile, or somebody else's
-    processes: list[Process] = []
+    processes: list[DemoProcess] = []
     for pid, arguments in found.items():
         started = facts.start_time(pid)
         if started is None or facts.state(pid) in ("Z", "X"):
@@ -61,11 +61,11 @@ def find(home: Path) -> list[Process]:
             continue  # forked just now: it is about to become what it was forked for
         # Directories, and the CLI's many options, are long and say little.
         short = " ".join([os.path.basename(arguments[0]), *arguments[1:5]])
-        processes.append(Process(pid, started, role, arguments[0], short))
+        processes.append(DemoProcess(pid, started, role, arguments[0], short))
     return sorted(processes, key=lambda process: (_ORDER.index(process.role), process.pid))
 
 
-def kill(home: Path) -> list[Process]:
+def kill(home: Path) -> list[DemoProcess]:
     """Send SIGKILL repeatedly until no process is left; returns those that were found first.
 
     Raises TimeoutError with the processes that do not die.
@@ -82,7 +82,7 @@ def kill(home: Path) -> list[Process]:
     return first
 
 
-def wait(home: Path) -> list[Process]:
+def wait(home: Path) -> list[DemoProcess]:
     """Wait until no process is left; returns those that have not ended within `END_WAIT`."""
     deadline = time.monotonic() + END_WAIT
     while (left := find(home)) and time.monotonic() < deadline:
@@ -90,7 +90,7 @@ def wait(home: Path) -> list[Process]:
     return left
 
 
-def pids(found: list[Process], role: str) -> list[int]:
+def pids(found: list[DemoProcess], role: str) -> list[int]:
     """Processes with this role."""
     return [process.pid for process in found if process.role == role]
 

@@ -14,8 +14,8 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from pykoclaw_acp.demo.findings import Row
-from pykoclaw_acp.demo.processes import Process
+from pykoclaw_acp.demo.findings import DemoStep
+from pykoclaw_acp.demo.processes import DemoProcess
 from pykoclaw_acp.demo.speech import Speech
 from pykoclaw_acp.terminal import console
 
@@ -28,7 +28,7 @@ _WORDS: Final = {True: "ok", False: "WRONG", None: "-"}
 _STYLES: Final = {True: "green", False: "bold red", None: "dim"}
 
 
-class Page:
+class DemoOutput:
     """The output. Terminals that cannot show the marks get the plain form."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -64,7 +64,7 @@ class Page:
         self.speech.end()
         self._console.print()
 
-    def finding(self, row: Row) -> None:
+    def finding(self, row: DemoStep) -> None:
         """Show the observation of a step."""
         time = "" if row.ms is None else _milliseconds(row.ms)
         if self._plain:
@@ -81,7 +81,7 @@ class Page:
         grid.add_row(_MARKS[row.right], row.step, row.seen, time)
         self._console.print(Padding(grid, (0, 0, 0, _INDENT)))
 
-    def processes(self, caption: str, processes: Sequence[Process]) -> None:
+    def processes(self, caption: str, processes: Sequence[DemoProcess]) -> None:
         """The process table."""
         rows = [(str(process.pid), process.role, process.command) for process in processes]
         self._grid(caption, rows or [("", "none", "")], ("dim", "cyan", "dim"))
@@ -90,7 +90,7 @@ class Page:
         """Show the model's input: roles and texts."""
         self._grid(caption, messages, ("cyan", ""))
 
-    def result(self, rows: Sequence[Row], facts: Iterable[tuple[str, str]]) -> None:
+    def result(self, rows: Sequence[DemoStep], facts: Iterable[tuple[str, str]]) -> None:
         """Show the table of steps, and the environment."""
         self.speech.end()
         if self._plain:
@@ -136,7 +136,7 @@ class Page:
             self._line(line)
 
 
-def _table(rows: Sequence[Row]) -> Table:
+def _table(rows: Sequence[DemoStep]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan")
     table.add_column("")
     table.add_column("step", no_wrap=True)

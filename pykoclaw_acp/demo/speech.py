@@ -15,7 +15,7 @@ from acp.schema import (
 from rich.console import Console
 from rich.text import Text
 
-from pykoclaw_acp.demo.client import Question, Update, text_of
+from pykoclaw_acp.demo.client import AskedPermission, Update, text_of
 
 MARGIN: Final = 11  # columns before the words; the speaker stands there
 _INDENT: Final = 2
@@ -54,7 +54,7 @@ class Speech:
         self._remark("runs", command, "bold")
         self._remark("", said, "")
 
-    def asked(self, question: Question) -> None:
+    def asked(self, question: AskedPermission) -> None:
         """Show a permission request, and that it was granted."""
         self._remark("asks", f"May I? {question.title}", "yellow")
         self._remark("you", "allow once", "bold")

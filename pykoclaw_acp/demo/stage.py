@@ -13,10 +13,10 @@ from typing import Any
 from acp.schema import PromptResponse
 
 from pykoclaw_acp.demo import client, processes, script
-from pykoclaw_acp.demo.client import Agent, Arrival, Editor, Question, Update, seq_of
+from pykoclaw_acp.demo.client import Agent, Arrival, AskedPermission, Editor, Update, seq_of
 from pykoclaw_acp.demo.findings import Findings
-from pykoclaw_acp.demo.processes import Process
-from pykoclaw_acp.demo.show import Page
+from pykoclaw_acp.demo.processes import DemoProcess
+from pykoclaw_acp.demo.show import DemoOutput
 from pykoclaw_acp.demo.surroundings import environment
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 
@@ -33,7 +33,7 @@ class Greeting:
 class Stage:
     """One run of the demo in its own home. `log`: stderr of the editors' fronts."""
 
-    def __init__(self, page: Page, findings: Findings, home: Path) -> None:
+    def __init__(self, page: DemoOutput, findings: Findings, home: Path) -> None:
         self.page = page
         self.project = home / "project"
         self.log = home / "front.log"
@@ -122,7 +122,7 @@ class Stage:
         self.held += logged(self.heard)
         return self.heard
 
-    def _asked(self, question: Question) -> None:
+    def _asked(self, question: AskedPermission) -> None:
         self.asked_late = (self.project / script.FILE).exists()
         self.page.speech.asked(question)
 
@@ -145,7 +145,7 @@ class Stage:
         """Run a command of ours in the editor's environment; returns its output."""
         return await client.run_command(self._environment(), self.project, *arguments)
 
-    def processes(self) -> list[Process]:
+    def processes(self) -> list[DemoProcess]:
         """Processes of this home."""
         return processes.find(self._home)
 
@@ -154,7 +154,7 @@ class Stage:
         pids = processes.send(self._home, role, number)
         return f"the {role}, pid {pids[0]}" if pids else f"no {role}"
 
-    async def gone(self) -> list[Process]:
+    async def gone(self) -> list[DemoProcess]:
         """Wait until no process is left; returns those that do not end."""
         return await asyncio.to_thread(processes.wait, self._home)
 

@@ -19,7 +19,7 @@ from acp import RequestError
 from pykoclaw_acp import __version__
 from pykoclaw_acp.demo import scenes
 from pykoclaw_acp.demo.findings import Findings
-from pykoclaw_acp.demo.show import Page
+from pykoclaw_acp.demo.show import DemoOutput
 from pykoclaw_acp.demo.stage import Stage
 from pykoclaw_acp.demo.surroundings import Interruption, places, temporary_home
 from pykoclaw_acp.scripted_model.process import ScriptedModel
@@ -32,7 +32,7 @@ def main() -> int:
     """Run the demo. Exit status: 0 as expected, 1 if not, 128 + n after signal n. Everything is
     cleaned up.
     """
-    page, findings, complaints = Page(), Findings(), _Complaints()
+    page, findings, complaints = DemoOutput(), Findings(), _Complaints()
     logging.getLogger().addHandler(complaints)
     page.title(
         f"pykoclaw-acp {__version__}: a conversation that survives everything",
@@ -63,7 +63,7 @@ async def _play(stage: Stage, model: ScriptedModel, interruption: Interruption) 
     await scenes.play(stage, model)
 
 
-def _judge(page: Page, findings: Findings, complaints: list[str]) -> int:
+def _judge(page: DemoOutput, findings: Findings, complaints: list[str]) -> int:
     if findings.passed:
         page.verdict("All as expected. Its processes are ended, its home is removed.", right=True)
         return 0

@@ -8,7 +8,7 @@ from typing import Final
 from pykoclaw_acp.doctor.report import Context, Finding
 from pykoclaw_acp.model.notices import DeliveryTarget
 from pykoclaw_acp.notify import targets
-from pykoclaw_acp.notify.targets import Command
+from pykoclaw_acp.notify.targets import CommandTarget
 from pykoclaw_acp.system import trusted_path
 
 _NAME: Final = "notices"
@@ -22,7 +22,7 @@ def notices(context: Context) -> Finding:
         )
     found = targets.parse(context.notify)
     for one in found:
-        if isinstance(one, Command) and (finding := _program(one)) is not None:
+        if isinstance(one, CommandTarget) and (finding := _program(one)) is not None:
             return finding
     names = {one.key: one.shown for one in found if not isinstance(one, DeliveryTarget)}
     told = ", ".join(
@@ -42,7 +42,7 @@ def notices(context: Context) -> Finding:
     return Finding(_NAME, "ok", f"while you are away, {told}")
 
 
-def _program(command: Command) -> Finding | None:
+def _program(command: CommandTarget) -> Finding | None:
     """What is wrong with a program."""
     path = command.arguments[0]
     if not os.path.isfile(path) or not os.access(path, os.X_OK):

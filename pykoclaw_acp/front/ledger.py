@@ -58,7 +58,7 @@ class KeptLine:
         return lines.RESENT.build(self.number, int((self.at + wall) * 1000), text=self.content)
 
 
-class Followed:
+class FollowedSession:
     """A session that the client follows. `line`: the number of the load whose replay is running, or
     0.
 
@@ -82,7 +82,7 @@ class Ledger:
         self._environment = environment.of_sessions(os.environ) | environment.of_daemon(os.environ)
         self._logged_out = False
         self.lines: dict[int, KeptLine] = {}
-        self.sessions: dict[str, Followed] = {}
+        self.sessions: dict[str, FollowedSession] = {}
         self._opened: dict[str, Any] = {}  # parameters of the request that opened the session last
         self._asked: dict[str, str] = {}  # ids of requests that the client has, with the session
         self._initialize: Any = None
@@ -126,7 +126,7 @@ class Ledger:
         """The session's updates after `seq` come next."""
         self.note_taken(line)
         before = self.sessions.get(session_id)
-        self.sessions[session_id] = Followed(
+        self.sessions[session_id] = FollowedSession(
             seq, line, seq if before is None else min(seq, before.begun)
         )
 

@@ -64,7 +64,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class InstanceRecord:
     """An instance, and where its data directory was when a server last used it."""
 
     instance: str
@@ -76,12 +76,12 @@ def path_of(state: str, instance: str) -> Path:
     return Path(state, instance, NAME)
 
 
-def find(state: str, instance: str) -> Record | None:
+def find(state: str, instance: str) -> InstanceRecord | None:
     """What is known of this instance."""
     return _read(path_of(state, instance))
 
 
-def at(state: str, data: str | os.PathLike[str]) -> list[Record]:
+def at(state: str, data: str | os.PathLike[str]) -> list[InstanceRecord]:
     """The instances whose data directory was last at this path, those used last first."""
     real = os.path.realpath(data)
     return [record for record in _every(state) if record.site.path == real]
@@ -94,7 +94,7 @@ def names(places: Places) -> frozenset[str]:
     return frozenset({places.hash} | {record.instance for record in at(places.state, places.data)})
 
 
-def write(state: str, record: Record) -> None:
+def write(state: str, record: InstanceRecord) -> None:
     """Replace the file, 0600, at once; its directory exists. Raises OSError."""
     path = path_of(state, record.instance)
     if _read(path) == record:
@@ -181,8 +181,8 @@ def _missing(data: str, kept: Path, known: Path | None) -> DatabaseMissing:
     )
 
 
-def _every(state: str) -> Iterator[Record]:
-    found: list[tuple[float, Record]] = []
+def _every(state: str) -> Iterator[InstanceRecord]:
+    found: list[tuple[float, InstanceRecord]] = []
     for path in Path(state).glob(f"*/{NAME}"):
         record = _read(path)
         if record is not None:
@@ -191,12 +191,12 @@ def _every(state: str) -> Iterator[Record]:
     return iter([record for _, record in sorted(found, key=lambda one: -one[0])])
 
 
-def _read(path: Path) -> Record | None:
+def _read(path: Path) -> InstanceRecord | None:
     """None also for a file that was damaged: it helps to decide, and nothing depends on it."""
     try:
         known = json.loads(path.read_bytes())
         site = Site(known["data"], int(known["device"]), int(known["inode"]), known["boot"])
-        record = Record(known["instance"], site)
+        record = InstanceRecord(known["instance"], site)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return record if record.instance == path.parent.name else None

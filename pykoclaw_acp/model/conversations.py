@@ -41,7 +41,7 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class FollowedConversation:
     """What a session follows: its conversation's row, as it is now, and what was taken from it
     last. None where there is none.
     """

@@ -55,7 +55,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ImportedDelivery:
     """An imported turn that said what is delivered: `seq` of its first event, and the entry of its
     newest text in a transcript.
     """

@@ -10,7 +10,7 @@ MOST_SAID: Final = 1600  # characters; of the end of an answer
 MOST_TOOLS: Final = 12
 
 
-class Summary:
+class TurnSummary:
     """One turn."""
 
     def __init__(self, asked: str = "") -> None:
@@ -41,7 +41,7 @@ class Summary:
         return "\n".join(parts)
 
 
-def text(summaries: list[Summary], left_out: int = 0) -> str:
+def text(summaries: list[TurnSummary], left_out: int = 0) -> str:
     """The newest turns as text of at most 20,000 characters."""
     left_out += max(0, len(summaries) - MOST_TURNS)
     texts = [one.text() for one in summaries[-MOST_TURNS:]]

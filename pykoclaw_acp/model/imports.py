@@ -10,7 +10,7 @@ from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.log import Logged
 
 
-class Standing(StrEnum):
+class RowStanding(StrEnum):
     """How the Claude session that a conversation's row names relates to what its session's log
     holds.
     """
@@ -42,7 +42,7 @@ class Imported:
     shorter than at the look before.
     """
 
-    standing: Standing
+    standing: RowStanding
     logged: list[Logged] = field(default_factory=list)
     digest: str | None = None
     digest_id: str | None = None

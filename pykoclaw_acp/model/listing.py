@@ -16,7 +16,7 @@ class Archived(StrEnum):
     ONLY = "only"
 
 
-class Place(NamedTuple):
+class ListPosition(NamedTuple):
     """A session's place in a list: the newest first, of the same time the greatest id first."""
 
     updated_at: int
@@ -32,7 +32,7 @@ class ListQuery:
     """
 
     limit: int
-    after: Place | None = None
+    after: ListPosition | None = None
     cwds: tuple[str, ...] | None = None
     archived: Archived = Archived.EXCLUDE
     hidden: Collection[str] = ()
@@ -56,6 +56,6 @@ class ListedSession:
     archived: bool = False
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ListPosition:
         """Where it is in a list."""
-        return Place(self.updated_at, self.session_id)
+        return ListPosition(self.updated_at, self.session_id)

@@ -29,7 +29,7 @@ class NotificationOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NoticeSession:
     """The session that a notice is about, in the words of its row."""
 
     session_id: str
@@ -45,7 +45,7 @@ class EndedTurn:
     """
 
     turn_id: str
-    place: Place
+    place: NoticeSession
     outcome: Outcome
     ended_at: int
     watched: bool
@@ -55,7 +55,7 @@ class EndedTurn:
 class PendingQuestion:
     """A pending permission request; `asked_at`: ms since 1970."""
 
-    place: Place
+    place: NoticeSession
     request: PermissionRequest
     policy: RequestPolicy
     asked_at: int
@@ -68,13 +68,13 @@ class Notice:
     notice_id: str
     kind: NoticeKind
     at: int
-    place: Place
+    place: NoticeSession
     text: str
     about: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Notification:
+class DueNotification:
     """A notice that a command or a webhook is still to accept; `age`: s since the notice,
     by the own clock."""
 

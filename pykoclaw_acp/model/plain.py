@@ -22,7 +22,7 @@ def plain(text: str) -> str:
     return _CONTROL.sub("", _BREAK.sub("\n", SEQUENCE.sub("", text)))
 
 
-class Pieces:
+class PlainPieces:
     """Makes a text plain that comes in pieces, which may divide a sequence."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ ANSWERS: Final = "answers"
 """Key of the answers, by question, in the content of a decision and in the tool's input."""
 
 
-class Option(msgspec.Struct, frozen=True, omit_defaults=True):
+class QuestionOption(msgspec.Struct, frozen=True, omit_defaults=True):
     """A choice that a question offers."""
 
     label: str
@@ -31,7 +31,7 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
 
     question: str
     header: str = ""
-    options: tuple[Option, ...] = ()
+    options: tuple[QuestionOption, ...] = ()
     multiple: bool = False
 
 
@@ -76,9 +76,9 @@ def _described(one: Question) -> str:
     return "\n".join([first, "", *choices] if choices else [first])
 
 
-def _options(listed: object) -> tuple[Option, ...]:
+def _options(listed: object) -> tuple[QuestionOption, ...]:
     return tuple(
-        Option(label=one["label"], description=_text(one, "description"))
+        QuestionOption(label=one["label"], description=_text(one, "description"))
         for one in (listed if isinstance(listed, list) else ())
         if isinstance(one, dict) and _text(one, "label")
     )

@@ -17,7 +17,7 @@ _MARK: Final = "~"  # ends the id of the message that the rest of a message beco
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CutMessage:
     """The message that a place in a log lies in: its text up to there.
 
     `over`: nothing of its turn follows, and somebody was told that the turn has ended.
@@ -33,7 +33,7 @@ class Seam:
     that was open there.
     """
 
-    def __init__(self, said: Said, *, lacks_block: bool) -> None:
+    def __init__(self, said: CutMessage, *, lacks_block: bool) -> None:
         self.message_id = said.message_id
         self.rest_id = said.message_id
         self._text = said.text
@@ -77,7 +77,7 @@ class Left(NamedTuple):
     """The place that a client has left, and what it may lack there of the message in which it lies."""
 
     seq: int
-    said: Said | None = None
+    said: CutMessage | None = None
     lacks_block: bool = False
 
     def seam(self) -> Seam | None:

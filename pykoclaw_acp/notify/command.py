@@ -24,7 +24,7 @@ _WORDS: Final = 200  # characters of what it said on stderr that are kept
 _PIECE: Final = 64 * 1024  # bytes; all that a pipe holds
 
 
-class Run:
+class CommandRun:
     """One run of a command. `kill` ends it, with what it started."""
 
     def __init__(self, arguments: tuple[str, ...], body: bytes) -> None:
@@ -105,7 +105,7 @@ async def tell(arguments: tuple[str, ...], body: bytes, limit: float = LIMIT) ->
     """Run the command; raises NotAccepted. It is killed if the caller is cancelled, and abandoned
     if it cannot even be started or killed in time.
     """
-    run = Run(arguments, body)
+    run = CommandRun(arguments, body)
     try:
         async with asyncio.timeout(limit + GRACE):
             await abandonable(lambda: run.wait(limit))

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from pykoclaw_acp.model.notices import (
     DeliveryTarget,
+    DueNotification,
     EndedTurn,
     Notice,
-    Notification,
     NotificationOutcome,
     PendingQuestion,
 )
@@ -47,7 +47,7 @@ class NoticeStore(Protocol):
     async def settle_until(self, moment: int) -> None:
         """What ended until then (ms, own clock) was decided."""
 
-    async def due(self, until: int) -> list[Notification]:
+    async def due(self, until: int) -> list[DueNotification]:
         """Notifications to be tried until then (ms, own clock); some of them."""
 
     async def next_due(self) -> int | None:
@@ -57,9 +57,9 @@ class NoticeStore(Protocol):
         """Whether the notice's session was not deleted."""
 
     async def note_outcome(
-        self, one: Notification, outcome: NotificationOutcome, reason: str | None = None
+        self, one: DueNotification, outcome: NotificationOutcome, reason: str | None = None
     ) -> None:
         """The target accepted the notice, or will not be asked again."""
 
-    async def note_failure(self, one: Notification, reason: str, again: int) -> None:
+    async def note_failure(self, one: DueNotification, reason: str, again: int) -> None:
         """The target did not accept the notice; it is tried again then (ms, own clock)."""

@@ -8,11 +8,11 @@ from typing import Final
 
 import structlog
 
-from pykoclaw_acp.model.notices import NoticeKind, Notification, NotificationOutcome
+from pykoclaw_acp.model.notices import DueNotification, NoticeKind, NotificationOutcome
 from pykoclaw_acp.notify import command, webhook
 from pykoclaw_acp.notify.acceptance import NotAccepted
 from pykoclaw_acp.notify.ports import NoticeStore
-from pykoclaw_acp.notify.targets import Command, Webhook
+from pykoclaw_acp.notify.targets import CommandTarget, Webhook
 
 FIRST_PAUSE: Final = 5.0  # s; doubled after each failure
 LONGEST_PAUSE: Final = 3600.0  # s
@@ -26,7 +26,7 @@ class Sender:
     """`targets` by their names in the database; `secret` signs what webhooks get."""
 
     def __init__(
-        self, store: NoticeStore, targets: Mapping[str, Command | Webhook], secret: str | None
+        self, store: NoticeStore, targets: Mapping[str, CommandTarget | Webhook], secret: str | None
     ) -> None:
         self._store = store
         self._targets = targets
@@ -58,7 +58,7 @@ class Sender:
             except TimeoutError:
                 continue
 
-    async def _try(self, one: Notification) -> None:
+    async def _try(self, one: DueNotification) -> None:
         target = self._targets.get(one.target)
         if target is None:
             await self._store.note_outcome(one, NotificationOutcome.REMOVED)
@@ -79,14 +79,14 @@ class Sender:
         await self._store.note_outcome(one, NotificationOutcome.ACCEPTED)
         log.info("Notice accepted", action="notice_accepted", notice=one.notice_id)
 
-    async def _tell(self, target: Command | Webhook, one: Notification) -> None:
+    async def _tell(self, target: CommandTarget | Webhook, one: DueNotification) -> None:
         body = one.body.encode()
-        if isinstance(target, Command):
+        if isinstance(target, CommandTarget):
             await command.tell(target.arguments, body)
         else:
             await webhook.tell(target.url, self._secret, body, one.notice_id)
 
-    async def _failed(self, one: Notification, reason: str) -> None:
+    async def _failed(self, one: DueNotification, reason: str) -> None:
         pause = min(FIRST_PAUSE * 2**one.attempts, LONGEST_PAUSE)
         given_up = one.age + pause > GIVE_UP
         log.warning(

@@ -18,7 +18,7 @@ CHANNELS: Final = deliveries.CHANNELS - {OWN}
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class CommandTarget:
     """A program with its arguments; it reads the notice on its standard input."""
 
     arguments: tuple[str, ...]
@@ -54,7 +54,7 @@ class Webhook:
         return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{port}/…"
 
 
-Target = Command | Webhook | DeliveryTarget
+Target = CommandTarget | Webhook | DeliveryTarget
 
 
 def parse(setting: str) -> list[Target]:
@@ -84,7 +84,7 @@ def _target(text: str) -> Target:
         raise ValueError(
             "a target is the absolute path of a program, an https:// address, or a conversation such as wa-…"
         )
-    return Command(tuple(arguments))
+    return CommandTarget(tuple(arguments))
 
 
 def _check_url(url: str) -> None:

@@ -22,7 +22,7 @@ from pykoclaw_acp.notify import words
 from pykoclaw_acp.notify.ports import NoticeStore
 from pykoclaw_acp.notify.quiet import QuietHours
 from pykoclaw_acp.notify.sender import Sender
-from pykoclaw_acp.notify.targets import Command, Target, Webhook
+from pykoclaw_acp.notify.targets import CommandTarget, Target, Webhook
 
 GRACE: Final = AWAY_GRACE + 1.0  # s; the away policy acts before
 LONGEST_WAIT: Final = 60.0  # s; between two looks at the wall clock in quiet hours
@@ -47,7 +47,7 @@ class Teller:
     ) -> None:
         self._store = store
         self._deliveries = [one for one in targets if isinstance(one, DeliveryTarget)]
-        asked = {one.key: one for one in targets if isinstance(one, Command | Webhook)}
+        asked = {one.key: one for one in targets if isinstance(one, CommandTarget | Webhook)}
         self._keys = list(asked)
         self._quiet = quiet
         self._attended = attended

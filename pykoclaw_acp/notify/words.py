@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.model.notices import EndedTurn, Notice, NoticeKind, PendingQuestion, Place
+from pykoclaw_acp.model.notices import EndedTurn, Notice, NoticeKind, NoticeSession, PendingQuestion
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.turns import TurnState
 from pykoclaw_acp.neutral import neutral
@@ -130,7 +130,7 @@ def body(notice: Notice) -> dict[str, Any]:
     }
 
 
-def _where(place: Place) -> str:
+def _where(place: NoticeSession) -> str:
     """The conversation as a person knows it."""
     folder = os.path.basename(place.cwd or "")
     name = f"“{_short(place.title)}”" if place.title else neutral(place.conversation)

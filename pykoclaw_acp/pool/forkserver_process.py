@@ -22,7 +22,7 @@ LOG_FOLLOWS: Final = b"\n"  # an empty line, with the log's descriptor beside it
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartingForkServer:
     """A fork server that is starting, and our end of the socket on which it takes requests."""
 
     process: subprocess.Popen[bytes]
@@ -56,7 +56,7 @@ def _identity(path: str) -> tuple[int, ...] | None:
     return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns
 
 
-def begin_early(*, resident: bool) -> Begun | None:
+def begin_early(*, resident: bool) -> StartingForkServer | None:
     """Start the fork server of a server that starts, so that it imports the SDK meanwhile; None if
     that fails: a later start says why.
     """
@@ -68,12 +68,12 @@ def begin_early(*, resident: bool) -> Begun | None:
         return None
 
 
-def begin(*, resident: bool) -> Begun:
+def begin(*, resident: bool) -> StartingForkServer:
     """Start a fork server, which prints nothing until it has a log; raises OSError."""
     ours, theirs = socket.socketpair()
     try:
         installed = installation()
-        return Begun(_start(theirs, resident=resident), ours, installed)
+        return StartingForkServer(_start(theirs, resident=resident), ours, installed)
     except OSError:
         ours.close()
         raise
@@ -81,7 +81,7 @@ def begin(*, resident: bool) -> Begun:
         theirs.close()
 
 
-def hand_over(log: int, begun: Begun) -> None:
+def hand_over(log: int, begun: StartingForkServer) -> None:
     """Give a fork server its log, before its first request; raises OSError, having ended it."""
     try:
         socket.send_fds(begun.control, [LOG_FOLLOWS], [log])

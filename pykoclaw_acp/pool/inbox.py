@@ -19,7 +19,7 @@ from pykoclaw_acp.channel.frames import (
     Skipped,
     check_order,
 )
-from pykoclaw_acp.channel.requests import Reply
+from pykoclaw_acp.channel.requests import WorkerReply
 from pykoclaw_acp.model.failures import TurnFailure
 
 
@@ -57,7 +57,10 @@ class Inbox:
                 self.last_words = frame.failure
             elif isinstance(frame, Skipped) and frame.n and not self.foreign:
                 raise ValueError(f"frame {frame.n} is not one of this protocol")
-            elif not isinstance(frame, Heartbeat | Place | Pong | DatabaseCall | Reply) and frame.n:
+            elif (
+                not isinstance(frame, Heartbeat | Place | Pong | DatabaseCall | WorkerReply)
+                and frame.n
+            ):
                 check_order(frame, last)
                 last = frame.n
                 numbered.append(frame)

@@ -27,7 +27,7 @@ from pykoclaw_acp.channel.frames import (
     ToWorker,
 )
 from pykoclaw_acp.channel.processes import WorkerRecord
-from pykoclaw_acp.channel.requests import Reply
+from pykoclaw_acp.channel.requests import WorkerReply
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed, StaleEpoch, StoreClosed, WorkerFailed
@@ -39,7 +39,7 @@ from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.listener import WorkerListener
 from pykoclaw_acp.pool.liveness import Liveness
 from pykoclaw_acp.pool.ports import CallTaker, PoolLimits, WorkerStore
-from pykoclaw_acp.pool.process import KILL_AFTER, WorkerProcess
+from pykoclaw_acp.pool.process import KILL_AFTER, LaunchedWorker
 from pykoclaw_acp.system import memory, shortage
 
 SPOOL_WAIT: Final = 10.0  # s; for a worker that writes to its spool what nobody takes, and ends
@@ -85,7 +85,7 @@ class WorkerLife:
         self.idle_timer: asyncio.TimerHandle | None = None
         self._begin = begin
         self._context = context
-        self._process = WorkerProcess(begin, context.launcher, context.store)
+        self._process = LaunchedWorker(begin, context.launcher, context.store)
         acked = begin.acked_frame if isinstance(begin, WorkerRecord) else 0
         self._inbox = Inbox(self.spec.epoch, acked)
         self._failure: TurnFailure | None = None  # why it is gone
@@ -277,7 +277,7 @@ class WorkerLife:
         for frame in batch:
             if isinstance(frame, DatabaseCall) and frame.epoch == self.spec.epoch:
                 self._caller.take(frame)
-            elif isinstance(frame, Reply) and frame.epoch == self.spec.epoch:
+            elif isinstance(frame, WorkerReply) and frame.epoch == self.spec.epoch:
                 self._context.listener.replied(self.spec.session_id, frame)
         frames = inbox.sort(batch)
         if any(isinstance(frame, Background) for frame in frames):

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from pykoclaw_acp.channel.frames import Numbered, Ready
 from pykoclaw_acp.channel.options import WorkerOptions
-from pykoclaw_acp.channel.requests import Reply
+from pykoclaw_acp.channel.requests import WorkerReply
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.choices import Offer
 
@@ -31,7 +31,7 @@ class WorkerListener(Protocol):
     async def frames(self, session_id: str, epoch: int, frames: Sequence[Numbered]) -> None:
         """Commit these frames; an exception ends the worker."""
 
-    def replied(self, session_id: str, reply: Reply) -> None:
+    def replied(self, session_id: str, reply: WorkerReply) -> None:
         """The worker has answered a request."""
 
     async def lost(self, session_id: str, epoch: int, kind: ErrorKind, message: str) -> None:

@@ -14,13 +14,13 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.channel.files import WorkerFiles
-from pykoclaw_acp.channel.processes import Fork, WorkerHandle, WorkerProcess, WorkerRecord
+from pykoclaw_acp.channel.processes import ForkRequest, WorkerHandle, WorkerProcess, WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import ConfigurationError, LaunchFailed, RestartWanted
 from pykoclaw_acp.link.places import secure_directory
 from pykoclaw_acp.pool import leftovers
-from pykoclaw_acp.pool.forkserver_process import LOG_NAME, Begun
+from pykoclaw_acp.pool.forkserver_process import LOG_NAME, StartingForkServer
 from pykoclaw_acp.pool.launcher import Deliver, Inheritance
 from pykoclaw_acp.pool.local_channel import LocalChannel
 from pykoclaw_acp.pool.local_forkserver import ForkServer
@@ -39,7 +39,12 @@ class LocalLauncher:
     """Implements `Launcher`."""
 
     def __init__(
-        self, directory: Path, state: Path, *, resident: bool, begun: Begun | None = None
+        self,
+        directory: Path,
+        state: Path,
+        *,
+        resident: bool,
+        begun: StartingForkServer | None = None,
     ) -> None:
         """`directory` has the log, `state` the directory of each instance. `resident`: workers
         outlive this process. `begun`: the fork server, if it was started already.
@@ -66,7 +71,7 @@ class LocalLauncher:
             os.makedirs(files.temporary, mode=0o700, exist_ok=True)
         except OSError as error:
             raise _failed(error, "its temporary directory cannot be made") from error
-        forked = await self._fork_server.fork(Fork(spec, files))
+        forked = await self._fork_server.fork(ForkRequest(spec, files))
         if forked.error is not None:
             raise LaunchFailed(forked.kind, forked.error)
         process = WorkerProcess(forked.pid, forked.start_time, self._boot_id)

@@ -15,11 +15,11 @@ from typing import Final
 import msgspec
 import structlog
 
-from pykoclaw_acp.channel.processes import Fork, Forked
+from pykoclaw_acp.channel.processes import Forked, ForkRequest
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed
 from pykoclaw_acp.pool import forkserver_process
-from pykoclaw_acp.pool.forkserver_process import Begun
+from pykoclaw_acp.pool.forkserver_process import StartingForkServer
 from pykoclaw_acp.system import shortage
 
 CLOSE_WAIT: Final = 0.5  # s; for the fork server to end
@@ -36,7 +36,9 @@ class ForkServer:
     process. `begun`: it was started already.
     """
 
-    def __init__(self, log: Path, *, resident: bool, begun: Begun | None = None) -> None:
+    def __init__(
+        self, log: Path, *, resident: bool, begun: StartingForkServer | None = None
+    ) -> None:
         self.log = log
         self._resident = resident
         self._lock = asyncio.Lock()
@@ -62,7 +64,7 @@ class ForkServer:
         async with self._lock:
             await self.ensure()
 
-    async def fork(self, request: Fork) -> Forked:
+    async def fork(self, request: ForkRequest) -> Forked:
         """Fork a worker; starts the fork server anew once if it is gone. Raises LaunchFailed."""
         async with self._lock:
             with contextlib.suppress(OSError):

@@ -20,7 +20,7 @@ KILL_AFTER: Final = 0.5  # s after a request to terminate
 log: Final = structlog.get_logger()
 
 
-class WorkerProcess:
+class LaunchedWorker:
     """A worker as the launcher knows it; without a channel as long as it is not open.
 
     `recorded`: its row is written.

@@ -281,7 +281,7 @@ class Empty(Wire, frozen=True, kw_only=True):
     """An empty object."""
 
 
-class Usage(Wire, frozen=True, kw_only=True, omit_defaults=False):
+class TokenUsage(Wire, frozen=True, kw_only=True, omit_defaults=False):
     """Tokens used by one turn."""
 
     total_tokens: int
@@ -293,7 +293,7 @@ class Usage(Wire, frozen=True, kw_only=True, omit_defaults=False):
 
 class PromptResult(Wire, frozen=True, kw_only=True):
     stop_reason: str
-    usage: Usage | None = None
+    usage: TokenUsage | None = None
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 
 

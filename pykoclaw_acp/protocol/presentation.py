@@ -22,7 +22,7 @@ from pykoclaw_acp.model.own_calls import COMPACTION, RETRY
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.content import TextContent
 from pykoclaw_acp.protocol.messages import ClientCapabilities
-from pykoclaw_acp.protocol.updates import CompactionUpdate, Notice, Update
+from pykoclaw_acp.protocol.updates import CompactionUpdate, NoticeUpdate, Update
 
 UNKNOWN: Final = "The compaction did not end."
 
@@ -72,7 +72,7 @@ def _notice(event: _Call, meta: dict[str, Any]) -> Update | None:
     if event.title is None:
         return None  # it ended with its worker, and the turn says so
     over = isinstance(event, ToolEnded) and event.status == "completed"
-    return Notice(severity="info" if over else "warning", title=event.title, meta=meta)
+    return NoticeUpdate(severity="info" if over else "warning", title=event.title, meta=meta)
 
 
 def _compaction(event: _Call, meta: dict[str, Any]) -> Update:

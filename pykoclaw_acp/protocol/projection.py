@@ -50,7 +50,7 @@ from pykoclaw_acp.protocol.updates import (
     ConfigOptionUpdate,
     Cost,
     CurrentModeUpdate,
-    PlanEntry,
+    PlanEntryUpdate,
     PlanUpdate,
     SessionInfoUpdate,
     ToolCall,
@@ -120,7 +120,9 @@ def update(seq: int, event: Event | None) -> Update:
             cost = None if event.cost is None else Cost(amount=event.cost, currency="USD")
             return UsageUpdate(used=event.used, size=event.size, cost=cost, meta=meta)
         case Plan():
-            entries = [PlanEntry(content=one.content, status=one.status) for one in event.entries]
+            entries = [
+                PlanEntryUpdate(content=one.content, status=one.status) for one in event.entries
+            ]
             return PlanUpdate(entries=entries, meta=meta)
         case ModeChanged():
             return CurrentModeUpdate(current_mode_id=event.mode, meta=meta)

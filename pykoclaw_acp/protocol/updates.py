@@ -71,7 +71,7 @@ class UsageUpdate(Update, frozen=True, kw_only=True, tag="usage_update"):
     cost: Cost | None = None
 
 
-class Notice(Update, frozen=True, kw_only=True, tag="notice"):
+class NoticeUpdate(Update, frozen=True, kw_only=True, tag="notice"):
     """Only to clients with the capability `session.notices`."""
 
     live_only = True
@@ -88,14 +88,14 @@ class CompactionUpdate(Update, frozen=True, kw_only=True, tag="compaction_update
     error: str | None = None
 
 
-class PlanEntry(Wire, frozen=True, kw_only=True, omit_defaults=False):
+class PlanEntryUpdate(Wire, frozen=True, kw_only=True, omit_defaults=False):
     content: str
     status: str
     priority: str = "medium"  # Claude has none
 
 
 class PlanUpdate(Update, frozen=True, kw_only=True, tag="plan"):
-    entries: list[PlanEntry]
+    entries: list[PlanEntryUpdate]
 
 
 class CurrentModeUpdate(Update, frozen=True, kw_only=True, tag="current_mode_update"):

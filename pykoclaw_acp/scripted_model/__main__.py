@@ -18,7 +18,7 @@ from pykoclaw_acp import terminal
 
 from .app import make_app
 from .environment import offline_environment
-from .record import Record
+from .record import RequestRecord
 
 LAST_PORT: Final = 65535
 
@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
         signal.signal(number, lambda *_: sys.exit(0))
 
     try:
-        record = Record(arguments.record)
+        record = RequestRecord(arguments.record)
         listener = socket.create_server(("127.0.0.1", arguments.port))
     except OSError as error:
         what = error.filename or f"port {arguments.port}"

@@ -11,9 +11,26 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .conversation import Conversation, Prompt, first_line, is_compaction, read_conversation
+from .conversation import (
+    RequestConversation,
+    RequestPrompt,
+    first_line,
+    is_compaction,
+    read_conversation,
+)
 from .script import DIRECTIVES, ScriptError, find_script, name_scripts, parse_script
-from .steps import Cut, Hang, HttpError, Limit, Report, Response, Step, Stop, StreamError, Text
+from .steps import (
+    Cut,
+    Hang,
+    HttpError,
+    Limit,
+    ReportStep,
+    Response,
+    Step,
+    StopStep,
+    StreamError,
+    TextStep,
+)
 
 Kind = Literal["main", "side"]
 
@@ -22,11 +39,11 @@ _SCRIPT_FINISHED = "(The script has no more steps.)"
 
 
 @dataclass(frozen=True)
-class Answer:
+class ScriptedAnswer:
     """Steps to play, and the entry for the record."""
 
     kind: Kind
-    conversation: Conversation
+    conversation: RequestConversation
     steps: Response
     script_hash: str | None = None
 
@@ -57,7 +74,7 @@ class FaultCounts:
 
 def choose_answer(
     body: dict[str, Any], faults: FaultCounts, *, session: str, from_cli: bool
-) -> Answer:
+) -> ScriptedAnswer:
     """Choose the response to a request body. `session` separates the fault counts of sessions with
     equal prompts.
 
@@ -66,33 +83,34 @@ def choose_answer(
     """
     conversation = read_conversation(body)
     if is_compaction(body):
-        return Answer("side", conversation, (Text((_summary(conversation),)),))
+        return ScriptedAnswer("side", conversation, (TextStep((_summary(conversation),)),))
     if body.get("max_tokens") == 1:
-        return Answer("side", conversation, (Text(("I",)), Stop("max_tokens")))
+        return ScriptedAnswer("side", conversation, (TextStep(("I",)), StopStep("max_tokens")))
     if from_cli and not body.get("tools"):
-        return Answer("side", conversation, (Text((_side_text(body),)),))
+        return ScriptedAnswer("side", conversation, (TextStep((_side_text(body),)),))
     try:
         prompt, script = _newest(conversation)
         if script is None:
-            return Answer("main", conversation, (_echo(conversation, prompt),))
+            return ScriptedAnswer("main", conversation, (_echo(conversation, prompt),))
         responses = parse_script(script)
     except ScriptError as error:
         text = f"The script cannot be played: {error}\n\nWhat a script may hold, one a line:\n{DIRECTIVES}"
-        return Answer("main", conversation, (Text((text,)),))
+        return ScriptedAnswer("main", conversation, (TextStep((text,)),))
     position = conversation.responses - prompt.responses_before
     steps = responses[position] if position < len(responses) else ()
     script_hash = hashlib.sha256(script.encode()).hexdigest()[:12]
     key = f"{session}:{len(conversation.prompts)}:{script_hash}:{position}"
     steps = faults.effective(steps, key)
     if all(isinstance(step, Hang) or _goes_on(step) for step in steps):
-        steps += (Text((_SCRIPT_FINISHED,)),)
+        steps += (TextStep((_SCRIPT_FINISHED,)),)
     steps = tuple(
-        Text((report(conversation),)) if isinstance(step, Report) else step for step in steps
+        TextStep((report(conversation),)) if isinstance(step, ReportStep) else step
+        for step in steps
     )
-    return Answer("main", conversation, steps, script_hash)
+    return ScriptedAnswer("main", conversation, steps, script_hash)
 
 
-def report(conversation: Conversation) -> str:
+def report(conversation: RequestConversation) -> str:
     """One line per message of the request: role, text, tool calls and their results."""
     lines = [
         f"This request held {len(conversation.messages)} messages, {len(conversation.prompts)} from the user:"
@@ -108,7 +126,7 @@ def report(conversation: Conversation) -> str:
     return "\n".join(lines)
 
 
-def _newest(conversation: Conversation) -> tuple[Prompt, str | None]:
+def _newest(conversation: RequestConversation) -> tuple[RequestPrompt, str | None]:
     """The prompt to answer and its script. A prompt without a script does not end the script of the
     turn that it joined.
     """
@@ -116,7 +134,7 @@ def _newest(conversation: Conversation) -> tuple[Prompt, str | None]:
         script = find_script(prompt.text)
         if script is not None or not prompt.folded:
             return prompt, script
-    return Prompt("", 0), None
+    return RequestPrompt("", 0), None
 
 
 def _goes_on(step: Step) -> bool:
@@ -124,7 +142,7 @@ def _goes_on(step: Step) -> bool:
     return isinstance(step, Limit) and step.status != "rejected"
 
 
-def _echo(conversation: Conversation, prompt: Prompt) -> Text:
+def _echo(conversation: RequestConversation, prompt: RequestPrompt) -> TextStep:
     count = len(conversation.prompts)
     known = "the first message" if count == 1 else f"message {count}"
     sentences = (
@@ -133,10 +151,10 @@ def _echo(conversation: Conversation, prompt: Prompt) -> Text:
         "I am a scripted model: ",
         "put [[script text Hello]] into a message and I play it.",
     )
-    return Text(sentences)
+    return TextStep(sentences)
 
 
-def _summary(conversation: Conversation) -> str:
+def _summary(conversation: RequestConversation) -> str:
     lines = [
         f"{n}. {first_line(name_scripts(p.text))}"
         for n, p in enumerate(conversation.prompts, start=1)

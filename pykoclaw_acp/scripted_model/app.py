@@ -16,9 +16,9 @@ from starlette.types import Receive, Scope
 from starlette.types import Send as SendMessage
 
 from . import limits, wire
-from .answer import Answer, FaultCounts, choose_answer
+from .answer import FaultCounts, ScriptedAnswer, choose_answer
 from .conversation import read_conversation
-from .record import Outcome, Record
+from .record import Outcome, RequestRecord
 from .steps import Hang, HttpError, Limit, StreamError
 from .steps import Response as Steps
 
@@ -126,7 +126,7 @@ class Playback(Response):
                     await _wait(
                         None if action.seconds is None else due - asyncio.get_running_loop().time()
                     )
-                case wire.Failed():
+                case wire.StreamFailed():
                     outcome = "error"
                 case wire.Severed():
                     await flush()
@@ -136,7 +136,7 @@ class Playback(Response):
         return outcome
 
 
-def make_app(record: Record, *, started: Callable[[], None]) -> Starlette:
+def make_app(record: RequestRecord, *, started: Callable[[], None]) -> Starlette:
     """Make the application. `started` is called when it is about to serve."""
     faults = FaultCounts()
 
@@ -158,7 +158,7 @@ def make_app(record: Record, *, started: Callable[[], None]) -> Starlette:
         body = await _read_body(request)
         if body is None:
             return _error_response(_INVALID)
-        answer = Answer("side", read_conversation(body), ())
+        answer = ScriptedAnswer("side", read_conversation(body), ())
         entry = record.arrived(request.url.path, body, answer, dict(request.headers))
         record.ended(entry, "served", 0)
         return JSONResponse({"input_tokens": wire.input_tokens(body)})

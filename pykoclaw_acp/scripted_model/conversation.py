@@ -49,7 +49,7 @@ class ToolUse:
 
 
 @dataclass(frozen=True)
-class ToolResult:
+class RequestToolResult:
     """Result of a tool call; `id` is the call's."""
 
     id: str
@@ -67,18 +67,18 @@ class Attachment:
 
 
 @dataclass(frozen=True)
-class Message:
+class RequestMessage:
     """A message of a request, with the lines of its text blocks."""
 
     role: str
     text: str
     tool_uses: tuple[ToolUse, ...] = ()
-    tool_results: tuple[ToolResult, ...] = ()
+    tool_results: tuple[RequestToolResult, ...] = ()
     attachments: tuple[Attachment, ...] = ()
 
 
 @dataclass(frozen=True)
-class Prompt:
+class RequestPrompt:
     """A prompt of the user. `responses_before`: number of model responses before it.
 
     `folded`: it reached a turn that was already running.
@@ -90,20 +90,20 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class Conversation:
+class RequestConversation:
     """Messages of a request without the CLI's additions, the user's prompts, and the number of
     responses.
     """
 
-    messages: tuple[Message, ...]
-    prompts: tuple[Prompt, ...]
+    messages: tuple[RequestMessage, ...]
+    prompts: tuple[RequestPrompt, ...]
     responses: int
 
 
-def read_conversation(body: dict[str, Any]) -> Conversation:
+def read_conversation(body: dict[str, Any]) -> RequestConversation:
     """Read the conversation from a request body; unknown parts are left out."""
-    messages: list[Message] = []
-    prompts: list[Prompt] = []
+    messages: list[RequestMessage] = []
+    prompts: list[RequestPrompt] = []
     responses = 0
     previous_role = ""
     for raw in body["messages"]:
@@ -111,16 +111,16 @@ def read_conversation(body: dict[str, Any]) -> Conversation:
         texts = [block["text"] for block in blocks if block.get("type") == "text"]
         if role == "system":
             folded = [found for text in texts for found in _FOLDED.findall(text.strip())]
-            messages.extend(Message("user", text) for text in folded)
-            prompts.extend(Prompt(text, responses, folded=True) for text in folded)
+            messages.extend(RequestMessage("user", text) for text in folded)
+            prompts.extend(RequestPrompt(text, responses, folded=True) for text in folded)
             continue
         if role == "assistant" and previous_role != "assistant":
             responses += 1
         if role == "user":
-            prompts.extend(Prompt(text, responses) for text in _prompt_texts(texts))
+            prompts.extend(RequestPrompt(text, responses) for text in _prompt_texts(texts))
         previous_role = role
         messages.append(
-            Message(
+            RequestMessage(
                 role,
                 "\n".join(
                     cleaned for text in texts if (cleaned := _CLI_BLOCK.sub("", text).strip())
@@ -131,14 +131,14 @@ def read_conversation(body: dict[str, Any]) -> Conversation:
                     if block.get("type") == "tool_use"
                 ),
                 tuple(
-                    ToolResult(block["tool_use_id"], _flatten(block.get("content")))
+                    RequestToolResult(block["tool_use_id"], _flatten(block.get("content")))
                     for block in blocks
                     if block.get("type") == "tool_result"
                 ),
                 tuple(_attachments(blocks)),
             )
         )
-    return Conversation(tuple(messages), tuple(prompts), responses)
+    return RequestConversation(tuple(messages), tuple(prompts), responses)
 
 
 def is_compaction(body: dict[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from .answer import Answer
+from .answer import ScriptedAnswer
 from .steps import HttpError
 
 Outcome = Literal["served", "error", "cut", "client_gone"]
@@ -17,7 +17,7 @@ Outcome = Literal["served", "error", "cut", "client_gone"]
 SYSTEM: Final = 4000  # characters that are kept of the system prompt's end
 
 
-class Record:
+class RequestRecord:
     """Requests in order of arrival.
 
     In the file, each request is a line at its arrival and a second line `{n, outcome, deltas}` at
@@ -30,7 +30,7 @@ class Record:
         self._count = 0
 
     def arrived(
-        self, path: str, body: dict[str, Any], answer: Answer, headers: dict[str, str]
+        self, path: str, body: dict[str, Any], answer: ScriptedAnswer, headers: dict[str, str]
     ) -> dict[str, Any]:
         """Add a request; returns the entry for `ended`."""
         self._count += 1

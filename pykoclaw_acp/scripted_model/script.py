@@ -18,14 +18,14 @@ from .steps import (
     Hang,
     HttpError,
     Limit,
-    Report,
+    ReportStep,
     Response,
     Step,
-    Stop,
+    StopStep,
     StreamError,
-    Text,
-    Thinking,
-    Tool,
+    TextStep,
+    ThinkingStep,
+    ToolStep,
 )
 
 DIRECTIVES = """\
@@ -142,12 +142,12 @@ def _append(responses: list[list[Step]], step: Step) -> None:
     """Add `step` to its response."""
     steps = responses[-1]
     before = steps[-1] if steps else None
-    if isinstance(step, Tool) and step.parallel:
-        if not isinstance(before, Tool):
+    if isinstance(step, ToolStep) and step.parallel:
+        if not isinstance(before, ToolStep):
             raise ScriptError(
                 "& joins a tool call to the tool call on the line before, and there is none"
             )
-    elif isinstance(before, Tool | Stop):
+    elif isinstance(before, ToolStep | StopStep):
         steps = []
         responses.append(steps)
     if isinstance(step, HttpError) and any(
@@ -162,7 +162,7 @@ def _append(responses: list[list[Step]], step: Step) -> None:
 def _parse_directive(directive: str) -> Step:
     if directive.startswith("&"):
         step = _parse_directive(directive[1:].strip())
-        if not isinstance(step, Tool):
+        if not isinstance(step, ToolStep):
             raise ScriptError("& stands before a tool call only")
         return replace(step, parallel=True)
     name, _, rest = directive.partition(" ")
@@ -173,7 +173,7 @@ def _parse_directive(directive: str) -> Step:
 
 
 def _text(rest: str) -> Step:
-    return Text((rest,))
+    return TextStep((rest,))
 
 
 def _words(rest: str) -> Step:
@@ -181,7 +181,7 @@ def _words(rest: str) -> Step:
     words = text.split()
     if not words:
         raise ScriptError("write words 20ms TEXT")
-    return Text((*(word + " " for word in words[:-1]), words[-1]), _seconds(pause))
+    return TextStep((*(word + " " for word in words[:-1]), words[-1]), _seconds(pause))
 
 
 def _repeat(rest: str) -> Step:
@@ -192,15 +192,15 @@ def _repeat(rest: str) -> Step:
     deltas = (
         match[3].replace("{n}", str(n)) + (" " if n < count else "") for n in range(1, count + 1)
     )
-    return Text(tuple(deltas), _seconds(match[2]))
+    return TextStep(tuple(deltas), _seconds(match[2]))
 
 
 def _thinking(rest: str) -> Step:
-    return Thinking(_required(rest, "thinking TEXT"))
+    return ThinkingStep(_required(rest, "thinking TEXT"))
 
 
 def _bash(rest: str) -> Step:
-    return Tool(
+    return ToolStep(
         "Bash",
         {"command": _required(rest, "bash COMMAND"), "description": "Run a scripted command"},
     )
@@ -208,21 +208,21 @@ def _bash(rest: str) -> Step:
 
 def _background(rest: str) -> Step:
     command = _required(rest, "background COMMAND")
-    return Tool(
+    return ToolStep(
         "Bash",
         {"command": command, "description": "Run in the background", "run_in_background": True},
     )
 
 
 def _read(rest: str) -> Step:
-    return Tool("Read", {"file_path": _required(rest, "read PATH")})
+    return ToolStep("Read", {"file_path": _required(rest, "read PATH")})
 
 
 def _write(rest: str) -> Step:
     path, arrow, content = rest.partition("<<<")
     if not arrow or not path.strip():
         raise ScriptError("write it as write PATH <<< CONTENT")
-    return Tool("Write", {"file_path": path.strip(), "content": _unescape(content.strip())})
+    return ToolStep("Write", {"file_path": path.strip(), "content": _unescape(content.strip())})
 
 
 def _edit(rest: str) -> Step:
@@ -231,7 +231,7 @@ def _edit(rest: str) -> Step:
     if not arrow or not double_arrow or not path.strip() or not old.strip():
         raise ScriptError("write it as edit PATH <<< OLD => NEW")
     strings = {"old_string": _unescape(old.strip()), "new_string": _unescape(new.strip())}
-    return Tool("Edit", {"file_path": path.strip(), **strings})
+    return ToolStep("Edit", {"file_path": path.strip(), **strings})
 
 
 def _tool(rest: str) -> Step:
@@ -244,7 +244,7 @@ def _tool(rest: str) -> Step:
         raise ScriptError(f"the input is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise ScriptError("the input has to be a JSON object")
-    return Tool(name, value)
+    return ToolStep(name, value)
 
 
 def _error(rest: str) -> Step:
@@ -289,13 +289,13 @@ def _limit(rest: str) -> Step:
 def _stop(rest: str) -> Step:
     if rest not in STOP_REASONS:
         raise ScriptError(f"the reasons are {', '.join(STOP_REASONS)}")
-    return Stop(rest)
+    return StopStep(rest)
 
 
 def _report(rest: str) -> Step:
     if rest:
         raise ScriptError("report stands alone")
-    return Report()
+    return ReportStep()
 
 
 def _required(rest: str, form: str) -> str:

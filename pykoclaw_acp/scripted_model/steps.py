@@ -7,8 +7,8 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Text:
-    """Text in the given deltas, `every` seconds apart. Adjacent `Text` steps form one block of
+class TextStep:
+    """Text in the given deltas, `every` seconds apart. Adjacent `TextStep`s form one block of
     several lines.
     """
 
@@ -17,7 +17,7 @@ class Text:
 
 
 @dataclass(frozen=True)
-class Thinking:
+class ThinkingStep:
     """Thinking in one delta; the text is sent only if the request's `thinking.display` is
     `summarized`.
     """
@@ -26,7 +26,7 @@ class Thinking:
 
 
 @dataclass(frozen=True)
-class Tool:
+class ToolStep:
     """A tool call. It ends the response, unless the next step is `parallel` to it."""
 
     name: str
@@ -69,14 +69,14 @@ class Hang:
 
 
 @dataclass(frozen=True)
-class Stop:
+class StopStep:
     """End the response with this `stop_reason`."""
 
     reason: str
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportStep:
     """A text that lists the content of the request."""
 
 
@@ -95,5 +95,5 @@ class Limit:
 
 
 Fault = HttpError | StreamError | Cut | Hang | Limit
-Step = Text | Thinking | Tool | Stop | Report | Fault
+Step = TextStep | ThinkingStep | ToolStep | StopStep | ReportStep | Fault
 Response = tuple[Step, ...]

@@ -14,7 +14,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .steps import Cut, Hang, Response, Step, Stop, StreamError, Text, Thinking, Tool
+from .steps import (
+    Cut,
+    Hang,
+    Response,
+    Step,
+    StopStep,
+    StreamError,
+    TextStep,
+    ThinkingStep,
+    ToolStep,
+)
 
 ERROR_TYPES = {
     400: "invalid_request_error",
@@ -49,7 +59,7 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Failed:
+class StreamFailed:
     """The stream ended with an error event."""
 
 
@@ -58,7 +68,7 @@ class Severed:
     """Close the connection in mid-response."""
 
 
-Action = Send | Wait | Failed | Severed
+Action = Send | Wait | StreamFailed | Severed
 
 
 def new_id(prefix: str) -> str:
@@ -105,21 +115,21 @@ class ResponseWriter:
         self._open: type[Step] | None = None
 
     def stream(self) -> Iterator[Action]:
-        """Server-sent events of the response; nothing follows Failed or Severed."""
+        """Server-sent events of the response; nothing follows StreamFailed or Severed."""
         yield Send(_event("message_start", message=self._envelope([], None)) + _event("ping"))
         for step in self._steps:
             match step:
-                case Text():
+                case TextStep():
                     yield from self._stream_text(step)
-                case Thinking() if self._thinks:
+                case ThinkingStep() if self._thinks:
                     yield from self._stream_thinking(step)
-                case Tool():
+                case ToolStep():
                     yield from self._stream_tool(step)
                 case Hang():
                     yield Wait(step.seconds)
                 case StreamError():
                     yield Send(_sse("error", error_body(step.type, step.message)))
-                    yield Failed()
+                    yield StreamFailed()
                     return
                 case Cut():
                     yield Severed()
@@ -138,19 +148,19 @@ class ResponseWriter:
         before: type[Step] | None = None
         for step in self._steps:
             match step:
-                case Text():
+                case TextStep():
                     yield Wait(step.every * (len(step.deltas) - 1))
                     text = "".join(step.deltas)
-                    if before is Text:
+                    if before is TextStep:
                         content[-1]["text"] += "\n" + text
                     else:
                         content.append({"type": "text", "text": text})
-                case Thinking() if self._thinks:
+                case ThinkingStep() if self._thinks:
                     text = step.text if self._shows_thinking else ""
                     content.append(
                         {"type": "thinking", "thinking": text, "signature": _signature(step.text)}
                     )
-                case Tool():
+                case ToolStep():
                     content.append(
                         {
                             "type": "tool_use",
@@ -172,10 +182,10 @@ class ResponseWriter:
         self._output.append(json.dumps(content))
         yield Send(json.dumps(self._envelope(content, _stop_reason(self._steps))).encode())
 
-    def _stream_text(self, step: Text) -> Iterator[Action]:
-        joined = self._open is Text
+    def _stream_text(self, step: TextStep) -> Iterator[Action]:
+        joined = self._open is TextStep
         if not joined:
-            yield from self._open_block(Text, {"type": "text", "text": ""})
+            yield from self._open_block(TextStep, {"type": "text", "text": ""})
         for number, delta in enumerate(step.deltas):
             if number and step.every:
                 yield Wait(step.every)
@@ -183,17 +193,19 @@ class ResponseWriter:
             if text:
                 yield self._delta({"type": "text_delta", "text": text}, text, counts=True)
 
-    def _stream_thinking(self, step: Thinking) -> Iterator[Action]:
-        yield from self._open_block(Thinking, {"type": "thinking", "thinking": "", "signature": ""})
+    def _stream_thinking(self, step: ThinkingStep) -> Iterator[Action]:
+        yield from self._open_block(
+            ThinkingStep, {"type": "thinking", "thinking": "", "signature": ""}
+        )
         if self._shows_thinking:
             yield self._delta(
                 {"type": "thinking_delta", "thinking": step.text}, step.text, counts=True
             )
         yield self._delta({"type": "signature_delta", "signature": _signature(step.text)}, "")
 
-    def _stream_tool(self, step: Tool) -> Iterator[Action]:
+    def _stream_tool(self, step: ToolStep) -> Iterator[Action]:
         block = {"type": "tool_use", "id": new_id("toolu"), "name": step.name, "input": {}}
-        yield from self._open_block(Tool, block)
+        yield from self._open_block(ToolStep, block)
         text = json.dumps(step.input, ensure_ascii=False)
         for start in range(0, len(text), _JSON_DELTA_CHARACTERS):
             part = text[start : start + _JSON_DELTA_CHARACTERS]
@@ -236,8 +248,8 @@ class ResponseWriter:
 
 
 def _stop_reason(steps: Response) -> str:
-    stop = next((step.reason for step in steps if isinstance(step, Stop)), None)
-    return stop or ("tool_use" if any(isinstance(step, Tool) for step in steps) else "end_turn")
+    stop = next((step.reason for step in steps if isinstance(step, StopStep)), None)
+    return stop or ("tool_use" if any(isinstance(step, ToolStep) for step in steps) else "end_turn")
 
 
 def _signature(text: str) -> str:

@@ -25,7 +25,7 @@ from pykoclaw_acp.model.choices import may_bypass
 from pykoclaw_acp.model.scheduled import SchedulerState
 from pykoclaw_acp.model.surroundings import House
 from pykoclaw_acp.model.turns import TurnTimes
-from pykoclaw_acp.pool.forkserver_process import Begun
+from pykoclaw_acp.pool.forkserver_process import StartingForkServer
 from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.pool.pool import WorkerPool
@@ -34,7 +34,7 @@ from pykoclaw_acp.protocol.control.tasks import SchedulerInfo
 from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.server import data_directory, instances, notices
 from pykoclaw_acp.server.identity import Identity, settle
-from pykoclaw_acp.server.recovery import Found, hand_over, recover
+from pykoclaw_acp.server.recovery import RecoveredWork, hand_over, recover
 from pykoclaw_acp.server.turn_locks import FileLocks
 from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.sessions.cursor_retention import CursorAges
@@ -128,8 +128,9 @@ class App:
 
     @classmethod
     async def start(
-        cls, settings: Settings, places: Places, *, resident: bool, begun: Begun | None = None
-    ) -> App:
+        cls, settings: Settings, places: Places, *, resident: bool,
+        begun: StartingForkServer | None = None,
+    ) -> App:  # fmt: skip
         """Take the data directory's lock, open the database, recover; raises StartupError, having
         touched nothing.
 
@@ -298,7 +299,7 @@ def _find_transcripts(
 
 async def _recover(
     database: Database, identity: Identity, launcher: Launcher, places: Places, *, resident: bool
-) -> Found | None:
+) -> RecoveredWork | None:
     """As `recover`; None if the store cannot be written: what an earlier server left waits until it
     can.
     """
@@ -320,10 +321,8 @@ async def _recover(
 
 async def _go_on(
     database: Database, identity: Identity, launcher: Launcher, places: Places, *, resident: bool
-) -> Found:
-    """What an earlier server left is dealt with before it is written down which
-    instance this is.
-    """
+) -> RecoveredWork:
+    """What an earlier server left is dealt with before it is noted which instance this is."""
     found = await recover(database, launcher, identity.standing, resident=resident)
     await identity.keep(database, places)
     await asyncio.to_thread(

@@ -31,7 +31,7 @@ from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Later, Method
 from pykoclaw_acp.server.order import SessionOrder
 from pykoclaw_acp.server.peer import ClientLine
-from pykoclaw_acp.server.reading import Read
+from pykoclaw_acp.server.reading import ReadMessage
 from pykoclaw_acp.server.share import Turnstile
 from pykoclaw_acp.tasks import Tasks
 
@@ -94,7 +94,7 @@ class Calls:
         self._follow_ups.cancel()
 
     def begin(
-        self, line: ClientLine, message_id: bytes | None, method: str, raw: bytes, read: Read
+        self, line: ClientLine, message_id: bytes | None, method: str, raw: bytes, read: ReadMessage
     ) -> Call:
         """Call the method in a task of its own; a notification has no `message_id`."""
         call = Call(self._client, message_id, line, self._methods.get(method))
@@ -126,14 +126,14 @@ class Calls:
         self._unanswered -= 1
         self._fewer.set()
 
-    async def _run(self, call: Call, method: str, raw: bytes, read: Read) -> None:
+    async def _run(self, call: Call, method: str, raw: bytes, read: ReadMessage) -> None:
         if call.method is None or not call.method.heavy:
             await self._answer_call(call, method, raw, read)
             return
         async with self._heavy:
             await self._answer_call(call, method, raw, read)
 
-    async def _answer_call(self, call: Call, method: str, raw: bytes, read: Read) -> None:
+    async def _answer_call(self, call: Call, method: str, raw: bytes, read: ReadMessage) -> None:
         """Exactly one answer for a request, none for a notification, whatever happens."""
         answer: bytes | None = None
         call.started = True
@@ -177,7 +177,7 @@ class Calls:
             error.data = {**(error.data or {}), "details": error.message}
         return None if call.request_id is None else jsonrpc.encode_error(call.request_id, error)
 
-    async def _call(self, call: Call, name: str, raw: bytes, read: Read) -> Any:
+    async def _call(self, call: Call, name: str, raw: bytes, read: ReadMessage) -> Any:
         method = call.method
         if method is None:
             if self._refusal is not None:

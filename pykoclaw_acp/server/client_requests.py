@@ -25,7 +25,7 @@ CANCEL: Final = "$/cancel_request"
 log: Final = structlog.get_logger()
 
 
-class _Asked(NamedTuple):
+class _SentRequest(NamedTuple):
     """A request that waits for its response; `line`: as it is sent."""
 
     line: bytes
@@ -40,7 +40,7 @@ class ClientRequests:
     def __init__(self, peer: Peer, sessions: Sessions) -> None:
         self._peer = peer
         self._sessions = sessions
-        self._asked: dict[bytes, _Asked] = {}
+        self._asked: dict[bytes, _SentRequest] = {}
         self._early: dict[bytes, Response] = {}
         self._withdrawn: set[bytes] = set()  # and not answered
         self._given: dict[str, list[int]] = {}  # by question: the lines of the answers
@@ -52,7 +52,7 @@ class ClientRequests:
         """
         key = msgspec.json.encode(message_id)
         line = jsonrpc.encode_request(message_id, method, params)
-        asked = self._asked[key] = _Asked(line, asyncio.get_running_loop().create_future())
+        asked = self._asked[key] = _SentRequest(line, asyncio.get_running_loop().create_future())
         self._withdrawn.discard(key)
         try:
             if (early := self._early.pop(key, None)) is not None:

@@ -29,7 +29,7 @@ from pykoclaw_acp.server.admission import (
 )
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.call import Call
-from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.server.connection import ClientConnection
 from pykoclaw_acp.server.control import Control
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.lag import LoopLag
@@ -74,7 +74,7 @@ class Clients:
         )
         self._compare = partial(surroundings.others, app.settings)
         self._tasks = Tasks()
-        self._connections: set[Connection] = set()
+        self._connections: set[ClientConnection] = set()
         self._commands: Mapping[str, Method[Call, Any]] = {
             name: method for name, method in self._methods.items() if name not in METHODS
         }
@@ -151,7 +151,7 @@ class Clients:
             accepted, self._app.settings.client_stall, self._unread
         )
         admitted.close = transport.abort
-        connection: Connection | None = None
+        connection: ClientConnection | None = None
         hurrying: asyncio.Task[None] | None = None
         looking = asyncio.get_running_loop().create_task(self._origins.of(accepted), name="origin")
         try:
@@ -196,7 +196,7 @@ class Clients:
 
     def _connect(
         self, peer: Peer, admitted: AdmittedConnection, inside: Inside | None
-    ) -> Connection:
+    ) -> ClientConnection:
         methods, access = (
             self._commands if admitted.kept else self._methods,
             self._app.settings.nested_access,
@@ -210,7 +210,7 @@ class Clients:
             )
             methods = nested.allowed(methods, inside, access)
         refusal = self._admission.refusal if admitted.kept else None
-        connection = Connection(self._app.sessions, methods, peer, self._turnstile, refusal)
+        connection = ClientConnection(self._app.sessions, methods, peer, self._turnstile, refusal)
         admitted.silent = lambda: not connection.introduced and isinstance(peer, DirectPeer)
         return connection
 

@@ -35,7 +35,7 @@ INITIALIZE: Final = "initialize"
 log: Final = structlog.get_logger()
 
 
-class Connection:
+class ClientConnection:
     """Serves one client until its input ends."""
 
     def __init__(

@@ -18,7 +18,7 @@ from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import Exhausted, RestartWanted, StartupError
 from pykoclaw_acp.link import readiness
 from pykoclaw_acp.logging import setup as logging
-from pykoclaw_acp.pool.forkserver_process import Begun
+from pykoclaw_acp.pool.forkserver_process import StartingForkServer
 from pykoclaw_acp.system import allocator, shortage, threads
 from pykoclaw_acp.system.lineage import MARKS
 
@@ -50,7 +50,7 @@ class _Starter:
             self._pipe = None
 
 
-def main(load: Callable[[], Settings], begun: Begun | None = None) -> int:
+def main(load: Callable[[], Settings], begun: StartingForkServer | None = None) -> int:
     """Serve until SIGTERM; returns the exit status. Raises StartupError, also that of `load`.
 
     `begun`: the fork server, if it was started already, which imports the SDK meanwhile.
@@ -84,7 +84,7 @@ def _complain(error: BaseException) -> int:
     return 1
 
 
-def _main(load: Callable[[], Settings], begun: Begun | None) -> int:
+def _main(load: Callable[[], Settings], begun: StartingForkServer | None) -> int:
     starter = _Starter()
     allocator.keep_large_blocks_apart()
     for mark in MARKS:
@@ -124,7 +124,7 @@ def _main(load: Callable[[], Settings], begun: Begun | None) -> int:
     return status
 
 
-def _run(settings: Settings, starter: _Starter, begun: Begun | None) -> None:
+def _run(settings: Settings, starter: _Starter, begun: StartingForkServer | None) -> None:
     from pykoclaw_acp.server.lag import run
     from pykoclaw_acp.server.resident import Daemon
 

@@ -24,7 +24,7 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import DataDirectoryLocked
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import Places
-from pykoclaw_acp.link.records import Record, Site
+from pykoclaw_acp.link.records import InstanceRecord, Site
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool.whereabouts import Direction, Sighting, Unlisted, Whereabouts
 from pykoclaw_acp.server.judgement import Evidence, judge
@@ -46,7 +46,7 @@ log: Final = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class InstanceWorkers:
     """The instance, and which workers of earlier servers belong to it. Workers are named by their
     cookies.
 
@@ -96,7 +96,7 @@ class Identity:
 
     def __init__(
         self,
-        standing: Standing,
+        standing: InstanceWorkers,
         row: InstanceRow,
         before: InstanceRow | None,
         name: socket.socket | None,
@@ -114,7 +114,7 @@ class Identity:
             await database.commit(Unit(statements, durable=True), patient=True)
         try:
             await asyncio.to_thread(
-                records.write, places.state, Record(self._row.instance, self._row.site)
+                records.write, places.state, InstanceRecord(self._row.instance, self._row.site)
             )
         except OSError as error:
             log.warning(
@@ -196,7 +196,7 @@ async def settle(database: Database, places: Places, whereabouts: Whereabouts) -
         one for one in unlisted if one.direction == "deleted" and _is_of(one.cookie, known.instance)
     )
     foreign = {row.identity.cookie for row in live if seen[row].direction == "elsewhere"}
-    standing = Standing(
+    standing = InstanceWorkers(
         id=known.instance,
         names=names,
         taken=frozenset({known.instance}),
@@ -228,7 +228,7 @@ async def _first(
         return await _copy(here, of, None, ())
     made = InstanceRow(_new_id(), None if new else places.hash, here)
     names = frozenset({made.instance} if new else {made.instance, places.hash})
-    standing = Standing(made.instance, names, names)
+    standing = InstanceWorkers(made.instance, names, names)
     return Identity(standing, made, None, await _claim(made.instance))
 
 
@@ -237,7 +237,7 @@ async def _copy(
 ) -> Identity:
     row = InstanceRow(_new_id(), None, here, copied_from=of, copied_at=now_ms())
     names = frozenset({row.instance})
-    standing = Standing(row.instance, names, names, strays=mine, copied_from=of)
+    standing = InstanceWorkers(row.instance, names, names, strays=mine, copied_from=of)
     return Identity(standing, row, before, await _claim(row.instance))
 
 

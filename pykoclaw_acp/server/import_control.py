@@ -24,7 +24,7 @@ from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.lifecycle import absolute
 from pykoclaw_acp.sessions.registry import Sessions
-from pykoclaw_acp.sessions.restoring import Batch, Restorer
+from pykoclaw_acp.sessions.restoring import EventBatch, Restorer
 from pykoclaw_acp.tasks import in_pieces
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ class ImportControl:
         return upload
 
 
-async def _batches(file: BinaryIO, count: _Count) -> AsyncIterator[Batch]:
+async def _batches(file: BinaryIO, count: _Count) -> AsyncIterator[EventBatch]:
     from pykoclaw_acp.server import imported_lines
 
     lines = 0
@@ -159,7 +159,7 @@ async def _batches(file: BinaryIO, count: _Count) -> AsyncIterator[Batch]:
             yield batch
 
 
-def _taken(lines: list[bytes], count: _Count) -> Generator[None, None, Batch]:
+def _taken(lines: list[bytes], count: _Count) -> Generator[None, None, EventBatch]:
     from pykoclaw_acp.server import imported_lines
 
     events: list[Event] = []
@@ -170,7 +170,7 @@ def _taken(lines: list[bytes], count: _Count) -> Generator[None, None, Batch]:
         events += taken.events
         data |= taken.blobs
         yield
-    return Batch(events, data)
+    return EventBatch(events, data)
 
 
 def _read(file: BinaryIO) -> list[bytes]:

@@ -49,7 +49,7 @@ LOST: Final = "(An image or a file was here that could not be taken over.)"
 _NOT_OURS: Final = (ModeChanged, ConfigChanged, TitleChanged, Usage)
 
 
-class Summary(msgspec.Struct, rename="camel"):
+class ExportedSummary(msgspec.Struct, rename="camel"):
     """What is read of the exported session itself."""
 
     id: str = ""
@@ -57,10 +57,10 @@ class Summary(msgspec.Struct, rename="camel"):
     cwd: str | None = None
 
 
-class Session(msgspec.Struct, rename="camel"):
+class ExportedSession(msgspec.Struct, rename="camel"):
     """As `sessions show` says it."""
 
-    summary: Summary
+    summary: ExportedSummary
 
 
 class Head(msgspec.Struct, rename="camel"):
@@ -68,7 +68,7 @@ class Head(msgspec.Struct, rename="camel"):
 
     format: str
     version: int
-    session: Session
+    session: ExportedSession
     program: str = ""
     exported_at: int = 0
 

@@ -25,7 +25,7 @@ from pykoclaw_acp.server import authenticating, steering
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.given_servers import servers
 from pykoclaw_acp.sessions import opening
-from pykoclaw_acp.sessions.opening import AFTER, Opened, OpenOptions
+from pykoclaw_acp.sessions.opening import AFTER, OpenedSession, OpenOptions
 
 # about permission questions while no client is there
 AWAY_POLICY: Final = "pykoclaw.dev/awayPolicy"
@@ -101,7 +101,7 @@ def options_of(
     )
 
 
-def state_of(call: Call, opened: Opened) -> OpenedState:
+def state_of(call: Call, opened: OpenedSession) -> OpenedState:
     call.follow_ups += opened.follow_ups
     return projection.state(
         opened.selection, legacy_models=call.legacy_models, booleans=call.client.booleans

@@ -32,7 +32,7 @@ MAX_FOLLOWED: Final = 10_000  # sessions, or questions, in it
 log: Final = structlog.get_logger()
 
 
-class Followed(msgspec.Struct, frozen=True):
+class ReportedSession(msgspec.Struct, frozen=True):
     """A session that the front's client follows: its place, the load that set it (0: none), how it
     was opened last.
 
@@ -63,7 +63,7 @@ class FrontHello(msgspec.Struct, frozen=True):
     pid: Count = 0
     parent: msgspec.Raw = UNSAID
     initialize: msgspec.Raw = NOTHING
-    sessions: Annotated[dict[Name, Followed], msgspec.Meta(max_length=MAX_FOLLOWED)] = {}
+    sessions: Annotated[dict[Name, ReportedSession], msgspec.Meta(max_length=MAX_FOLLOWED)] = {}
     asked: Annotated[list[Name], msgspec.Meta(max_length=MAX_FOLLOWED)] = []
     deaths: Annotated[dict[Name, Count], msgspec.Meta(max_length=MAX_FOLLOWED)] = {}
     taken: Annotated[list[Count], msgspec.Meta(max_length=MAX_FOLLOWED)] = []

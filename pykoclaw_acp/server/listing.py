@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model import conversations
-from pykoclaw_acp.model.listing import Archived, ListedSession, Place
+from pykoclaw_acp.model.listing import Archived, ListedSession, ListPosition
 from pykoclaw_acp.protocol import list_cursor
 from pykoclaw_acp.protocol.messages import (
     Empty,
@@ -61,7 +61,7 @@ async def set_title(call: Call, params: SetTitleParams) -> SetTitleResult:
     return SetTitleResult(title=stored)
 
 
-def _after(cursor: str | None) -> Place | None:
+def _after(cursor: str | None) -> ListPosition | None:
     if cursor is None:
         return None
     place = list_cursor.decode(cursor)

@@ -15,7 +15,7 @@ from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
 from pykoclaw_acp.protocol.control.following import QUESTION, QuestionNotification
-from pykoclaw_acp.protocol.control.prompts import Prompted, PromptParams
+from pykoclaw_acp.protocol.control.prompts import CommandPromptParams, Prompted
 from pykoclaw_acp.protocol.jsonrpc import encode_notification
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.command_client import CommandClient, whole
@@ -50,9 +50,11 @@ class OutsidePrompts:
     @property
     def methods(self) -> dict[str, Method[Call, Any]]:
         """The dispatch table of this method."""
-        return {"_pykoclaw.dev/prompt": Method(PromptParams, self.prompt, before_initialize=True)}
+        return {
+            "_pykoclaw.dev/prompt": Method(CommandPromptParams, self.prompt, before_initialize=True)
+        }
 
-    async def prompt(self, call: Call, params: PromptParams) -> Prompted | Later:
+    async def prompt(self, call: Call, params: CommandPromptParams) -> Prompted | Later:
         """Accept the prompt; show the turn's events, and answer when it has ended."""
         if not params.text.strip():
             raise InvalidParams("`text`: must not be empty.")
@@ -68,7 +70,13 @@ class OutsidePrompts:
         return Later(self._show(call, params, session, known, joined=joined))
 
     async def _show(
-        self, call: Call, params: PromptParams, session: Session, known: Turn, *, joined: bool
+        self,
+        call: Call,
+        params: CommandPromptParams,
+        session: Session,
+        known: Turn,
+        *,
+        joined: bool,
     ) -> Prompted:
         after = params.after
         if after is None:
@@ -94,14 +102,14 @@ class OutsidePrompts:
         text = await turns.words(self._database, known.turn_id)
         return _prompted(session, known, outcome, seq, text, joined=joined)
 
-    async def _new(self, params: PromptParams) -> Session:
+    async def _new(self, params: CommandPromptParams) -> Session:
         """A new session; the one that was made for the prompt before, if it comes again."""
         cwd, key = absolute("new", params.new), params.idempotency_key
         begun = await self._sessions.beginnings.begin(_given(params))
         made = None if key is None else f"prompt/{key}"
         return await self._sessions.create(cwd, (), (), made, CLIENT, begun=begun)
 
-    async def _turn(self, session: Session, params: PromptParams) -> Turn:
+    async def _turn(self, session: Session, params: CommandPromptParams) -> Turn:
         content: list[dict[str, Any]] = [{"type": "text", "text": params.text}]
         fingerprint = await in_pieces(prompt_text.fingerprint(content))
         return Turn(
@@ -136,7 +144,7 @@ class OutsidePrompts:
                 await call.client.peer.notify(encode_notification(QUESTION, shown))
 
 
-def _given(params: PromptParams) -> Given | None:
+def _given(params: CommandPromptParams) -> Given | None:
     return None if params.environment is None else Given.of(of_sessions(params.environment))
 
 

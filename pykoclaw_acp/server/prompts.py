@@ -18,13 +18,13 @@ from pykoclaw_acp.protocol.messages import (
     PromptResult,
     SessionParams,
     SteeringResult,
-    Usage,
+    TokenUsage,
 )
 from pykoclaw_acp.server import steering
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Later
 from pykoclaw_acp.sessions import prompting
-from pykoclaw_acp.sessions.prompting import Prompt
+from pykoclaw_acp.sessions.prompting import ClientPrompt
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import steering as turns
 from pykoclaw_acp.sessions.turns.deduplication import IDEMPOTENCY
@@ -73,7 +73,7 @@ async def _accept(
         content.require_words(params.prompt)
     return await prompting.accept(
         call.subscriber,
-        Prompt(
+        ClientPrompt(
             params.session_id,
             kept.blocks,
             number=call.line.number,
@@ -134,11 +134,11 @@ async def _all(leaving: list[asyncio.Task[None]]) -> None:
         await asyncio.wait(leaving)
 
 
-def _usage(outcome: Outcome) -> Usage | None:
+def _usage(outcome: Outcome) -> TokenUsage | None:
     if outcome.usage is None:
         return None
     used = outcome.usage
-    return Usage(
+    return TokenUsage(
         total_tokens=used["totalTokens"],
         input_tokens=used["inputTokens"],
         output_tokens=used["outputTokens"],

@@ -24,7 +24,7 @@ MAX_OTHER: Final = MAX_LINE_EARLY  # bytes of a message that is no prompt; it is
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadMessage:
     """A message. For a prompt with long texts, `long` is its parameters, or the error in them;
     `heavy`: the line was so long that a client gets one such prompt at a time accepted.
     """
@@ -40,7 +40,9 @@ class Read:
         return jsonrpc.decode_params(raw, kind) if self.long is None else self.long
 
 
-async def read(line: Line | Oversized, rest: Callable[[], Awaitable[None]] | None = None) -> Read:
+async def read(
+    line: Line | Oversized, rest: Callable[[], Awaitable[None]] | None = None
+) -> ReadMessage:
     """Parse a line. One that is too expensive is refused, under its id if that can be found.
 
     `rest` is awaited between the pieces of a long one, which is empty afterwards if it is a
@@ -52,29 +54,31 @@ async def read(line: Line | Oversized, rest: Callable[[], Awaitable[None]] | Non
     return found
 
 
-async def _read(line: Line | Oversized, rest: Callable[[], Awaitable[None]] | None) -> Read:
+async def _read(line: Line | Oversized, rest: Callable[[], Awaitable[None]] | None) -> ReadMessage:
     if isinstance(line, Oversized):
-        return Read(Invalid(line_id.find(line.head), _thrown_away(line)))
+        return ReadMessage(Invalid(line_id.find(line.head), _thrown_away(line)))
     if long_lines.is_simple(line):
-        return Read(jsonrpc.parse(line))
+        return ReadMessage(jsonrpc.parse(line))
     await asyncio.sleep(0)
     try:
         short = await in_pieces(long_lines.shorten(line), rest)
     except long_lines.TooComplex:
         found = line_id.find(line[: line_id.TAIL], line[-line_id.TAIL :])
-        return Read(Invalid(found, InvalidRequest(_TOO_COMPLEX)))
+        return ReadMessage(Invalid(found, InvalidRequest(_TOO_COMPLEX)))
     except long_lines.NoJson:
-        return Read(Invalid(jsonrpc.NULL_ID, ParseError("The line is not valid JSON.")))
+        return ReadMessage(Invalid(jsonrpc.NULL_ID, ParseError("The line is not valid JSON.")))
     await asyncio.sleep(0)
     message = jsonrpc.parse(short.line)
     if _is_long(message, short):
-        return Read(Invalid(jsonrpc.NULL_ID, InvalidRequest(jsonrpc.BAD_ID)))
+        return ReadMessage(Invalid(jsonrpc.NULL_ID, InvalidRequest(jsonrpc.BAD_ID)))
     if getattr(message, "method", "") == PROMPT:
         await asyncio.sleep(0)
-        return Read(message, await _prompt(message, short, rest), heavy=len(line) > MAX_OTHER)
+        return ReadMessage(
+            message, await _prompt(message, short, rest), heavy=len(line) > MAX_OTHER
+        )
     if len(line) <= MAX_OTHER:
-        return Read(jsonrpc.parse(line) if short.texts else message)
-    return Read(_too_long(message))
+        return ReadMessage(jsonrpc.parse(line) if short.texts else message)
+    return ReadMessage(_too_long(message))
 
 
 async def _prompt(

@@ -26,7 +26,7 @@ from pykoclaw_acp.model.permissions import RequestPolicy, StoredRequest
 from pykoclaw_acp.model.turns import STARTED, Outcome, TurnState
 from pykoclaw_acp.pool.launcher import Inheritance, Launcher
 from pykoclaw_acp.pool.pool import WorkerPool
-from pykoclaw_acp.server.identity import Standing
+from pykoclaw_acp.server.identity import InstanceWorkers
 from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
@@ -42,7 +42,7 @@ log: Final = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RecoveredWork:
     """What the sessions continue: adopted workers, the turns that these run, and queued prompts."""
 
     workers: list[WorkerRecord] = field(default_factory=list)
@@ -50,8 +50,8 @@ class Found:
 
 
 async def recover(
-    database: Database, launcher: Launcher, standing: Standing, *, resident: bool
-) -> Found:
+    database: Database, launcher: Launcher, standing: InstanceWorkers, *, resident: bool
+) -> RecoveredWork:
     """Recover; the data directory's lock is held.
 
     Without `resident` nothing is continued: no worker is adopted, and queued prompts end.
@@ -135,10 +135,12 @@ async def recover(
         ids = {left.turn.turn_id for left in going_on}
         going_on = [left for left in await turns.unfinished(database) if left.turn.turn_id in ids]
     crash_points.reached("recovered")
-    return Found(adopted, going_on)
+    return RecoveredWork(adopted, going_on)
 
 
-async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database: Database) -> None:
+async def hand_over(
+    found: RecoveredWork, sessions: Sessions, pool: WorkerPool, database: Database
+) -> None:
     """Let the sessions continue what was found."""
     journal = SessionJournal(database)
     adopted: list[tuple[Session, WorkerRecord, OpenTools, list[StoredRequest]]] = []
@@ -184,7 +186,7 @@ async def hand_over(found: Found, sessions: Sessions, pool: WorkerPool, database
 
 
 def _newest(
-    alive: Sequence[WorkerRecord], standing: Standing, conversations: Mapping[str, str]
+    alive: Sequence[WorkerRecord], standing: InstanceWorkers, conversations: Mapping[str, str]
 ) -> list[WorkerRecord]:
     """The workers that go on: of each conversation the last one, unless it is further on than the
     database.

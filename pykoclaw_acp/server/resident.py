@@ -16,7 +16,7 @@ from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import RestartWanted, StartupError
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.logging import setup as logging
-from pykoclaw_acp.pool.forkserver_process import Begun
+from pykoclaw_acp.pool.forkserver_process import StartingForkServer
 from pykoclaw_acp.server import collecting, health
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.clients import Clients
@@ -37,7 +37,11 @@ class Daemon:
     """
 
     def __init__(
-        self, settings: Settings, ready: Callable[[], None], lag: LoopLag, begun: Begun | None
+        self,
+        settings: Settings,
+        ready: Callable[[], None],
+        lag: LoopLag,
+        begun: StartingForkServer | None,
     ) -> None:
         self._settings = settings
         self._ready = ready

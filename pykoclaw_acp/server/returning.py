@@ -14,7 +14,7 @@ from pykoclaw_acp.protocol import long_lines
 from pykoclaw_acp.protocol.messages import InitializeParams, ResumeSessionParams
 from pykoclaw_acp.server import given_servers, lifecycle
 from pykoclaw_acp.server.acp_client import AcpClient
-from pykoclaw_acp.server.link import NOTHING, Followed, FrontHello
+from pykoclaw_acp.server.link import NOTHING, FrontHello, ReportedSession
 from pykoclaw_acp.sessions.returning import LastPlace, come_back
 
 log: Final = structlog.get_logger()
@@ -43,7 +43,7 @@ async def welcome(client: AcpClient, hello: FrontHello) -> None:
             await client.requests.withdraw(message_id)
 
 
-def _place(session_id: str, followed: Followed) -> LastPlace:
+def _place(session_id: str, followed: ReportedSession) -> LastPlace:
     answered = followed.opened != NOTHING
     opened = _opened(session_id, followed.opened) if answered else None
     return LastPlace(followed.seq, followed.seen, followed.line, answered, opened)

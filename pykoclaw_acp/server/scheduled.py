@@ -9,9 +9,9 @@ from pykoclaw_acp.model import deliveries
 from pykoclaw_acp.model.schedule import compute_next_run
 from pykoclaw_acp.model.scheduled import Task, TaskState
 from pykoclaw_acp.protocol.control.tasks import (
+    ScheduledTaskList,
     TaskDetails,
     TaskInfo,
-    TaskList,
     TaskParams,
     TaskRunInfo,
     TasksParams,
@@ -58,10 +58,10 @@ class ScheduledTasks:
             ),
         }
 
-    async def list(self, call: Call, params: TasksParams) -> TaskList:  # noqa: ARG002
+    async def list(self, call: Call, params: TasksParams) -> ScheduledTaskList:  # noqa: ARG002
         """Tasks, newest first."""
         found = await tasks.every(self._database, params.limit + 1)
-        return TaskList(
+        return ScheduledTaskList(
             tasks=[self._info(one) for one in found[: params.limit]],
             more=len(found) > params.limit,
             scheduler=await self._app.scheduler_info(),

@@ -15,16 +15,16 @@ import msgspec
 from pykoclaw_acp.errors import SessionNotFound
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.events import WHY, Text
-from pykoclaw_acp.protocol.control.following import Followed, FollowParams
+from pykoclaw_acp.protocol.control.following import FollowParams, FollowResult
 from pykoclaw_acp.protocol.control.sessions import (
     ArchiveResult,
     Deleted,
     ListParams,
+    NamedSessionParams,
     RenameParams,
     Resolved,
     ResolveParams,
     SessionDetails,
-    SessionParams,
 )
 from pykoclaw_acp.protocol.messages import Empty
 from pykoclaw_acp.server.call import Call
@@ -72,19 +72,19 @@ class SessionControl:
                 ResolveParams, self.resolve, before_initialize=True, slow=True
             ),
             "_pykoclaw.dev/sessions/show": Method(
-                SessionParams, self.show, before_initialize=True, heavy=True
+                NamedSessionParams, self.show, before_initialize=True, heavy=True
             ),
             "_pykoclaw.dev/sessions/rename": Method(
                 RenameParams, self.rename, before_initialize=True, changes=True
             ),
             "_pykoclaw.dev/sessions/archive": Method(
-                SessionParams, self.archive, before_initialize=True, changes=True
+                NamedSessionParams, self.archive, before_initialize=True, changes=True
             ),
             "_pykoclaw.dev/sessions/unarchive": Method(
-                SessionParams, self.unarchive, before_initialize=True, changes=True
+                NamedSessionParams, self.unarchive, before_initialize=True, changes=True
             ),
             "_pykoclaw.dev/sessions/delete": Method(
-                SessionParams, self.delete, before_initialize=True, changes=True
+                NamedSessionParams, self.delete, before_initialize=True, changes=True
             ),
             "_pykoclaw.dev/follow": Method(FollowParams, self.follow, before_initialize=True),
         }
@@ -112,7 +112,7 @@ class SessionControl:
             cwd=record.cwd,
         )
 
-    async def show(self, call: Call, params: SessionParams) -> SessionDetails:  # noqa: ARG002
+    async def show(self, call: Call, params: NamedSessionParams) -> SessionDetails:  # noqa: ARG002
         """One session with its newest turns."""
         session = await self._finder.find(params.session)
         await _take_in(session)
@@ -140,20 +140,20 @@ class SessionControl:
         await self._sessions.catalogue.set_title(session_id, params.title)
         return Empty()
 
-    async def archive(self, call: Call, params: SessionParams) -> ArchiveResult:  # noqa: ARG002
+    async def archive(self, call: Call, params: NamedSessionParams) -> ArchiveResult:  # noqa: ARG002
         """Close the session, and leave it out of lists; says how many turns that ended."""
         session = await self._finder.find(params.session)
         unfinished = sum(not one.ended.done() for one in session.turns) + session.background
         await self._sessions.catalogue.archive(session.id, archived=True)
         return ArchiveResult(cancelled=unfinished)
 
-    async def unarchive(self, call: Call, params: SessionParams) -> Empty:  # noqa: ARG002
+    async def unarchive(self, call: Call, params: NamedSessionParams) -> Empty:  # noqa: ARG002
         """Let lists have the session again."""
         session_id = await self._finder.id_of(params.session)
         await self._sessions.catalogue.archive(session_id, archived=False)
         return Empty()
 
-    async def delete(self, call: Call, params: SessionParams) -> Deleted:  # noqa: ARG002
+    async def delete(self, call: Call, params: NamedSessionParams) -> Deleted:  # noqa: ARG002
         """End its turns, and delete what was said in it."""
         session = await self._finder.find(params.session)
         removed = await self._sessions.catalogue.delete(session.id)
@@ -164,7 +164,7 @@ class SessionControl:
             transcript_deleted=None if nothing else not removed.left, undeleted=removed.left
         )
 
-    async def follow(self, call: Call, params: FollowParams) -> Followed | Later:
+    async def follow(self, call: Call, params: FollowParams) -> FollowResult | Later:
         """The session's log as notifications; a live one ends with the connection, or when the
         session is closed.
         """
@@ -183,12 +183,12 @@ class SessionControl:
         return Later(following) if params.live else await following
 
 
-async def _followed(subscription: Subscription, end: int) -> Followed:
+async def _followed(subscription: Subscription, end: int) -> FollowResult:
     try:
         await subscription.reached(end)
     finally:
         subscription.close()
-    return Followed(seq=subscription.cursor)
+    return FollowResult(seq=subscription.cursor)
 
 
 async def _before_reason(session: Session, place: int) -> int:

@@ -19,10 +19,10 @@ from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import Exhausted, OutputLost, StartupError
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.logging import setup as logging
-from pykoclaw_acp.pool.forkserver_process import Begun
+from pykoclaw_acp.pool.forkserver_process import StartingForkServer
 from pykoclaw_acp.server import instances
 from pykoclaw_acp.server.app import App
-from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.server.connection import ClientConnection
 from pykoclaw_acp.server.lag import run
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.peer import DirectPeer
@@ -149,7 +149,7 @@ def _same_modes_after() -> Iterator[None]:
             os.close(descriptor)
 
 
-async def _converse(connection: Connection) -> None:
+async def _converse(connection: ClientConnection) -> None:
     """Until the end of the input, and until what came before it is answered; prompts are not waited
     for.
     """
@@ -159,13 +159,15 @@ async def _converse(connection: Connection) -> None:
             await connection.begun()
 
 
-async def _serve(settings: Settings, source: int, sink: int, begun: Begun | None) -> OSError | None:
+async def _serve(
+    settings: Settings, source: int, sink: int, begun: StartingForkServer | None
+) -> OSError | None:
     """Serve the client; returns why nothing could be written to it, if that is so."""
     client = instances.of(os.getppid())
     places = Places(settings.data, settings.state, settings.socket)
     app = await App.start(settings, places, resident=False, begun=begun)
     transport = await StdioTransport.open(source, sink)
-    connection = Connection(app.sessions, METHODS, DirectPeer(transport, instance=client))
+    connection = ClientConnection(app.sessions, METHODS, DirectPeer(transport, instance=client))
     loop = asyncio.get_running_loop()
     serving = loop.create_task(_converse(connection), name="client")
     transport.lost.add_done_callback(lambda _: serving.cancel())
@@ -186,7 +188,7 @@ async def _serve(settings: Settings, source: int, sink: int, begun: Begun | None
     return transport.lost.result() if transport.lost.done() else None
 
 
-def main(settings: Settings, begun: Begun | None = None) -> int:
+def main(settings: Settings, begun: StartingForkServer | None = None) -> int:
     """Serve until the end of stdin, or SIGTERM; returns the exit status. Raises StartupError.
 
     `begun`: the fork server, if it was started already.

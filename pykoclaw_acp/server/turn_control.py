@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pykoclaw_acp.protocol.control.sessions import SessionParams
+from pykoclaw_acp.protocol.control.sessions import NamedSessionParams
 from pykoclaw_acp.protocol.control.turns import RewindParams, RewindResult, StopTaskParams, Waited
 from pykoclaw_acp.protocol.messages import Empty
 from pykoclaw_acp.server.call import Call
@@ -33,7 +33,7 @@ class TurnControl:
                 StopTaskParams, self.stop_task, before_initialize=True
             ),
             "_pykoclaw.dev/waits/stop": Method(
-                SessionParams, self.stop_waiting, before_initialize=True, changes=True
+                NamedSessionParams, self.stop_waiting, before_initialize=True, changes=True
             ),
             "_pykoclaw.dev/rewind": Method(
                 RewindParams, self.rewind, before_initialize=True, slow=True
@@ -46,7 +46,7 @@ class TurnControl:
         await session.requests.stop_task(params.tool_call_id)
         return Empty()
 
-    async def stop_waiting(self, call: Call, params: SessionParams) -> Waited:  # noqa: ARG002
+    async def stop_waiting(self, call: Call, params: NamedSessionParams) -> Waited:  # noqa: ARG002
         """Do not go on by itself when the usage limit ends."""
         session = await self._finder.find(params.session)
         return Waited(waited=await session.limit_wait.stop())

@@ -16,7 +16,7 @@ from pykoclaw_acp.errors import Conflict, InvalidParams, RowRefused, SessionNotF
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.events import TitleChanged
 from pykoclaw_acp.model.found import FoundTranscript, Removed
-from pykoclaw_acp.model.listing import Archived, ListedSession, ListQuery, Place
+from pykoclaw_acp.model.listing import Archived, ListedSession, ListPosition, ListQuery
 from pykoclaw_acp.model.surroundings import Surroundings
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions import adopting
@@ -60,11 +60,11 @@ class Registry(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ListPage:
     """A part of the list; `end`: what the next one begins after, None if there is none."""
 
     sessions: list[ListedSession]
-    end: Place | None
+    end: ListPosition | None
 
 
 class Catalogue:
@@ -81,10 +81,10 @@ class Catalogue:
 
     async def page(
         self,
-        after: Place | None = None,
+        after: ListPosition | None = None,
         cwd: str | None = None,
         archived: Archived = Archived.EXCLUDE,
-    ) -> Page:
+    ) -> ListPage:
         """The next sessions, newest first; `cwd`: of this directory only."""
         query = ListQuery(
             PAGE + 1,
@@ -99,7 +99,7 @@ class Catalogue:
         found = await self._store.listed(query)
         more = len(found) > PAGE
         shown = [one if one.cwd else replace(one, cwd=self._folder(one)) for one in found[:PAGE]]
-        return Page(shown, shown[-1].place if more else None)
+        return ListPage(shown, shown[-1].place if more else None)
 
     async def set_title(self, session_id: str, title: str) -> str:
         """Set the title, cut to one line of at most 80 characters, and tell clients; returns it.

@@ -17,7 +17,7 @@ from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.model import contexts, digest
 from pykoclaw_acp.model.branches import Branch, Memory
 from pykoclaw_acp.model.contexts import Loss, TurnEnd
-from pykoclaw_acp.model.digest import MOST_TURNS, Summary
+from pykoclaw_acp.model.digest import MOST_TURNS, TurnSummary
 from pykoclaw_acp.model.events import Text, ToolStarted, UserMessage
 from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.prompt_text import Note
@@ -37,7 +37,7 @@ MOST_PAGES: Final = 20  # of the newest turns
 log: Final = structlog.get_logger()
 
 
-class Context:
+class SessionContext:
     """Claude's memory of one session."""
 
     def __init__(
@@ -175,7 +175,7 @@ class Context:
             after = max(0, loss.lost[:MOST_TURNS][-1].first_seq - 1)
             left_out = max(0, len(loss.lost) - MOST_TURNS)
             end = end if loss.upto is None else loss.upto - 1
-        summaries: dict[str, Summary] = {}
+        summaries: dict[str, TurnSummary] = {}
         for _ in range(MOST_PAGES):
             page = await self._journal.read(self._state.id, after, PAGE) if after < end else []
             if not page:
@@ -204,9 +204,9 @@ def _loss(session_id: str, ends: list[TurnEnd], held: set[str]) -> Loss | None:
     return Loss(tuple(lost), name, ids, newer[-1].first_seq if newer else None)
 
 
-def _add(summaries: dict[str, Summary], event: object) -> None:
+def _add(summaries: dict[str, TurnSummary], event: object) -> None:
     if isinstance(event, UserMessage):
-        known = summaries.setdefault(event.message_id, Summary())
+        known = summaries.setdefault(event.message_id, TurnSummary())
         known.ask(str(event.content.get("text") or f"({event.content.get('type')})"))
     elif summaries:
         newest = next(reversed(summaries.values()))

@@ -11,7 +11,7 @@ from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import Event, OpenTools, ToolProgressed, ToolStarted, size
 from pykoclaw_acp.model.log import Logged, TurnsPlace
-from pykoclaw_acp.model.seams import Said
+from pykoclaw_acp.model.seams import CutMessage
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.ports.journal import LogAndBlobs
@@ -103,7 +103,7 @@ class SessionLog:
         except StoreUnavailable:
             self._closed = False
 
-    async def said_before(self, seq: int) -> Said | None:
+    async def said_before(self, seq: int) -> CutMessage | None:
         """The message of Claude's that the newest event up to `seq` is a part of, if it is one."""
         return await self._store.said_before(self._record.session_id, seq)
 

@@ -24,7 +24,7 @@ ACCOUNT: Final = "pykoclaw.dev/account"
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class SessionBeginning:
     """What a new session begins with; None: the setting's."""
 
     model: str | None = None
@@ -59,7 +59,7 @@ class Beginnings:
         self._house = house
         self._template = template
 
-    async def begin(self, given: Given | None, account: str | None = None) -> Begun:
+    async def begin(self, given: Given | None, account: str | None = None) -> SessionBeginning:
         """Of a client that gives this, and asks for this account in `_meta`; raises InvalidParams."""
         place = f"`_meta.{ACCOUNT}`"
         if account is None and given is not None and given.account is not None:
@@ -71,13 +71,15 @@ class Beginnings:
         self._require_mode(asked.mode)
         user = await self._of_user(chosen)
         model = asked.model or self._template.model or user.model
-        return Begun(model, asked.mode or user.mode, begun)
+        return SessionBeginning(model, asked.mode or user.mode, begun)
 
-    def beside(self, record: SessionRecord) -> Begun:
+    def beside(self, record: SessionRecord) -> SessionBeginning:
         """Of a session that works for another one: with its account, environment, mode and options,
         as it may do no more than that.
         """
-        return Begun(self._template.model, record.mode, record.surroundings, record.options)
+        return SessionBeginning(
+            self._template.model, record.mode, record.surroundings, record.options
+        )
 
     async def _of_user(self, account: str) -> UserSettings:
         """What the user's Claude settings say, as far as it counts."""

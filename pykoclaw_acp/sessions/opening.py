@@ -50,7 +50,7 @@ class OpenOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedSession:
     """An opened session, and what can be chosen in it. The follow-ups begin when the client was
     sent the answer.
     """
@@ -64,7 +64,9 @@ class Opened:
     """Of a load of the newest turns: where they begin."""
 
 
-async def create(subscriber: Subscriber, options: OpenOptions, request_key: str | None) -> Opened:
+async def create(
+    subscriber: Subscriber, options: OpenOptions, request_key: str | None
+) -> OpenedSession:
     """A new session, in the database before this returns; the same one for a request that comes
     again.
     """
@@ -95,7 +97,7 @@ async def load(
     number: int,
     again: bool = False,
     last: int | None = None,
-) -> Opened:
+) -> OpenedSession:
     """Open a session and send its whole log, or the `last` turns of it. Request `number` comes
     `again` from a front that has lost its daemon.
 
@@ -143,7 +145,7 @@ async def resume(
     *,
     after: int | None = None,
     again: bool = False,
-) -> Opened:
+) -> OpenedSession:
     """Open a session without its log: what the client has not seen yet follows the answer.
 
     That is what comes after `after`, or else after what this instance of the client has confirmed,
@@ -194,7 +196,7 @@ async def fork(
     request_key: str | None,
     *,
     message_id: str | None = None,
-) -> Opened:
+) -> OpenedSession:
     """A new session with the history of another one up to the turn of a message, or without one up
     to its last complete turn. The client has it open from there on.
     """
@@ -296,13 +298,13 @@ async def _set(sessions: Sessions, session: Session, options: OpenOptions) -> No
 
 async def _opened(
     subscriber: Subscriber, session: Session, session_id: str, *follow_ups: FollowUp
-) -> Opened:
+) -> OpenedSession:
     await subscriber.sessions.confirmations.written(PLACE_WAIT)
     selection = await session.choosing.selection()
     show = partial(_show_commands, subscriber, session, session_id)
     if (subscription := subscriber.subscriptions.get(session_id)) is not None:
         subscription.opened_at = time.monotonic()
-    return Opened(session_id, selection, [partial(_warm, subscriber), *follow_ups, show])
+    return OpenedSession(session_id, selection, [partial(_warm, subscriber), *follow_ups, show])
 
 
 async def _begin(subscription: Subscription) -> None:

@@ -23,8 +23,8 @@ from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord, Turn
-from pykoclaw_acp.sessions.context import Context
-from pykoclaw_acp.sessions.ports import Imported, Standing, Transcripts, TurnLocks, Workers
+from pykoclaw_acp.sessions.context import SessionContext
+from pykoclaw_acp.sessions.ports import Imported, RowStanding, Transcripts, TurnLocks, Workers
 from pykoclaw_acp.sessions.ports.journal import ConversationsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.turns import titles, titling
@@ -64,10 +64,10 @@ class RowsOnly:
         """
         known = record.claude_session_id
         if row_session_id in (None, known):
-            return Imported(Standing.SAME, followed=known)
+            return Imported(RowStanding.SAME, followed=known)
         if record.branch is not None:
-            return Imported(Standing.SIDE, followed=known)
-        return Imported(Standing.MOVED_ON, followed=row_session_id)
+            return Imported(RowStanding.SIDE, followed=known)
+        return Imported(RowStanding.MOVED_ON, followed=row_session_id)
 
     def noted(self, session_id: str) -> None:
         """It makes no digests."""
@@ -94,7 +94,7 @@ class OtherPrograms:
         locks: TurnLocks | None = None,
         policy: LostContext = LostContext.AUTO,
     ) -> None:
-        self.context = Context(state, journal, workers, transcripts, policy)
+        self.context = SessionContext(state, journal, workers, transcripts, policy)
         self._state = state
         self._journal = journal
         self._workers = workers
@@ -273,7 +273,7 @@ class OtherPrograms:
         if claude is None and record.claude_session_id is None:
             return  # nobody has had a turn
         found = await self._transcripts.take_in(record, claude, own=self._unfinished())
-        self._outdated = self._outdated or found.standing is Standing.MOVED_ON
+        self._outdated = self._outdated or found.standing is RowStanding.MOVED_ON
         self._replaced = self._replaced or found.replaced
         self._state.log.publish(found.logged)
         await self._entitle(found.logged)
@@ -284,17 +284,17 @@ class OtherPrograms:
         lacking = _notes(found)
         if not found.complete:
             await self._say_so()
-        if lacking and found.standing is not Standing.SIDE:
+        if lacking and found.standing is not RowStanding.SIDE:
             await self._say_that_it_lacks(lacking[0])
         self._missing = None
         if row is None or claude in (None, own):
             if row is not None and claude is not None and not known.is_current:
                 await self._journal.follow(self._state.id, row)
-        elif found.standing is Standing.SIDE:
+        elif found.standing is RowStanding.SIDE:
             log.info("A side turn was taken in", action="side_turn", session=self._state.id)
             await self._journal.put_right(self._state.id, row, own, lacking)
             lacking = []
-        elif found.standing is Standing.MISSING:
+        elif found.standing is RowStanding.MISSING:
             self._missing = claude
         for note in lacking:
             await self._journal.add_note(self._state.id, note)

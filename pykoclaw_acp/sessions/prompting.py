@@ -20,7 +20,7 @@ from pykoclaw_acp.tasks import in_pieces
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class ClientPrompt:
     """A client's prompt: `number` identifies the request on its connection, `request_key` globally.
 
     `content` is as `model/blobs.py` says, `blobs` are the bytes that it refers to, by their hashes.
@@ -41,7 +41,7 @@ class Prompt:
     joins: bool = False  # an earlier daemon had taken it: it is no new turn
 
 
-async def accept(subscriber: Subscriber, prompt: Prompt) -> tuple[Session, Turn] | None:
+async def accept(subscriber: Subscriber, prompt: ClientPrompt) -> tuple[Session, Turn] | None:
     """Accept the prompt; returns its session and turn: a new turn, or that of a re-sent prompt.
 
     None: an earlier daemon accepted it, and recovery waits for a writable database.

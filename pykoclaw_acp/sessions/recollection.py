@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Collection
 
 from pykoclaw_acp.model import digest
-from pykoclaw_acp.model.digest import MOST_TURNS, Summary
+from pykoclaw_acp.model.digest import MOST_TURNS, TurnSummary
 from pykoclaw_acp.model.events import Event, Text, ToolStarted, UserMessage
 
 
@@ -18,7 +18,7 @@ class Recollection:
     def __init__(self, forgotten: Collection[str] = ()) -> None:
         self._forgotten = forgotten
         self._count = 0
-        self._turns: deque[Summary] = deque(maxlen=MOST_TURNS)
+        self._turns: deque[TurnSummary] = deque(maxlen=MOST_TURNS)
         self._asking = self._passing = False
 
     def follow(self, event: Event) -> None:
@@ -30,7 +30,7 @@ class Recollection:
             return
         if isinstance(event, UserMessage):
             if not self._asking:
-                self._turns.append(Summary())
+                self._turns.append(TurnSummary())
                 self._count += 1
             self._asking = True
             self._turns[-1].ask(str(event.content.get("text") or f"({event.content.get('type')})"))

@@ -28,7 +28,7 @@ from pykoclaw_acp.sessions.early_starts import EarlyStarts
 from pykoclaw_acp.sessions.forking import Forks
 from pykoclaw_acp.sessions.live_sessions import LiveSessions
 from pykoclaw_acp.sessions.names import ConversationNames
-from pykoclaw_acp.sessions.new_session import Beginnings, Begun
+from pykoclaw_acp.sessions.new_session import Beginnings, SessionBeginning
 from pykoclaw_acp.sessions.permissions.all_requests import AllRequests
 from pykoclaw_acp.sessions.permissions.broker import Broker
 from pykoclaw_acp.sessions.ports import Journal, Transcripts, TurnLocks, Workers, Workspaces
@@ -104,13 +104,13 @@ class Sessions:
         client: str | None = None,
         *,
         requested: RequestedOptions = NOTHING_REQUESTED,
-        begun: Begun | None = None,
+        begun: SessionBeginning | None = None,
     ) -> Session:
         """Create a session in the database; a re-sent request gets the same one.
 
         Raises InvalidParams for options that cannot be granted.
         """
-        wanted = (begun or Begun(self._template.model)).record(
+        wanted = (begun or SessionBeginning(self._template.model)).record(
             cwd, directories, request_key, client
         )
         if request_key is None:

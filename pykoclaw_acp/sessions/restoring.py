@@ -32,7 +32,7 @@ TOLD: Final = (
 log: Final = structlog.get_logger()
 
 
-class Batch(NamedTuple):
+class EventBatch(NamedTuple):
     """Events of an export, and the bytes of their blobs by hash."""
 
     events: Sequence[Event]
@@ -57,7 +57,7 @@ class Restorer:
         self,
         wanted: SessionRecord,
         title: str | None,
-        batches: AsyncIterator[Batch],
+        batches: AsyncIterator[EventBatch],
         words: Callable[[bool], str],
     ) -> Session:
         """A session like `wanted`, under an id and a name of its own: there whole when this returns,
@@ -83,7 +83,7 @@ class Restorer:
         self,
         record: SessionRecord,
         title: str | None,
-        batches: AsyncIterator[Batch],
+        batches: AsyncIterator[EventBatch],
         words: Callable[[bool], str],
     ) -> None:
         tools, told, at = OpenTools(), Recollection(), 0

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pykoclaw_acp.channel.frames import Numbered, Ready
 from pykoclaw_acp.channel.options import WorkerOptions
-from pykoclaw_acp.channel.requests import Reply
+from pykoclaw_acp.channel.requests import WorkerReply
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.sessions.session import Session
@@ -46,7 +46,7 @@ class WorkerEvents:
         else:
             await live.reports.frames(epoch, frames)
 
-    def replied(self, session_id: str, reply: Reply) -> None:
+    def replied(self, session_id: str, reply: WorkerReply) -> None:
         """Pass on a worker's answer to a request."""
         if (live := self._live.get(session_id)) is not None:
             live.requests.take(reply)

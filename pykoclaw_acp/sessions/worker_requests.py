@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from pykoclaw_acp.channel.requests import (
     MakeTitle,
-    Reply,
     Request,
     RewindFiles,
     StopSubagents,
     StopTask,
+    WorkerReply,
 )
 from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.sessions.ports import Workers
@@ -38,7 +38,7 @@ class WorkerRequests:
         self._numbers = itertools.count(secrets.randbits(53))
         self._tasks = Tasks()
         self._decided = asyncio.Event()  # whether the worker takes requests
-        self._open: dict[int, asyncio.Future[Reply]] = {}
+        self._open: dict[int, asyncio.Future[WorkerReply]] = {}
 
     async def stop_task(self, tool_call_id: str) -> None:
         """Stop a subagent, or a command that runs in the background."""
@@ -79,7 +79,7 @@ class WorkerRequests:
         """The worker takes requests from now on, if its version does."""
         self._decided.set()
 
-    def take(self, reply: Reply) -> None:
+    def take(self, reply: WorkerReply) -> None:
         """An answer has come."""
         future = self._open.get(reply.request)
         if future is not None and not future.done():
@@ -97,7 +97,7 @@ class WorkerRequests:
             raise InvalidRequest(NO_WORKER)
         if not self._workers.steers(self._state.id):
             raise InvalidRequest(OLDER)
-        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[WorkerReply] = asyncio.get_running_loop().create_future()
         self._open[frame.request] = future
         try:
             async with asyncio.timeout(LIMIT):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Statement
-from pykoclaw_acp.system.clock import Clock, Note
+from pykoclaw_acp.system.clock import Clock, ClockReading
 
 
 def go_on(connection: sqlite3.Connection) -> Clock:
     """The clock, continued from its saved reading."""
     row = connection.execute("SELECT boot_id, uptime, counted FROM acp_clock").fetchone()
-    return Clock(None if row is None else Note(*row))
+    return Clock(None if row is None else ClockReading(*row))
 
 
 def note(clock: Clock) -> Statement:

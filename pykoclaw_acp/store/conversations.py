@@ -17,7 +17,7 @@ from pykoclaw_acp.store import merging, moving, notes, rules
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.logs import LAST_SEQ
-from pykoclaw_acp.store.merging import Ended, Plan
+from pykoclaw_acp.store.merging import LogEnd, MergePlan
 
 _SHARED: Final = (
     f"SELECT s.acp_session_id, s.conversation_name, {LAST_SEQ} FROM acp_sessions s"  # noqa: S608  constant
@@ -48,9 +48,9 @@ async def unite(database: Database, kept: Collection[str]) -> bool:
     transaction for each conversation. `kept`: sessions with a live worker, which are preferred. The
     caller serves nobody yet, and no other worker lives.
     """
-    shared: dict[str, list[Ended]] = {}
+    shared: dict[str, list[LogEnd]] = {}
     for session_id, name, last_seq in await database.read(_SHARED):
-        shared.setdefault(name, []).append(Ended(session_id, last_seq))
+        shared.setdefault(name, []).append(LogEnd(session_id, last_seq))
     for name, sessions in shared.items():
         owner = _owner(sessions, kept)
         others = [one for one in sessions if one is not owner]
@@ -73,7 +73,7 @@ async def finish(database: Database) -> None:
     await moving.finish(database)
 
 
-async def _convert(database: Database, sessions: Sequence[Ended]) -> None:
+async def _convert(database: Database, sessions: Sequence[LogEnd]) -> None:
     conversion = Conversion(database, lambda: True)
     for one in sessions:
         while await conversion.step(one.session_id):
@@ -88,14 +88,14 @@ async def aliases(database: Database) -> dict[str, str]:
     return dict(rows)
 
 
-def _owner(sessions: Sequence[Ended], kept: Collection[str]) -> Ended:
+def _owner(sessions: Sequence[LogEnd], kept: Collection[str]) -> LogEnd:
     """The session to keep: with a live worker, else one that was used, so that few logs move; else
     the first.
     """
     return max(sessions, key=lambda one: (one.session_id in kept, one.last_seq > 0))
 
 
-def _union(plan: Plan, key: int | None, others: Sequence[Ended]) -> Unit:
+def _union(plan: MergePlan, key: int | None, others: Sequence[LogEnd]) -> Unit:
     """The transaction with which a conversation has one session. `key`: of the merged log."""
     owner, ids = plan.owner, [other.session_id for other in others]
     statements = list(

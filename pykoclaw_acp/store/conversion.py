@@ -17,7 +17,7 @@ import structlog
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.errors import Conflict, RowRefused, StoreUnavailable
 from pykoclaw_acp.store.database import Database, Statement, Unit
-from pykoclaw_acp.store.folding import Row, fold
+from pykoclaw_acp.store.folding import LogRow, fold
 from pykoclaw_acp.store.logs import GIVE_KEY, NUMBER_OLD_TURNS
 from pykoclaw_acp.store.pieces import PIECE_SIZE, SMALLEST, Pieces
 from pykoclaw_acp.store.sql import UNFINISHED
@@ -133,7 +133,7 @@ def _convert(session_id: str, rows: Sequence[tuple[Any, ...]]) -> Unit:
     turns: list[str | None] = list(dict.fromkeys(turn_id for _, _, turn_id, _, _ in rows))
     numbers = {turn_id: number for number, turn_id in enumerate(turns)}
     old = [
-        Row(seq, seq, numbers[turn_id], kind, None, None, source, None, payload)
+        LogRow(seq, seq, numbers[turn_id], kind, None, None, source, None, payload)
         for seq, kind, turn_id, source, payload in rows
     ]
     statements = [Statement(GIVE_KEY, (session_id,))]

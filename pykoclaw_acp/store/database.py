@@ -28,7 +28,7 @@ from pykoclaw_acp.store.open_file import (
     OpenFile,
     UnseenAfterCommit,
 )
-from pykoclaw_acp.store.opening import Opened, open_files
+from pykoclaw_acp.store.opening import OpenedDatabase, open_files
 from pykoclaw_acp.store.readers import ReaderPool, Rows, rows_of
 from pykoclaw_acp.store.sqlite import result_code, sqlite3
 from pykoclaw_acp.store.units import DatabaseClosed, NewEvent, Statement, Unit
@@ -61,7 +61,7 @@ CLOSING_BUSY_TIMEOUT_MS = 500
 class Database:
     """The open database. Its coroutines may be called by any number of tasks of one event loop."""
 
-    def __init__(self, path: Path, opened: Opened) -> None:
+    def __init__(self, path: Path, opened: OpenedDatabase) -> None:
         """Use `open`."""
         self.path = path
         self.blobs = BlobFiles(path.parent)

@@ -27,7 +27,7 @@ class _Owner(NamedTuple):
     allowed: str
 
 
-class _Table(NamedTuple):
+class _OwnedTable(NamedTuple):
     """A table, the key of an owner's rows, and what makes a row large."""
 
     name: str
@@ -43,30 +43,30 @@ _SESSION: Final = _Owner(
     " AND (deleted_at > 0 OR pruned_at IS NOT NULL))",
 )
 _OF_LOG: Final = (
-    _Table("acp_log", "seq", "payload"),
-    _Table("acp_merging_runs", "last_seq", "acp_session_id"),
-    _Table("acp_merging_turns", "turn_id", "turn_id"),
+    _OwnedTable("acp_log", "seq", "payload"),
+    _OwnedTable("acp_merging_runs", "last_seq", "acp_session_id"),
+    _OwnedTable("acp_merging_turns", "turn_id", "turn_id"),
 )
-_BLOBS: Final = _Table("acp_blobs", "sha256", "sha256")
+_BLOBS: Final = _OwnedTable("acp_blobs", "sha256", "sha256")
 _OF_PRUNED: Final = (
     _BLOBS,
-    _Table("acp_turns", "turn_id", "prompt"),
-    _Table("acp_permissions", "permission_id", "request"),
+    _OwnedTable("acp_turns", "turn_id", "prompt"),
+    _OwnedTable("acp_permissions", "permission_id", "request"),
 )
 _OF_DELETED: Final = (
-    _Table("acp_events", "seq", "payload"),
+    _OwnedTable("acp_events", "seq", "payload"),
     *_OF_PRUNED,
-    _Table("acp_merged_logs", "first_seq", "acp_session_id"),
-    _Table("acp_notes", "note_id", "text"),
-    _Table("acp_session_options", "acp_session_id", "options"),
-    _Table("acp_surroundings", "acp_session_id", "variables"),
-    _Table("acp_transcript_turns", "prompt_uuid", "prompt_uuid"),
-    _Table("acp_transcripts", "claude_session_id", "path"),
-    _Table("acp_limit_waits", "turn_id", "turn_id"),
-    _Table("acp_rewinds", "request_key", "result"),
-    _Table("acp_session_rules", "rule", "rule"),
-    _Table("acp_forks", "acp_session_id", "upto"),
-    _Table("acp_branches", "claude_session_id", "claude_session_id"),
+    _OwnedTable("acp_merged_logs", "first_seq", "acp_session_id"),
+    _OwnedTable("acp_notes", "note_id", "text"),
+    _OwnedTable("acp_session_options", "acp_session_id", "options"),
+    _OwnedTable("acp_surroundings", "acp_session_id", "variables"),
+    _OwnedTable("acp_transcript_turns", "prompt_uuid", "prompt_uuid"),
+    _OwnedTable("acp_transcripts", "claude_session_id", "path"),
+    _OwnedTable("acp_limit_waits", "turn_id", "turn_id"),
+    _OwnedTable("acp_rewinds", "request_key", "result"),
+    _OwnedTable("acp_session_rules", "rule", "rule"),
+    _OwnedTable("acp_forks", "acp_session_id", "upto"),
+    _OwnedTable("acp_branches", "claude_session_id", "claude_session_id"),
 )
 # Claude sessions of the session: what is left of them makes none again.
 _KEEP: Final = (
@@ -150,7 +150,7 @@ async def _drop_log(database: Database, session_id: str) -> None:
     await database.commit(Unit(statements=drop, renumbers=True), patient=True)
 
 
-async def _clear_session(database: Database, table: _Table, session_id: str) -> None:
+async def _clear_session(database: Database, table: _OwnedTable, session_id: str) -> None:
     if table is _BLOBS:
         await blobs.remove_unused(database, session_id)
     await _clear(database, table, _SESSION, session_id)
@@ -164,7 +164,7 @@ async def _clear_leftovers(database: Database) -> None:
         await database.commit(Unit(statements=(forget,)), patient=True)
 
 
-async def _clear(database: Database, table: _Table, owner: _Owner, value: object) -> None:
+async def _clear(database: Database, table: _OwnedTable, owner: _Owner, value: object) -> None:
     """Delete an owner's rows, in pieces, as long as that is allowed."""
     mine = f"FROM {table.name} WHERE {owner.column} = ? AND {owner.allowed} LIMIT ?"
     lengths = f"SELECT LENGTH({table.large}) {mine}"

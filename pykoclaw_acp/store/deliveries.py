@@ -15,7 +15,7 @@ from pykoclaw_acp.model.deliveries import (
     SENT,
     Delivery,
     DeliveryState,
-    Said,
+    ImportedDelivery,
     WaitingDeliveries,
     is_of_run,
     is_shown,
@@ -159,10 +159,10 @@ def _text(name: bytes | None) -> str | None:
 
 async def taken_in(
     database: Database, session_id: str, delivery: Delivery, after: int
-) -> list[Said]:
+) -> list[ImportedDelivery]:
     """Imported turns above `after` that said what is delivered, the newest first."""
     rows = await database.read(_IMPORTED, (session_id, after, MOST_IMPORTED))
-    found: list[Said] = []
+    found: list[ImportedDelivery] = []
     said: list[Event | None] = []
     entry = ""  # of the turn's newest text
     for seq, source, payload in rows:  # the newest first
@@ -173,7 +173,7 @@ async def taken_in(
         if isinstance(event, UserMessage):
             if is_shown(delivery, answer(reversed(said))):
                 paths = await database.read(_PATH, (session_id, _entry(source)))
-                found += [Said(int(seq), path, entry) for (path,) in paths]
+                found += [ImportedDelivery(int(seq), path, entry) for (path,) in paths]
             said.clear()
             entry = ""
     return found

@@ -27,7 +27,7 @@ INSERT = f"INSERT INTO acp_log (log_key, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LogRow:
     """A row of `acp_log`, without the log's key."""
 
     first: int
@@ -48,12 +48,12 @@ class Row:
         )
 
 
-def fold(rows: Sequence[Row]) -> list[Row]:
+def fold(rows: Sequence[LogRow]) -> list[LogRow]:
     """Fold a log into as few rows as possible; rows that are unreadable or have a source stay."""
     events = [None if row.source is not None else decode(row.payload) for row in rows]
     kept, events = _without_replaced(rows, events)
-    folded: list[Row] = []
-    run: list[tuple[Row, Piece]] = []
+    folded: list[LogRow] = []
+    run: list[tuple[LogRow, Piece]] = []
     room = 0
     for row, event in zip(kept, events, strict=True):
         piece = event if isinstance(event, Piece) else None
@@ -73,7 +73,7 @@ def fold(rows: Sequence[Row]) -> list[Row]:
 
 def fold_range(connection: sqlite3.Connection, log_key: int, begin: int, end: int) -> None:
     """Fold the rows from `begin` to `end`, inside of a transaction."""
-    rows = [Row(*one) for one in connection.execute(_SELECT, (log_key, begin, end))]
+    rows = [LogRow(*one) for one in connection.execute(_SELECT, (log_key, begin, end))]
     folded = fold(rows)
     if len(folded) < len(rows):
         connection.execute(_DELETE, (log_key, begin, end))
@@ -82,7 +82,7 @@ def fold_range(connection: sqlite3.Connection, log_key: int, begin: int, end: in
 
 def drop(connection: sqlite3.Connection, log_key: int, seq: int) -> None:
     """Delete the row of a replaced state; the next row covers its seq. Inside of a transaction."""
-    rows = [Row(*one) for one in connection.execute(_SELECT_NEXT, (log_key, seq))]
+    rows = [LogRow(*one) for one in connection.execute(_SELECT_NEXT, (log_key, seq))]
     if len(rows) == 2 and rows[0].seq == seq and rows[1].first == seq + 1:
         connection.execute(_DELETE, (log_key, seq, rows[1].seq))
         connection.execute(INSERT, _cover(rows[0], rows[1]).values(log_key))
@@ -111,8 +111,8 @@ def _cuts(pieces: Iterable[int]) -> str:
 
 
 def _without_replaced(
-    rows: Sequence[Row], events: Sequence[Event | None]
-) -> tuple[list[Row], list[Event | None]]:
+    rows: Sequence[LogRow], events: Sequence[Event | None]
+) -> tuple[list[LogRow], list[Event | None]]:
     last: dict[tuple[str, int | None], int] = {}
     replaced: set[int] = set()
     for at, (row, event) in enumerate(zip(rows, events, strict=True)):
@@ -125,8 +125,8 @@ def _without_replaced(
             replaced.add(before)
         if folding.passing(event):
             last[key] = at
-    kept: list[Row] = []
-    waiting: Row | None = None
+    kept: list[LogRow] = []
+    waiting: LogRow | None = None
     for at, row in enumerate(rows):
         covering = row if waiting is None else _cover(waiting, row)
         waiting = covering if at in replaced else None
@@ -135,7 +135,7 @@ def _without_replaced(
     return kept, [event for at, event in enumerate(events) if at not in replaced]
 
 
-def _cover(gone: Row, row: Row) -> Row:
+def _cover(gone: LogRow, row: LogRow) -> LogRow:
     """`row`, extended to cover the deleted row before it."""
     cuts = row.cuts
     if row.kind in ("text", "thinking"):
@@ -147,7 +147,7 @@ def _cover(gone: Row, row: Row) -> Row:
     return replace(row, first=gone.first, cuts=cuts, epoch=frame[0], frame=frame[1])
 
 
-def _continues(before: Row, said: Piece, row: Row, piece: Piece) -> bool:
+def _continues(before: LogRow, said: Piece, row: LogRow, piece: Piece) -> bool:
     one_worker = before.epoch is None or row.epoch is None or before.epoch == row.epoch
     return (
         before.seq + 1 == row.first
@@ -157,7 +157,7 @@ def _continues(before: Row, said: Piece, row: Row, piece: Piece) -> bool:
     )
 
 
-def _join(run: list[tuple[Row, Piece]]) -> Row:
+def _join(run: list[tuple[LogRow, Piece]]) -> LogRow:
     if len(run) == 1:
         return run[0][0]
     last, piece = run[-1]

@@ -58,7 +58,7 @@ _OTHERS: Final = " UNION ALL ".join(
 )
 
 
-class _Part(NamedTuple):
+class _Select(NamedTuple):
     """A statement, its parameters, where its key is, and the directory that a client's must be;
     `undecided`: that may be NULL, which is whatever directory a client names first.
     """
@@ -130,17 +130,17 @@ def _statements(query: ListQuery, limit: int) -> Iterator[tuple[str, tuple[Any, 
             yield sql, (*part.parameters, *after, limit)
 
 
-def _parts(query: ListQuery) -> Iterator[_Part]:
+def _parts(query: ListQuery) -> Iterator[_Select]:
     shown, channels = of_channels("s.conversation_name", query.hidden)
     key = ("s", "acp_session_id")
     if query.archived is not Archived.ONLY:
-        yield _Part(f"{_SESSION}{_PROMPTED} NULL{shown}", channels, *key, "s.cwd")
+        yield _Select(f"{_SESSION}{_PROMPTED} NULL{shown}", channels, *key, "s.cwd")
         unprompted = f"{_VISIBLE} NULL AND s.archived_at IS NULL AND {CONTINUED}{shown}"
-        yield _Part(f"{_UNPROMPTED}{unprompted}", channels, *key, CWD)
+        yield _Select(f"{_UNPROMPTED}{unprompted}", channels, *key, CWD)
         if query.transcripts:
-            yield _Part(_TRANSCRIPT, (), "f", "claude_session_id", "f.cwd", undecided=False)
+            yield _Select(_TRANSCRIPT, (), "f", "claude_session_id", "f.cwd", undecided=False)
     if query.archived is not Archived.EXCLUDE:
-        yield _Part(f"{_SESSION}{_PROMPTED} NOT NULL{shown}", channels, *key, "s.cwd")
+        yield _Select(f"{_SESSION}{_PROMPTED} NOT NULL{shown}", channels, *key, "s.cwd")
 
 
 def _others(

@@ -78,7 +78,7 @@ _PASSING: Final = (
 )
 
 
-class Run(NamedTuple):
+class UnfinishedMessage(NamedTuple):
     """The pieces of the unfinished message at a log's end; folded when it ends."""
 
     message: object
@@ -103,7 +103,7 @@ class Log:
 
     key: int
     last: int
-    run: Run | None = None
+    run: UnfinishedMessage | None = None
     passing: dict[str, int] = field(default_factory=dict)
     turn: tuple[str | None, int | None] = (
         None,
@@ -120,7 +120,7 @@ class Log:
         if event.message is None or event.source_uuid is not None:
             self.run = None
         elif self.run is None:
-            self.run = Run(event.message, event.turn_id, seq, event.weight)
+            self.run = UnfinishedMessage(event.message, event.turn_id, seq, event.weight)
         else:
             self.run = self.run._replace(weight=self.run.weight + event.weight)
         if event.state is None or event.source_uuid is not None:
@@ -201,10 +201,12 @@ def _find(connection: sqlite3.Connection, session_id: str) -> Log:
     return log
 
 
-def _open_run(connection: sqlite3.Connection, session_id: str, key: int, last: int) -> Run | None:
+def _open_run(
+    connection: sqlite3.Connection, session_id: str, key: int, last: int
+) -> UnfinishedMessage | None:
     """The unfinished message at the log's end, as an earlier daemon may have left it."""
     before = connection.execute(_BEFORE_RUN, (key,)).fetchone()
-    run: Run | None = None
+    run: UnfinishedMessage | None = None
     below = last + 1
     for seq, first, payload, turn_id in connection.execute(
         _END_OF_LOG, (session_id, key, before[0] if before else 0)
@@ -215,7 +217,7 @@ def _open_run(connection: sqlite3.Connection, session_id: str, key: int, last: i
         weight = folding.weight(event)
         mine = folding.message(event)
         if run is None:
-            run = Run(mine, turn_id, seq, weight)
+            run = UnfinishedMessage(mine, turn_id, seq, weight)
         elif (
             run.message == mine
             and run.turn_id == turn_id

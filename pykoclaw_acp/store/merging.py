@@ -31,7 +31,7 @@ _TURNS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class LogEnd:
     """A session, and the end of its log."""
 
     session_id: str
@@ -58,7 +58,7 @@ class MovedTurn(NamedTuple):
 
 
 @dataclass(slots=True)
-class Plan:
+class MergePlan:
     """A merge: the same for the same logs, so that one that was interrupted is recognized."""
 
     owner: str
@@ -72,7 +72,9 @@ class Plan:
     @property
     def sha256(self) -> str:
         """Its name."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()
+        # As it was named before: a merge that an earlier version began goes on.
+        name = repr(self).removeprefix("Merge")
+        return hashlib.sha256(name.encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class _Turn:
 
 
 @dataclass(slots=True)
-class _Part:
+class _LogPart:
     """A part of a log, `first` to `last`: a turn with what follows it, or overlapping turns."""
 
     session_id: str
@@ -104,10 +106,10 @@ async def moved(database: Database, session_id: str, seq: int) -> int:
     return min(seq, rows[0][0]) + rows[0][1] if rows else seq
 
 
-async def plan(database: Database, owner: Ended, others: Sequence[Ended]) -> Plan:
+async def plan(database: Database, owner: LogEnd, others: Sequence[LogEnd]) -> MergePlan:
     """How the others' logs and turns become the owner's; its log stays if it is the only one."""
     sessions = [owner, *others]
-    logs: list[list[_Part]] = []
+    logs: list[list[_LogPart]] = []
     waiting: list[list[_Turn]] = []
     move = any(other.last_seq for other in others)
     places: list[int] = []
@@ -125,7 +127,7 @@ async def plan(database: Database, owner: Ended, others: Sequence[Ended]) -> Pla
             ]
         )
         places.extend(turn.position for turn in turns if turn.position is not None)
-    made = Plan(owner.session_id, moves=move, last=max(one.last_seq for one in sessions))
+    made = MergePlan(owner.session_id, moves=move, last=max(one.last_seq for one in sessions))
     positions = _Positions(max(places, default=0))
     for part in heapq.merge(*logs, key=lambda part: part.at):
         _place(made, part, positions)
@@ -155,10 +157,10 @@ class _Positions:
         return by, new
 
 
-async def _parts(database: Database, session_id: str, turns: Sequence[_Turn]) -> list[_Part]:
+async def _parts(database: Database, session_id: str, turns: Sequence[_Turn]) -> list[_LogPart]:
     """Split a log into parts, none of which cuts a turn."""
     by_id = {turn.turn_id: turn for turn in turns}
-    parts: list[_Part] = []
+    parts: list[_LogPart] = []
     last = 0
     spans: list[tuple[Any, ...]] = await database.read(_SPANS, (session_id,))
     for turn_id, begin, end in spans:
@@ -170,10 +172,10 @@ async def _parts(database: Database, session_id: str, turns: Sequence[_Turn]) ->
             parts[-1].last = max(parts[-1].last, end)
             parts[-1].turns.append(turn)
         else:
-            parts.append(_Part(session_id, begin, end, turn.at, [turn]))
+            parts.append(_LogPart(session_id, begin, end, turn.at, [turn]))
     first = min((begin for _, begin, _ in spans), default=0)
     if not parts:
-        return [_Part(session_id, first, last, 0)] if spans else []
+        return [_LogPart(session_id, first, last, 0)] if spans else []
     # What is of no turn stays behind the turn that it follows.
     parts[0].first = first
     for part, following in itertools.pairwise(parts):
@@ -182,7 +184,7 @@ async def _parts(database: Database, session_id: str, turns: Sequence[_Turn]) ->
     return parts
 
 
-def _place(made: Plan, part: _Part, positions: _Positions) -> None:
+def _place(made: MergePlan, part: _LogPart, positions: _Positions) -> None:
     """Add a part at the end of the merged log; it joins the part before if they stay together."""
     by = made.last + 1 - part.first
     turn_by, new_positions = positions.give(part.turns)

@@ -14,7 +14,7 @@ from typing import Final
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.logs import DROP, NEXT_KEY
-from pykoclaw_acp.store.merging import MovedTurn, Plan
+from pykoclaw_acp.store.merging import MergePlan, MovedTurn
 from pykoclaw_acp.store.pieces import PIECE_SIZE, Pieces
 from pykoclaw_acp.store.sql import LOG_KEY
 
@@ -126,7 +126,7 @@ _AFTERWARDS: Final = (
 )
 
 
-async def write(database: Database, plan: Plan) -> int:
+async def write(database: Database, plan: MergePlan) -> int:
     """Write the merged log; returns its key. Goes on where an earlier call for this plan stopped."""
     pieces = Pieces()
     name = plan.sha256
@@ -149,7 +149,7 @@ async def write(database: Database, plan: Plan) -> int:
     return key
 
 
-def switch(key: int, plan: Plan, others: Sequence[str]) -> Iterator[Statement]:
+def switch(key: int, plan: MergePlan, others: Sequence[str]) -> Iterator[Statement]:
     """Give the merged log to the owner, with all that somebody who is served asks for first.
 
     The other logs become leftovers. For a unit that renumbers.
@@ -165,7 +165,7 @@ def switch(key: int, plan: Plan, others: Sequence[str]) -> Iterator[Statement]:
 
 
 def move_turns(
-    plan: Plan, others: Sequence[str], turns: Iterable[MovedTurn]
+    plan: MergePlan, others: Sequence[str], turns: Iterable[MovedTurn]
 ) -> Iterator[Statement]:
     """Give these turns to the owner, and free the keys that several sessions have used."""
     sessions = (plan.owner, *others)
@@ -187,13 +187,13 @@ async def finish(database: Database) -> None:
             crash_points.reached("merge_piece_finished")
 
 
-def _runs(key: int, plan: Plan) -> Iterator[Statement]:
+def _runs(key: int, plan: MergePlan) -> Iterator[Statement]:
     for run in plan.runs:
         old = (run.session_id, run.session_id, run.first, run.last)
         yield Statement(_RUN, (key, run.last + run.by, *old, run.by, run.turn_by))
 
 
-def _turns(key: int, plan: Plan) -> Iterator[Statement]:
+def _turns(key: int, plan: MergePlan) -> Iterator[Statement]:
     for turn in plan.turns:
         if not turn.unfinished:
             yield Statement(_TURN, (key, turn.turn_id, plan.owner, turn.position, turn.by))

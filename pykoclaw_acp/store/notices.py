@@ -14,13 +14,13 @@ import msgspec
 
 from pykoclaw_acp.model.notices import (
     DeliveryTarget,
+    DueNotification,
     EndedTurn,
     Notice,
     NoticeKind,
-    Notification,
+    NoticeSession,
     NotificationOutcome,
     PendingQuestion,
-    Place,
 )
 from pykoclaw_acp.model.permissions import PermissionRequest, RequestPolicy
 from pykoclaw_acp.model.schedule import now_text
@@ -180,7 +180,7 @@ async def ended_turn(database: Database, turn_id: str) -> EndedTurn | None:
         return None
     *place, state, stop_reason, error, ended_at, watched = rows[0]
     outcome = Outcome(TurnState(state), stop_reason=stop_reason, failure=failure_of(error))
-    return EndedTurn(turn_id, Place(*place), outcome, ended_at or now_ms(), bool(watched))
+    return EndedTurn(turn_id, NoticeSession(*place), outcome, ended_at or now_ms(), bool(watched))
 
 
 async def pending_question(database: Database, ask_id: str) -> PendingQuestion | None:
@@ -189,7 +189,9 @@ async def pending_question(database: Database, ask_id: str) -> PendingQuestion |
     if not rows:
         return None
     *place, request, policy, asked_at = rows[0]
-    return PendingQuestion(Place(*place), _decoder.decode(request), RequestPolicy(policy), asked_at)
+    return PendingQuestion(
+        NoticeSession(*place), _decoder.decode(request), RequestPolicy(policy), asked_at
+    )
 
 
 def insert(notice: Notice, body: str, clock: int) -> Statement:
@@ -229,10 +231,12 @@ def deliver(notice: Notice, target: DeliveryTarget) -> Statement:
     )
 
 
-async def due(database: Database, until: int) -> list[Notification]:
+async def due(database: Database, until: int) -> list[DueNotification]:
     """Notifications to be tried until then (ms, own clock); some of them."""
     return [
-        Notification(notice, target, NoticeKind(kind), body, attempts, max(until - made, 0) / 1000)
+        DueNotification(
+            notice, target, NoticeKind(kind), body, attempts, max(until - made, 0) / 1000
+        )
         for notice, target, kind, body, attempts, made in await database.read(_DUE, (until,))
     ]
 
@@ -245,7 +249,9 @@ async def next_due(database: Database) -> int | None:
     return None if rows[0][0] is None else int(rows[0][0])
 
 
-def note_outcome(one: Notification, outcome: NotificationOutcome, reason: str | None) -> Statement:
+def note_outcome(
+    one: DueNotification, outcome: NotificationOutcome, reason: str | None
+) -> Statement:
     """The target accepted the notice, or will not be asked again."""
     return Statement(
         "UPDATE acp_notifications SET outcome = ?, reason = ?, attempts = attempts + 1"
@@ -254,7 +260,7 @@ def note_outcome(one: Notification, outcome: NotificationOutcome, reason: str | 
     )
 
 
-def note_failure(one: Notification, reason: str, again: int) -> Statement:
+def note_failure(one: DueNotification, reason: str, again: int) -> Statement:
     """The target did not accept the notice; it is tried again then (ms, own clock)."""
     return Statement(
         "UPDATE acp_notifications SET attempts = attempts + 1, next_clock = ?, reason = ?"

@@ -34,7 +34,7 @@ do not exist.
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedDatabase:
     """An open database. `trouble`: why it cannot be written, if it cannot.
 
     `copy`: the file that is read instead, if the database itself cannot be opened. `accessible`:
@@ -52,7 +52,7 @@ class Opened:
     trouble: tuple[DatabaseState, str] | None = None
 
 
-async def open_files(path: Path, spare: Sequence[Path] = ()) -> Opened:
+async def open_files(path: Path, spare: Sequence[Path] = ()) -> OpenedDatabase:
     """Open the file, or a copy in the first directory of `spare` with room; raises as
     `Database.open`.
     """
@@ -97,7 +97,7 @@ def _create(path: Path) -> None:
     os.close(descriptor)
 
 
-async def _open(path: Path, migrations: list[migrate.Migration]) -> Opened:
+async def _open(path: Path, migrations: list[migrate.Migration]) -> OpenedDatabase:
     accessible = history_copy.is_accessible(path)
     async with AsyncExitStack() as stack:
         writer, readers, mode, clock = await _connect(stack, path, migrations)
@@ -105,20 +105,20 @@ async def _open(path: Path, migrations: list[migrate.Migration]) -> Opened:
         checkpoints = await Checkpoints.open(writer, path, mode)
         file = OpenFile(path)
         stack.pop_all()
-    return Opened(
+    return OpenedDatabase(
         writer, readers, mode, clock, file, checkpoints, accessible=accessible, trouble=refused
     )
 
 
 async def _open_copy(
     copied: Path, migrations: list[migrate.Migration], found: tuple[DatabaseState, str]
-) -> Opened:
+) -> OpenedDatabase:
     async with AsyncExitStack() as stack:
         stack.callback(history_copy.remove, copied)
         writer, readers, mode, clock = await _connect(stack, copied, migrations)
         file = OpenFile(copied)
         stack.pop_all()
-    return Opened(writer, readers, mode, clock, file, copy=copied, trouble=found)
+    return OpenedDatabase(writer, readers, mode, clock, file, copy=copied, trouble=found)
 
 
 async def _connect(

@@ -67,12 +67,12 @@ _OF_SHARED: Final = {
 _BEGINNING: Final = re.compile(r"(?:\s|--[^\n]*(?:\n|\Z)|/\*(?:[^*]|\*(?!/))*\*/)*+([A-Za-z]*)")
 
 
-class Refused(Exception):
+class StatementRefused(Exception):
     """A statement that no plugin may run; the message says which, and what to do instead."""
 
 
 def word(sql: str) -> str:
-    """The statement's first word, in lower case; raises Refused if it is not one that plugins may
+    """The statement's first word, in lower case; raises StatementRefused if it is not one that plugins may
     use.
     """
     found = _BEGINNING.match(sql)
@@ -80,8 +80,8 @@ def word(sql: str) -> str:
     if first in _ALLOWED and not (first == "alter" and OWN_PREFIX in sql.lower()):
         return first
     if first in ("begin", "commit", "end", "rollback", "savepoint", "release"):
-        raise Refused("A plugin's transaction is `with db.transaction()`, not SQL.")
-    raise Refused(f"Plugins may not run {first.upper() or 'this'} in the shared database.")
+        raise StatementRefused("A plugin's transaction is `with db.transaction()`, not SQL.")
+    raise StatementRefused(f"Plugins may not run {first.upper() or 'this'} in the shared database.")
 
 
 def may_read(first: str) -> bool:

@@ -27,7 +27,7 @@ from pykoclaw_acp.store.condition import FileGone, KeptOrNot
 from pykoclaw_acp.store.connection import LOCK_WAIT, Connection
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.open_file import OpenFile
-from pykoclaw_acp.store.plugin_guard import Guard, Refused, may_read, word
+from pykoclaw_acp.store.plugin_guard import Guard, StatementRefused, may_read, word
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.value_limit import LONGEST
 
@@ -154,10 +154,10 @@ class PluginStatements:
 def split(script: str) -> Iterator[list[str]]:
     """The transactions of a script: each of its statements, or those between BEGIN and COMMIT.
 
-    Raises Refused for a script that is too long or does not end.
+    Raises StatementRefused for a script that is too long or does not end.
     """
     if len(script) > MAX_SCRIPT:
-        raise Refused(f"A plugin's script may have {MAX_SCRIPT} characters.")
+        raise StatementRefused(f"A plugin's script may have {MAX_SCRIPT} characters.")
     batch: list[str] | None = None
     for sql in _statements(script):
         match sql.rstrip("; \n\t").lower().split():
@@ -171,7 +171,7 @@ def split(script: str) -> Iterator[list[str]]:
             case _:
                 yield [sql]
     if batch is not None:
-        raise Refused("A plugin's script begins a transaction that it does not end.")
+        raise StatementRefused("A plugin's script begins a transaction that it does not end.")
 
 
 def _statements(script: str) -> Iterator[str]:
@@ -253,7 +253,7 @@ def _fetch(cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
         rows.append(row)
         size += sum(_PER_CELL + (len(one) if isinstance(one, str | bytes) else 0) for one in row)
         if size > ANSWER_BYTES or len(rows) > MAX_ROWS:
-            raise Refused(
+            raise StatementRefused(
                 f"The statement returns more than {ANSWER_BYTES // 2**20} MiB or {MAX_ROWS} rows. "
                 "Nothing was changed; select fewer rows, with LIMIT for instance."
             )
@@ -262,20 +262,20 @@ def _fetch(cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
 
 def _explained(error: sqlite3.Error, guard: Guard, seconds: float) -> Exception:
     if guard.refused:
-        return Refused(guard.refused)
+        return StatementRefused(guard.refused)
     if guard.expired:
-        return Refused(
+        return StatementRefused(
             f"A statement of a plugin may take {seconds:g} s here; it was stopped, and nothing was"
             " changed. Do it in smaller steps."
         )
     if isinstance(error, sqlite3.DataError) and "too big" in str(error):
-        return Refused(TOO_LONG)
+        return StatementRefused(TOO_LONG)
     return error
 
 
 def _describe(error: Exception) -> SqlError | None:
     """The error for the plugin; None if it is a fault of this program."""
-    if isinstance(error, Refused):
+    if isinstance(error, StatementRefused):
         return SqlError("OperationalError", str(error))
     if isinstance(error, StoreUnavailable):
         return SqlError("OperationalError", f"The database cannot be used now. {error.reason}")

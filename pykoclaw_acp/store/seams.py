@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any, Final
 
 from pykoclaw_acp.model.events import Text, decode
-from pykoclaw_acp.model.seams import Said
+from pykoclaw_acp.model.seams import CutMessage
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.folding import lengths
 from pykoclaw_acp.store.sql import LOG_KEY, UNFINISHED
@@ -34,7 +34,7 @@ _OVER: Final = (
 )
 
 
-async def said_before(database: Database, session_id: str, seq: int, now: int) -> Said | None:
+async def said_before(database: Database, session_id: str, seq: int, now: int) -> CutMessage | None:
     """The message that the newest event up to `seq` is a part of; None if it is no message of
     Claude's. `now`: ms, own clock.
     """
@@ -49,7 +49,7 @@ async def said_before(database: Database, session_id: str, seq: int, now: int) -
     if found.message_id is None:
         return None
     over = await database.read(_OVER, (seq, now - LATE, session_id, found.turn))
-    return Said(found.message_id, found.text, bool(over[0][0]) if over else True)
+    return CutMessage(found.message_id, found.text, bool(over[0][0]) if over else True)
 
 
 class _Message:

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Final
 
 from pykoclaw_acp.errors import Conflict
-from pykoclaw_acp.model.conversations import OWN, Conversation, Followed, Owner
+from pykoclaw_acp.model.conversations import OWN, Conversation, FollowedConversation, Owner
 from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import imports
@@ -98,7 +98,7 @@ def add_alias(session_id: str, owner: str, clock: int, *, only: bool) -> Stateme
     )
 
 
-async def followed(database: Database, session_id: str) -> Followed:
+async def followed(database: Database, session_id: str) -> FollowedConversation:
     """What the session follows."""
     rows = await database.read(
         "SELECT c.name, c.session_id, c.cwd, c.system_prompt_hash, s.followed, s.prompt_hash"
@@ -110,7 +110,7 @@ async def followed(database: Database, session_id: str) -> Followed:
         raise Conflict(f"the session {session_id} is gone")
     name, claude, cwd, hashed, own, own_hash = rows[0]
     row = None if name is None else Conversation(name, claude or None, cwd, hashed)
-    return Followed(row, own, own_hash)
+    return FollowedConversation(row, own, own_hash)
 
 
 async def changed_rows(database: Database, session_ids: Collection[str]) -> list[str]:

@@ -16,7 +16,7 @@ from pykoclaw_acp.system import processes
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class ClockReading:
     """Saved value: the clock showed `counted` (ms) when the boot `boot_id` was `uptime` ms old."""
 
     boot_id: str
@@ -34,7 +34,7 @@ class Clock:
     creation.
     """
 
-    def __init__(self, noted: Note | None) -> None:
+    def __init__(self, noted: ClockReading | None) -> None:
         self._boot_id = processes.boot_id()
         now = uptime()
         if noted is None:
@@ -60,7 +60,7 @@ class Clock:
         """Seconds since the clock showed `then`, as a lower bound; never negative."""
         return max(0, self.now() - then) / 1000
 
-    def note(self) -> Note:
+    def note(self) -> ClockReading:
         """The value to save for the next boot."""
         now = uptime()
-        return Note(self._boot_id, now, self.at(now))
+        return ClockReading(self._boot_id, now, self.at(now))

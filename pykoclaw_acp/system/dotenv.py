@@ -28,7 +28,7 @@ class _Malformed(Exception):
     pass
 
 
-class _Reader:
+class _Parser:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
@@ -88,7 +88,7 @@ def read(path: str) -> dict[str, str]:
     with open(path, encoding="utf-8") as file:
         text = file.read().removeprefix("\ufeff")
     values: dict[str, str | None] = {}
-    for name, value in _Reader(text).bindings():
+    for name, value in _Parser(text).bindings():
         values[name] = None if value is None else _expand(value, {**os.environ, **values})
     return {name: value for name, value in values.items() if value is not None}
 

@@ -22,7 +22,7 @@ from pykoclaw_acp import __version__
 from pykoclaw_acp.system import processes
 from pykoclaw_acp.transcripts import wire
 from pykoclaw_acp.transcripts.files import opened
-from pykoclaw_acp.transcripts.reader import Reader
+from pykoclaw_acp.transcripts.reader import TranscriptReader
 
 NICE: Final = 10
 SHORT: Final = 0.5  # s of CPU time at the usual priority
@@ -50,7 +50,7 @@ def _give_way(*_: object) -> None:
 def _answers(request: wire.Request, version: str) -> Iterator[wire.Answer]:
     if isinstance(request, wire.Scan) and version != __version__:
         # It would not understand all that is said here, and what it takes in is never read again.
-        yield wire.Failed(
+        yield wire.UnreadableTranscript(
             f"the server is not of version {__version__}, as its files are: restart it"
         )
         return
@@ -58,7 +58,7 @@ def _answers(request: wire.Request, version: str) -> Iterator[wire.Answer]:
         if isinstance(request, wire.Digest):
             from pykoclaw_acp.transcripts.digest import digest
 
-            yield wire.Text(digest(request.turns))
+            yield wire.DigestText(digest(request.turns))
             return
         if isinstance(request, wire.Survey | wire.Compare | wire.Examine):
             yield from _surveyed(request)
@@ -66,9 +66,9 @@ def _answers(request: wire.Request, version: str) -> Iterator[wire.Answer]:
         with opened(request.path) as descriptor:
             size = os.fstat(descriptor).st_size
             upto = size if request.upto is None else min(size, request.upto)
-            yield from Reader(request, descriptor, upto).pieces()
+            yield from TranscriptReader(request, descriptor, upto).pieces()
     except OSError as error:
-        yield wire.Failed(str(error))
+        yield wire.UnreadableTranscript(str(error))
 
 
 def _surveyed(request: wire.Survey | wire.Compare | wire.Examine) -> Iterator[wire.Answer]:
@@ -81,7 +81,7 @@ def _surveyed(request: wire.Survey | wire.Compare | wire.Examine) -> Iterator[wi
             yield from survey.compare(request)
         case wire.Examine():
             found = survey.examine(request.path, request.helpers)
-            yield wire.Found([] if found is None else [found], done=True)
+            yield wire.FolderChanges([] if found is None else [found], done=True)
 
 
 if __name__ == "__main__":

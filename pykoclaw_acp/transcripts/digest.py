@@ -6,7 +6,7 @@ import os
 from typing import Final
 
 from pykoclaw_acp.model import digest as summing
-from pykoclaw_acp.model.digest import MOST_TURNS, Summary
+from pykoclaw_acp.model.digest import MOST_TURNS, TurnSummary
 from pykoclaw_acp.transcripts import entries, lines
 from pykoclaw_acp.transcripts.files import opened
 
@@ -15,7 +15,7 @@ MOST_ENTRIES: Final = 100_000  # of these turns
 
 def digest(transcripts: list[tuple[str, list[str]]]) -> str:
     """The turns with these uuids, by file, as text of at most 20,000 characters."""
-    summaries: list[Summary] = []
+    summaries: list[TurnSummary] = []
     left_out = 0
     for path, turns in transcripts:
         found = _read(path, turns)
@@ -24,8 +24,8 @@ def digest(transcripts: list[tuple[str, list[str]]]) -> str:
     return summing.text(summaries, left_out)
 
 
-def _read(path: str, turns: list[str]) -> list[Summary]:
-    found: dict[str, Summary] = {}
+def _read(path: str, turns: list[str]) -> list[TurnSummary]:
+    found: dict[str, TurnSummary] = {}
     members: dict[str, str] = {}  # turn by entry
     wanted = frozenset(turns)
     with opened(path) as descriptor:
@@ -37,7 +37,7 @@ def _read(path: str, turns: list[str]) -> list[Summary]:
                 members[entry.uuid] = entry.uuid
                 message = entries.message(entry)
                 text = "" if message is None else message.text
-                found.setdefault(entry.uuid, Summary(entries.command(text) or text))
+                found.setdefault(entry.uuid, TurnSummary(entries.command(text) or text))
                 continue
             turn = members.get(entry.parent or "")
             begins = entries.is_prompt(entry) and not entries.by_claude_itself(entry)
@@ -49,7 +49,7 @@ def _read(path: str, turns: list[str]) -> list[Summary]:
     return list(found.values())
 
 
-def _add(summary: Summary, entry: entries.Entry) -> None:
+def _add(summary: TurnSummary, entry: entries.Entry) -> None:
     message = entries.message(entry)
     for block in [] if message is None or message.model == "<synthetic>" else message.blocks:
         if block.get("type") == "tool_use":

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 _ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 
 
-class Look(NamedTuple):
+class FileStamp(NamedTuple):
     """What a look at a file without opening it says; equal as long as nothing was written."""
 
     size: int
@@ -46,7 +46,7 @@ def find(projects: str, claude_session_id: str) -> str | None:
     return max(found)[1] if found else None
 
 
-def look(path: str) -> Look | None:
+def look(path: str) -> FileStamp | None:
     """The file as it is now; None if there is none, or it is no file."""
     try:
         found = os.stat(path)
@@ -54,7 +54,7 @@ def look(path: str) -> Look | None:
         return None
     if not stat.S_ISREG(found.st_mode):
         return None
-    return Look(found.st_size, found.st_mtime_ns, found.st_ino)
+    return FileStamp(found.st_size, found.st_mtime_ns, found.st_ino)
 
 
 def begins_line(path: str, offset: int) -> bool:

@@ -97,7 +97,7 @@ class TranscriptFinder:
             return None
         try:
             async for answer in self._readers.ask(wire.Examine(path, self._helpers)):
-                if isinstance(answer, wire.Found) and answer.transcripts:
+                if isinstance(answer, wire.FolderChanges) and answer.transcripts:
                     found = self._found(answer.transcripts[0])
                     return found if found.is_session else None
         except (ReaderDied, OSError) as error:
@@ -225,7 +225,7 @@ class TranscriptFinder:
         asking = self.surveyors.ask(wire.Compare(folder, known, self._helpers))
         async with contextlib.aclosing(asking) as answers:
             async for answer in answers:
-                if not isinstance(answer, wire.Found):
+                if not isinstance(answer, wire.FolderChanges):
                     raise ReaderDied
                 found = [self._found(one) for one in answer.transcripts]
                 digest = answer.digest if answer.done else None

@@ -23,7 +23,7 @@ from pykoclaw_acp.transcripts import files
 from pykoclaw_acp.transcripts.origins import origin
 from pykoclaw_acp.transcripts.ports import ImportStore
 from pykoclaw_acp.transcripts.process import OtherVersion, ReaderDied, ReaderProcesses
-from pykoclaw_acp.transcripts.wire import Failed, Piece, Scan, SeenTurn
+from pykoclaw_acp.transcripts.wire import Piece, Scan, SeenTurn, UnreadableTranscript
 
 ALL: Final = 1_000_000  # turns of a session that are asked for
 RECENT: Final = 256  # turns that may go on
@@ -41,7 +41,7 @@ class NotImported(Exception):
 
 
 @dataclass(slots=True)
-class Found:
+class AddedEvents:
     """What a look at a session's transcripts has added to the log: its newest events."""
 
     logged: deque[Logged] = field(default_factory=deque)
@@ -69,7 +69,7 @@ class Import:
     readers: ReaderProcesses
     record: SessionRecord
     running: Collection[str]
-    found: Found
+    found: AddedEvents
 
     async def take_in(
         self, claude_session_id: str, row: TranscriptRow | None, projects: str, *, told: bool
@@ -124,7 +124,7 @@ class Import:
                 await self._commit(row, piece, prompts, at=at, told=told or hidden, hidden=hidden)
         return row
 
-    async def _scan(self, row: TranscriptRow, look: files.Look) -> Scan:
+    async def _scan(self, row: TranscriptRow, look: files.FileStamp) -> Scan:
         """Whose turns are whose is read after the size of the file: a prompt of ours is in the
         database before it can be in the file.
         """
@@ -154,7 +154,7 @@ class Import:
                 async with contextlib.aclosing(self.readers.ask(scan)) as answers:
                     for left in itertools.count(CAREFUL, -1):
                         answer = await anext(answers)
-                        if isinstance(answer, Failed):
+                        if isinstance(answer, UnreadableTranscript):
                             raise NotImported(answer.error)
                         assert isinstance(answer, Piece)
                         yield answer
@@ -241,5 +241,5 @@ class Import:
         return msgspec.structs.replace(event, origin=by)
 
 
-async def _look(path: str) -> files.Look | None:
+async def _look(path: str) -> files.FileStamp | None:
     return await disks.quick_call(path, partial(files.look, path))

@@ -47,10 +47,10 @@ class ReaderProcesses:
 
     def __init__(self) -> None:
         self._free = asyncio.Semaphore(MOST)
-        self._idle: list[_Reader] = []
-        self._busy: set[_Reader] = set()
+        self._idle: list[_ReaderProcess] = []
+        self._busy: set[_ReaderProcess] = set()
         self._due: asyncio.TimerHandle | None = None  # the end of the idle ones
-        self._ending: list[_Reader] = []
+        self._ending: list[_ReaderProcess] = []
         self._reaping: asyncio.TimerHandle | None = None
         self.closed = False
 
@@ -68,14 +68,14 @@ class ReaderProcesses:
                 raise ReaderDied
             if len(self._ending) >= MOST_ENDING:
                 raise TimeoutError(errno.ETIMEDOUT, disks.SILENT)
-            reader = self._idle.pop() if self._idle else await _Reader.start()
+            reader = self._idle.pop() if self._idle else await _ReaderProcess.start()
             self._busy.add(reader)
             whole = False
             try:
                 await reader.send(request)
                 while not whole:
                     answer = await reader.answer()
-                    whole = not isinstance(answer, wire.Piece | wire.Found) or answer.done
+                    whole = not isinstance(answer, wire.Piece | wire.FolderChanges) or answer.done
                     yield answer
             finally:
                 self._busy.discard(reader)
@@ -106,7 +106,7 @@ class ReaderProcesses:
         self._end(self._idle)
         self._idle.clear()
 
-    def _end(self, readers: Collection[_Reader]) -> None:
+    def _end(self, readers: Collection[_ReaderProcess]) -> None:
         """End these. One whose disk does not answer is there until it does: nobody waits for that."""
         for reader in readers:
             reader.end()
@@ -122,7 +122,7 @@ class ReaderProcesses:
             self._reaping = asyncio.get_running_loop().call_later(REAP, self._reap)
 
 
-class _Reader:
+class _ReaderProcess:
     """One process."""
 
     def __init__(
@@ -136,7 +136,7 @@ class _Reader:
         self._writer = writer
 
     @classmethod
-    async def start(cls) -> _Reader:
+    async def start(cls) -> _ReaderProcess:
         ours, theirs = socket.socketpair()
         try:
             process = _start(theirs)

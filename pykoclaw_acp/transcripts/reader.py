@@ -21,7 +21,7 @@ from pykoclaw_acp.transcripts.state import (
     MOST_CALLS,
     MOST_NAME,
     NO_TURN,
-    Call,
+    OpenCall,
     OpenTurn,
     Owner,
     Seen,
@@ -42,7 +42,7 @@ MOST_TITLE: Final = 1000  # characters
 DAMAGED: Final = "(A part of this conversation's transcript cannot be read.)"
 
 
-class Reader:
+class TranscriptReader:
     """One look at a file that is open as `descriptor` and has `upto` bytes."""
 
     def __init__(self, scan: Scan, descriptor: int, upto: int) -> None:
@@ -99,7 +99,7 @@ class Reader:
         self._state.tasks = bounded(translation.tasks.tasks)
         commands = translation.commands
         self._state.calls = {
-            call: Call(
+            call: OpenCall(
                 translation.names[call],
                 found.turn,
                 call in translation.background,
@@ -309,7 +309,7 @@ class Reader:
             if entries.is_call(block):
                 call, (name, arguments) = self._ids.begun(block["id"], turn), entries.called(block)
                 if len(self._state.calls) < MOST_CALLS:
-                    self._state.calls[call] = Call(name, turn)
+                    self._state.calls[call] = OpenCall(name, turn)
                 events += self._translation.start_tool(call, name, arguments)
             elif kind in ("text", "thinking") and isinstance(text, str) and text:
                 events += self._translation.say(str(kind), f"{found.id}-{index}", text)

@@ -32,7 +32,7 @@ class OpenTurn(msgspec.Struct, omit_defaults=True):
     parent: str = NO_TURN
 
 
-class Call(msgspec.Struct, omit_defaults=True):
+class OpenCall(msgspec.Struct, omit_defaults=True):
     """A tool call without a result; `command` is shown above what it puts out."""
 
     name: str
@@ -68,7 +68,7 @@ class State(msgspec.Struct, omit_defaults=True):
     turns: dict[str, OpenTurn] = {}
     head: str = NO_TURN
     leaf: str = NO_TURN  # the turn with the entry that the CLI has noted last as the end
-    calls: dict[str, Call] = {}
+    calls: dict[str, OpenCall] = {}
     tasks: dict[str, PlanEntry] = {}
     message: str = ""
     blocks: int = 0

@@ -17,8 +17,8 @@ import msgspec
 
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.transcripts import entries, lines
-from pykoclaw_acp.transcripts.files import Look, look, opened
-from pykoclaw_acp.transcripts.wire import Compare, Examined, Folders, Found, Survey
+from pykoclaw_acp.transcripts.files import FileStamp, look, opened
+from pykoclaw_acp.transcripts.wire import Compare, Examined, FolderChanges, Folders, Survey
 
 HEAD: Final = 64 * 1024 * 1024  # bytes in which the first prompt is looked for: it may hold images
 MOST_LINES: Final = 400  # of the beginning
@@ -53,7 +53,7 @@ def survey(request: Survey) -> Folders:
     return Folders(every, changed, sorted(request.folders.keys() - set(every)))
 
 
-def compare(request: Compare) -> Iterator[Found]:
+def compare(request: Compare) -> Iterator[FolderChanges]:
     """What the folder's transcripts say that are not as they are known."""
     there = _files(request.folder)
     found: list[Examined] = []
@@ -63,9 +63,11 @@ def compare(request: Compare) -> Iterator[Found]:
         if (one := examine(os.path.join(request.folder, name), request.helpers)) is not None:
             found.append(one)
         if len(found) == BATCH:
-            yield Found(found)
+            yield FolderChanges(found)
             found = []
-    yield Found(found, sorted(request.known.keys() - there.keys()), digest(there), done=True)
+    yield FolderChanges(
+        found, sorted(request.known.keys() - there.keys()), digest(there), done=True
+    )
 
 
 def mark(size: int, mtime: int) -> str:
@@ -73,7 +75,7 @@ def mark(size: int, mtime: int) -> str:
     return f"{size} {mtime}"
 
 
-def digest(there: dict[str, Look]) -> str:
+def digest(there: dict[str, FileStamp]) -> str:
     """A folder's transcripts in few characters; empty if it has none."""
     if not there:
         return ""
@@ -106,9 +108,9 @@ def _is_folder(place: os.DirEntry[str]) -> bool:
         return False
 
 
-def _files(folder: str) -> dict[str, Look]:
+def _files(folder: str) -> dict[str, FileStamp]:
     """The folder's transcripts by name, in order."""
-    found: dict[str, Look] = {}
+    found: dict[str, FileStamp] = {}
     with contextlib.suppress(OSError), os.scandir(folder) as files:
         for file in files:
             if _NAME.fullmatch(file.name) and (seen := look(file.path)) is not None:

@@ -16,19 +16,19 @@ import structlog
 from pykoclaw_acp.model.imports import (
     Imported,
     KnownTranscripts,
-    Standing,
+    RowStanding,
     TranscriptRow,
     TranscriptTurn,
 )
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.transcripts import files, holding
 from pykoclaw_acp.transcripts.branches import lacking
-from pykoclaw_acp.transcripts.importing import ALL, Found, Import, NotImported
+from pykoclaw_acp.transcripts.importing import ALL, AddedEvents, Import, NotImported
 from pykoclaw_acp.transcripts.ports import ImportStore
 from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
 from pykoclaw_acp.transcripts.roots import Roots
 from pykoclaw_acp.transcripts.watching import Watcher
-from pykoclaw_acp.transcripts.wire import Digest, Text
+from pykoclaw_acp.transcripts.wire import Digest, DigestText
 
 _HEADING: Final = (
     "These turns belong to this conversation too. Another program, or another branch of it, ran them,"
@@ -61,7 +61,7 @@ class ImportedTranscripts:
         self._watcher = Watcher()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # By session: the Claude session that it follows, that of the row, and whether this exists.
-        self._seen: dict[str, tuple[tuple[str | None, str | None, bool], Standing]] = {}
+        self._seen: dict[str, tuple[tuple[str | None, str | None, bool], RowStanding]] = {}
         # Turns of digests by session, with the digest's id: of those that are returned, and of those
         # that are notes.
         self._returned: dict[str, tuple[list[tuple[str, str | None]], str]] = {}
@@ -111,7 +111,7 @@ class ImportedTranscripts:
             await self._store.mark_told(session, *told)
             del self._noted[session]
         known = await self._store.known_transcripts(session)
-        look = Import(self._store, self.readers, record, own, Found())
+        look = Import(self._store, self.readers, record, own, AddedEvents())
         rows, complete = dict(known.rows), True
         try:
             followed = await self._import(look, known, rows, target)
@@ -139,16 +139,16 @@ class ImportedTranscripts:
             standing, followed = await self._standing(
                 session, followed, target, rows, turns, branching=branching
             )
-            if standing is Standing.MISSING and not complete:
-                standing = Standing.SAME  # it is there, as far as is known
-            if standing is Standing.SAME and look.found.continued:
-                standing = Standing.MOVED_ON
+            if standing is RowStanding.MISSING and not complete:
+                standing = RowStanding.SAME  # it is there, as far as is known
+            if standing is RowStanding.SAME and look.found.continued:
+                standing = RowStanding.MOVED_ON
             digest = await self._digest(session, followed, rows, turns, own, branching=branching)
             if complete:
                 self._remember(session, (followed, target, target in rows), standing)
             seen = {one.uuid for one in turns}
-            if standing is Standing.MOVED_ON and not logged and not seen.issuperset(own):
-                standing = Standing.SAME  # our prompt is on its way into the transcript
+            if standing is RowStanding.MOVED_ON and not logged and not seen.issuperset(own):
+                standing = RowStanding.SAME  # our prompt is on its way into the transcript
         text, digest_id = digest or (None, None)
         renamed = (look.found.title, not look.found.first_look)
         return Imported(
@@ -156,7 +156,7 @@ class ImportedTranscripts:
         )
 
     def _remember(
-        self, session: str, which: tuple[str | None, str | None, bool], standing: Standing
+        self, session: str, which: tuple[str | None, str | None, bool], standing: RowStanding
     ) -> None:
         self._seen.pop(session, None)
         self._seen[session] = (which, standing)
@@ -216,24 +216,24 @@ class ImportedTranscripts:
         turns: list[TranscriptTurn],
         *,
         branching: bool,
-    ) -> tuple[Standing, str | None]:
+    ) -> tuple[RowStanding, str | None]:
         """How the Claude session of the row stands, and which one is followed from now on: none but
         ours, if that is yet to branch off.
         """
         target = target or followed
         if target is None:
-            return Standing.SAME, None
+            return RowStanding.SAME, None
         if target not in rows:
-            return Standing.MISSING, followed
+            return RowStanding.MISSING, followed
         if target == followed:
             own = {one.uuid for one in turns if one.own}
             head = rows[target].head
             ours = head is None or head in own
-            return Standing.SAME if ours else Standing.MOVED_ON, followed
+            return RowStanding.SAME if ours else RowStanding.MOVED_ON, followed
         if branching or not rows[target].related:
-            return Standing.SIDE, followed
+            return RowStanding.SIDE, followed
         await self._store.follow_transcript(session, target, told=False)
-        return Standing.MOVED_ON, target
+        return RowStanding.MOVED_ON, target
 
     async def _digest(
         self,
@@ -259,7 +259,7 @@ class ImportedTranscripts:
         text = ""
         try:
             async for answer in self.readers.ask(Digest(list(by_path.items()))):
-                text = answer.text if isinstance(answer, Text) else ""
+                text = answer.text if isinstance(answer, DigestText) else ""
         except (ReaderDied, OSError):
             return None  # at the next look
         if not text:

@@ -46,7 +46,7 @@ class Watcher:
         self._callbacks: dict[str, list[Callable[[], None]]] = {}
         self._sessions: dict[str, set[str]] = {}  # the watched ones of each file
         self._notices = Notices(self._changed, _CHANGES)
-        self._looks: dict[str, files.Look | None] = {}  # of files that are looked at
+        self._looks: dict[str, files.FileStamp | None] = {}  # of files that are looked at
         self._looking: asyncio.TimerHandle | None = None
         self._polls: dict[str, asyncio.Task[None]] = {}  # of files whose disks may not answer
         self._due: dict[str, asyncio.TimerHandle] = {}
@@ -119,7 +119,7 @@ class Watcher:
             self._look_later()
 
     async def _poll(self, path: str) -> None:
-        looks: list[files.Look | None] = []
+        looks: list[files.FileStamp | None] = []
         while True:
             with contextlib.suppress(TimeoutError):
                 looks.append(await disks.call(path, partial(files.look, path)))

@@ -76,7 +76,7 @@ class Piece(msgspec.Struct, tag="piece", omit_defaults=True):
     """That a person has given the session; Claude repeats it, and only a new one counts."""
 
 
-class Text(msgspec.Struct, tag="text"):
+class DigestText(msgspec.Struct, tag="text"):
     """The answer to `Digest`."""
 
     text: str
@@ -128,7 +128,7 @@ class Examined(msgspec.Struct, omit_defaults=True):
     prompted: bool = False
 
 
-class Found(msgspec.Struct, tag="found", omit_defaults=True):
+class FolderChanges(msgspec.Struct, tag="found", omit_defaults=True):
     """Transcripts that are new or have changed, and names that are gone; `digest`: of the folder."""
 
     transcripts: list[Examined]
@@ -137,13 +137,13 @@ class Found(msgspec.Struct, tag="found", omit_defaults=True):
     done: bool = False
 
 
-class Failed(msgspec.Struct, tag="failed"):
+class UnreadableTranscript(msgspec.Struct, tag="failed"):
     """The file cannot be read."""
 
     error: str
 
 
 Request = Scan | Digest | Survey | Compare | Examine
-Answer = Piece | Text | Folders | Found | Failed
+Answer = Piece | DigestText | Folders | FolderChanges | UnreadableTranscript
 requests: Final = msgspec.json.Decoder[Request](Request)
 answers: Final = msgspec.json.Decoder[Answer](Answer)

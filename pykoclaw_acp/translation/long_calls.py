@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pykoclaw_acp.model.events import Event, Output, TextPart, ToolEnded, ToolPart, ToolProgressed
 from pykoclaw_acp.translation import reasons, stories, tasks
 from pykoclaw_acp.translation.stories import Story
-from pykoclaw_acp.translation.tasks import Task, TaskEnd
+from pykoclaw_acp.translation.tasks import ClaudeTask, TaskEnd
 from pykoclaw_acp.translation.texts import one_line
 
 
@@ -18,7 +18,7 @@ from pykoclaw_acp.translation.texts import one_line
 class Hidden:
     """A call of Claude's that is shown as part of the one that began the task."""
 
-    task: Task
+    task: ClaudeTask
     name: str
     arguments: dict[str, Any]
     parent_id: str | None
@@ -41,7 +41,7 @@ class Hidden:
 class LongCalls:
     """Those of one Claude session, and Claude's calls about them."""
 
-    known: tasks.Tasks = field(default_factory=tasks.Tasks)
+    known: tasks.ClaudeTasks = field(default_factory=tasks.ClaudeTasks)
     hidden: dict[str, Hidden] = field(default_factory=dict)
     stopping: str | None = None  # why tasks end now that nobody stops by name
 
@@ -75,7 +75,7 @@ class LongCalls:
     @contextmanager
     def stopped(self, tool_id: str, reason: str) -> Iterator[None]:
         """The task of this call is being stopped; unless that fails, this is why it ends."""
-        task = self.known.calls.get(tool_id) or Task(tool_id, "")
+        task = self.known.calls.get(tool_id) or ClaudeTask(tool_id, "")
         task.stopped = reason
         try:
             yield
@@ -116,7 +116,7 @@ class LongCalls:
 
     def ended(self, tool_id: str, end: TaskEnd) -> Event:
         """The end of a call that went on in the background."""
-        task = self.known.calls.get(tool_id) or Task(tool_id, "")
+        task = self.known.calls.get(tool_id) or ClaudeTask(tool_id, "")
         if end.status in ("killed", "stopped") and task.stopped is None:
             task.stopped = self.stopping
         reason = task.reason(end)
@@ -166,6 +166,6 @@ class LongCalls:
         return None if task is None or task.agent is None or task.over else task.story
 
 
-def progress(task: Task) -> ToolProgressed:
+def progress(task: ClaudeTask) -> ToolProgressed:
     """What the call of a task shows now."""
     return ToolProgressed(task.call, task.content(), task.output)

@@ -48,7 +48,7 @@ class TaskEnd(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Task:
+class ClaudeTask:
     """A call of a command or a subagent. `id`: the CLI's, which names the file of its output."""
 
     call: str
@@ -118,22 +118,22 @@ class Task:
 
 
 @dataclass(slots=True)
-class Tasks:
+class ClaudeTasks:
     """Those of one Claude session; the newest ones are remembered when they have ended."""
 
-    calls: dict[str, Task] = field(default_factory=dict)
+    calls: dict[str, ClaudeTask] = field(default_factory=dict)
     _ids: dict[str, str] = field(default_factory=dict)  # of the CLI, to calls
 
     def begin(self, call: str, tool: str, arguments: dict[str, Any]) -> None:
         """A call was made; those of commands and subagents are followed."""
         if tool in COMMANDS:
             key = "command" if tool == "Bash" else "description"
-            self._add(Task(call, tool, str(arguments.get(key, ""))))
+            self._add(ClaudeTask(call, tool, str(arguments.get(key, ""))))
         elif tool in AGENTS:
             kind = str(arguments.get("subagent_type") or "agent")
-            self._add(Task(call, tool, str(arguments.get("description", "")), kind))
+            self._add(ClaudeTask(call, tool, str(arguments.get("description", "")), kind))
 
-    def restore(self, call: str, tool: str, task_id: str, what: str) -> Task:
+    def restore(self, call: str, tool: str, task_id: str, what: str) -> ClaudeTask:
         """A call that an earlier look has found."""
         self.begin(call, tool, {})
         self.named(call, task_id, background=True)
@@ -145,7 +145,7 @@ class Tasks:
         """The CLI has made a task of the call."""
         task = self.calls.get(call)
         if task is None:
-            task = self._add(Task(call, tool))
+            task = self._add(ClaudeTask(call, tool))
         task.id, task.background = task_id, task.background or background
         if task_id:
             self._ids[task_id] = call
@@ -154,7 +154,7 @@ class Tasks:
 
     def named_agent(self, call: str, kind: str, what: str) -> None:
         """The call is of a subagent of this kind, also if an earlier look has found it."""
-        task = self.calls.get(call) or self._add(Task(call, "Agent", what))
+        task = self.calls.get(call) or self._add(ClaudeTask(call, "Agent", what))
         task.agent = kind
 
     def kept(self, call: str) -> tuple[str, str]:
@@ -162,7 +162,7 @@ class Tasks:
         task = self.calls.get(call)
         return ("", "") if task is None else (task.id[:MOST_ID], task.what[:MOST_WHAT])
 
-    def subagents(self) -> list[Task]:
+    def subagents(self) -> list[ClaudeTask]:
         """Those subagents that run in the background."""
         return [
             task
@@ -170,11 +170,11 @@ class Tasks:
             if task.agent is not None and task.background and not task.over
         ]
 
-    def of(self, task_id: str) -> Task | None:
+    def of(self, task_id: str) -> ClaudeTask | None:
         """The task that the CLI names so."""
         return self.calls.get(self._ids.get(task_id, ""))
 
-    def lands_on(self, tool: str, arguments: dict[str, Any]) -> Task | None:
+    def lands_on(self, tool: str, arguments: dict[str, Any]) -> ClaudeTask | None:
         """The task whose output the call asks for, or which it stops."""
         if tool == "Read":
             name = os.path.basename(str(arguments.get("file_path", "")))
@@ -197,7 +197,7 @@ class Tasks:
         task = self.calls.get(call or "")
         return None if task is None else task.agent
 
-    def _add(self, task: Task) -> Task:
+    def _add(self, task: ClaudeTask) -> ClaudeTask:
         self.calls[task.call] = task
         if len(self.calls) > MOST:
             del self.calls[next(iter(self.calls))]

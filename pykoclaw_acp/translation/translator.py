@@ -45,7 +45,7 @@ class ToolResult(msgspec.Struct, frozen=True):
     is_error: bool | None = None
 
 
-class _Asked(NamedTuple):
+class _AskedCall(NamedTuple):
     """A call about which the user is asked: its title before, and the input that is asked about,
     if it is another than the call began with.
     """
@@ -74,7 +74,7 @@ class Translation:
     plans: str = ""  # the directory of Claude's plans, which are not shown as files
     quiet: dict[str, ToolStarted] = field(default_factory=dict)  # calls that are not shown yet
     decided: dict[str, dict[str, Any]] = field(default_factory=dict)  # inputs that are shown again
-    asked: dict[str, _Asked] = field(default_factory=dict)  # what a question stands for
+    asked: dict[str, _AskedCall] = field(default_factory=dict)  # what a question stands for
 
     def knows(self, tool_id: str) -> bool:
         """Whether the call was reported."""
@@ -141,7 +141,7 @@ class Translation:
         """The user is asked about a call: about this input, which clients show from now on."""
         if (call := self.started.get(tool_id)) is not None:
             other = call.input != arguments
-            self.asked[tool_id] = _Asked(
+            self.asked[tool_id] = _AskedCall(
                 call.title, tools.shown_input(arguments) if other else None
             )
 
@@ -149,8 +149,8 @@ class Translation:
         """Events that put a call about which the user was asked back to what it showed before."""
         if (call := self.started.get(tool_id)) is None:
             return []
-        asked = self.asked.get(tool_id, _Asked())
-        self.asked[tool_id] = _Asked(input=asked.input)  # some clients see the end only
+        asked = self.asked.get(tool_id, _AskedCall())
+        self.asked[tool_id] = _AskedCall(input=asked.input)  # some clients see the end only
         output = Output("") if call.name in COMMANDS else None
         return [
             ToolProgressed(
@@ -229,7 +229,7 @@ class Translation:
             events.extend(self._reveal(tool_id))
             began = self.started.get(tool_id)
             shown = self.long.left(tool_id) or (() if began is None else began.content)
-            asked = self.asked.get(tool_id, _Asked())
+            asked = self.asked.get(tool_id, _AskedCall())
             events.append(
                 ToolEnded(
                     tool_id, "failed", shown, reason=reason, title=asked.title, input=asked.input
@@ -259,7 +259,7 @@ class Translation:
         code = found.exit_code
         if self.running.get(tool_id) and details is None and not failed:
             code = exit_codes.of_success(self.long.command(tool_id), content)
-        asked = self.asked.get(tool_id, _Asked())
+        asked = self.asked.get(tool_id, _AskedCall())
         ended = ToolEnded(
             tool_id,
             "failed" if failed else "completed",

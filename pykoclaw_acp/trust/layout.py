@@ -12,7 +12,7 @@ from pykoclaw_acp.trust.looking import Looking
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DirectoryLayout:
     """A directory that is trusted or not, and the directories in which the CLI looks because of it.
 
     `shared`: where it reads `.claude/settings.json`; `own`: `.claude/settings.local.json`;
@@ -37,7 +37,7 @@ class Place:
 
 def places(
     looking: Looking, cwd: str | None, directories: Sequence[str], sources: Sequence[str]
-) -> list[Place]:
+) -> list[DirectoryLayout]:
     """The session's directory, if one is given, then its further ones; all paths, also those given,
     are without symbolic links.
 
@@ -54,7 +54,9 @@ def places(
     for one in found:
         added.pop(one.path, None)
     more = [
-        Place(path, (path,), (path,) if local else (), (), (path,), added=True, below=True)
+        DirectoryLayout(
+            path, (path,), (path,) if local else (), (), (path,), added=True, below=True
+        )
         for path in added
     ]
     return [*found, *more]
@@ -65,10 +67,10 @@ def config_home() -> str:
     return os.path.realpath(os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude"))
 
 
-def _of_session(looking: Looking, here: str, *, project: bool, local: bool) -> Place:
+def _of_session(looking: Looking, here: str, *, project: bool, local: bool) -> DirectoryLayout:
     above = [path for path in upwards(here) if path != "/"]
     checkouts = _checkouts(looking, above)
-    return Place(
+    return DirectoryLayout(
         path=here,
         shared=(here,) if project else (),
         own=tuple(dict.fromkeys((here, *checkouts))) if local else (),

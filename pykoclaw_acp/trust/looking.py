@@ -25,7 +25,7 @@ _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadFile:
     """A file: `data` is None where it cannot be read or is too large, which `trouble` says;
     `digest` tells it apart.
     """
@@ -64,7 +64,7 @@ class Looking:
         self.stamps[path] = stamp(status)
         return stat.S_IFMT(status.st_mode)
 
-    def read(self, path: str, most: int = MAX_FILE) -> Read | None:
+    def read(self, path: str, most: int = MAX_FILE) -> ReadFile | None:
         """The file at the path, of at most so many bytes; None if nothing is there."""
         try:
             # Neither a pipe nor a terminal may make us wait.
@@ -75,30 +75,30 @@ class Looking:
             self.kind(path)
             if error.errno in _ABSENT:
                 return None
-            return Read(
+            return ReadFile(
                 path, None, f"unreadable {self.stamps[path]}", f"cannot be read ({error.strerror})"
             )
         try:
             status = os.fstat(descriptor)
             seen = self.stamps[path] = stamp(status)
             if not stat.S_ISREG(status.st_mode):
-                return Read(path, None, f"special {seen}", "is not a file")
+                return ReadFile(path, None, f"special {seen}", "is not a file")
             if status.st_size > most:
-                return Read(path, None, f"large {seen}", f"is larger than {most // 1024} KiB")
+                return ReadFile(path, None, f"large {seen}", f"is larger than {most // 1024} KiB")
             if self._bytes > MAX_BYTES:
                 self.limit = f"more than {MAX_BYTES // 1024 // 1024} MiB of files"
-                return Read(path, None, f"unread {seen}", "was not read")
+                return ReadFile(path, None, f"unread {seen}", "was not read")
             data = os.read(descriptor, most + 1)
         except OSError as error:
             if shortage.of(error) is not None:
                 raise  # it says nothing of the file
-            return Read(
+            return ReadFile(
                 path, None, f"unreadable {error.errno}", f"cannot be read ({error.strerror})"
             )
         finally:
             os.close(descriptor)
         self._bytes += len(data)
-        return Read(path, data, hashlib.sha256(data).hexdigest())
+        return ReadFile(path, data, hashlib.sha256(data).hexdigest())
 
     def files(self, directory: str) -> Iterator[str]:
         """Paths of everything below that is no directory, in order; each directory once, however

@@ -17,7 +17,7 @@ from pykoclaw_acp.model.trust import MAX_FILES
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.trust import below, markdown, settings
 from pykoclaw_acp.trust.content import Content
-from pykoclaw_acp.trust.layout import Place, config_home, places
+from pykoclaw_acp.trust.layout import DirectoryLayout, config_home, places
 from pykoclaw_acp.trust.looking import Looking, same
 
 MAX_TEXT: Final = 256 * 1024  # characters of commands, in one file
@@ -87,7 +87,7 @@ def unchanged(content: Content) -> bool:
 
 def _look(
     looking: Looking,
-    place: Place,
+    place: DirectoryLayout,
     own: str,
     deep: below.Below | None,
     restrictions: dict[str, list[str]],
@@ -140,7 +140,7 @@ class _Scan:
     def __init__(
         self,
         looking: Looking,
-        place: Place,
+        place: DirectoryLayout,
         own: str,
         deep: below.Below | None,
         restrictions: dict[str, list[str]],

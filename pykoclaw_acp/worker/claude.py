@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.channel.frames import Background, EventFrame, Prompt, TurnEnded, TurnStarted
-from pykoclaw_acp.channel.requests import Reply, Request
+from pykoclaw_acp.channel.requests import Request, WorkerReply
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.model.events import Event
@@ -187,7 +187,7 @@ class ClaudeSession:
             self._failure = failure
             await self.interrupt(turn_id)
 
-    async def carry_out(self, request: Request) -> Reply:
+    async def carry_out(self, request: Request) -> WorkerReply:
         """Carry out a request of the daemon."""
         return await self._requests.carry_out(self._client, request)
 

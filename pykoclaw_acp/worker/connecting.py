@@ -14,7 +14,7 @@ LOOK: Final = 0.05  # s between two looks whether a CLI that starts has ended
 NOTICE_WAIT: Final = 1.0  # s; for the SDK to notice it, and to say why
 
 
-class Ended(Exception):
+class CliEnded(Exception):
     """The CLI has ended before it was connected; the SDK does not notice if its status is 0."""
 
     def __init__(self, status: int) -> None:
@@ -23,7 +23,7 @@ class Ended(Exception):
 
 
 async def connect(client: ClaudeSDKClient) -> None:
-    """Connect the SDK's client; raises Ended at once if the CLI ends, for which the SDK would wait
+    """Connect the SDK's client; raises CliEnded at once if the CLI ends, for which the SDK would wait
     60 s.
     """
     status: int | None = None
@@ -48,13 +48,13 @@ async def connect(client: ClaudeSDKClient) -> None:
     except TimeoutError:
         if not limit.expired() or status is None:
             raise
-        raise Ended(status) from None
+        raise CliEnded(status) from None
     except CLINotFoundError:
         raise
     except CLIConnectionError as error:  # it took no request, as it was ending
         if await _status(sdk_private.cli_process(client) or process) != 0:
             raise
-        raise Ended(0) from error
+        raise CliEnded(0) from error
 
 
 async def _status(process: object) -> int | None:

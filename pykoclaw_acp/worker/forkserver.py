@@ -21,7 +21,7 @@ from typing import Final, NoReturn
 
 import msgspec
 
-from pykoclaw_acp.channel.processes import Fork, Forked
+from pykoclaw_acp.channel.processes import Forked, ForkRequest
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.logging.without_rich import import_structlog
 from pykoclaw_acp.system import shortage, unix_socket
@@ -143,7 +143,7 @@ def _refuse(control: socket.socket, received: bytes, kind: ErrorKind, sentence: 
 
 def _launch(line: bytes, translate: Callable[[bytes], bytes] = bytes) -> Forked:
     try:
-        request = msgspec.json.decode(translate(line), type=Fork)
+        request = msgspec.json.decode(translate(line), type=ForkRequest)
         listener = _bind(request.files.socket)
     except (msgspec.MsgspecError, OSError) as error:
         return _failed(error)
@@ -182,7 +182,7 @@ def _bind(path: str) -> socket.socket:
     return listener
 
 
-def _become_worker(request: Fork, listener: socket.socket, parent: int) -> NoReturn:
+def _become_worker(request: ForkRequest, listener: socket.socket, parent: int) -> NoReturn:
     spec, files = request.spec, request.files
     status = 1
     try:

@@ -14,10 +14,10 @@ import structlog
 
 from pykoclaw_acp.model.events import COMMANDS, Event
 from pykoclaw_acp.translation.long_calls import progress
-from pykoclaw_acp.translation.tasks import MOST_SHOWN, Task
+from pykoclaw_acp.translation.tasks import MOST_SHOWN, ClaudeTask
 from pykoclaw_acp.translation.translator import Translation
 from pykoclaw_acp.worker import output_files
-from pykoclaw_acp.worker.output_files import Place
+from pykoclaw_acp.worker.output_files import OutputFile
 
 INTERVAL: Final = 0.5  # s; between two updates of a call
 QUIET: Final = 1.0  # s; a command that ends within it shows its output once, at its end
@@ -34,10 +34,10 @@ class _Watched:
     def __init__(self, now: float) -> None:
         self.since = now
         self.next = now + QUIET
-        self.place: Place | None = None
+        self.place: OutputFile | None = None
         self.mark: tuple[int, int] | None = None
 
-    def lacks_file(self, task: Task) -> bool:
+    def lacks_file(self, task: ClaudeTask) -> bool:
         """Whether its file is not known, or is another one than was thought."""
         return self.place is None or (bool(task.id) and self.place.name != task.id)
 
@@ -89,12 +89,12 @@ class LiveOutput:
         if self._task is not None:
             self._task.cancel()
 
-    def _last_look(self, task_id: str) -> output_files.Look | None:
+    def _last_look(self, task_id: str) -> output_files.OutputSnapshot | None:
         places = output_files.find(self._temporary)
         path = next((one.path for one in places if one.name == task_id), None)
         return None if path is None else output_files.look(path, MOST_AT_END)
 
-    def _running(self) -> dict[str, Task]:
+    def _running(self) -> dict[str, ClaudeTask]:
         """Calls of commands and subagents without an end."""
         calls = self._translation.long.known.calls
         return {
@@ -149,7 +149,7 @@ class LiveOutput:
                 task.output = found.output
                 self._put(progress(task))
 
-    def _assign(self, places: list[Place]) -> list[Place]:
+    def _assign(self, places: list[OutputFile]) -> list[OutputFile]:
         """Give calls the files that the CLI has named; returns the new ones, of which it has not.
 
         It names the call of a command in the foreground after 3 s only.
@@ -177,7 +177,7 @@ class LiveOutput:
         }
 
     def _tell_apart(
-        self, before: dict[str, str], new: list[Place], commands: dict[str, str]
+        self, before: dict[str, str], new: list[OutputFile], commands: dict[str, str]
     ) -> None:
         """Give calls their files by what the shells run that write them. Nothing says which of two
         calls of one command a shell is of: also if one of them has ended since the look began.

@@ -22,23 +22,23 @@ _QUOTED: Final = re.compile(r"""'([^']*)'|"([^"]*)"|\\(.)|([^\s'"\\]+)""", re.DO
 _END: Final = re.compile(r"\n?\[exited with code (-?\d{1,5})\]\n?\Z")
 
 
-class Place(NamedTuple):
+class OutputFile(NamedTuple):
     """A file of output; `name` is the CLI's id of the task."""
 
     name: str
     path: str
 
 
-class Look(NamedTuple):
+class OutputSnapshot(NamedTuple):
     """What a look at a file has found; `mark` is another one when the file has changed."""
 
     mark: tuple[int, int]
     output: Output
 
 
-def find(temporary: str) -> list[Place]:
+def find(temporary: str) -> list[OutputFile]:
     """The files of all tasks; empty if there are none, or the CLI keeps them elsewhere."""
-    places: list[Place] = []
+    places: list[OutputFile] = []
     for user in _directories(temporary):
         if not user.name.startswith("claude-"):
             continue
@@ -46,13 +46,13 @@ def find(temporary: str) -> list[Place]:
             for session in _directories(directory.path):
                 for entry in _entries(os.path.join(session.path, "tasks")):
                     if entry.name.endswith(SUFFIX) and entry.is_file(follow_symlinks=False):
-                        places.append(Place(entry.name.removesuffix(SUFFIX), entry.path))
+                        places.append(OutputFile(entry.name.removesuffix(SUFFIX), entry.path))
                         if len(places) == MOST_FILES:
                             return places
     return places
 
 
-def shells(places: Collection[Place]) -> dict[str, str]:
+def shells(places: Collection[OutputFile]) -> dict[str, str]:
     """By the names of files: the command of the shell whose output goes there."""
     names = {os.path.realpath(one.path): one.name for one in places}
     found: dict[str, str] = {}
@@ -80,7 +80,7 @@ def command(line: str) -> str:
     return "".join(parts)
 
 
-def look(path: str, most: int, known: tuple[int, int] | None = None) -> Look | None:
+def look(path: str, most: int, known: tuple[int, int] | None = None) -> OutputSnapshot | None:
     """The newest `most` bytes of a file; None if it cannot be read, or is as it was when `known`."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -100,7 +100,7 @@ def look(path: str, most: int, known: tuple[int, int] | None = None) -> Look | N
     if start:
         cut = data.find(b"\n") + 1 or _whole_character(data)
         start, data = start + cut, data[cut:]
-    return Look(mark, Output(_END.sub("", data.decode(errors="replace")), start))
+    return OutputSnapshot(mark, Output(_END.sub("", data.decode(errors="replace")), start))
 
 
 def _whole_character(data: bytes) -> int:

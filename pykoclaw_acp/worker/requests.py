@@ -7,7 +7,13 @@ from typing import Any, Final
 import structlog
 from claude_agent_sdk import ClaudeSDKClient, Message, TaskNotificationMessage, TaskStartedMessage
 
-from pykoclaw_acp.channel.requests import MakeTitle, Reply, Request, RewindFiles, StopSubagents
+from pykoclaw_acp.channel.requests import (
+    MakeTitle,
+    Request,
+    RewindFiles,
+    StopSubagents,
+    WorkerReply,
+)
 from pykoclaw_acp.translation.long_calls import LongCalls
 from pykoclaw_acp.worker import sdk_private
 
@@ -34,7 +40,7 @@ class TaskRequests:
         elif isinstance(message, TaskNotificationMessage) and message.tool_use_id:
             self._tasks.pop(message.tool_use_id, None)
 
-    async def carry_out(self, client: ClaudeSDKClient | None, request: Request) -> Reply:
+    async def carry_out(self, client: ClaudeSDKClient | None, request: Request) -> WorkerReply:
         """Carry out the request; never raises."""
         try:
             if client is None:
@@ -42,8 +48,8 @@ class TaskRequests:
             result = await self._ask(client, request)
         except Exception as error:  # noqa: BLE001  it is the daemon's to say
             log.info("A request was refused", action="request_refused", error=repr(error))
-            return Reply(epoch=request.epoch, request=request.request, error=str(error))
-        return Reply(epoch=request.epoch, request=request.request, result=result)
+            return WorkerReply(epoch=request.epoch, request=request.request, error=str(error))
+        return WorkerReply(epoch=request.epoch, request=request.request, result=result)
 
     async def _ask(self, client: ClaudeSDKClient, request: Request) -> dict[str, Any]:
         if isinstance(request, RewindFiles):

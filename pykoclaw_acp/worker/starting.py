@@ -15,7 +15,7 @@ from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import ClaudeNotStarted
 from pykoclaw_acp.worker import options, sdk_private
-from pykoclaw_acp.worker.connecting import Ended, connect
+from pykoclaw_acp.worker.connecting import CliEnded, connect
 from pykoclaw_acp.worker.failures import in_one_line, lacks, refused_to_root
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.servers import Servers
@@ -137,7 +137,7 @@ class Start:
             return ClaudeNotStarted(
                 found[0], f"Claude could not be started: {found[1]} ({said[:300]})"
             )
-        if isinstance(error, Ended):
+        if isinstance(error, CliEnded):
             words = f" It said: {in_one_line(self._stderr[-1])}." if self._stderr else ""
             return ClaudeNotStarted(
                 ErrorKind.CLI_ENDED,

@@ -27,7 +27,7 @@ from claude_agent_sdk import (
 
 from pykoclaw_acp.model.events import Event, Text, split_text
 from pykoclaw_acp.model.markdown import Blocks
-from pykoclaw_acp.model.plain import Pieces
+from pykoclaw_acp.model.plain import PlainPieces
 from pykoclaw_acp.translation import local_commands
 from pykoclaw_acp.translation.tasks import TaskEnd
 from pykoclaw_acp.translation.translator import CANCELLED, UNANSWERED, ToolResult, Translation
@@ -49,7 +49,7 @@ class _Block:
     said: list[str] = field(
         default_factory=list
     )  # pieces: a text that grows by deltas would be copied for each
-    shown: Pieces = field(default_factory=Pieces)
+    shown: PlainPieces = field(default_factory=PlainPieces)
 
 
 @dataclass(slots=True)

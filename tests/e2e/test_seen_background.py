@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from pykoclaw_acp.worker import output_files
-from pykoclaw_acp.worker.output_files import Place
+from pykoclaw_acp.worker.output_files import OutputFile
 from tests.e2e.harness.client import Client
 from tests.e2e.harness.seen import seen, seen_again
 from tests.e2e.harness.stack import Stack, script
@@ -111,7 +111,7 @@ async def test_commands_shell_says_which_one_it_runs(stack: Stack) -> None:
     prompted = client.prompting(session, script(agents[0], f"& {agents[1]}", "text Done."))
 
     def told_apart() -> bool:
-        places = [Place(one.stem, str(one)) for one in outputs(stack)]
+        places = [OutputFile(one.stem, str(one)) for one in outputs(stack)]
         return set(commands) <= set(output_files.shells(places).values())
 
     await eventually(told_apart)

@@ -17,8 +17,8 @@ from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.turns import Outcome
 from pykoclaw_acp.pool.local import LocalLauncher
-from pykoclaw_acp.server.identity import Standing
-from pykoclaw_acp.server.recovery import Found, hand_over, recover
+from pykoclaw_acp.server.identity import InstanceWorkers
+from pykoclaw_acp.server.recovery import RecoveredWork, hand_over, recover
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.system import processes
@@ -38,10 +38,12 @@ def alive() -> Iterator[WorkerProcess]:
     process.wait()
 
 
-async def recovered(r: Rig, directory: Path, *, resident: bool = True) -> Found:
+async def recovered(r: Rig, directory: Path, *, resident: bool = True) -> RecoveredWork:
     """What a daemon finds whose instance has this directory; processes and files are real."""
     launcher = LocalLauncher(directory.parent, directory.parent, resident=resident)
-    return await recover(r.database, launcher, Standing.of(directory.name), resident=resident)
+    return await recover(
+        r.database, launcher, InstanceWorkers.of(directory.name), resident=resident
+    )
 
 
 @asynccontextmanager

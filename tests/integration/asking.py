@@ -14,7 +14,7 @@ from pykoclaw_acp.channel.frames import Answer, AskWithdrawn, Interrupt, Prompt,
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import OpenTools
 from pykoclaw_acp.model.permissions import Form, PermissionRequest, RequestPolicy
-from pykoclaw_acp.model.questions import Option, Question
+from pykoclaw_acp.model.questions import Question, QuestionOption
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.database import Statement, Unit
@@ -29,8 +29,10 @@ LONG = 3600.0  # s
 
 SOON = 0.2  # s
 
-COLOURS = Question("Which colours?", "Colours", (Option("Red", "As a rose"), Option("Blue")), True)
-SIZE = Question("Which size?", "Size", (Option("Small"), Option("Large")))
+COLOURS = Question(
+    "Which colours?", "Colours", (QuestionOption("Red", "As a rose"), QuestionOption("Blue")), True
+)
+SIZE = Question("Which size?", "Size", (QuestionOption("Small"), QuestionOption("Large")))
 BOTH = (COLOURS, SIZE)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pykoclaw_acp.link.places import Places
-from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.server.connection import ClientConnection
 from pykoclaw_acp.server.control import Control
 from pykoclaw_acp.server.lag import LoopLag
 from pykoclaw_acp.server.outside import OutsidePrompts
@@ -37,7 +37,7 @@ class Caller:
         )
         prompts = OutsidePrompts(r.sessions, r.database, path, own.finder.find)
         methods = own.methods | prompts.methods
-        self.connection = Connection(r.sessions, methods, DirectPeer(self))
+        self.connection = ClientConnection(r.sessions, methods, DirectPeer(self))
         self.serving = asyncio.ensure_future(self.connection.serve())
 
     async def read(self) -> bytes:

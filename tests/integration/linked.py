@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from pykoclaw_acp.server import returning
-from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.server.connection import ClientConnection
 from pykoclaw_acp.server.link import FrontPeer
 from pykoclaw_acp.server.methods import METHODS
 from tests.e2e.harness import frames
@@ -35,12 +35,12 @@ class Front:
         self._methods: dict[int, str] = {}  # by the number of the request
         self.incoming: asyncio.Queue[bytes] = asyncio.Queue()
         self.incoming.put_nowait(b"front %b\n" % json.dumps(hello).encode())
-        self.connection: Connection | None = None
+        self.connection: ClientConnection | None = None
         self.serving = asyncio.ensure_future(self._serve(r))
 
     async def _serve(self, r: Rig) -> None:
         peer = await FrontPeer.meet(self, await self.read())
-        self.connection = Connection(r.sessions, METHODS, peer)
+        self.connection = ClientConnection(r.sessions, METHODS, peer)
         await returning.welcome(self.connection.client, peer.hello)
         await self.connection.serve()
         await self.connection.begun()

@@ -32,7 +32,7 @@ from pykoclaw_acp.channel.frames import (
     TurnStarted,
 )
 from pykoclaw_acp.channel.processes import WorkerHandle, WorkerProcess, WorkerRecord
-from pykoclaw_acp.channel.requests import Reply, Request, StopSubagents
+from pykoclaw_acp.channel.requests import Request, StopSubagents, WorkerReply
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed
@@ -181,7 +181,7 @@ class MemoryChannel:
             self.prompts.append(text)
             self._play(frame.turn_id, text)
         elif isinstance(frame, self.replies):
-            self.say(Reply(epoch=self.spec.epoch, request=frame.request))
+            self.say(WorkerReply(epoch=self.spec.epoch, request=frame.request))
         elif isinstance(frame, Interrupt):
             self.say(self.ended(frame.turn_id, "cancelled"))
         elif isinstance(frame, Ack):

@@ -46,7 +46,7 @@ from pykoclaw_acp.pool.launcher import Deliver, Inheritance
 from pykoclaw_acp.server import app as server
 from pykoclaw_acp.server import returning
 from pykoclaw_acp.server.clients import CALLS_GRACE
-from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.server.connection import ClientConnection
 from pykoclaw_acp.server.link import FrontPeer
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.store import connection as store_connection
@@ -475,7 +475,7 @@ class World:
         self._came.append(front)
         try:
             peer = await FrontPeer.meet(line, await line.read())
-            connection = Connection(self.app.sessions, METHODS, peer)
+            connection = ClientConnection(self.app.sessions, METHODS, peer)
             try:
                 await returning.welcome(connection.client, peer.hello)
                 await connection.serve()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pykoclaw_acp.model.events import Event, Text, size
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.sessions.ports import Imported, LogStore, Standing
+from pykoclaw_acp.sessions.ports import Imported, LogStore, RowStanding
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Look:
 class Finding:
     """What a look finds; `meanwhile` happens during it."""
 
-    standing: Standing
+    standing: RowStanding
     events: tuple[Event, ...]
     digest: str | None
     meanwhile: Callable[[], Awaitable[object]] | None
@@ -49,7 +49,7 @@ class ScriptedTranscripts:
 
     def find(
         self,
-        standing: Standing,
+        standing: RowStanding,
         *said: str | Event,
         digest: str | None = None,
         meanwhile: Callable[[], Awaitable[object]] | None = None,
@@ -82,7 +82,7 @@ class ScriptedTranscripts:
         look = Look(record.session_id, record.claude_session_id, row_session_id, frozenset(own))
         self.looks.append(look)
         if not self._findings:
-            return Imported(Standing.SAME, followed=record.claude_session_id or row_session_id)
+            return Imported(RowStanding.SAME, followed=record.claude_session_id or row_session_id)
         found = self._findings.popleft()
         if found.meanwhile is not None:
             await found.meanwhile()
@@ -91,7 +91,7 @@ class ScriptedTranscripts:
             Logged(seq, None, event, size(event))
             for seq, event in zip(seqs, found.events, strict=True)
         ]
-        moved = found.standing is Standing.MOVED_ON or record.claude_session_id is None
+        moved = found.standing is RowStanding.MOVED_ON or record.claude_session_id is None
         followed = row_session_id if moved else record.claude_session_id
         return Imported(
             found.standing, logged, found.digest, found.digest, followed,

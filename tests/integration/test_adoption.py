@@ -23,7 +23,7 @@ from pykoclaw_acp.channel.frames import (
 )
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.processes import WorkerProcess
-from pykoclaw_acp.channel.requests import MakeTitle, Reply, StopSubagents, StopTask
+from pykoclaw_acp.channel.requests import MakeTitle, StopSubagents, StopTask, WorkerReply
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model.choices import Config
@@ -258,12 +258,12 @@ async def test_reply_to_earlier_daemons_request_is_dropped(
         stopping = asyncio.create_task(again.requests.stop_task("call"))
         stop = await sent(channel, StopTask)
         channel.say(
-            Reply(epoch=asked.epoch, request=asked.request, result={"title": "Words"}),
+            WorkerReply(epoch=asked.epoch, request=asked.request, result={"title": "Words"}),
             channel.ended(turn.turn_id),
         )
         await ended(again)
         assert not stopping.done()
-        channel.say(Reply(epoch=stop.epoch, request=stop.request, error="It has ended."))
+        channel.say(WorkerReply(epoch=stop.epoch, request=stop.request, error="It has ended."))
         with pytest.raises(InvalidRequest, match="It has ended"):
             await stopping
 

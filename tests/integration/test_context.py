@@ -17,7 +17,7 @@ from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.prompt_text import NOTES_TAG
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.sessions import context
-from pykoclaw_acp.sessions.ports import Standing
+from pykoclaw_acp.sessions.ports import RowStanding
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import branches
 from pykoclaw_acp.store.database import Statement, Unit
@@ -225,7 +225,7 @@ async def test_memory_lost_while_worker_lives_is_lost(tmp_path: Path, policy: Lo
         transcripts.held = whole(*turns)
         await r.run(session, "say 3")
         await eventually(lambda: not session.others)
-        transcripts.find(Standing.SAME, replaced=True)
+        transcripts.find(RowStanding.SAME, replaced=True)
         transcripts.held = whole(turns[0])
         before = len(r.launcher.launched)
         outcome = await r.run(session, "say 4")
@@ -247,7 +247,7 @@ async def test_replaced_transcript_with_all_turns_keeps_worker(
         await eventually(lambda: not session.others)
         transcripts.held = whole(*await ids(r))
         before = len(r.launcher.launched)
-        transcripts.find(Standing.SAME, replaced=True)
+        transcripts.find(RowStanding.SAME, replaced=True)
         assert (await r.run(session, "say 3")).state is TurnState.DONE
         assert len(r.launcher.launched) == before
         assert await shown(session) == []

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.channel.files import WorkerFiles
-from pykoclaw_acp.channel.processes import Fork
+from pykoclaw_acp.channel.processes import ForkRequest
 from pykoclaw_acp.errors import LaunchFailed
 from pykoclaw_acp.pool import forkserver_process
 from pykoclaw_acp.pool.local_forkserver import ForkServer
@@ -272,7 +272,7 @@ async def test_missing_pythons_error_names_remedy(
     python.unlink()
     wanted = spec(tmp_path)
     with pytest.raises(LaunchFailed, match="pykoclaw-acp restart"):
-        await server.fork(Fork(wanted, WorkerFiles.of(tmp_path, wanted)))
+        await server.fork(ForkRequest(wanted, WorkerFiles.of(tmp_path, wanted)))
 
 
 def test_fork_server_has_what_each_worker_would_import() -> None:

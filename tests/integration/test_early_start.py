@@ -19,7 +19,7 @@ from pykoclaw_acp.model.contexts import Loss, TurnEnd
 from pykoclaw_acp.sessions import early_starts
 from pykoclaw_acp.sessions.directories import Directories
 from pykoclaw_acp.sessions.early_starts import MOST, EarlyStarts
-from pykoclaw_acp.sessions.ports import Standing
+from pykoclaw_acp.sessions.ports import RowStanding
 from pykoclaw_acp.sessions.rewinding import Rewinding
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns.early_start import EarlyStart
@@ -136,7 +136,7 @@ async def test_worker_lacking_others_turns_is_replaced_at_prompt(
     transcripts = ScriptedTranscripts()
     async with rig(tmp_path, transcripts) as r:
         session = await loaded(r)
-        transcripts.find(Standing.MOVED_ON)
+        transcripts.find(RowStanding.MOVED_ON)
         await begin(r, session)
         for _ in range((loops or 0) ** 2):
             await asyncio.sleep(0)
@@ -155,7 +155,7 @@ async def test_worker_is_replaced_if_transcript_lacks_turns(
         session = await loaded(r)
         await begin(r, session)
         await started(r, session)
-        transcripts.find(Standing.SAME, replaced=True)
+        transcripts.find(RowStanding.SAME, replaced=True)
         for prompt in ("say 2", "say 3"):
             assert (await r.run(session, prompt)).state == "done"
         _, early, last = r.launcher.launched
@@ -166,9 +166,9 @@ async def test_worker_knows_what_was_imported_before_start(tmp_path: Path) -> No
     transcripts = ScriptedTranscripts()
     async with rig(tmp_path, transcripts) as r:
         session = await loaded(r)
-        transcripts.find(Standing.MOVED_ON)
+        transcripts.find(RowStanding.MOVED_ON)
         await session.others.look()
-        transcripts.find(Standing.SAME)
+        transcripts.find(RowStanding.SAME)
         await begin(r, session)
         await started(r, session)
         assert (await r.run(session, "say 2")).state == "done"

@@ -58,7 +58,7 @@ def test_front_inside_session_does_not_start_its_daemon(places: Places) -> None:
     os.makedirs(places.data)
     directory = Path(places.state, "0123456789ab")
     directory.mkdir(parents=True)
-    record = records.Record(directory.name, records.Site.of(places.data))
+    record = records.InstanceRecord(directory.name, records.Site.of(places.data))
     inside = {"PYKOCLAW_WORKER": f"{directory.name}:the:session:3"}
     records.write(places.state, record)
     with starter(places, "serve", **inside) as client:

@@ -129,7 +129,7 @@ async def test_instance_id_is_stable_and_record_is_private(tmp_path: Path) -> No
 async def test_unwritable_record_does_not_prevent_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(state: str, record: records.Record) -> None:
+    def refuse(state: str, record: records.InstanceRecord) -> None:
         raise PermissionError("read-only")
 
     monkeypatch.setattr(records, "write", refuse)

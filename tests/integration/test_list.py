@@ -12,7 +12,7 @@ import pytest
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.found import FoundTranscript, Removed
-from pykoclaw_acp.model.listing import ListQuery, Place
+from pykoclaw_acp.model.listing import ListPosition, ListQuery
 from pykoclaw_acp.protocol import list_cursor
 from pykoclaw_acp.sessions import catalogue
 from pykoclaw_acp.sessions.catalogue import ListSettings
@@ -124,7 +124,7 @@ async def test_damaged_row_hides_no_other_from_list(
         {"cursor": "no cursor"},
         {"cursor": ""},
         {"cursor": "é"},
-        {"cursor": list_cursor.encode(Place(1, "x")) + "="},
+        {"cursor": list_cursor.encode(ListPosition(1, "x")) + "="},
         {"cursor": "Mjo1Ong"},
         {"cursor": "a" * 100_000},
         {"cursor": 5},
@@ -422,7 +422,7 @@ async def _pages(r: Rig, count: int) -> int:
     await r.journal.listed(ListQuery(1))  # the conversations are looked through once
     async with _counted(r) as steps:
         for cwds in (None, ("/w",)):
-            query = ListQuery(51, Place(100, "x"), cwds, transcripts=True)
+            query = ListQuery(51, ListPosition(100, "x"), cwds, transcripts=True)
             assert len(await r.journal.listed(query)) == 51
     return steps()
 
@@ -478,7 +478,7 @@ _FOUND = (
 
 
 def test_a_place_before_1970_is_a_place() -> None:
-    place = Place(-86_400_000, "one")
+    place = ListPosition(-86_400_000, "one")
     assert list_cursor.decode(list_cursor.encode(place)) == place
 
 

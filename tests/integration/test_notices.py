@@ -29,7 +29,7 @@ from pykoclaw_acp.model.turns import AWAY_GRACE
 from pykoclaw_acp.notify import command, sender, teller, webhook
 from pykoclaw_acp.notify.acceptance import NotAccepted
 from pykoclaw_acp.notify.quiet import QuietHours
-from pykoclaw_acp.notify.targets import Command, Target, Webhook
+from pykoclaw_acp.notify.targets import CommandTarget, Target, Webhook
 from pykoclaw_acp.notify.teller import Teller
 from pykoclaw_acp.server import notices as server_notices
 from pykoclaw_acp.sessions.session import Session
@@ -46,14 +46,14 @@ from tests.waiting import eventually
 CHAT = DeliveryTarget("wa-andy-1@g.us", "wa")
 
 
-def script(path: Path, *lines: str) -> Command:
+def script(path: Path, *lines: str) -> CommandTarget:
     """A command, in Python, which has the notice as `said`."""
     source = ["import json, os, subprocess, sys, time", "said = sys.stdin.read()", *lines]
     path.write_text("\n".join(source))
-    return Command((sys.executable, "-I", str(path)))
+    return CommandTarget((sys.executable, "-I", str(path)))
 
 
-def writer(place: Path, *before: str) -> Command:
+def writer(place: Path, *before: str) -> CommandTarget:
     """A command that appends what it reads to `<place>.told`."""
     told = place.with_suffix(".told")
     return script(place, *before, f"open({str(told)!r}, 'a').write(said + '\\n')")

@@ -9,7 +9,7 @@ from pykoclaw_acp.model.client_traits import DEFAULT
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.sessions import opening, prompting
 from pykoclaw_acp.sessions.opening import OpenOptions
-from pykoclaw_acp.sessions.prompting import Prompt
+from pykoclaw_acp.sessions.prompting import ClientPrompt
 from pykoclaw_acp.sessions.subscriber import Subscriber
 from tests.integration.rig import Client, Rig, rig
 
@@ -29,7 +29,7 @@ async def test_a_face_without_connections_creates_prompts_and_resumes(tmp_path: 
         assert asking.traits is DEFAULT
         session_id = (await opening.create(asking, WHERE, None)).session_id
         accepted = await prompting.accept(
-            asking, Prompt(session_id, [{"type": "text", "text": "say 5"}], number=1)
+            asking, ClientPrompt(session_id, [{"type": "text", "text": "say 5"}], number=1)
         )
         assert accepted is not None
         outcome = await asyncio.wait_for(asking.outcome(accepted[1], session_id), 30)

@@ -19,7 +19,7 @@ from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.prompt_text import NOTES_TAG
-from pykoclaw_acp.sessions.ports import Standing
+from pykoclaw_acp.sessions.ports import RowStanding
 from pykoclaw_acp.sessions.row_changes import RowChanges
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -79,7 +79,7 @@ async def test_load_shows_others_words_before_its_answer(tmp_path: Path) -> None
     transcripts = ScriptedTranscripts()
     async with rig(tmp_path, transcripts) as r, front(r) as one:
         await upsert_row(r.database, ROW)
-        transcripts.find(Standing.MOVED_ON, "Said in WhatsApp.")
+        transcripts.find(RowStanding.MOVED_ON, "Said in WhatsApp.")
         await one.result(1, "session/load", sessionId=SESSION, cwd="/", mcpServers=[])
         assert one.text() == "Said in WhatsApp."
         (look,) = transcripts.looks
@@ -90,9 +90,9 @@ async def test_a_command_shows_what_others_said(tmp_path: Path) -> None:
     transcripts = ScriptedTranscripts()
     async with rig(tmp_path, transcripts) as r, caller(r, tmp_path) as cli:
         await upsert_row(r.database, ROW)
-        transcripts.find(Standing.MOVED_ON, "Said in WhatsApp.")
+        transcripts.find(RowStanding.MOVED_ON, "Said in WhatsApp.")
         assert (await cli.call("sessions/show", session=NAME))["events"] > 0
-        transcripts.find(Standing.MOVED_ON, " And more.")
+        transcripts.find(RowStanding.MOVED_ON, " And more.")
         await cli.call("follow", session=NAME)
         assert cli.text() == "Said in WhatsApp. And more."
 
@@ -100,7 +100,7 @@ async def test_a_command_shows_what_others_said(tmp_path: Path) -> None:
 async def test_a_resume_that_follows_shows_it_too(tmp_path: Path) -> None:
     async with opened(tmp_path) as (r, transcripts, one, session):
         await one.leave()
-        transcripts.find(Standing.MOVED_ON, "Meanwhile.")
+        transcripts.find(RowStanding.MOVED_ON, "Meanwhile.")
         async with front(r, "front-2") as two:
             meta = {"pykoclaw.dev/after": session.last_seq}
             await two.result(1, "session/resume", sessionId=SESSION, cwd="/", _meta=meta)
@@ -111,7 +111,7 @@ async def test_worker_is_replaced_once_another_program_moved_on(tmp_path: Path) 
     async with opened(tmp_path) as (r, transcripts, one, session):
         moved = replace(ROW, claude_session_id="claude-2", prompt_hash="newer")
         await upsert_row(r.database, moved)
-        transcripts.find(Standing.MOVED_ON, "In between. ")
+        transcripts.find(RowStanding.MOVED_ON, "In between. ")
         await say(one, 3)
         first, second = r.launcher.launched
         assert second.spec.resume_session_id == "claude-2"
@@ -127,7 +127,7 @@ async def test_worker_is_replaced_if_its_session_has_grown(
     tmp_path: Path,
 ) -> None:
     async with opened(tmp_path) as (r, transcripts, one, _):
-        transcripts.find(Standing.MOVED_ON, "In between. ")
+        transcripts.find(RowStanding.MOVED_ON, "In between. ")
         await say(one, 3)
         assert [each.spec.resume_session_id for each in r.launcher.launched] == [CLAUDE, CLAUDE]
 
@@ -145,7 +145,7 @@ async def test_side_turn_is_noted_and_row_is_corrected(tmp_path: Path) -> None:
     async with opened(tmp_path) as (r, transcripts, one, session):
         side = replace(ROW, claude_session_id="side", prompt_hash=None)
         await upsert_row(r.database, side)
-        transcripts.find(Standing.SIDE, "The task's words. ", digest="Answered: 42")
+        transcripts.find(RowStanding.SIDE, "The task's words. ", digest="Answered: 42")
         await say(one, 3)
         assert await row(r) == ROW
         assert one.text() == "0 The task's words. 0 "
@@ -162,7 +162,7 @@ async def test_next_daemon_does_not_follow_side_turn(tmp_path: Path) -> None:
         await upsert_row(r.database, replace(ROW, claude_session_id="side", prompt_hash=None))
     transcripts = ScriptedTranscripts()
     async with rig(tmp_path, transcripts) as r, front(r) as one:
-        transcripts.find(Standing.SIDE, "The task's words. ", digest="Answered: 42")
+        transcripts.find(RowStanding.SIDE, "The task's words. ", digest="Answered: 42")
         await one.result(1, "session/load", sessionId=SESSION, cwd="/", mcpServers=[])
         assert (transcripts.looks[0].followed, transcripts.looks[0].row) == (CLAUDE, "side")
         await say(one, 12)  # a line of its own: the front is the one of before
@@ -176,11 +176,11 @@ async def test_words_written_during_side_turns_import_stay(tmp_path: Path) -> No
         newest = replace(ROW, claude_session_id="claude-2")
         await upsert_row(r.database, replace(ROW, claude_session_id="side"))
         transcripts.find(
-            Standing.SIDE, digest="x", meanwhile=partial(upsert_row, r.database, newest)
+            RowStanding.SIDE, digest="x", meanwhile=partial(upsert_row, r.database, newest)
         )
         await session.others.look()
         assert await row(r) == newest
-        transcripts.find(Standing.MOVED_ON)
+        transcripts.find(RowStanding.MOVED_ON)
         await say(one, 3)
         assert r.launcher.launched[-1].spec.resume_session_id == "claude-2"
 
@@ -188,9 +188,9 @@ async def test_words_written_during_side_turns_import_stay(tmp_path: Path) -> No
 async def test_a_branch_that_claude_lacks_is_noted_once(tmp_path: Path) -> None:
     async with opened(tmp_path) as (r, transcripts, one, session):
         for _ in range(2):
-            transcripts.find(Standing.SAME, digest="Asked: what?")
+            transcripts.find(RowStanding.SAME, digest="Asked: what?")
             await session.others.look()
-        transcripts.find(Standing.SAME, digest="Asked: what? And when?")
+        transcripts.find(RowStanding.SAME, digest="Asked: what? And when?")
         await session.others.look()
         await say(one, 3)
         (note,) = carried(r)
@@ -224,7 +224,7 @@ async def test_digest_waits_until_it_is_a_note(
 async def test_transcript_unreadable_to_its_end_is_told_once(tmp_path: Path) -> None:
     async with opened(tmp_path) as (_, transcripts, one, session):
         for _ in range(2):
-            transcripts.find(Standing.SAME, "As far as it goes. ", complete=False)
+            transcripts.find(RowStanding.SAME, "As far as it goes. ", complete=False)
             await session.others.look()
         await eventually(lambda: one.text().count("As far as it goes.") == 2)
         assert one.text().count("Turns of other programs may be missing here") == 1
@@ -235,7 +235,7 @@ async def test_missing_transcript_is_told_and_session_continues(tmp_path: Path) 
         other = replace(ROW, claude_session_id="unknown")
         await upsert_row(r.database, other)
         for number in (3, 4):
-            transcripts.find(Standing.MISSING)
+            transcripts.find(RowStanding.MISSING)
             await say(one, number)
         assert one.text().count("unknown") == 1
         assert "is missing here" in one.text()
@@ -249,7 +249,7 @@ async def test_adopted_conversation_without_transcript_resumes_rows_session(
     transcripts = ScriptedTranscripts()
     async with rig(tmp_path, transcripts) as r, front(r) as one:
         await upsert_row(r.database, ROW)
-        transcripts.find(Standing.MISSING)
+        transcripts.find(RowStanding.MISSING)
         await one.result(1, "session/load", sessionId=SESSION, cwd="/", mcpServers=[])
         await say(one, 2)
         assert r.launcher.launched[0].spec.resume_session_id == CLAUDE
@@ -283,7 +283,7 @@ async def test_change_during_turn_is_looked_at_afterwards(tmp_path: Path) -> Non
         channel = r.launcher.launched[0]
         await eventually(lambda: channel.prompts[-1] == "hang" and channel.acked == channel.last)
         looks = len(transcripts.looks)
-        transcripts.find(Standing.MOVED_ON, "Both at once. ")
+        transcripts.find(RowStanding.MOVED_ON, "Both at once. ")
         await upsert_row(r.database, replace(ROW, claude_session_id="claude-2"))
         transcripts.watched[SESSION]()
         await one.result(9, "session/load", sessionId=SESSION, cwd="/", mcpServers=[])
@@ -305,7 +305,7 @@ async def test_claudes_own_turn_is_not_cut_off(tmp_path: Path) -> None:
         channel = r.launcher.launched[0]
         channel.say(channel.started("own-turn", background=True))
         await eventually(lambda: channel.acked == channel.last)
-        transcripts.find(Standing.MOVED_ON)
+        transcripts.find(RowStanding.MOVED_ON)
         one.call(3, "session/prompt", **prompt(SESSION, "say 1"))
         await eventually(lambda: transcripts.all_found)
         assert transcripts.looks[-1].own == {"own-turn"}
@@ -324,7 +324,7 @@ async def test_a_cancel_during_a_look_loses_nothing(tmp_path: Path) -> None:
             going.set()
             await gate.wait()
 
-        transcripts.find(Standing.MOVED_ON, "Found. ", meanwhile=meanwhile)
+        transcripts.find(RowStanding.MOVED_ON, "Found. ", meanwhile=meanwhile)
         one.call(3, "session/prompt", **prompt(SESSION, "say 1"))
         await going.wait()
         one.notify(4, "session/cancel", sessionId=SESSION)
@@ -341,7 +341,7 @@ async def test_a_cancel_during_a_look_loses_nothing(tmp_path: Path) -> None:
 async def test_change_is_shown_to_present_clients(tmp_path: Path) -> None:
     async with opened(tmp_path) as (r, transcripts, one, session):
         for text in ("First. ", "Second. "):
-            transcripts.find(Standing.MOVED_ON, text)
+            transcripts.find(RowStanding.MOVED_ON, text)
             transcripts.watched[SESSION]()
             await eventually(partial(lambda text: one.text().endswith(text), text))
         await settled(session)
@@ -357,7 +357,7 @@ async def test_attached_sessions_changed_row_is_noticed(tmp_path: Path) -> None:
         await rows.look()
         assert transcripts.looks == []
         await upsert_row(r.database, replace(ROW, claude_session_id="side"))
-        transcripts.find(Standing.SIDE, "The task's words. ", digest="x")
+        transcripts.find(RowStanding.SIDE, "The task's words. ", digest="x")
         await rows.look()
         await eventually(lambda: one.text().endswith("The task's words. "))
         await settled(session)
@@ -378,7 +378,7 @@ async def test_failed_look_is_told_and_prompt_runs(tmp_path: Path) -> None:
             raise ValueError("a transcript of another kind")
 
         for _ in range(2):
-            transcripts.find(Standing.SAME, meanwhile=broken)
+            transcripts.find(RowStanding.SAME, meanwhile=broken)
         await say(one, 3)
         assert one.text().count("may be missing here") == 1
 
@@ -386,7 +386,7 @@ async def test_failed_look_is_told_and_prompt_runs(tmp_path: Path) -> None:
 async def test_load_does_not_wait_for_unwritable_database(tmp_path: Path) -> None:
     async with opened(tmp_path) as (r, transcripts, one, session):
         never = asyncio.Event()
-        transcripts.find(Standing.SAME, meanwhile=never.wait)
+        transcripts.find(RowStanding.SAME, meanwhile=never.wait)
         one.call(3, "session/load", sessionId=SESSION, cwd="/", mcpServers=[])
         await eventually(lambda: transcripts.looks)
         r.database.condition.failed(DatabaseState.LOCKED, "Another program keeps it locked.")
@@ -411,7 +411,7 @@ async def test_adopted_worker_is_replaced_if_others_moved_on(
         await r.run(again, "say 1")
         assert len(r.launcher.launched) == 1
         await settled(again)
-        transcripts.find(Standing.MOVED_ON)
+        transcripts.find(RowStanding.MOVED_ON)
         await r.run(again, "say 1")
         assert len(r.launcher.launched) == 2
 
@@ -425,7 +425,7 @@ async def test_title_is_first_prompt_taken_in(tmp_path: Path) -> None:
     async with rig(tmp_path, transcripts) as r, front(r) as one:
         await upsert_row(r.database, Conversation(name, CLAUDE))
         asked = UserMessage("u", {"type": "text", "text": "Mend the parser"})
-        transcripts.find(Standing.MOVED_ON, asked, "Done.")
+        transcripts.find(RowStanding.MOVED_ON, asked, "Done.")
         await one.result(1, "session/load", sessionId=old, cwd="/", mcpServers=[])
         record = (await r.sessions.get(old)).record
         assert record.title == "Mend the parser"

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pykoclaw_acp.channel.requests import MakeTitle, Reply
+from pykoclaw_acp.channel.requests import MakeTitle, WorkerReply
 from pykoclaw_acp.model.events import BY_CLAUDE, BY_CONTENT, BY_WORDS, TitleChanged
 from pykoclaw_acp.model.turns import TurnState
-from pykoclaw_acp.sessions.ports import Standing
+from pykoclaw_acp.sessions.ports import RowStanding
 from pykoclaw_acp.sessions.session import Session
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import Rig, rig
@@ -34,7 +34,7 @@ async def asked_times(worker: MemoryChannel, times: int) -> None:
 
 def answer(worker: MemoryChannel, title: str | None, error: str | None = None) -> None:
     number = [one.request for one in worker.got if isinstance(one, MakeTitle)][-1]
-    worker.say(Reply(epoch=1, request=number, result={"title": title}, error=error))
+    worker.say(WorkerReply(epoch=1, request=number, result={"title": title}, error=error))
 
 
 BY_WORDS_ALONE = msgspec.structs.replace(OPTIONS, titles="words")
@@ -140,7 +140,7 @@ async def test_rename_in_a_terminal_is_a_persons_too(
         session, worker = await answered(r)
         if mine is not None:
             await r.sessions.catalogue.set_title(session.id, mine)
-        transcripts.find(Standing.SAME, title=" Theirs\n", title_is_new=is_new)
+        transcripts.find(RowStanding.SAME, title=" Theirs\n", title_is_new=is_new)
         await r.run(session, "say 2")
         assert (session.record.title, session.record.title_by) == (title, "")
         answer(worker, "Counting")

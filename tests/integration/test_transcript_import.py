@@ -21,7 +21,7 @@ import pytest
 
 from pykoclaw_acp.errors import InternalError, StoreClosed
 from pykoclaw_acp.model.events import Event, Text, UserMessage
-from pykoclaw_acp.model.imports import Imported, ImportedPiece, Standing
+from pykoclaw_acp.model.imports import Imported, ImportedPiece, RowStanding
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.protocol import projection
@@ -145,10 +145,10 @@ async def test_unchanged_transcript_starts_no_process(
     await eventually(lambda: not p.made[0].readers.pids)
     pieces = await counted(p)
     found = await p.look()
-    assert (found.standing, found.logged, pieces) == (Standing.MOVED_ON, [], [])
+    assert (found.standing, found.logged, pieces) == (RowStanding.MOVED_ON, [], [])
     assert p.made[0].readers.pids == []
     again = p.transcripts()
-    assert (await p.look(again)).standing is Standing.MOVED_ON
+    assert (await p.look(again)).standing is RowStanding.MOVED_ON
     assert (again.readers.pids, pieces) == ([], [])
 
 
@@ -360,14 +360,14 @@ async def test_readers_that_always_die_end_the_look(p: Place) -> None:
         async def ask(self, request: wire.Request) -> AsyncGenerator[wire.Answer, None]:
             async for _ in super().ask(request):
                 raise ReaderDied
-            yield wire.Failed("never")
+            yield wire.UnreadableTranscript("never")
 
     made.readers = Always()
     found = await p.look(made)
-    assert (found.logged, found.standing, found.complete) == ([], Standing.SAME, False)
+    assert (found.logged, found.standing, found.complete) == ([], RowStanding.SAME, False)
     made.readers = ReaderProcesses()
     found = await p.look(made)
-    assert (found.standing, found.complete) == (Standing.MOVED_ON, True)
+    assert (found.standing, found.complete) == (RowStanding.MOVED_ON, True)
 
 
 async def test_event_of_another_version_costs_no_line(
@@ -405,7 +405,7 @@ async def test_server_stopping_during_look_blames_no_readers(p: Place) -> None:
         await p.look(made)
     made.readers = ReaderProcesses()
     found = await p.look(made)
-    assert (found.standing, found.complete) == (Standing.MOVED_ON, True)
+    assert (found.standing, found.complete) == (RowStanding.MOVED_ON, True)
 
 
 async def test_transcript_growing_while_read_is_complete(p: Place) -> None:
@@ -520,7 +520,9 @@ async def test_reader_of_huge_lines_stays_small(p: Place, monkeypatch: pytest.Mo
     p.transcript.say("{" * 2_000_000)
     p.transcript.raw('{"uuid": "deep", "type": ' + "[" * 300_000 + "]" * 300_000 + "}\n")
     turns(p.transcript, 2000, 10)
-    monkeypatch.setattr(process._Reader, "gives_way", False)  # it is looked at when it is done
+    monkeypatch.setattr(
+        process._ReaderProcess, "gives_way", False
+    )  # it is looked at when it is done
     await p.look()
     (pid,) = p.made[0].readers.pids
     more = peak(pid) - empty()
@@ -646,9 +648,9 @@ async def test_changes_are_noticed_while_somebody_watches(
     p.transcript.path.rename(p.transcript.path.with_suffix(".gone"))
     at = calls[1]
     await eventually(lambda: calls[1] > at)
-    assert (await p.look()).standing is Standing.MISSING
+    assert (await p.look()).standing is RowStanding.MISSING
     p.transcript.path.with_suffix(".gone").rename(p.transcript.path)
-    assert (await p.look()).standing is Standing.MOVED_ON
+    assert (await p.look()).standing is RowStanding.MOVED_ON
     turns(p.transcript, 1, 2)
     at = calls[1]
     await eventually(lambda: calls[1] > at)

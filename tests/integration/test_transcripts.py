@@ -13,7 +13,7 @@ import pytest
 
 from pykoclaw_acp.model.branches import Branch, Memory, RewindPoint, Rewound
 from pykoclaw_acp.model.events import ToolEnded, ToolStarted, Usage, UserMessage
-from pykoclaw_acp.model.imports import Standing
+from pykoclaw_acp.model.imports import RowStanding
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from tests import folds
@@ -69,19 +69,19 @@ async def test_turns_of_others_are_between_ours(w: World) -> None:
     async with w.claude(session_id=session) as client:
         claude = await w.ours(session, text("first"), client)
     await written(w, claude, "first")
-    assert (await w.look(session, claude)).standing is Standing.SAME
+    assert (await w.look(session, claude)).standing is RowStanding.SAME
     other = w.home / "elsewhere"
     other.mkdir()
     assert await w.terminal(text("second"), resume=claude, cwd=other) == claude
     found = await w.look(session, claude)
-    assert (found.standing, found.digest) == (Standing.MOVED_ON, None)
+    assert (found.standing, found.digest) == (RowStanding.MOVED_ON, None)
     assert told(one.event for one in found.logged) == f"[terminal: {text('second')}] second"
-    assert (await w.look(session, claude)).standing is Standing.MOVED_ON
+    assert (await w.look(session, claude)).standing is RowStanding.MOVED_ON
     async with w.claude(resume=claude) as client:
         await w.ours(session, text("third"), client)
     await written(w, claude, "third")
     found = await w.look(session, claude)
-    assert (found.standing, found.logged) == (Standing.SAME, [])
+    assert (found.standing, found.logged) == (RowStanding.SAME, [])
     words = [f"[ours: {text('first')}]", "first", f"[terminal: {text('second')}]", "second"]
     words += [f"[ours: {text('third')}]", "third"]
     assert await w.said(session) == " ".join(words)
@@ -93,13 +93,13 @@ async def test_conversation_of_others_is_imported_whole(w: World) -> None:
     await w.terminal("/compact", resume=claude)
     await w.terminal(text("two"), resume=claude)
     found = await w.look(session, claude)
-    assert (found.standing, found.followed) == (Standing.MOVED_ON, claude)
+    assert (found.standing, found.followed) == (RowStanding.MOVED_ON, claude)
     said = f"[terminal: {text('one')}] one [terminal: {text('two')}] two"
     assert await w.said(session) == said
     (compacted,) = (one for one in await w.log(session) if isinstance(one, ToolEnded))
     assert str(compacted.title).startswith("Compacted the conversation: ")
     again = await w.look(session, claude)
-    assert (again.standing, again.logged, again.digest) == (Standing.MOVED_ON, [], None)
+    assert (again.standing, again.logged, again.digest) == (RowStanding.MOVED_ON, [], None)
 
 
 @pytest.mark.parametrize("looked", [True, False])
@@ -137,15 +137,15 @@ async def test_worker_is_behind_after_terminals_command(w: World, command: str) 
         claude = await w.ours(session, text("first"), client)
         await w.ours(session, "/context", client)
         await written(w, claude, "local-command-stdout")
-        assert (await w.look(session, claude)).standing is Standing.SAME, "that command was ours"
+        assert (await w.look(session, claude)).standing is RowStanding.SAME, "that command was ours"
         await w.terminal(command, resume=claude)
         found = await w.look(session, claude)
-        assert (found.standing, found.digest) == (Standing.MOVED_ON, None)
-        assert (await w.look(session, claude)).standing is Standing.MOVED_ON
+        assert (found.standing, found.digest) == (RowStanding.MOVED_ON, None)
+        assert (await w.look(session, claude)).standing is RowStanding.MOVED_ON
         await w.ours(session, text("second"), client)  # it was not replaced for all that
     await written(w, claude, "second")
     found = await w.look(session, claude)
-    assert (found.standing, found.digest) == (Standing.SAME, None), "a command is no turn"
+    assert (found.standing, found.digest) == (RowStanding.SAME, None), "a command is no turn"
     assert "[terminal" not in await w.said(session)
 
 
@@ -158,13 +158,13 @@ async def test_blank_session_in_row_is_side_turn(w: World) -> None:
     unnoted = await w.look(session, blank, noted=False)
     found = await w.look(session, blank)
     assert (found.digest, found.digest_id) == (unnoted.digest, unnoted.digest_id)
-    assert (found.standing, found.followed) == (Standing.SIDE, claude)
+    assert (found.standing, found.followed) == (RowStanding.SIDE, claude)
     assert "The backup is done." in told(one.event for one in unnoted.logged)
     assert found.digest is not None
     assert "Answered: The backup is done." in found.digest
     again = await w.look(session, blank)
-    assert (again.standing, again.digest, again.logged) == (Standing.SIDE, None, [])
-    assert (await w.look(session, claude)).standing is Standing.SAME
+    assert (again.standing, again.digest, again.logged) == (RowStanding.SIDE, None, [])
+    assert (await w.look(session, claude)).standing is RowStanding.SAME
 
 
 async def test_session_to_branch_off_is_told_of_others(w: World) -> None:
@@ -188,7 +188,7 @@ async def test_session_to_branch_off_is_told_of_others(w: World) -> None:
     assert "Answered: forgotten" not in found.digest
     other = await w.terminal(text("elsewhere"), "--fork-session", resume=claude)
     found = await w.look(session, other)
-    assert (found.standing, found.followed) == (Standing.SIDE, claude)
+    assert (found.standing, found.followed) == (RowStanding.SIDE, claude)
     assert found.digest is not None
     assert "Answered: elsewhere" in found.digest
     assert "Answered: forgotten" not in found.digest
@@ -204,13 +204,13 @@ async def test_fork_that_holds_our_history_goes_on(w: World) -> None:
     fork = await w.terminal(text("forked"), "--fork-session", resume=claude)
     assert fork != claude
     found = await w.look(session, fork)
-    assert (found.standing, found.followed, found.digest) == (Standing.MOVED_ON, fork, None)
+    assert (found.standing, found.followed, found.digest) == (RowStanding.MOVED_ON, fork, None)
     words = f"[ours: {text('ours')}] ours [terminal: {text('forked')}] forked"
     assert await w.said(session) == words
     async with w.claude(resume=fork) as client:
         assert await w.ours(session, text("again"), client) == fork
     await written(w, fork, "again")
-    assert (await w.look(session, fork)).standing is Standing.SAME
+    assert (await w.look(session, fork)).standing is RowStanding.SAME
 
 
 async def test_two_programs_at_once_lose_no_side(w: World) -> None:
@@ -258,9 +258,9 @@ async def test_branch_of_cli_exiting_last_goes_on(w: World) -> None:
         (w.work / "go").touch()
         await theirs
         found = await w.look(session, claude, noted=False)
-        assert found.standing is Standing.MOVED_ON
+        assert found.standing is RowStanding.MOVED_ON
     found = await w.look(session, claude)
-    assert found.standing is Standing.SAME
+    assert found.standing is RowStanding.SAME
     async with w.claude(resume=claude) as client:
         await w.ours(session, "[[script report]]", client)
     known = str(w.model.requests()[-1]["messages"])
@@ -282,7 +282,7 @@ async def test_cleared_session_is_followed_without_its_past(w: World) -> None:
         await w.ours(session, text("present"), client)
     await written(w, fresh, "present")
     found = await w.look(session, fresh)
-    assert (found.standing, found.digest, found.logged) == (Standing.SAME, None, [])
+    assert (found.standing, found.digest, found.logged) == (RowStanding.SAME, None, [])
     assert found.followed == fresh
 
 
@@ -300,7 +300,7 @@ async def test_claudes_own_turn_is_not_imported(w: World) -> None:
     assert "<command-name>/model" in w.transcript(claude).read_text()
     before = await w.said(session)
     found = await w.look(session, claude)
-    assert (found.standing, found.logged) == (Standing.SAME, [])
+    assert (found.standing, found.logged) == (RowStanding.SAME, [])
     assert await w.said(session) == before
     ended = [one for one in await w.log(session) if isinstance(one, ToolEnded)]
     assert [one.status for one in ended] == ["completed"]
@@ -352,18 +352,18 @@ async def test_scheduled_prompt_names_the_scheduler(w: World) -> None:
 
 async def test_transcript_that_is_gone_is_missing(w: World) -> None:
     session = await w.session()
-    assert (await w.look(session, None)).standing is Standing.SAME
+    assert (await w.look(session, None)).standing is RowStanding.SAME
     claude = await w.terminal(text("one"))
     await w.look(session, claude)
     path = w.transcript(claude)
     moved = path.parent.parent / "other-project" / path.name
     moved.parent.mkdir()
     path.rename(moved)
-    assert (await w.look(session, claude)).standing is Standing.MOVED_ON
+    assert (await w.look(session, claude)).standing is RowStanding.MOVED_ON
     moved.unlink()
-    assert (await w.look(session, claude)).standing is Standing.MISSING
-    assert (await w.look(session, str(uuid.uuid4()))).standing is Standing.MISSING
-    assert (await w.look(session, "../../etc/passwd")).standing is Standing.MISSING
+    assert (await w.look(session, claude)).standing is RowStanding.MISSING
+    assert (await w.look(session, str(uuid.uuid4()))).standing is RowStanding.MISSING
+    assert (await w.look(session, "../../etc/passwd")).standing is RowStanding.MISSING
 
 
 async def test_attached_session_hears_of_the_terminal(w: World) -> None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from pykoclaw_acp.channel.frames import Answer, ToWorker
-from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.server.connection import ClientConnection
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.peer import DirectPeer
 from tests.e2e.harness import frames
@@ -30,7 +30,7 @@ class Wire:
         self.incoming: asyncio.Queue[bytes] = asyncio.Queue()
         self._next = 0
         self._methods: dict[str, str] = {}  # by the id of the request
-        self.connection = Connection(r.sessions, METHODS, DirectPeer(self))
+        self.connection = ClientConnection(r.sessions, METHODS, DirectPeer(self))
         self.serving = asyncio.ensure_future(self.connection.serve())
 
     async def read(self) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from pykoclaw_acp.errors import Conflict, RowRefused
-from pykoclaw_acp.model.conversations import Conversation, Followed, Owner
+from pykoclaw_acp.model.conversations import Conversation, FollowedConversation, Owner
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from tests.twins.base import MemoryStore
@@ -73,10 +73,10 @@ class MemoryConversationStore(MemoryStore):
 
         await self.database.write(add)
 
-    async def followed(self, session_id: str) -> Followed:
+    async def followed(self, session_id: str) -> FollowedConversation:
         row = self.database.read().session(session_id)
         known = await self.conversation(row.record.conversation_name)
-        return Followed(known, self.database.followed.get(session_id), row.prompt_hash)
+        return FollowedConversation(known, self.database.followed.get(session_id), row.prompt_hash)
 
     async def changed_rows(self, session_ids: Collection[str]) -> list[str]:
         found = [(one, await self.followed(one)) for one in session_ids]

@@ -17,7 +17,7 @@ from pykoclaw_acp.model.events import (
     UserMessage,
 )
 from pykoclaw_acp.model.log import Logged, TurnsPlace
-from pykoclaw_acp.model.seams import Said
+from pykoclaw_acp.model.seams import CutMessage
 from pykoclaw_acp.store.last_turns import holding
 from tests.twins.base import MemoryStore
 
@@ -71,7 +71,7 @@ class MemoryLogStore(MemoryStore):
         log = self.database.read().logs.get(session_id, [])
         return holding([one for one in log if one.seq <= upto])
 
-    async def said_before(self, session_id: str, seq: int) -> Said | None:
+    async def said_before(self, session_id: str, seq: int) -> CutMessage | None:
         database = self.database.read()
         log = [
             one
@@ -93,4 +93,4 @@ class MemoryLogStore(MemoryStore):
         over = turn is None or (
             not turn.unfinished and ends[-1] <= seq and (turn.answered or turn.background)
         )
-        return Said(mine, "".join(reversed(texts)), over)
+        return CutMessage(mine, "".join(reversed(texts)), over)

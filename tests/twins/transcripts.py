@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Collection, Sequence
 
 from pykoclaw_acp.model.events import Event, size
-from pykoclaw_acp.model.imports import Imported, Standing
+from pykoclaw_acp.model.imports import Imported, RowStanding
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import SessionRecord
 from tests.twins.base import MemoryStore
@@ -20,15 +20,15 @@ class MemoryTranscripts(MemoryStore):
         super().__init__(database)
         self.looks: list[tuple[str, str | None, tuple[str, ...]]] = []
         """Session, Claude session of its row, running turns."""
-        self._prepared: dict[str, list[tuple[Standing, Sequence[Event], str | None]]] = {}
-        self._standing: dict[str, Standing] = {}
+        self._prepared: dict[str, list[tuple[RowStanding, Sequence[Event], str | None]]] = {}
+        self._standing: dict[str, RowStanding] = {}
         self._callbacks: dict[str, list[Callable[[], None]]] = {}
 
     def add(
         self,
         session_id: str,
         events: Sequence[Event] = (),
-        standing: Standing = Standing.MOVED_ON,
+        standing: RowStanding = RowStanding.MOVED_ON,
         digest: str | None = None,
     ) -> None:
         """Another program has added this; whoever watches is called."""
@@ -53,7 +53,7 @@ class MemoryTranscripts(MemoryStore):
             self._standing[session] = standing
             digests += [] if digest is None else [digest]
         text = "\n\n".join(digests) or None
-        standing = self._standing.get(session, Standing.SAME)
+        standing = self._standing.get(session, RowStanding.SAME)
         digest_id = None if text is None else f"{session} {len(self.looks)}"
         return Imported(standing, logged, text, digest_id, row_session_id)
 

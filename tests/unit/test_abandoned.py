@@ -15,7 +15,7 @@ import pytest
 
 from pykoclaw_acp.notify import command
 from pykoclaw_acp.notify.acceptance import NotAccepted
-from pykoclaw_acp.notify.command import Run
+from pykoclaw_acp.notify.command import CommandRun
 from pykoclaw_acp.notify.webhook import Post
 from pykoclaw_acp.server.lag import LoopLag
 from pykoclaw_acp.system import threads
@@ -73,7 +73,7 @@ def test_calls_that_end_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_command_that_was_stopped_is_not_started_later(tmp_path: Path) -> None:
-    run = Run(("touch", str(tmp_path / "started")), b"{}")
+    run = CommandRun(("touch", str(tmp_path / "started")), b"{}")
     run.kill()
     with pytest.raises(NotAccepted, match="stopped"):
         run.wait(60)
@@ -85,17 +85,17 @@ async def test_command_unable_to_start_in_time_is_abandoned(
 ) -> None:
     """As when its file is on a disk that hangs."""
     monkeypatch.setattr(command, "GRACE", 0.1)
-    hang, wait = threading.Event(), Run.wait
+    hang, wait = threading.Event(), CommandRun.wait
     ended: list[str] = []
 
-    def hanging(run: Run, limit: float) -> None:
+    def hanging(run: CommandRun, limit: float) -> None:
         hang.wait(60)
         try:
             wait(run, limit)
         except NotAccepted as error:
             ended.append(str(error))
 
-    monkeypatch.setattr(Run, "wait", hanging)
+    monkeypatch.setattr(CommandRun, "wait", hanging)
     with pytest.raises(NotAccepted, match="hung"):
         await command.tell(("touch", str(tmp_path / "started")), b"{}", 0.1)
     hang.set()

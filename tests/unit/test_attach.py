@@ -15,7 +15,7 @@ import pytest
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import attach, daemon, prompt
-from pykoclaw_acp.commands.transcript import Terminal
+from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front import resuming
 from pykoclaw_acp.terminal import Shown
@@ -35,7 +35,7 @@ class Attached:
         self.over: set[str] = set()
         self.before_answer: Callable[[], None] = lambda: None
         self._written: list[str] = []
-        self.questions = attach.Questions(Terminal(self.write), attach.Screen())
+        self.questions = attach.Questions(TranscriptPrinter(self.write), attach.Screen())
 
     def write(self, text: Shown) -> None:
         self._written.append(click.unstyle(text))

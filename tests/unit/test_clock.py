@@ -9,7 +9,7 @@ import time
 import pytest
 
 from pykoclaw_acp.system import clock, processes
-from pykoclaw_acp.system.clock import Clock, Note
+from pykoclaw_acp.system.clock import Clock, ClockReading
 
 
 @pytest.fixture
@@ -50,19 +50,19 @@ def test_processes_of_same_boot_agree_across_downtime(boot: Boot) -> None:
 
 def test_new_boot_continues_from_note_plus_uptime(boot: Boot) -> None:
     boot.is_("b", 300)
-    one = Clock(Note("a", 70_000, 50_000))
+    one = Clock(ClockReading("a", 70_000, 50_000))
     assert one.started == 50_300
     assert one.age(50_000) == 0.3
     assert one.age(59_000) == 0, "written after the last note: as young as can be"
     boot.is_("b", 900)
-    assert Clock(Note("a", 70_000, 50_000)).now() == one.now(), (
+    assert Clock(ClockReading("a", 70_000, 50_000)).now() == one.now(), (
         "and a second daemon, before any note, agrees"
     )
 
 
 def test_snapshot_restore_does_not_turn_clock_back(boot: Boot) -> None:
     boot.is_("a", 100)
-    assert Clock(Note("a", 5000, 4000)).now() == 4000
+    assert Clock(ClockReading("a", 5000, 4000)).now() == 4000
 
 
 def test_the_wall_clock_is_nothing_to_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from pykoclaw_acp.protocol.messages import (
     SessionParams,
 )
 from pykoclaw_acp.server.call import Call
-from pykoclaw_acp.server.connection import Connection
+from pykoclaw_acp.server.connection import ClientConnection
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.order import SessionOrder
 from pykoclaw_acp.server.peer import DirectPeer
@@ -109,7 +109,7 @@ def answers(stream: bytes, cuts: list[int]) -> list[dict[str, Any]]:
     wire = Wire(chunks)
 
     async def run() -> None:
-        connection = Connection(cast("Sessions", NoAliases()), TABLE, DirectPeer(wire))
+        connection = ClientConnection(cast("Sessions", NoAliases()), TABLE, DirectPeer(wire))
         await connection.serve()
         await connection.settle()
 

@@ -19,7 +19,7 @@ from pykoclaw_acp.__main__ import COMPLETION
 from pykoclaw_acp.cli import cli
 from pykoclaw_acp.commands import completion, daemon, ending, logs, prompt, sessions, show, status
 from pykoclaw_acp.commands.markdown import markdown
-from pykoclaw_acp.commands.transcript import Terminal
+from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.doctor.report import Finding
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front import call as front
@@ -229,7 +229,7 @@ HISTORY = [
 
 def printed(updates: list[dict[str, Any]], *, live: bool) -> str:
     written: list[str] = []
-    page = Terminal(written.append, live=live)
+    page = TranscriptPrinter(written.append, live=live)
     for update in updates:
         page.show(update)
     page.end()
@@ -343,7 +343,7 @@ def test_task_lists_show_at_turns_end_and_live() -> None:
 def test_a_prompt_says_through_what_it_came(origin: str, speaker: str) -> None:
     update = said("user_message_chunk", "1", "Hello.") | {"_meta": {"pykoclaw.dev/origin": origin}}
     pieces: list[str] = []
-    Terminal(lambda text: pieces.append(click.unstyle(text))).show(update)
+    TranscriptPrinter(lambda text: pieces.append(click.unstyle(text))).show(update)
     assert "".join(pieces).startswith(f"{speaker}:\nHello.")
     assert f"## {speaker}\n\nHello." in "".join(markdown({"summary": summary()}, [update]))
 
@@ -352,7 +352,7 @@ def test_a_prompt_says_through_what_it_came(origin: str, speaker: str) -> None:
 def test_what_this_program_says_is_not_claudes(note: str) -> None:
     update = said("agent_message_chunk", "n", "It failed.") | {"_meta": {"pykoclaw.dev/note": note}}
     written: list[str] = []
-    page = Terminal(written.append)
+    page = TranscriptPrinter(written.append)
     page.show(said("agent_message_chunk", "n", "Hm."))
     page.show(update)
     page.end()

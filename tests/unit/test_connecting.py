@@ -9,7 +9,7 @@ import pytest
 from claude_agent_sdk import CLIConnectionError
 
 from pykoclaw_acp.worker import connecting
-from pykoclaw_acp.worker.connecting import Ended, connect
+from pykoclaw_acp.worker.connecting import CliEnded, connect
 
 
 class Refusing:
@@ -27,7 +27,7 @@ class Refusing:
 
 async def test_cli_ending_before_taking_request_has_ended() -> None:
     client: Any = Refusing(0)
-    with pytest.raises(Ended) as caught:
+    with pytest.raises(CliEnded) as caught:
         await connect(client)
     assert caught.value.status == 0
 

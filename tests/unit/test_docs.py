@@ -93,7 +93,7 @@ def test_the_introduction_of_a_front_has_these_fields() -> None:
         == set(link.FrontHello.__struct_encode_fields__)
     )
     (row,) = (row for row in rows if codes(row[0]) == ["sessions"])
-    assert codes(row[1]) == list(link.Followed.__struct_fields__)
+    assert codes(row[1]) == list(link.ReportedSession.__struct_fields__)
     assert f"of this vocabulary ({lines.LINK})" in text("docs/link.md")
 
 

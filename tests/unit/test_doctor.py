@@ -132,7 +132,7 @@ def test_missing_database_that_once_existed_is_problem(context: Context) -> None
     directory = Path(context.places.state, "ab" * 8)
     directory.mkdir(parents=True)
     site = records.Site(str(data), seen.st_dev, seen.st_ino, "b")
-    records.write(context.places.state, records.Record(directory.name, site))
+    records.write(context.places.state, records.InstanceRecord(directory.name, site))
     found = doctor_database.database(context)
     assert (found.level, found.found) == (
         "problem",
@@ -632,7 +632,8 @@ def test_damaged_spools_are_named_until_they_are_deleted(context: Context) -> No
     spool = directory / "spool" / "worker-1.ndjson"
     directory.mkdir(parents=True)
     records.write(
-        context.places.state, records.Record(directory.name, records.Site.of(context.places.data))
+        context.places.state,
+        records.InstanceRecord(directory.name, records.Site.of(context.places.data)),
     )
     spool.parent.mkdir(parents=True)
     spool.write_bytes(b"?")

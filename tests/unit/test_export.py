@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.commands import document, importing
-from pykoclaw_acp.commands.document import Plan, Said, Tool, items
+from pykoclaw_acp.commands.document import ShownCall, ShownMessage, ShownPlan, items
 from pykoclaw_acp.commands.markdown import closed, markdown
 from pykoclaw_acp.commands.page import page
 from pykoclaw_acp.commands.prose import html
-from pykoclaw_acp.commands.transcript import Terminal
+from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
@@ -76,14 +76,14 @@ def rendered(render: Any, updates: list[dict[str, Any]], **summary: Any) -> str:
 
 def test_each_thing_is_one_item_in_its_place() -> None:
     found = list(items(HISTORY))
-    kinds = [one.speaker if isinstance(one, Said) else type(one).__name__ for one in found]
+    kinds = [one.speaker if isinstance(one, ShownMessage) else type(one).__name__ for one in found]
     assert kinds == [
-        "You", "Claude, thinking", "Claude", "Tool", "Tool", "Tool", "Tool", "Claude", "pykoclaw-acp", "Plan", "You",
+        "You", "Claude, thinking", "Claude", *["ShownCall"] * 4, "Claude", "pykoclaw-acp", "ShownPlan", "You",
     ]  # fmt: skip
-    tools = [one for one in found if isinstance(one, Tool)]
+    tools = [one for one in found if isinstance(one, ShownCall)]
     assert [one.title for one in tools] == ["Edit a.py", "Bash: ls", "Read a.py", "Bash: pwd"]
     assert [len(one.content) for one in tools] == [1, 1, 0, 1]
-    assert [one.entries for one in found if isinstance(one, Plan)] == [
+    assert [one.entries for one in found if isinstance(one, ShownPlan)] == [
         [{"content": "Test", "status": "completed"}]
     ]
 
@@ -113,7 +113,7 @@ def test_long_running_tool_does_not_fill_memory(
         held = max(held, len(folding._queue))
     assert held < 15
     last = list(items(updates))[-1]
-    assert isinstance(last, Tool)
+    assert isinstance(last, ShownCall)
     assert (last.title, last.status) == ("Bash: sleep", "completed")
 
 
@@ -442,7 +442,7 @@ def test_odd_content_ends_no_command(odd: Any) -> None:
         ]
     history = [*HISTORY, *history, said("agent_message_chunk", "last", "The end.")]
     printed: list[str] = []
-    terminal = Terminal(lambda text: printed.append(str(text)))
+    terminal = TranscriptPrinter(lambda text: printed.append(str(text)))
     for one in history:
         terminal.show(one)
     for text in (

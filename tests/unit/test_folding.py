@@ -33,7 +33,7 @@ from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.updates import ToolCallUpdate
 from pykoclaw_acp.server.acp_client import update_line
-from pykoclaw_acp.store.folding import Row, fold, lengths, rest
+from pykoclaw_acp.store.folding import LogRow, fold, lengths, rest
 from tests.folds import seen
 from tests.unit.sequences import anything, plans_in_order
 
@@ -47,14 +47,14 @@ logs = st.lists(st.tuples(st.sampled_from([None, 1, 1, 1, 2]), anything), max_si
 )
 
 
-def rows(told: Sequence[tuple[int | None, Event]]) -> list[Row]:
+def rows(told: Sequence[tuple[int | None, Event]]) -> list[LogRow]:
     return [
-        Row(seq, seq, turn, str(event.__struct_config__.tag), 1, seq, None, None, encode(event))
+        LogRow(seq, seq, turn, str(event.__struct_config__.tag), 1, seq, None, None, encode(event))
         for seq, (turn, event) in enumerate(told, 1)
     ]
 
 
-def read(folded: list[Row], after: int) -> list[Logged]:
+def read(folded: list[LogRow], after: int) -> list[Logged]:
     """As `store.events.read` does."""
     return [
         Logged(

@@ -30,7 +30,7 @@ from pykoclaw_acp.server.line_room import LineRoom
 MIB = 1024 * 1024
 
 
-def read(line: bytes | bytearray | Oversized) -> reading.Read:
+def read(line: bytes | bytearray | Oversized) -> reading.ReadMessage:
     return asyncio.run(reading.read(line))
 
 

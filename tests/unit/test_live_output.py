@@ -18,7 +18,7 @@ from pykoclaw_acp.translation.texts import settled
 from pykoclaw_acp.translation.translator import ToolResult, Translation
 from pykoclaw_acp.worker import live_output, output_files
 from pykoclaw_acp.worker.live_output import LiveOutput
-from pykoclaw_acp.worker.output_files import Look, Place
+from pykoclaw_acp.worker.output_files import OutputFile, OutputSnapshot
 from tests.waiting import eventually
 
 
@@ -85,7 +85,7 @@ def looks(w: Watching) -> Callable[[], int]:
     found: list[int] = []
     assign = w.live._assign
 
-    def counting(places: list[Place]) -> list[Place]:
+    def counting(places: list[OutputFile]) -> list[OutputFile]:
         found.append(1)
         return assign(places)
 
@@ -130,7 +130,7 @@ async def test_call_ending_during_read_shows_nothing_after_end(
     begun, go_on = threading.Event(), threading.Event()
     look = output_files.look
 
-    def slow(path: str, most: int, known: tuple[int, int] | None = None) -> Look | None:
+    def slow(path: str, most: int, known: tuple[int, int] | None = None) -> OutputSnapshot | None:
         found = look(path, most, known)
         begun.set()
         go_on.wait(60)
@@ -218,7 +218,7 @@ async def test_command_restarted_during_search_shows_own_output(
     found, go_on = threading.Event(), threading.Event()
     shells = output_files.shells
 
-    def slow(places: list[Place]) -> dict[str, str]:
+    def slow(places: list[OutputFile]) -> dict[str, str]:
         commands = shells(places)
         if commands and not found.is_set():
             found.set()

@@ -484,7 +484,7 @@ class TestPresentation:
         first, last = (update(1, one, self.RICH) for one in events)
         assert first is not None
         assert first.live_only
-        assert [type(one).__name__ for one in (first, last)] == ["Notice", "Notice"]
+        assert [type(one).__name__ for one in (first, last)] == ["NoticeUpdate", "NoticeUpdate"]
         assert update(1, ToolEnded("retry-1", "failed"), self.RICH) is None
 
     def test_compactions_are_updates_where_a_client_has_them(self) -> None:

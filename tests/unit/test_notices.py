@@ -16,20 +16,20 @@ from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.notices import (
     DeliveryTarget,
+    DueNotification,
     EndedTurn,
     NoticeKind,
-    Notification,
+    NoticeSession,
     PendingQuestion,
-    Place,
 )
 from pykoclaw_acp.model.permissions import Form, PermissionRequest, RequestPolicy
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.notify import sender, targets, webhook, words
 from pykoclaw_acp.notify.ports import NoticeStore
 from pykoclaw_acp.notify.quiet import QuietHours
-from pykoclaw_acp.notify.targets import Command, Webhook
+from pykoclaw_acp.notify.targets import CommandTarget, Webhook
 
-PLACE = Place("session-1", "acp-12345678", "Tidy\x1b[2J up", "/home/ann/garden")
+PLACE = NoticeSession("session-1", "acp-12345678", "Tidy\x1b[2J up", "/home/ann/garden")
 SECRET = "https://hooks.example.com/services/T0/S3CRET?x=1"
 
 
@@ -39,7 +39,7 @@ SECRET = "https://hooks.example.com/services/T0/S3CRET?x=1"
 def test_commands_webhooks_and_conversations_are_told_apart() -> None:
     setting = "/usr/bin/tell 'my phone' -q, https://example.com/x, http://[::1]:80/, wa-andy-1@g.us"
     assert targets.parse(setting) == [
-        Command(("/usr/bin/tell", "my phone", "-q")),
+        CommandTarget(("/usr/bin/tell", "my phone", "-q")),
         Webhook("https://example.com/x"),
         Webhook("http://[::1]:80/"),
         DeliveryTarget("wa-andy-1@g.us", "wa"),
@@ -121,13 +121,13 @@ class Failing:
 
     clock = SimpleNamespace(now=lambda: 1_000)
 
-    def __init__(self, *notifications: Notification) -> None:
+    def __init__(self, *notifications: DueNotification) -> None:
         self.left = list(notifications)
         self.pauses: list[float] = []
         self.outcomes: list[str] = []
         self.over = asyncio.Event()
 
-    async def due(self, until: int) -> list[Notification]:
+    async def due(self, until: int) -> list[DueNotification]:
         if not self.left:
             self.over.set()
         return [self.left.pop(0)] if self.left else []
@@ -138,17 +138,17 @@ class Failing:
     async def is_wanted(self, notice_id: str) -> bool:
         return True
 
-    async def note_outcome(self, one: Notification, outcome: str, reason: str) -> None:
+    async def note_outcome(self, one: DueNotification, outcome: str, reason: str) -> None:
         self.outcomes.append(outcome)
 
-    async def note_failure(self, one: Notification, reason: str, again: int) -> None:
+    async def note_failure(self, one: DueNotification, reason: str, again: int) -> None:
         self.pauses.append((again - 1_000) / 1000)
 
 
-async def failures(*notifications: Notification) -> Failing:
+async def failures(*notifications: DueNotification) -> Failing:
     """What becomes of notifications that are not accepted."""
     store = Failing(*notifications)
-    made = sender.Sender(cast("NoticeStore", store), {"t": Command(("/nowhere",))}, None)
+    made = sender.Sender(cast("NoticeStore", store), {"t": CommandTarget(("/nowhere",))}, None)
     running = asyncio.create_task(made.run())
     await asyncio.wait_for(store.over.wait(), 60)
     running.cancel()
@@ -156,8 +156,8 @@ async def failures(*notifications: Notification) -> Failing:
     return store
 
 
-def attempt(attempts: int, age: float) -> Notification:
-    return Notification("n", "t", NoticeKind.TURN_ENDED, "{}", attempts, age)
+def attempt(attempts: int, age: float) -> DueNotification:
+    return DueNotification("n", "t", NoticeKind.TURN_ENDED, "{}", attempts, age)
 
 
 async def test_pauses_double_up_to_an_hour() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pykoclaw_acp.model.plain import Pieces, plain
+from pykoclaw_acp.model.plain import PlainPieces, plain
 
 
 @pytest.mark.parametrize(
@@ -19,5 +19,5 @@ from pykoclaw_acp.model.plain import Pieces, plain
 def test_only_line_breaks_remain_of_control_characters(text: str, shown: str) -> None:
     assert plain(text) == shown
     for cut in range(len(text) + 1):
-        pieces = Pieces()
+        pieces = PlainPieces()
         assert pieces.feed(text[:cut]) + pieces.feed(text[cut:]) == shown, cut

@@ -9,13 +9,13 @@ import pytest
 
 from pykoclaw_acp.channel.database import SqlResult, to_rows
 from pykoclaw_acp.store.sqlite import sqlite3
-from pykoclaw_acp.worker.plugins.rows import Cursor, Row
+from pykoclaw_acp.worker.plugins.rows import ResultCursor, Row
 
 VALUES = [(1, "one"), (2, "two"), (3, None)]
 
 
-def ours() -> Cursor:
-    return Cursor(SqlResult(columns=["id", "Name"], rows=to_rows(VALUES)), Row)
+def ours() -> ResultCursor:
+    return ResultCursor(SqlResult(columns=["id", "Name"], rows=to_rows(VALUES)), Row)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_they_behave_as_sqlites(use: Any) -> None:
 
 
 def test_a_statement_without_rows_has_none() -> None:
-    cursor = Cursor(SqlResult(rowcount=3, lastrowid=7), Row)
+    cursor = ResultCursor(SqlResult(rowcount=3, lastrowid=7), Row)
     assert (cursor.rowcount, cursor.lastrowid, cursor.description) == (3, 7, None)
     assert cursor.fetchone() is None
     assert cursor.fetchall() == []

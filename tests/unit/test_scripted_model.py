@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.scripted_model import limits
-from pykoclaw_acp.scripted_model.answer import Answer, FaultCounts, choose_answer
+from pykoclaw_acp.scripted_model.answer import FaultCounts, ScriptedAnswer, choose_answer
 from pykoclaw_acp.scripted_model.environment import offline_environment
 from pykoclaw_acp.scripted_model.script import (
     DIRECTIVES,
@@ -24,11 +24,11 @@ from pykoclaw_acp.scripted_model.steps import (
     Hang,
     HttpError,
     Limit,
-    Stop,
+    StopStep,
     StreamError,
-    Text,
-    Thinking,
-    Tool,
+    TextStep,
+    ThinkingStep,
+    ToolStep,
 )
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "scripted-model.md"
@@ -66,34 +66,36 @@ def body(*messages: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 def answer(
     request: dict[str, Any], faults: FaultCounts | None = None, session: str = "s"
-) -> Answer:
+) -> ScriptedAnswer:
     return choose_answer(request, faults or FaultCounts(), session=session, from_cli=True)
 
 
 def answered_text(request: dict[str, Any]) -> str:
     steps = answer(request).steps
-    return "\n".join("".join(step.deltas) for step in steps if isinstance(step, Text))
+    return "\n".join("".join(step.deltas) for step in steps if isinstance(step, TextStep))
 
 
 class TestLanguage:
     def test_response_ends_at_tool_call_unless_next_joins(self) -> None:
         responses = parse_script("text a\nbash one\n& read f\nbash two\ntext b")
         assert [[type(step) for step in response] for response in responses] == [
-            [Text, Tool, Tool],
-            [Tool],
-            [Text],
+            [TextStep, ToolStep, ToolStep],
+            [ToolStep],
+            [TextStep],
         ]
 
     def test_a_response_ends_at_stop(self) -> None:
         assert parse_script("text a\nstop max_tokens\ntext b") == (
-            (Text(("a",)), Stop("max_tokens")),
-            (Text(("b",)),),
+            (TextStep(("a",)), StopStep("max_tokens")),
+            (TextStep(("b",)),),
         )
 
     def test_text_is_one_delta_and_words_are_paced(self) -> None:
-        assert parse_script("text a  b") == ((Text(("a  b",)),),)
-        assert parse_script("words 20ms a bc d") == ((Text(("a ", "bc ", "d"), 0.02),),)
-        assert parse_script("repeat 3x1.5s no {n}") == ((Text(("no 1 ", "no 2 ", "no 3"), 1.5),),)
+        assert parse_script("text a  b") == ((TextStep(("a  b",)),),)
+        assert parse_script("words 20ms a bc d") == ((TextStep(("a ", "bc ", "d"), 0.02),),)
+        assert parse_script("repeat 3x1.5s no {n}") == (
+            (TextStep(("no 1 ", "no 2 ", "no 3"), 1.5),),
+        )
 
     @pytest.mark.parametrize(
         ("line", "name", "fields"),
@@ -115,7 +117,7 @@ class TestLanguage:
         self, line: str, name: str, fields: dict[str, Any]
     ) -> None:
         ((step,),) = parse_script(line)
-        assert isinstance(step, Tool)
+        assert isinstance(step, ToolStep)
         assert step.name == name
         assert fields.items() <= step.input.items()
 
@@ -210,9 +212,9 @@ class TestPosition:
     @pytest.mark.parametrize(
         ("later", "expected"),
         [
-            ([], [Thinking, Tool]),
-            ([called("1"), result("1")], [Tool]),
-            ([called("1"), result("1"), called("2"), result("2")], [Text]),
+            ([], [ThinkingStep, ToolStep]),
+            ([called("1"), result("1")], [ToolStep]),
+            ([called("1"), result("1"), called("2"), result("2")], [TextStep]),
         ],
     )
     def test_it_is_read_from_the_request(
@@ -298,7 +300,7 @@ class TestAnswers:
         request = body(user("Hi"), said("Hello"), {"role": "user", "content": framed})
         assert "“What is new?”. That is message 2" in answered_text(request)
         (step,) = answer(request).steps
-        assert isinstance(step, Text)
+        assert isinstance(step, TextStep)
         assert len(step.deltas) >= 3
 
     def test_report_lists_roles_texts_tools_without_script(self) -> None:
@@ -338,14 +340,14 @@ class TestAnswers:
         merged = body(user("[[script error 500]]\n", "CRITICAL: Respond with TEXT ONLY. …"))
         assert {answer(request).kind for request in (title, probe, compaction, merged)} == {"side"}
         assert isinstance(json.loads(answered_text(title))["title"], str)
-        assert answer(probe).steps[-1] == Stop("max_tokens")
+        assert answer(probe).steps[-1] == StopStep("max_tokens")
         assert "1. Buy milk [script]" in answered_text(compaction)
 
     def test_a_request_by_hand_needs_no_tools(self) -> None:
         request = body(user("[[script text a]]"))
         del request["tools"]
         by_hand = choose_answer(request, FaultCounts(), session="", from_cli=False)
-        assert (by_hand.kind, by_hand.steps) == ("main", (Text(("a",)),))
+        assert (by_hand.kind, by_hand.steps) == ("main", (TextStep(("a",)),))
 
     def test_limited_faults_are_counted_per_prompt_and_session(self) -> None:
         faults = FaultCounts()
@@ -356,7 +358,7 @@ class TestAnswers:
         )
         rounds = [answer(request, faults).steps for _ in range(5)]
         assert [step.status for (step,) in rounds[:2] if isinstance(step, HttpError)] == [500, 529]
-        assert rounds[2] == (Hang(1.0, 3), Text(("fine",)))
+        assert rounds[2] == (Hang(1.0, 3), TextStep(("fine",)))
         first = HttpError(500, "", None, 1)
         assert answer(request, faults, "another session").steps == (first,)
         again = body(*request["messages"], said("fine"), *request["messages"])
@@ -369,10 +371,10 @@ def test_limits_are_told_and_the_rejecting_one_ends() -> None:
     )
     refused = Limit("rejected", "five_hour", 9, None, 1)
     warned = Limit("allowed_warning", "five_hour", 3600, 92)
-    assert steps == (refused, warned, Text(("Hi",)))
+    assert steps == (refused, warned, TextStep(("Hi",)))
     faults = FaultCounts()
     assert faults.effective(steps, "key") == (refused,)
-    assert faults.effective(steps, "key") == (warned, Text(("Hi",)))
+    assert faults.effective(steps, "key") == (warned, TextStep(("Hi",)))
     assert limits.headers(refused)["anthropic-ratelimit-unified-status"] == "rejected"
     with pytest.raises(ScriptError, match="write limit"):
         parse_script("limit no")

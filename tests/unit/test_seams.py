@@ -6,12 +6,12 @@ import pytest
 
 from pykoclaw_acp.model.events import Text, Usage
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.seams import CONTINUED, MOST_AGAIN, Said, Seam, original
+from pykoclaw_acp.model.seams import CONTINUED, MOST_AGAIN, CutMessage, Seam, original
 from pykoclaw_acp.sessions.joints import Joint
 
 
 def joint(text: str, *, lacks_block: bool = False, over: bool = False) -> Joint:
-    return Joint(Seam(Said("m", text, over), lacks_block=lacks_block))
+    return Joint(Seam(CutMessage("m", text, over), lacks_block=lacks_block))
 
 
 def test_messages_rest_needing_nothing_stays_unchanged() -> None:

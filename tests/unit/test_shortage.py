@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from pykoclaw_acp.channel.files import WorkerFiles
-from pykoclaw_acp.channel.processes import Fork, Forked
+from pykoclaw_acp.channel.processes import Forked, ForkRequest
 from pykoclaw_acp.system import memory, shortage
 from pykoclaw_acp.worker import forkserver
 from tests import workers
@@ -67,7 +67,7 @@ def test_refused_fork_is_reported_and_fork_server_continues(
     (tmp_path / "sockets").mkdir()
     kind, words = shortage.PROCESSES
     spec = workers.spec(tmp_path)
-    request = msgspec.json.encode(Fork(spec, WorkerFiles.of(tmp_path, spec)))
+    request = msgspec.json.encode(ForkRequest(spec, WorkerFiles.of(tmp_path, spec)))
     assert forkserver._launch(request) == Forked(error=words, kind=kind)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pykoclaw_acp.model.events import Event, Text, ToolEnded, ToolStarted, UserMessage
-from pykoclaw_acp.transcripts.reader import Reader
+from pykoclaw_acp.transcripts.reader import TranscriptReader
 from pykoclaw_acp.transcripts.wire import Piece, Scan
 
 
@@ -85,7 +85,7 @@ class Reading:
         scan = Scan(str(path), "/w", self.offset, self.state, own=list(self.own), **self.fields)
         try:
             upto = scan.upto or os.fstat(descriptor).st_size
-            self.pieces = list(Reader(scan, descriptor, upto).pieces())
+            self.pieces = list(TranscriptReader(scan, descriptor, upto).pieces())
         finally:
             os.close(descriptor)
         self.offset, self.state = self.pieces[-1].offset, self.pieces[-1].state

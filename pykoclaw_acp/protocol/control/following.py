@@ -7,7 +7,7 @@ from typing import Any, Final
 from pykoclaw_acp.protocol.content import ToolContent
 from pykoclaw_acp.protocol.control.answers import FullAnswer
 from pykoclaw_acp.protocol.control.questions import AskedQuestion
-from pykoclaw_acp.protocol.control.sessions import SessionParams
+from pykoclaw_acp.protocol.control.sessions import NamedSessionParams
 from pykoclaw_acp.protocol.limits import Count
 from pykoclaw_acp.protocol.updates import Update
 
@@ -16,7 +16,7 @@ QUESTION: Final = "_pykoclaw.dev/question"
 SETTLED: Final = "_pykoclaw.dev/settled"
 
 
-class FollowParams(SessionParams, frozen=True, kw_only=True):
+class FollowParams(NamedSessionParams, frozen=True, kw_only=True):
     """Events after `after`, or of the newest `turns` turns; `live`: continue with new events.
 
     `present`: a person is there who may answer permission requests. `events`: with the events
@@ -30,7 +30,7 @@ class FollowParams(SessionParams, frozen=True, kw_only=True):
     events: bool = False
 
 
-class Followed(FullAnswer, frozen=True, kw_only=True):
+class FollowResult(FullAnswer, frozen=True, kw_only=True):
     """Result of `follow`: the last position."""
 
     seq: int

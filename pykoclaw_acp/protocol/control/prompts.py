@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from pykoclaw_acp.protocol.control.answers import FullAnswer
-from pykoclaw_acp.protocol.control.sessions import SessionParams
+from pykoclaw_acp.protocol.control.sessions import NamedSessionParams
 from pykoclaw_acp.protocol.limits import Count, Key, Name, Path
 
 
-class PromptParams(SessionParams, frozen=True, kw_only=True):
+class CommandPromptParams(NamedSessionParams, frozen=True, kw_only=True):
     """A prompt of a command; `session` may also be a conversation's name. `new`: in its place the
     directory of a new session. `idempotency_key`: the prompt runs once, however often it comes.
 

@@ -12,14 +12,14 @@ from pykoclaw_acp.protocol.limits import Name
 from pykoclaw_acp.protocol.wire import Params
 
 
-class SessionParams(Params, frozen=True, kw_only=True):
+class NamedSessionParams(Params, frozen=True, kw_only=True):
     """`session`: an id, a unique prefix of one, or a conversation's name."""
 
     session: Name
 
 
 class ResolveParams(Params, frozen=True, kw_only=True):
-    """`conversation`: a conversation's name, or what `SessionParams.session` may be; `create`:
+    """`conversation`: a conversation's name, or what `NamedSessionParams.session` may be; `create`:
     begin a conversation of this name if there is none.
     """
 
@@ -34,7 +34,7 @@ class ListParams(Params, frozen=True, kw_only=True):
     limit: Annotated[int, msgspec.Meta(ge=1, le=MAX_ITEMS)] = 1000
 
 
-class RenameParams(SessionParams, frozen=True, kw_only=True):
+class RenameParams(NamedSessionParams, frozen=True, kw_only=True):
     title: str  # of which the first words count
 
 

@@ -55,7 +55,7 @@ class TaskInfo(FullAnswer, frozen=True, kw_only=True):
     running: bool
 
 
-class TaskList(FullAnswer, frozen=True, kw_only=True):
+class ScheduledTaskList(FullAnswer, frozen=True, kw_only=True):
     """Newest first; `more`: there are others. `scheduler`: see `SchedulerInfo`."""
 
     tasks: list[TaskInfo]

@@ -7,13 +7,13 @@ from typing import Annotated
 import msgspec
 
 from pykoclaw_acp.protocol.control.answers import FullAnswer
-from pykoclaw_acp.protocol.control.sessions import SessionParams
+from pykoclaw_acp.protocol.control.sessions import NamedSessionParams
 from pykoclaw_acp.protocol.limits import Name
 
 Named = Annotated[Name, msgspec.Meta(min_length=1)]
 
 
-class StopTaskParams(SessionParams, frozen=True, kw_only=True):
+class StopTaskParams(NamedSessionParams, frozen=True, kw_only=True):
     """`toolCallId`: the tool call that began the subagent or the command in the background."""
 
     tool_call_id: Named
@@ -25,7 +25,7 @@ class Waited(FullAnswer, frozen=True, kw_only=True):
     waited: bool
 
 
-class RewindParams(SessionParams, frozen=True, kw_only=True):
+class RewindParams(NamedSessionParams, frozen=True, kw_only=True):
     """`message`: a message of the turn to rewind; without it the newest prompt. `files`: put files
     back, too; `dryRun`: only say what would change.
     """

@@ -20,7 +20,7 @@ from pykoclaw_acp.sessions.ports.offers import OfferStore
 from pykoclaw_acp.sessions.ports.permissions import PermissionStore
 from pykoclaw_acp.sessions.ports.sessions import SessionStore
 from pykoclaw_acp.sessions.ports.store import Store
-from pykoclaw_acp.sessions.ports.transcripts import Imported, Standing, Transcripts
+from pykoclaw_acp.sessions.ports.transcripts import Imported, RowStanding, Transcripts
 from pykoclaw_acp.sessions.ports.trust import TrustStore, Workspaces
 from pykoclaw_acp.sessions.ports.turns import TurnJournal
 from pykoclaw_acp.sessions.ports.workers import Workers
@@ -39,8 +39,8 @@ __all__ = [
     "NoteStore",
     "OfferStore",
     "PermissionStore",
+    "RowStanding",
     "SessionStore",
-    "Standing",
     "Store",
     "TranscriptSessions",
     "Transcripts",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from pykoclaw_acp.model.conversations import Conversation, Followed, Owner
+from pykoclaw_acp.model.conversations import Conversation, FollowedConversation, Owner
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.ports.store import Store
@@ -45,7 +45,7 @@ class ConversationStore(Store, Protocol):
         Raises Conflict if it has, or is gone; RowRefused if the id exists.
         """
 
-    async def followed(self, session_id: str) -> Followed:
+    async def followed(self, session_id: str) -> FollowedConversation:
         """What the session follows. Raises Conflict if there is no such session."""
 
     async def changed_rows(self, session_ids: Collection[str]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pykoclaw_acp.model.deliveries import Delivery, Said, WaitingDeliveries
+from pykoclaw_acp.model.deliveries import Delivery, ImportedDelivery, WaitingDeliveries
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.sessions.ports.store import Store
 
@@ -21,7 +21,9 @@ class DeliveryStore(Store, Protocol):
     async def delivery(self, delivery_id: str) -> Delivery | None:
         """A delivery, if it still waits."""
 
-    async def taken_in(self, session_id: str, delivery: Delivery, after: int) -> list[Said]:
+    async def taken_in(
+        self, session_id: str, delivery: Delivery, after: int
+    ) -> list[ImportedDelivery]:
         """Turns above `after` that were imported from a transcript and said what is delivered, the
         newest first.
         """

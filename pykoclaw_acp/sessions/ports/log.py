@@ -7,7 +7,7 @@ from typing import Protocol
 
 from pykoclaw_acp.model.events import Event, PlanEntry
 from pykoclaw_acp.model.log import Logged, TurnsPlace
-from pykoclaw_acp.model.seams import Said
+from pykoclaw_acp.model.seams import CutMessage
 from pykoclaw_acp.sessions.ports.store import Store
 
 
@@ -40,5 +40,5 @@ class LogStore(Store, Protocol):
         newest ones, with what they have shown; a plan that is not done; the title.
         """
 
-    async def said_before(self, session_id: str, seq: int) -> Said | None:
+    async def said_before(self, session_id: str, seq: int) -> CutMessage | None:
         """The message of Claude's that the newest event up to `seq` is a part of, if it is one."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Protocol
 
-from pykoclaw_acp.model.imports import Imported, Standing
+from pykoclaw_acp.model.imports import Imported, RowStanding
 from pykoclaw_acp.model.turns import SessionRecord
 
-__all__ = ["Imported", "Standing", "Transcripts"]
+__all__ = ["Imported", "RowStanding", "Transcripts"]
 
 
 class Transcripts(Protocol):

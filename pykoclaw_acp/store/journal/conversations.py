@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pykoclaw_acp.model.conversations import Conversation, Followed, Owner
+from pykoclaw_acp.model.conversations import Conversation, FollowedConversation, Owner
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import notes as store_notes
@@ -41,7 +41,7 @@ class SqlConversationStore(SqlStore):
         now = self.clock.now()
         await self._run(shared_conversations.add_alias(session_id, owner, now, only=only))
 
-    async def followed(self, session_id: str) -> Followed:
+    async def followed(self, session_id: str) -> FollowedConversation:
         """What the session follows."""
         return await shared_conversations.followed(self._database, session_id)
 

@@ -8,7 +8,7 @@ from uuid import uuid4
 import structlog
 
 from pykoclaw_acp.model import deliveries as rules
-from pykoclaw_acp.model.deliveries import Delivery, Said, WaitingDeliveries
+from pykoclaw_acp.model.deliveries import Delivery, ImportedDelivery, WaitingDeliveries
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.store import deliveries, events, notes, sessions
 from pykoclaw_acp.store.journal.base import SqlStore
@@ -40,7 +40,9 @@ class SqlDeliveryStore(SqlStore):
         """A delivery, if it still waits."""
         return await deliveries.find(self._database, delivery_id)
 
-    async def taken_in(self, session_id: str, delivery: Delivery, after: int) -> list[Said]:
+    async def taken_in(
+        self, session_id: str, delivery: Delivery, after: int
+    ) -> list[ImportedDelivery]:
         """Imported turns that said what is delivered."""
         return await deliveries.taken_in(self._database, session_id, delivery, after)
 

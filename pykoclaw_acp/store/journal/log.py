@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, PlanEntry, TitleChanged
 from pykoclaw_acp.model.log import Logged, TurnsPlace
-from pykoclaw_acp.model.seams import Said
+from pykoclaw_acp.model.seams import CutMessage
 from pykoclaw_acp.store import events, last_turns, seams, sessions
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
@@ -46,6 +46,6 @@ class SqlLogStore(SqlStore):
         """The newest events up to this place that still hold there."""
         return await last_turns.in_effect(self._database, session_id, upto)
 
-    async def said_before(self, session_id: str, seq: int) -> Said | None:
+    async def said_before(self, session_id: str, seq: int) -> CutMessage | None:
         """The message of Claude's that the newest event up to `seq` is a part of, if it is one."""
         return await seams.said_before(self._database, session_id, seq, self.clock.now())

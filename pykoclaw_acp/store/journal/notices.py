@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.notices import (
     DeliveryTarget,
+    DueNotification,
     EndedTurn,
     Notice,
-    Notification,
     NotificationOutcome,
     PendingQuestion,
 )
@@ -75,7 +75,7 @@ class SqlNoticeStore(SqlStore):
         """What ended until then (ms, own clock) was decided."""
         await self._run(notices.settle_until(moment), patient=True)
 
-    async def due(self, until: int) -> list[Notification]:
+    async def due(self, until: int) -> list[DueNotification]:
         """Notifications to be tried until then (ms, own clock); some of them."""
         return await notices.due(self._database, until)
 
@@ -88,11 +88,11 @@ class SqlNoticeStore(SqlStore):
         return await notices.is_wanted(self._database, notice_id)
 
     async def note_outcome(
-        self, one: Notification, outcome: NotificationOutcome, reason: str | None = None
+        self, one: DueNotification, outcome: NotificationOutcome, reason: str | None = None
     ) -> None:
         """The target accepted the notice, or will not be asked again."""
         await self._run(notices.note_outcome(one, outcome, reason), patient=True)
 
-    async def note_failure(self, one: Notification, reason: str, again: int) -> None:
+    async def note_failure(self, one: DueNotification, reason: str, again: int) -> None:
         """The target did not accept the notice; it is tried again then (ms, own clock)."""
         await self._run(notices.note_failure(one, reason, again), patient=True)

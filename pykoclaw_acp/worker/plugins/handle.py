@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from pykoclaw_acp.channel.database import Parameters, SqlResult, SqlStatement, to_parameters
 from pykoclaw_acp.worker.database_calls import DatabaseCalls, DatabaseFailed
-from pykoclaw_acp.worker.plugins.rows import Cursor, Row, RowFactory
+from pykoclaw_acp.worker.plugins.rows import ResultCursor, Row, RowFactory
 
 T = TypeVar("T")
 
@@ -53,19 +53,19 @@ class Handle:
         # `sqlite3.Row` takes only cursors of its own.
         self._row_factory = Row if factory is _sqlite3().Row else factory
 
-    def execute(self, sql: str, parameters: Any = ()) -> Cursor:
+    def execute(self, sql: str, parameters: Any = ()) -> ResultCursor:
         """Run a statement."""
         return self._run(statement(sql, parameters))
 
-    def executemany(self, sql: str, parameters: Iterable[Any]) -> Cursor:
+    def executemany(self, sql: str, parameters: Iterable[Any]) -> ResultCursor:
         """Run a statement once for each of these parameters, in one transaction."""
         return self._run(many(sql, parameters))
 
-    def executescript(self, script: str) -> Cursor:
+    def executescript(self, script: str) -> ResultCursor:
         """Run a script; its statements are committed one by one, except between BEGIN and COMMIT."""
         with self._lock:
             self._wait(self._calls.run_script(script))
-            return Cursor(SqlResult(), self._row_factory)
+            return ResultCursor(SqlResult(), self._row_factory)
 
     def migrate(self, script: str) -> None:
         """Run a migration, unless it has run under this daemon."""
@@ -86,21 +86,21 @@ class Handle:
         self._closed = True
 
     @contextmanager
-    def transaction(self) -> Iterator[Batch]:
+    def transaction(self) -> Iterator[UnsentTransaction]:
         """Collect the statements of the block, which only writes, and run them as one transaction
         at its end. If the block raises, nothing is sent.
         """
         with self._lock:
-            batch = Batch()
+            batch = UnsentTransaction()
             yield batch
             if batch.statements:
                 batch.sent(self._wait(self._calls.run(*batch.statements)))
 
-    def _run(self, one: SqlStatement) -> Cursor:
+    def _run(self, one: SqlStatement) -> ResultCursor:
         with self._lock:
             (result,) = self._wait(self._calls.run(one))
             self._uncommitted = self._uncommitted or result.columns is None
-            return Cursor(result, self._row_factory)
+            return ResultCursor(result, self._row_factory)
 
     def _wait(self, running: Coroutine[Any, Any, T]) -> T:
         if self._closed or threading.current_thread() is threading.main_thread():
@@ -113,7 +113,7 @@ class Handle:
             raise _exception(failed.kind)(failed.message) from None
 
 
-class Batch:
+class UnsentTransaction:
     """The statements of a transaction, which has not been sent yet."""
 
     def __init__(self) -> None:
@@ -168,11 +168,11 @@ class LaterCursor:
 
     def fetchone(self) -> Any:
         """The first row that the statement returned."""
-        return Cursor(self._sent(), Row).fetchone()
+        return ResultCursor(self._sent(), Row).fetchone()
 
     def fetchall(self) -> list[Any]:
         """The rows that the statement returned."""
-        return Cursor(self._sent(), Row).fetchall()
+        return ResultCursor(self._sent(), Row).fetchall()
 
     def _sent(self) -> SqlResult:
         if self.result is None:

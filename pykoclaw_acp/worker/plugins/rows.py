@@ -50,7 +50,7 @@ class Row:
         return f"<Row {dict(zip(self._names, self._values, strict=True))!r}>"
 
 
-class Cursor:
+class ResultCursor:
     """The result of a statement that has run."""
 
     arraysize = 1
