@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,16 @@ def test_no_module_is_too_long_for_readers() -> None:
     }
     assert lengths
     assert {path: length for path, length in lengths.items() if length > MOST_LINES} == {}
+
+
+def test_no_class_name_is_defined_twice() -> None:
+    modules: dict[str, list[str]] = defaultdict(list)
+    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                modules[node.name].append(str(path.relative_to(ROOT)))
+    assert modules
+    assert {name: paths for name, paths in modules.items() if len(paths) > 1} == {}
 
 
 @pytest.mark.long
