@@ -211,12 +211,12 @@ async def test_digest_waits_until_it_is_a_note(
 
     async with opened(tmp_path) as (_, transcripts, _, session):
         transcripts.noted_for.clear()
-        transcripts.find(Standing.SAME, digest="Asked: what?")
+        transcripts.find(RowStanding.SAME, digest="Asked: what?")
         with monkeypatch.context() as patch:
             patch.setattr(SessionJournal, "add_note", full)
             await session.others.look()
         assert not transcripts.noted_for
-        transcripts.find(Standing.SAME, digest="Asked: what?")
+        transcripts.find(RowStanding.SAME, digest="Asked: what?")
         await session.others.look()
         assert transcripts.noted_for == [SESSION]
 
