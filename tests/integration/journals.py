@@ -8,23 +8,38 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pykoclaw_acp.channel.frames import EventFrame, Numbered, TurnEnded, TurnStarted
-from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, SessionRecord, Turn, TurnState
-from pykoclaw_acp.sessions.ports import Journal
+from pykoclaw_acp.notify.ports import NoticeStore
+from pykoclaw_acp.pool.ports import WorkerStore
+from pykoclaw_acp.sessions.ports import DeliveryStore, Journal
+from pykoclaw_acp.sessions.ports.branches import BranchStore
+from pykoclaw_acp.sessions.ports.restoring import RestoreStore
+from pykoclaw_acp.sessions.ports.tasks import TaskStore
 from pykoclaw_acp.store.condition import StoreCondition
-from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.store.journal.branches import SqlBranchStore
+from pykoclaw_acp.store.journal.deliveries import SqlDeliveryStore
+from pykoclaw_acp.store.journal.notices import SqlNoticeStore
+from pykoclaw_acp.store.journal.restoring import SqlRestoreStore
+from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.workers import SqlWorkerStore
+from pykoclaw_acp.transcripts.ports import FoundStore, ImportStore
 from tests import databases
+from tests.integration.programs import MemoryPrograms, OtherPrograms, SqlPrograms
+from tests.twins.branches import MemoryBranchStore
+from tests.twins.deliveries import MemoryDeliveryStore
 from tests.twins.journal import MemoryJournal
+from tests.twins.notices import MemoryNoticeStore
+from tests.twins.restoring import MemoryRestoreStore
+from tests.twins.tasks import MemoryTaskStore
+from tests.twins.worker_rows import MemoryWorkerStore
 
 BOTH = ("memory", "sqlite")
 DONE = Outcome(TurnState.DONE, stop_reason="end_turn", usage={"inputTokens": 1})
@@ -36,13 +51,19 @@ class Subject:
     """One implementation, and what a test needs beside it."""
 
     journal: Journal
+    imports: ImportStore
+    found: FoundStore
+    branches: BranchStore
+    deliveries: DeliveryStore
+    tasks: TaskStore
+    restoring: RestoreStore
+    notices: NoticeStore
+    workers: WorkerStore
+    others: OtherPrograms
     condition: StoreCondition
-    next_epoch: Callable[[str], Awaitable[int]]
     close: Callable[[], Awaitable[None]]
     attempts: Callable[[str], Awaitable[int]]
     """How many daemons have begun to prepare a turn."""
-    upsert: Callable[[Conversation], Awaitable[None]]
-    """Another program writes a conversation's row."""
 
     async def session(self, name: str = "one", **fields: Any) -> str:
         """A session with this id."""
@@ -53,7 +74,7 @@ class Subject:
         """A turn that Claude has taken up, and the epoch of its worker."""
         turn = prompt(session, turn_id, **fields)
         await self.journal.accept(turn)
-        epoch = await self.next_epoch(session)
+        epoch = await self.workers.next_epoch(session)
         await self.journal.dispatch(turn, epoch, [])
         await self.journal.record(
             session, epoch, [TurnStarted(epoch=epoch, n=1, turn_id=turn_id)], {}
@@ -123,18 +144,6 @@ def events(logged: Sequence[Logged]) -> list[Event | None]:
     return [one.event for one in logged]
 
 
-async def upsert_row(database: Database, row: Conversation) -> None:
-    """Write a conversation's row as pykoclaw's programs do."""
-    sql = (
-        "INSERT INTO conversations (name, session_id, cwd, created_at, system_prompt_hash)"
-        " VALUES (?, ?, ?, '2026-01-01T00:00:00+00:00', ?) ON CONFLICT(name) DO UPDATE SET"
-        " session_id=excluded.session_id, cwd=excluded.cwd,"
-        " system_prompt_hash=excluded.system_prompt_hash"
-    )
-    values = (row.name, row.claude_session_id, row.cwd, row.prompt_hash)
-    await database.commit(Unit(statements=(Statement(sql, values),)))
-
-
 @asynccontextmanager
 async def subject(kind: str, path: Path) -> AsyncIterator[Subject]:
     """The implementation of this name."""
@@ -142,20 +151,18 @@ async def subject(kind: str, path: Path) -> AsyncIterator[Subject]:
         journal = MemoryJournal()
         memory = journal.database
 
-        async def next_epoch(session_id: str) -> int:
-            return memory.next_epoch(session_id)
-
         async def close() -> None:
             memory.close()
 
         async def attempts(turn_id: str) -> int:
             return memory.turns[turn_id].attempts
 
-        async def upsert(row: Conversation) -> None:
-            memory.claude_sessions[row.name] = row.claude_session_id
-            memory.folders[row.name], memory.hashes[row.name] = row.cwd, row.prompt_hash
-
-        yield Subject(journal, memory.condition, next_epoch, close, attempts, upsert)
+        yield Subject(
+            journal, journal, journal,
+            MemoryBranchStore(memory), MemoryDeliveryStore(memory), MemoryTaskStore(memory),
+            MemoryRestoreStore(memory), MemoryNoticeStore(memory), MemoryWorkerStore(memory),
+            MemoryPrograms(memory), memory.condition, close, attempts,
+        )  # fmt: skip
         return
     database = await databases.open_new(path / "pykoclaw.db")
 
@@ -166,14 +173,12 @@ async def subject(kind: str, path: Path) -> AsyncIterator[Subject]:
         return int(count)
 
     try:
-        ledger = SqlWorkerStore(database)
+        stored = SessionJournal(database)
         yield Subject(
-            SessionJournal(database),
-            database.condition,
-            ledger.next_epoch,
-            database.close,
-            counted,
-            partial(upsert_row, database),
-        )
+            stored, stored, stored,
+            SqlBranchStore(database), SqlDeliveryStore(database), SqlTaskStore(database),
+            SqlRestoreStore(database), SqlNoticeStore(database), SqlWorkerStore(database),
+            SqlPrograms(database), database.condition, database.close, counted,
+        )  # fmt: skip
     finally:
         await database.close()

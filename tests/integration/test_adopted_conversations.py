@@ -15,9 +15,9 @@ from pykoclaw_acp.store import overview
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.integration.callers import caller
-from tests.integration.journals import upsert_row
 from tests.integration.linked import Front, front
 from tests.integration.linked import words as prompt
+from tests.integration.programs import upsert_row
 from tests.integration.rig import Rig, rig
 
 OLD: Final = "1a2b3c4d-aaaa-4aaa-8aaa-aaaaaaaaaaaa"

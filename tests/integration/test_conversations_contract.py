@@ -25,23 +25,23 @@ async def s(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Sub
 
 
 async def test_a_row_is_read_as_it_was_written(s: Subject) -> None:
-    await s.upsert(ROW)
+    await s.others.upsert(ROW)
     assert await s.journal.conversation(ROW.name) == ROW
-    await s.upsert(replace(ROW, claude_session_id=""))
+    await s.others.upsert(replace(ROW, claude_session_id=""))
     assert await s.journal.conversation(ROW.name) == replace(ROW, claude_session_id=None)
     assert await s.journal.conversation("wa-other") is None
 
 
 async def test_only_conversations_with_a_claude_session_are_continued(s: Subject) -> None:
     for name, claude in (("tg-2", "b"), ("tg-1", "a"), ("tg-3", None), ("tg-4", "")):
-        await s.upsert(Conversation(name, claude))
+        await s.others.upsert(Conversation(name, claude))
     assert await s.journal.continued("", 10) == ["tg-1", "tg-2"]
     assert await s.journal.continued("", 1) == ["tg-1"]
     assert await s.journal.continued("tg-1", 10) == ["tg-2"]
 
 
 async def test_adopted_conversation_has_session_that_follows_it(s: Subject) -> None:
-    await s.upsert(ROW)
+    await s.others.upsert(ROW)
     await s.journal.adopt(SESSION)
     found = await s.journal.find("session")
     assert found == replace(SESSION, client=None, claude_session_id="claude-1")
@@ -53,7 +53,7 @@ async def test_adopted_conversation_has_session_that_follows_it(s: Subject) -> N
 async def test_unresumable_or_already_owned_conversation_is_not_adopted(
     s: Subject, claude: str | None
 ) -> None:
-    await s.upsert(replace(ROW, claude_session_id=claude))
+    await s.others.upsert(replace(ROW, claude_session_id=claude))
     if claude:
         await s.journal.adopt(SESSION)
     for session_id in ("session", "other"):
@@ -63,7 +63,7 @@ async def test_unresumable_or_already_owned_conversation_is_not_adopted(
 
 
 async def test_a_deleted_session_keeps_its_conversation(s: Subject) -> None:
-    await s.upsert(ROW)
+    await s.others.upsert(ROW)
     await s.journal.adopt(SESSION)
     await s.journal.delete("session")
     assert await s.journal.owner_of(ROW.name) == Owner("session", deleted=True)
@@ -78,13 +78,13 @@ async def test_a_conversation_begins_with_its_session(s: Subject) -> None:
     assert await s.journal.conversation(ROW.name) == Conversation(ROW.name, None, "/work")
     with pytest.raises(Conflict):
         await s.journal.begin(replace(SESSION, session_id="other"))
-    await s.upsert(replace(ROW, name="wa-2", claude_session_id=None))
+    await s.others.upsert(replace(ROW, name="wa-2", claude_session_id=None))
     await s.journal.begin(replace(SESSION, session_id="two", conversation_name="wa-2"))
     assert await s.journal.conversation("wa-2") == Conversation("wa-2", None, "/folder", "hash-1")
 
 
 async def test_aliases_lead_to_their_session(s: Subject) -> None:
-    await s.upsert(ROW)
+    await s.others.upsert(ROW)
     await s.journal.adopt(SESSION)
     await s.journal.add_alias("first", "session", only=True)
     with pytest.raises(Conflict):
@@ -100,7 +100,7 @@ async def test_aliases_lead_to_their_session(s: Subject) -> None:
 
 
 async def test_a_turn_is_written_back_for_other_programs(s: Subject) -> None:
-    await s.upsert(ROW)
+    await s.others.upsert(ROW)
     await s.journal.adopt(SESSION)
     await s.journal.follow("session", ROW)
     _, epoch = await s.running("session")
@@ -111,7 +111,7 @@ async def test_a_turn_is_written_back_for_other_programs(s: Subject) -> None:
 
 async def test_acp_conversations_turn_writes_its_directory(s: Subject) -> None:
     own = replace(SESSION, conversation_name="acp-session")
-    await s.upsert(Conversation("acp-session", "claude", "/folder"))
+    await s.others.upsert(Conversation("acp-session", "claude", "/folder"))
     await s.journal.adopt(own)
     _, epoch = await s.running("session")
     await s.journal.record("session", epoch, [end(epoch, 2, "turn")], {"turn": DONE})
@@ -120,12 +120,12 @@ async def test_acp_conversations_turn_writes_its_directory(s: Subject) -> None:
 
 
 async def test_turn_overwrites_no_claude_session_unseen(s: Subject) -> None:
-    await s.upsert(ROW)
+    await s.others.upsert(ROW)
     await s.journal.adopt(SESSION)
     await s.journal.follow("session", ROW)
     _, epoch = await s.running("session")
     other = replace(ROW, claude_session_id="of-a-task", prompt_hash=None)
-    await s.upsert(other)
+    await s.others.upsert(other)
     await s.journal.record("session", epoch, [end(epoch, 2, "turn")], {"turn": DONE})
     assert await s.journal.conversation(ROW.name) == other
     found = await s.journal.find("session")
@@ -134,17 +134,17 @@ async def test_turn_overwrites_no_claude_session_unseen(s: Subject) -> None:
 
 
 async def test_row_is_corrected_unless_written_again(s: Subject) -> None:
-    await s.upsert(ROW)
+    await s.others.upsert(ROW)
     await s.journal.adopt(SESSION)
     await s.journal.follow("session", ROW)
     read = replace(ROW, claude_session_id="side", prompt_hash=None)
-    await s.upsert(read)
+    await s.others.upsert(read)
     note = Note("note", "The task said so.")
     await s.journal.put_right("session", read, "claude-1", [note])
     assert await s.journal.conversation(ROW.name) == ROW
     assert await s.journal.pending_notes("session") == [note]
     newer = replace(read, claude_session_id="newer")
-    await s.upsert(newer)
+    await s.others.upsert(newer)
     await s.journal.put_right("session", read, "claude-1", [note])
     assert await s.journal.conversation(ROW.name) == newer
     assert await s.journal.pending_notes("session") == [note]

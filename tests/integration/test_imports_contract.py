@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -16,7 +16,6 @@ from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.events import Event, Text, ToolStarted, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
 from pykoclaw_acp.model.prompt_text import Note
-from pykoclaw_acp.transcripts.ports import ImportStore
 from tests.integration.journals import BOTH, DONE, Subject, end, events, places, prompt, subject
 
 ROW = TranscriptRow(
@@ -31,10 +30,6 @@ async def s(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Sub
         yield made
 
 
-def store(s: Subject) -> ImportStore:
-    return cast("ImportStore", s.journal)
-
-
 def piece(*said: tuple[str, Event], **fields: Any) -> ImportedPiece:
     return ImportedPiece(fields.pop("row", ROW), list(said), **fields)
 
@@ -43,16 +38,16 @@ async def test_piece_is_logged_with_turns_and_place(s: Subject) -> None:
     session = await s.session()
     await s.journal.append(session, [Text("m", "before")])
     turns = [TranscriptTurn("t1", "claude", None, own=False, last_uuid="e1")]
-    committed = await store(s).commit_piece(
+    committed = await s.imports.commit_piece(
         session, piece(("e1:0", HELLO), ("e2:0", Text("a", "Hi")), turns=turns, last={"t1": "e2"})
     )
     assert (events(committed), places(committed)) == ([HELLO, Text("a", "Hi")], [2, 3])
     logged = await s.journal.read(session, 1, 100)
     assert (events(logged), places(logged)) == ([HELLO, Text("a", "Hi")], [2, 3])
     assert {one.turn_id for one in logged} == {None}
-    known = await store(s).known_transcripts(session)
+    known = await s.imports.known_transcripts(session)
     assert (known.rows, known.followed, known.has_turns) == ({"claude": ROW}, None, False)
-    (turn,) = await store(s).transcript_turns(session, 10)
+    (turn,) = await s.imports.transcript_turns(session, 10)
     assert turn == replace(turns[0], last_uuid="e2")
     assert await s.journal.in_transcript(session, "t1")
     assert not await s.journal.in_transcript(session, "t2")
@@ -60,23 +55,23 @@ async def test_piece_is_logged_with_turns_and_place(s: Subject) -> None:
     found = await s.journal.find(session)
     assert found is not None
     assert (found.last_seq, found.prompted) == (3, True)
-    await store(s).commit_piece(session, piece(row=replace(ROW, read_upto=100, head=None)))
-    known = await store(s).known_transcripts(session)
+    await s.imports.commit_piece(session, piece(row=replace(ROW, read_upto=100, head=None)))
+    known = await s.imports.known_transcripts(session)
     assert (known.rows["claude"].read_upto, known.rows["claude"].head) == (100, None)
 
 
 async def test_an_event_is_imported_once(s: Subject) -> None:
     session = await s.session()
-    await store(s).commit_piece(session, piece(("e1:0", HELLO)))
+    await s.imports.commit_piece(session, piece(("e1:0", HELLO)))
     again = piece(("e9:0", Text("a", "new")), ("e1:0", HELLO), row=replace(ROW, read_upto=99))
     with pytest.raises(RowRefused):
-        await store(s).commit_piece(session, again)
+        await s.imports.commit_piece(session, again)
     assert events(await s.journal.read(session, 0, 100)) == [HELLO]
-    assert (await store(s).known_transcripts(session)).rows["claude"].read_upto == 80
-    assert await store(s).imported(session, ["e1:0", "e9:0"]) == {"e1:0"}
+    assert (await s.imports.known_transcripts(session)).rows["claude"].read_upto == 80
+    assert await s.imports.imported(session, ["e1:0", "e9:0"]) == {"e1:0"}
     other = await s.session("two")
-    assert await store(s).imported(other, ["e1:0"]) == set()
-    assert places(await store(s).commit_piece(other, piece(("e1:0", HELLO)))) == [1]
+    assert await s.imports.imported(other, ["e1:0"]) == set()
+    assert places(await s.imports.commit_piece(other, piece(("e1:0", HELLO)))) == [1]
 
 
 async def test_imported_text_is_not_joined_with_what_follows(s: Subject) -> None:
@@ -84,7 +79,7 @@ async def test_imported_text_is_not_joined_with_what_follows(s: Subject) -> None
     _, epoch = await s.running(session)
     said = EventFrame(epoch=epoch, n=2, turn_id="turn", event=Text("m", "ours "))
     await s.journal.record(session, epoch, [said], {})
-    await store(s).commit_piece(session, piece(("e1:0", Text("m2", "theirs "))))
+    await s.imports.commit_piece(session, piece(("e1:0", Text("m2", "theirs "))))
     await s.journal.record(session, epoch, [end(epoch, 3, "turn")], {"turn": DONE})
     assert await s.texts(session) == "ours theirs "
     assert [one.turn_id for one in await s.journal.read(session, 0, 9)] == ["turn", None]
@@ -92,17 +87,17 @@ async def test_imported_text_is_not_joined_with_what_follows(s: Subject) -> None
 
 async def test_session_that_is_gone_takes_nothing(s: Subject) -> None:
     with pytest.raises(Conflict):
-        await store(s).commit_piece("nothing", piece(("e1:0", HELLO)))
+        await s.imports.commit_piece("nothing", piece(("e1:0", HELLO)))
 
 
 async def test_turns_keep_their_order_and_their_first_place(s: Subject) -> None:
     session = await s.session()
     first = [TranscriptTurn(f"t{n}", "claude", f"t{n - 1}" if n else None) for n in range(5)]
-    await store(s).commit_piece(session, piece(turns=first[:3]))
+    await s.imports.commit_piece(session, piece(turns=first[:3]))
     copied = [replace(first[1], claude_session_id="fork"), *first[3:]]
-    await store(s).commit_piece(session, piece(turns=copied))
-    assert await store(s).transcript_turns(session, 100) == first
-    assert await store(s).transcript_turns(session, 2) == first[3:]
+    await s.imports.commit_piece(session, piece(turns=copied))
+    assert await s.imports.transcript_turns(session, 100) == first
+    assert await s.imports.transcript_turns(session, 2) == first[3:]
 
 
 async def test_turns_that_claude_was_given_are_own(s: Subject) -> None:
@@ -110,12 +105,12 @@ async def test_turns_that_claude_was_given_are_own(s: Subject) -> None:
     await s.running(session, "one")
     await s.ended(session, "two")
     await s.journal.accept(prompt(session, "waiting"))
-    assert sorted(await store(s).own_turns(session, new=False)) == ["one", "two"]
-    await store(s).commit_piece(
+    assert sorted(await s.imports.own_turns(session, new=False)) == ["one", "two"]
+    await s.imports.commit_piece(
         session, piece(turns=[TranscriptTurn("one", "claude", None, own=True)])
     )
-    assert await store(s).own_turns(session, new=True) == ["two"]
-    assert (await store(s).known_transcripts(session)).has_turns
+    assert await s.imports.own_turns(session, new=True) == ["two"]
+    assert (await s.imports.known_transcripts(session)).has_turns
 
 
 async def test_claudes_own_turns_are_known_by_first_message(s: Subject) -> None:
@@ -124,7 +119,7 @@ async def test_claudes_own_turns_are_known_by_first_message(s: Subject) -> None:
     started = TurnStarted(epoch=epoch, n=3, turn_id="b1", background=True)
     said = EventFrame(epoch=epoch, n=4, turn_id="b1", event=Text("msg_a-1", "Done."))
     await s.journal.record(session, epoch, [end(epoch, 2, "turn"), started, said], {"turn": DONE})
-    ids, running = await store(s).background_messages(session, 10)
+    ids, running = await s.imports.background_messages(session, 10)
     assert ("msg_a" in ids, running) == (True, True)
     ended = TurnEnded(
         epoch=epoch, n=5, turn_id="b1", stop_reason="end_turn", claude_session_id="claude"
@@ -133,39 +128,39 @@ async def test_claudes_own_turns_are_known_by_first_message(s: Subject) -> None:
     call = ToolStarted("toolu_b", "Bash", "ls", "execute")
     tool = EventFrame(epoch=epoch, n=7, turn_id="b2", event=call)
     await s.journal.record(session, epoch, [ended, more, tool], {"b1": DONE})
-    assert (await store(s).background_messages(session, 1))[0] == ["toolu_b"]
-    assert "msg_a" in (await store(s).background_messages(session, 2))[0]
-    assert (await store(s).known_transcripts(session)).followed == "claude"
+    assert (await s.imports.background_messages(session, 1))[0] == ["toolu_b"]
+    assert "msg_a" in (await s.imports.background_messages(session, 2))[0]
+    assert (await s.imports.known_transcripts(session)).followed == "claude"
 
 
 async def test_turns_are_told_unless_they_went_on(s: Subject) -> None:
     session = await s.session()
     turns = [TranscriptTurn(f"t{n}", "claude", None, last_uuid="e1") for n in range(3)]
-    await store(s).commit_piece(session, piece(turns=turns))
-    await store(s).commit_piece(session, piece(last={"t1": "e2"}))
-    await store(s).mark_told(session, [("t0", "e1"), ("t1", "e1")], "note")
-    told = [one.told for one in await store(s).transcript_turns(session, 9)]
+    await s.imports.commit_piece(session, piece(turns=turns))
+    await s.imports.commit_piece(session, piece(last={"t1": "e2"}))
+    await s.imports.mark_told(session, [("t0", "e1"), ("t1", "e1")], "note")
+    told = [one.told for one in await s.imports.transcript_turns(session, 9)]
     assert told == [True, False, False]
-    await store(s).commit_piece(session, piece(last={"t0": "e3"}))
-    assert not (await store(s).transcript_turns(session, 9))[0].told
-    await store(s).follow_transcript(session, "other", told=True)
-    assert all(one.told for one in await store(s).transcript_turns(session, 9))
-    assert (await store(s).known_transcripts(session)).followed == "other"
+    await s.imports.commit_piece(session, piece(last={"t0": "e3"}))
+    assert not (await s.imports.transcript_turns(session, 9))[0].told
+    await s.imports.follow_transcript(session, "other", told=True)
+    assert all(one.told for one in await s.imports.transcript_turns(session, 9))
+    assert (await s.imports.known_transcripts(session)).followed == "other"
 
 
 async def test_turns_name_the_prompt_that_told_them(s: Subject) -> None:
     session, note = await s.session(), Note("note", "You have no record of these turns.")
     turns = [TranscriptTurn(f"t{n}", "claude") for n in range(2)]
-    await store(s).commit_piece(session, piece(turns=turns))
+    await s.imports.commit_piece(session, piece(turns=turns))
     await s.journal.add_note(session, note)
-    await store(s).mark_told(session, [("t0", None)], "note")
+    await s.imports.mark_told(session, [("t0", None)], "note")
 
     async def told() -> list[tuple[bool, str | None]]:
-        return [(one.told, one.told_in) for one in await store(s).transcript_turns(session, 9)]
+        return [(one.told, one.told_in) for one in await s.imports.transcript_turns(session, 9)]
 
     assert await told() == [(True, None), (False, None)]
     await s.journal.accept(turn := prompt(session))
     await s.journal.dispatch(turn, await s.next_epoch(session), [], [note])
     assert await told() == [(True, "turn"), (False, None)]
-    await store(s).follow_transcript(session, "other", told=True)
+    await s.imports.follow_transcript(session, "other", told=True)
     assert await told() == [(True, None), (True, None)]

@@ -19,7 +19,7 @@ from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.store import overview
 from pykoclaw_acp.store.readers import ReaderPool
 from pykoclaw_acp.store.units import Statement, Unit
-from tests.integration.journals import upsert_row
+from tests.integration.programs import upsert_row
 from tests.integration.rig import Rig, rig
 from tests.integration.wires import Wire, client, hanging, new, prompt
 from tests.waiting import eventually

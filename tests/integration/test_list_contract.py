@@ -112,8 +112,8 @@ async def test_archived_sessions_are_listed_where_that_is_wanted(s: Subject) -> 
 
 async def test_conversations_of_other_channels_are_listed_unless_hidden(s: Subject) -> None:
     await prompted(s, "one")
-    await s.upsert(Conversation(WHATSAPP, "claude-wa", "/folders/wa"))
-    await s.upsert(Conversation("wa-never-continued", None))
+    await s.others.upsert(Conversation(WHATSAPP, "claude-wa", "/folders/wa"))
+    await s.others.upsert(Conversation("wa-never-continued", None))
     listed = await s.journal.listed(ListQuery(9))
     assert [one.session_id for one in listed] == ["one", conversations.id_of(WHATSAPP)]
     assert listed[1].conversation == WHATSAPP
@@ -127,10 +127,10 @@ async def test_conversations_of_other_channels_are_listed_unless_hidden(s: Subje
 async def test_never_opened_session_is_in_every_directory(s: Subject) -> None:
     await prompted(s, "one")
     for name in (WHATSAPP, EARLIER):
-        await s.upsert(Conversation(name, f"claude-{name}", "/folders"))
-    await s.upsert(Conversation("wa-by-a-command", "claude-2", "/folders"))
+        await s.others.upsert(Conversation(name, f"claude-{name}", "/folders"))
+    await s.others.upsert(Conversation("wa-by-a-command", "claude-2", "/folders"))
     await s.journal.adopt(SessionRecord("mine", "wa-by-a-command", None))
-    await s.upsert(Conversation("acp-unprompted", None))
+    await s.others.upsert(Conversation("acp-unprompted", None))
     unopened = {conversations.id_of(WHATSAPP), conversations.id_of(EARLIER)}
     for cwds in (("/nowhere", "/real"), ("/work",)):
         listed = {one.session_id: one for one in await s.journal.listed(ListQuery(9, cwds=cwds))}
@@ -148,9 +148,9 @@ async def test_earlier_plugins_conversations_are_listed_as_they_come(s: Subject)
     assert await ids(s) == []
     names = [f"acp-{at:08}" for at in range(4)]
     for count, name in enumerate(names, 1):
-        await s.upsert(Conversation(name, None, "/work"))
+        await s.others.upsert(Conversation(name, None, "/work"))
         assert len(await ids(s)) == count - 1
-        await s.upsert(Conversation(name, f"claude-{name}", "/work"))
+        await s.others.upsert(Conversation(name, f"claude-{name}", "/work"))
         assert set(await ids(s)) == {conversations.id_of(one) for one in names[:count]}
     first = await ids(s, 2, cwds=("/a",))
     last = (await s.journal.listed(ListQuery(2, cwds=("/a",))))[-1]
@@ -180,11 +180,11 @@ async def test_transcript_is_needed_while_session_branches_off(s: Subject) -> No
 
 
 async def test_a_conversation_is_found_by_its_claude_session(s: Subject) -> None:
-    await s.upsert(Conversation("acp-old", "claude", "/work"))
+    await s.others.upsert(Conversation("acp-old", "claude", "/work"))
     assert await s.journal.conversation_following("claude") == "acp-old"
     assert await s.journal.conversation_following("other") is None
     await s.journal.adopt(SessionRecord("claude", "acp-old", "/work"))
     assert await s.journal.conversation_following("claude") is None
-    await s.upsert(Conversation("acp-older", "buried", "/work"))
+    await s.others.upsert(Conversation("acp-older", "buried", "/work"))
     await s.journal.bury_transcript("buried")
     assert await s.journal.conversation_following("buried") is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import cast
 
 import pytest
 
@@ -31,7 +30,6 @@ from pykoclaw_acp.model.events import (
 )
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow
 from pykoclaw_acp.model.turns import Outcome, TurnState
-from pykoclaw_acp.transcripts.ports import ImportStore
 from tests.integration.journals import (
     BOTH,
     DONE,
@@ -164,7 +162,7 @@ async def test_prompt_never_sent_begins_no_turn(s: Subject) -> None:
         await s.journal.append(session, [UserMessage(earlier * 36, {"type": "text", "text": "x"})])
     await s.journal.accept(ran)
     asked: list[Event] = [UserMessage(ran.turn_id, {"type": "text", "text": "ran"})]
-    await s.journal.dispatch(ran, await s.next_epoch(session), asked)
+    await s.journal.dispatch(ran, await s.workers.next_epoch(session), asked)
     await s.journal.finish(session, ran.turn_id, DONE, [Text("m", "answer")])
     for n in (2, 3):
         refused = prompt(session, f"00000000-0000-4000-8000-00000000000{n}")
@@ -189,7 +187,7 @@ async def test_imported_turns_next_task_list_is_found(s: Subject) -> None:
     turn, epoch = await s.running(session)
     row = TranscriptRow("claude", "/t/claude.jsonl", 100, 1, 1, 80, "{}", "t1", related=True)
     piece = ImportedPiece(row, [(f"e:{n}", event) for n, event in enumerate(said)])
-    await cast("ImportStore", s.journal).commit_piece(session, piece)
+    await s.imports.commit_piece(session, piece)
     frame = EventFrame(epoch=epoch, n=2, turn_id=turn.turn_id, event=plan)
     await s.journal.record(session, epoch, [frame], {})
     goes_on = [await s.journal.plan_goes_on(session, seq) for seq in (1, 4, 6, 7, 8, 10)]

@@ -25,7 +25,7 @@ async def dispatched(s: Subject, session: str) -> int:
     """A turn that carries the first note; returns its epoch."""
     turn = prompt(session)
     await s.journal.accept(turn)
-    epoch = await s.next_epoch(session)
+    epoch = await s.workers.next_epoch(session)
     await s.journal.dispatch(turn, epoch, [], [FIRST])
     return epoch
 

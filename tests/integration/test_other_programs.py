@@ -25,9 +25,9 @@ from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.adopting import alive, daemon, found, killed
 from tests.integration.callers import caller
-from tests.integration.journals import upsert_row
 from tests.integration.linked import Front, front
 from tests.integration.linked import words as prompt
+from tests.integration.programs import upsert_row
 from tests.integration.rig import Rig, hanging, rig
 from tests.integration.scripted_transcripts import ScriptedTranscripts
 from tests.waiting import eventually

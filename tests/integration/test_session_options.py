@@ -13,7 +13,7 @@ from pykoclaw_acp.model.choices import Config, Model, Offer
 from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.session_options import SessionOptions, SystemPrompt
 from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
-from tests.integration.journals import upsert_row
+from tests.integration.programs import upsert_row
 from tests.integration.rig import Rig, rig
 from tests.integration.wires import Wire, client, prompt
 

@@ -80,7 +80,7 @@ async def test_a_turn_leaves_once(s: Subject) -> None:
     session = await s.session()
     turn = prompt(session)
     await s.journal.accept(turn)
-    epoch = await s.next_epoch(session)
+    epoch = await s.workers.next_epoch(session)
     message = UserMessage("u", {"type": "text", "text": "Hello"})
     assert await s.journal.dispatch(turn, epoch, [message, TitleChanged("Hello")]) == [1, 2]
     with pytest.raises(Conflict):
@@ -95,7 +95,7 @@ async def test_a_turn_that_has_ended_is_not_dispatched(s: Subject) -> None:
     session = await s.session()
     await s.ended(session, "turn", CANCELLED)
     with pytest.raises(Conflict):
-        await s.journal.dispatch(prompt(session), await s.next_epoch(session), [])
+        await s.journal.dispatch(prompt(session), await s.workers.next_epoch(session), [])
     assert await s.state(session, "turn") == "cancelled"
 
 
@@ -117,7 +117,7 @@ async def test_frames_become_events_states_and_the_claude_session(s: Subject) ->
 async def test_frames_of_an_older_worker_are_refused(s: Subject) -> None:
     session = await s.session()
     _, epoch = await s.running(session)
-    await s.next_epoch(session)
+    await s.workers.next_epoch(session)
     with pytest.raises(StaleEpoch):
         await s.journal.record(session, epoch, said(epoch, 2, "turn", "late"), {})
     with pytest.raises(StaleEpoch):
@@ -167,7 +167,7 @@ async def test_the_first_end_counts(s: Subject) -> None:
 async def test_a_background_turn_is_nobodys_prompt(s: Subject) -> None:
     session = await s.session()
     await s.ended(session, "mine")
-    epoch = await s.next_epoch(session)
+    epoch = await s.workers.next_epoch(session)
     started = TurnStarted(epoch=epoch, n=1, turn_id="own", background=True)
     await s.journal.record(
         session,

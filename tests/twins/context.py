@@ -39,12 +39,15 @@ class MemoryContextStore(MemoryStore):
             and row.outcome.last_uuid is not None
             and ends[row.outcome.last_uuid] == row.turn_id
             and not row.lost
+            and not row.rewound
             and not any(str(block.get("text", "")).startswith("/") for block in row.content)
         ]
         return mine[::-1][:limit]
 
     async def forgotten(self, session_id: str) -> set[str]:
-        return set()  # nothing can be rewound here
+        rows = self.database.read().turns.values()
+        mine = (one for one in rows if one.session_id == session_id and one.rewound)
+        return {one.turn_id.rpartition("/")[2] for one in mine}
 
     async def has_note(self, note_id: str) -> bool:
         return note_id in self.database.read().notes

@@ -79,7 +79,8 @@ class MemoryConversationStore(MemoryStore):
         return FollowedConversation(known, self.database.followed.get(session_id), row.prompt_hash)
 
     async def changed_rows(self, session_ids: Collection[str]) -> list[str]:
-        found = [(one, await self.followed(one)) for one in session_ids]
+        known = [one for one in session_ids if one in self.database.read().sessions]
+        found = [(one, await self.followed(one)) for one in known]
         return [
             session_id
             for session_id, one in found
@@ -92,6 +93,7 @@ class MemoryConversationStore(MemoryStore):
         def follow() -> None:
             row = self.database.session(session_id)
             row.prompt_hash = conversation.prompt_hash
+            self.database.followed.pop(session_id, None)
             if conversation.claude_session_id is not None:
                 self.database.followed[session_id] = conversation.claude_session_id
 

@@ -10,7 +10,9 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
+from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.errors import Conflict, RowRefused, StaleEpoch, StoreClosed
+from pykoclaw_acp.model.branches import ForkedAt, Rewound
 from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.cursors import Cursor
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
@@ -23,10 +25,19 @@ from pykoclaw_acp.model.permissions import (
     StoredRequest,
     Workspace,
 )
+from pykoclaw_acp.model.scheduled import Task
 from pykoclaw_acp.model.trust import Trusted
 from pykoclaw_acp.model.turns import UNFINISHED, Outcome, PromptKeys, SessionRecord, Turn, TurnState
 from pykoclaw_acp.store.condition import StoreCondition
 from pykoclaw_acp.system.clock import Clock
+from tests.twins.rows import (
+    FoundRow,
+    NoticeRow,
+    NotificationRow,
+    QueuedDelivery,
+    RunLog,
+    RunRow,
+)
 
 T = TypeVar("T")
 
@@ -42,8 +53,14 @@ class SessionRow:
     prompt_hash: str | None = None
     pruned: bool = False
     deleted: bool = False
+    hidden: bool = False  # deleted for now, because it is being made
     archived: bool = False
     updated_at: int = 0  # ms since 1970; by turns, not by opening it
+
+    @property
+    def gone(self) -> bool:
+        """Whether it was deleted for good."""
+        return self.deleted and not self.hidden
 
 
 @dataclass
@@ -65,8 +82,11 @@ class TurnRow:
     attempts: int = 0
     answered: bool = False
     lost: bool = False
+    rewound: bool = False
     outcome: Outcome | None = None
     ended_clock: int | None = None
+    ended_at: int = 0
+    last_seq: int = 0  # where the log stood at its end
 
     @property
     def unfinished(self) -> bool:
@@ -113,7 +133,23 @@ class MemoryDatabase:
     told_by: dict[tuple[str, str], str] = field(default_factory=dict)  # note, by session and turn
     sources: dict[tuple[str, str], int] = field(default_factory=dict)  # seqs of imported events
     blobs: dict[str, bytes] = field(default_factory=dict)  # by hash
-    scheduled: dict[str, list[str]] = field(default_factory=dict)  # prompts, by conversation
+    delivery_queue: dict[int, QueuedDelivery] = field(
+        default_factory=dict
+    )  # in the order of their insertion
+    attempts: dict[str, int] = field(default_factory=dict)  # to show a delivery
+    tasks: dict[str, Task] = field(default_factory=dict)
+    run_logs: dict[str, tuple[RunLog, ...]] = field(default_factory=dict)  # by task
+    runs: dict[str, RunRow] = field(default_factory=dict)  # by turn
+    noticing_since: int | None = None  # ms, own clock; None: notices are off
+    notices: dict[str, NoticeRow] = field(default_factory=dict)
+    notifications: dict[tuple[str, str], NotificationRow] = field(
+        default_factory=dict
+    )  # by notice and target
+    found: dict[str, FoundRow] = field(default_factory=dict)  # by path
+    found_folders: dict[str, str] = field(default_factory=dict)  # digests
+    workers: dict[tuple[str, int], WorkerRecord] = field(default_factory=dict)  # by epoch
+    rewinds: dict[str, Rewound] = field(default_factory=dict)  # by request
+    forks: dict[str, ForkedAt] = field(default_factory=dict)  # by session
 
     async def write(self, change: Callable[[], T], *, patient: bool = False) -> T:
         """What the change returns; refused, or `patient`, while the database cannot be written."""
@@ -169,6 +205,21 @@ class MemoryDatabase:
             row = self.sessions[row.alias_of]
         return None if row is None or row.deleted else row
 
+    def is_ours(self, claude_session_id: str) -> bool:
+        """Whether a session, which may be deleted, has this Claude session."""
+        return (
+            claude_session_id in self.sessions
+            or claude_session_id in self.followed.values()
+            or any(claude == claude_session_id for _, claude in self.transcripts)
+        )
+
+    def enqueue(self, row: QueuedDelivery) -> None:
+        """Another program, or a task's run, delivers something."""
+        self.delivery_queue[len(self.delivery_queue)] = row
+
+    def log_run(self, task_id: str, row: RunLog) -> None:
+        self.run_logs[task_id] = (*self.run_logs.get(task_id, ()), row)
+
     def require_newest(self, session_id: str, epoch: int) -> None:
         if self.session(session_id).epoch != epoch:
             raise StaleEpoch(f"frames of the epoch {epoch} of the session {session_id}")
@@ -213,10 +264,16 @@ class MemoryDatabase:
             own = name.startswith("acp-")
             self.folders[name] = (cwd or folder) if own else (folder or cwd)
         self.followed[session_id] = claude_session_id
+        row.record.branch = None
 
     def insert_turn(self, row: TurnRow) -> None:
-        """Raises RowRefused if its id or a unique key exists, Conflict without such a session."""
+        """Raises RowRefused if its id or a unique key exists, Conflict without such a session, or
+        for a task's run that has ended.
+        """
         self.session(row.session_id)
+        run = self.runs.get(row.turn_id)
+        if run is not None and run.ended:
+            raise Conflict(f"the run {row.turn_id} has ended")
         others = self.turns.values()
         refused = (
             row.turn_id in self.turns

@@ -59,7 +59,8 @@ class MemoryImportStore(MemoryStore):
         return ids, any(one.unfinished for one in turns)
 
     async def scheduled_prompts(self, conversation: str) -> list[str]:
-        return list(self.database.read().scheduled.get(conversation, []))
+        tasks = self.database.read().tasks.values()
+        return [one.prompt for one in tasks if one.conversation == conversation]
 
     async def imported(self, session_id: str, sources: Collection[str]) -> set[str]:
         known = self.database.read().sources

@@ -1,4 +1,6 @@
-"""The twin of `sessions.ports.Journal`: all parts on one in-memory database."""
+"""The twin of `sessions.ports.Journal`: all parts on one in-memory database, with those of
+`transcripts.ports`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from tests.twins.blobs import MemoryBlobStore
 from tests.twins.context import MemoryContextStore
 from tests.twins.conversations import MemoryConversationStore
 from tests.twins.cursors import MemoryCursorStore
-from tests.twins.found import MemoryTranscriptSessions
+from tests.twins.found import MemoryFoundStore, MemoryTranscriptSessions
 from tests.twins.imports import MemoryImportStore
 from tests.twins.limit_waits import MemoryLimitWaitStore
 from tests.twins.listing import MemoryListStore
@@ -35,6 +37,7 @@ class MemoryJournal(
     MemoryConversationStore,
     MemoryListStore,
     MemoryTranscriptSessions,
+    MemoryFoundStore,
     MemoryBlobStore,
     MemoryLimitWaitStore,
 ):

@@ -14,7 +14,8 @@ class MemoryListStore(MemoryStore):
     async def listed(self, query: ListQuery) -> list[ListedSession]:
         rows = self.database.read().sessions.values()
         found = [_listed(row) for row in rows if self._is_listed(row, query)]
-        found += [] if query.archived is Archived.ONLY else self._others(query)
+        if query.archived is not Archived.ONLY:
+            found += [*self._others(query), *self._transcripts(query)]
         wanted = [one for one in found if query.after is None or one.place < query.after]
         listed = sorted(wanted, key=lambda one: one.place, reverse=True)[: query.limit]
         return [replace(one, cwd=one.cwd or self._folder(one, query)) for one in listed]
@@ -57,6 +58,17 @@ class MemoryListStore(MemoryStore):
             )
             for name, claude in self.database.claude_sessions.items()
             if claude and name not in owned and conversations.channel(name) not in query.hidden
+        ]
+
+    def _transcripts(self, query: ListQuery) -> list[ListedSession]:
+        tables, theirs = self.database, set(self.database.claude_sessions.values())
+        rows = [row.found for row in tables.found.values() if query.transcripts and row.listed]
+        return [
+            ListedSession(one.claude_session_id, None, one.cwd, one.updated_at, one.title)
+            for one in rows
+            if (query.cwds is None or one.cwd in query.cwds)
+            and not tables.is_ours(one.claude_session_id)
+            and one.claude_session_id not in {*tables.buried, *theirs}
         ]
 
 

@@ -90,7 +90,13 @@ class MemorySessionStore(MemoryStore):
         await self.database.write(reopen, patient=True)
 
     async def outdate_worker(self, session_id: str, *, spare: bool) -> None:
-        """The twin has no rows of workers."""
+        def outdate() -> None:
+            for key, row in self.database.workers.items():
+                if key[0] == session_id:
+                    spared = row.spared and spare
+                    self.database.workers[key] = replace(row, outdated=True, spared=spared)
+
+        await self.database.write(outdate, patient=True)
 
     async def mark_closed(self, session_id: str) -> None:
         def close() -> None:

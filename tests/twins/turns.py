@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
@@ -79,6 +80,8 @@ class MemoryTurnJournal(MemoryStore):
         def record() -> list[Logged]:
             self.database.require_newest(session_id, epoch)
             told = [one for frame in frames for one in self._told(session_id, frame, outcomes)]
+            for turn_id in outcomes:
+                self._keep_place(session_id, turn_id)
             self.database.acknowledged[session_id, epoch] = frames[-1].n
             return told
 
@@ -128,8 +131,13 @@ class MemoryTurnJournal(MemoryStore):
         if row is None or not row.unfinished:
             return False
         row.state, row.ended_clock = outcome.state, self.clock.now()
+        row.ended_at = time.time_ns() // 1_000_000
         row.outcome = outcome
         return True
+
+    def _keep_place(self, session_id: str, turn_id: str) -> None:
+        """The turn ends where the log does now."""
+        self.database.turns[turn_id].last_seq = self.database.session(session_id).record.last_seq
 
     def _wait(self, session_id: str, turn_id: str, outcome: Outcome) -> None:
         if outcome.goes_on_at is None:
@@ -150,7 +158,9 @@ class MemoryTurnJournal(MemoryStore):
             if self._end(turn_id, outcome):
                 self._wait(session_id, turn_id, outcome)
                 self.database.used(session_id)
-                return outcome, self.database.log(session_id, turn_id, events)
+                seqs = self.database.log(session_id, turn_id, events)
+                self._keep_place(session_id, turn_id)
+                return outcome, seqs
             row = self.database.turns.get(turn_id)
             if row is None or row.outcome is None:
                 raise NoPlaceForEnd(turn_id)
