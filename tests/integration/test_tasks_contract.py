@@ -1,0 +1,289 @@
+"""Contract of `sessions.ports.TaskStore`: a run is claimed once and has one result."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace as changed
+
+from pykoclaw_acp.channel.frames import EventFrame
+from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.model.branches import Branch
+from pykoclaw_acp.model.conversations import Conversation
+from pykoclaw_acp.model.events import Event, Text, ToolStarted
+from pykoclaw_acp.model.scheduled import TaskResult, TaskRun
+from pykoclaw_acp.model.turns import SessionRecord
+from tests.integration.journals import BOTH, DONE, Subject, end, prompt, subject
+from tests.integration.programs import PAST, TASK
+from tests.twins.rows import QueuedDelivery, RunLog
+
+FUTURE = "2999-01-01T00:00:00+00:00"
+RUN = TaskRun("run", TASK, None, False, 1000)
+RESULT = TaskResult("<reply>All is well.</reply>", None, None, 5)
+
+
+@pytest.fixture(params=BOTH)
+async def s(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Subject]:
+    async with subject(request.param, tmp_path) as made:
+        yield made
+
+
+async def claimed(s: Subject, run: TaskRun = RUN) -> TaskRun:
+    await s.others.schedule(run.task)
+    await s.tasks.claim(run)
+    return run
+
+
+async def due(s: Subject, limit: int = 9) -> list[str]:
+    return [one.id for one in await s.tasks.due(limit)]
+
+
+async def delivered(s: Subject) -> list[tuple[str, str, str, str]]:
+    rows = await s.others.queue()
+    return [(one.task_id, one.conversation, one.message, one.status) for one in rows]
+
+
+async def aside(s: Subject, name: str = "aside") -> str:
+    """The session of a run, with a turn of Claude's, that was deleted again."""
+    session = await s.session(name)
+    _, epoch = await s.running(session, f"turn-{name}")
+    ended = end(epoch, 2, f"turn-{name}")
+    await s.journal.record(session, epoch, [ended], {f"turn-{name}": DONE})
+    await s.journal.delete(session)
+    return session
+
+
+async def test_due_tasks_come_in_order_of_time(s: Subject) -> None:
+    assert (await s.tasks.due(9), await s.tasks.next_due()) == ([], None)
+    rows: dict[str, dict[str, Any]] = {
+        "second": {"next_run": "2026-01-02T00:00:00+00:00"},
+        "first": {},
+        "future": {"next_run": FUTURE},
+        "sooner": {"next_run": "2998-01-01T00:00:00+00:00"},
+        "paused": {"status": "paused"},
+        "held": {"status": "paused", "next_run": "2997-01-01T00:00:00+00:00"},
+        "never": {"next_run": None},
+    }
+    for task_id, fields in rows.items():
+        await s.others.schedule(changed(TASK, id=task_id, **fields))
+    assert await s.tasks.due(1) == [changed(TASK, id="first")]
+    assert await due(s) == ["first", "second"]
+    assert await s.tasks.next_due() == "2998-01-01T00:00:00+00:00"
+
+
+async def test_run_is_claimed_once_and_writes_next(s: Subject) -> None:
+    run = await claimed(s, replace(RUN, claimed=PAST))
+    assert await s.others.task("t1") == TASK
+    assert await due(s) == []
+    with pytest.raises(Conflict):
+        await s.tasks.claim(replace(run, turn_id="again"))
+    assert await s.tasks.unfinished() == [run]
+    await s.tasks.finish(run, replace(RESULT, next_run=PAST))
+    assert await due(s) == ["t1"]
+    await s.tasks.claim(replace(RUN, turn_id="next", claimed=FUTURE))
+    assert (await s.others.task("t1")).next_run == FUTURE
+
+
+async def test_changed_or_paused_task_is_not_claimed(s: Subject) -> None:
+    with pytest.raises(Conflict):
+        await s.tasks.claim(RUN)
+    await s.others.schedule(changed(TASK, next_run=FUTURE))
+    with pytest.raises(Conflict):
+        await s.tasks.claim(RUN)
+    await s.others.schedule(changed(TASK, status="paused"))
+    with pytest.raises(Conflict):
+        await s.tasks.claim(RUN)
+    assert await s.tasks.unfinished() == []
+    manual = replace(RUN, manual=True, claimed=PAST)
+    await s.tasks.claim(manual)
+    assert await s.tasks.unfinished() == [manual]
+
+
+async def test_task_with_unreadable_schedule_is_paused(s: Subject) -> None:
+    await s.others.schedule(TASK)
+    await s.tasks.refuse(TASK, "No such time.")
+    found = await s.others.task("t1")
+    assert (found.status, found.last_result) == ("paused", "Error: No such time.")
+    assert found.last_run is not None
+    assert await s.others.runs("t1") == [RunLog("error", None, "No such time.")]
+    for other in (changed(TASK, next_run=FUTURE), changed(TASK, id="nothing")):
+        with pytest.raises(Conflict):
+            await s.tasks.refuse(other, "No such time.")
+    assert len(await s.others.runs("t1")) == 1
+
+
+async def test_places_of_runs_are_kept_oldest_first(s: Subject) -> None:
+    newer = await claimed(s, replace(RUN, turn_id="a", task=changed(TASK, id="t2"), started_at=3))
+    run = await claimed(s)
+    same = await claimed(s, replace(RUN, turn_id="b", task=changed(TASK, id="t3")))
+    placed = replace(run, turn_id="turn", session_id="one", aside=True)
+    await s.tasks.place(placed, "run")
+    assert await s.tasks.unfinished() == [newer, same, placed]
+    with pytest.raises(Conflict):
+        await s.tasks.place(placed, "run")
+    await s.tasks.place(replace(placed, session_id="two"), "turn")
+    assert (await s.tasks.unfinished())[-1].session_id == "two"
+
+
+async def test_result_is_written_once_and_delivered(s: Subject) -> None:
+    run = await claimed(s)
+    await s.tasks.finish(run, RESULT)
+    with pytest.raises(Conflict):
+        await s.tasks.finish(run, replace(RESULT, text="Another."))
+    assert await s.tasks.unfinished() == []
+    found = await s.others.task("t1")
+    assert (found.status, found.next_run, found.last_result) == ("completed", None, RESULT.text)
+    assert found.last_run is not None
+    assert await s.others.runs("t1") == [RunLog("success", RESULT.text, None)]
+    assert await delivered(s) == [("t1", "wa-andy", "All is well.", "pending")]
+    with pytest.raises(Conflict):
+        await s.tasks.finish(replace(run, turn_id="nothing"), RESULT)
+
+
+@pytest.mark.parametrize(
+    ("fields", "row", "message"),
+    [
+        ({"text": "", "error": "It broke."}, RunLog("error", None, "It broke."), None),
+        ({"text": "A part", "error": "It broke."}, RunLog("error", "A part", "It broke."), None),
+        ({"text": ""}, RunLog("success", None, None), None),
+        ({"text": "Seen.", "shown": True}, RunLog("success", "Seen.", None), "delivered"),
+    ],
+)
+async def test_failures_and_shown_results_are_not_delivered(
+    s: Subject, fields: dict[str, Any], row: RunLog, message: str | None
+) -> None:
+    run = await claimed(s)
+    result = replace(RESULT, **fields)
+    await s.tasks.finish(run, result)
+    assert await s.others.runs("t1") == [row]
+    assert (await s.others.task("t1")).last_result == result.summary
+    assert [one[-1] for one in await delivered(s)] == ([] if message is None else [message])
+
+
+async def test_result_leaves_changed_schedules_alone(s: Subject) -> None:
+    run = await claimed(s)
+    await s.others.schedule(changed(TASK, next_run=PAST))
+    await s.tasks.finish(run, replace(RESULT, next_run=FUTURE))
+    found = await s.others.task("t1")
+    assert (found.status, found.next_run) == ("active", PAST)
+    manual = replace(RUN, turn_id="manual", manual=True, claimed=PAST)
+    await s.tasks.claim(manual)
+    await s.tasks.finish(manual, RESULT)
+    found = await s.others.task("t1")
+    assert (found.status, found.next_run, len(await s.others.runs("t1"))) == ("active", PAST, 2)
+    repeated = replace(RUN, turn_id="repeated", claimed=PAST)
+    await s.tasks.claim(repeated)
+    await s.tasks.finish(repeated, replace(RESULT, next_run=FUTURE))
+    found = await s.others.task("t1")
+    assert (found.status, found.next_run) == ("active", FUTURE)
+
+
+async def test_result_begins_conversation_unless_there_is_one(s: Subject) -> None:
+    new, begun = (
+        Conversation("wa-new", "claude-1", "/work", "hash"),
+        Conversation("wa-begun", "own"),
+    )
+    empty, owned = (
+        Conversation("wa-empty", "claude-2", "/work"),
+        Conversation("acp-one", "claude-3"),
+    )
+    await s.session()
+    await s.others.upsert(begun)
+    await s.others.upsert(replace(empty, claude_session_id=""))
+    for number, row in enumerate((new, replace(begun, claude_session_id="x"), empty, owned)):
+        task = changed(TASK, id=f"t{number}")
+        run = await claimed(s, replace(RUN, turn_id=f"run-{number}", task=task))
+        await s.tasks.finish(run, replace(RESULT, begins=row))
+    assert await s.journal.conversation("wa-new") == new
+    assert await s.journal.conversation("wa-begun") == begun
+    assert await s.journal.conversation("wa-empty") == empty
+    found = await s.journal.conversation("acp-one")
+    assert found is not None
+    assert found.claude_session_id is None
+
+
+async def test_turn_of_ended_run_is_not_accepted(s: Subject) -> None:
+    session = await s.session()
+    run = await claimed(s)
+    await s.tasks.finish(run, RESULT)
+    with pytest.raises(Conflict):
+        await s.journal.accept(prompt(session, "run", task_id="t1"))
+    await s.journal.accept(prompt(session, "other", task_id="t1"))
+
+
+async def test_answer_of_turn_has_rule_at_tools(s: Subject) -> None:
+    session = await s.session()
+    _, epoch = await s.running(session)
+    call = ToolStarted("call", "Bash", "ls", "execute")
+    said: list[Event] = [Text("a", "I look."), call, Text("b", "Done.")]
+    frames = [
+        EventFrame(epoch=epoch, n=n, turn_id="turn", event=one) for n, one in enumerate(said, 2)
+    ]
+    await s.journal.record(session, epoch, frames, {})
+    await s.journal.append(session, [Text("c", "Of no turn.")])
+    assert await s.tasks.text("turn") == "I look.\n\n---\n\nDone."
+    assert await s.tasks.text("nothing") == ""
+
+
+async def test_session_of_conversation_may_be_deleted(s: Subject) -> None:
+    assert await s.tasks.session_of("acp-one") is None
+    session = await s.session()
+    assert await s.tasks.session_of("acp-one") == session
+    await s.journal.delete(session)
+    assert await s.tasks.session_of("acp-one") == session
+
+
+async def test_earlier_runs_are_known_until_forgotten(s: Subject) -> None:
+    names = ("first", "beside", "second", "nowhere")
+    for name in names:
+        run = await claimed(s, replace(RUN, turn_id=name))
+        session = None if name == "nowhere" else f"session-{name}"
+        run = replace(run, session_id=session, aside=name != "beside")
+        await s.tasks.place(run, name)
+        await s.tasks.finish(run, RESULT)
+    await claimed(s, replace(RUN, turn_id="other", task=changed(TASK, id="t2")))
+    last = await claimed(s, replace(RUN, turn_id="last"))
+    assert sorted(await s.tasks.left_aside(last)) == ["session-first", "session-second"]
+    second = replace(RUN, turn_id="second")
+    assert await s.tasks.left_aside(second) == ["session-first"]
+    await s.tasks.forget_earlier(second)
+    assert await s.tasks.left_aside(last) == ["session-second"]
+    await s.tasks.forget_earlier(last)
+    await s.tasks.forget_earlier(last)
+    assert await s.tasks.left_aside(last) == []
+    assert {one.turn_id for one in await s.tasks.unfinished()} == {"other", "last"}
+
+
+async def test_only_unneeded_claude_sessions_are_aside(s: Subject) -> None:
+    session = await s.session()
+    assert await s.tasks.claude_sessions_aside(session) == set()
+    assert await s.tasks.claude_sessions_aside("nothing") == set()
+    gone = await aside(s)
+    assert await s.tasks.claude_sessions_aside(gone) == {gone, "claude"}
+    await s.journal.lose_context(session, Branch(gone), None, [])
+    assert await s.tasks.claude_sessions_aside(gone) == {"claude"}
+    await s.others.upsert(Conversation("wa-goes-on", "claude"))
+    assert await s.tasks.claude_sessions_aside(gone) == set()
+
+
+async def test_deleted_run_leaves_nothing_unless_others_know(s: Subject) -> None:
+    await s.session("living")
+    unknown, scheduled, awaited, moved = [
+        await aside(s, name) for name in ("unknown", "scheduled", "awaited", "moved")
+    ]
+    await s.others.schedule(changed(TASK, target_conversation=f"acp-{scheduled}"))
+    await s.others.enqueue(QueuedDelivery("d1", f"acp-{awaited}", "News."))
+    await s.others.upsert(Conversation(f"acp-{moved}", "elsewhere"))
+    for session in (unknown, scheduled, awaited, moved, "living", "nothing", unknown):
+        await s.tasks.discard_aside(session)
+    left = [
+        await s.journal.name_taken(f"acp-{one}") for one in (unknown, scheduled, awaited, moved)
+    ]
+    assert left == [False, True, True, True]
+    assert await s.journal.id_taken(unknown)
+    assert await s.journal.find("living") is not None
+    await s.journal.create(SessionRecord("new", f"acp-{unknown}", "/work"))
