@@ -1,0 +1,322 @@
+"""Contract of `sessions.ports.BranchStore`: where a session can be forked or rewound, and what Claude
+remembers there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.channel.frames import EventFrame, TurnEnded, TurnStarted
+from pykoclaw_acp.errors import Conflict, InvalidParams, InvalidRequest, RowRefused
+from pykoclaw_acp.model.branches import (
+    Branch,
+    Fork,
+    ForkedAt,
+    ForkPoint,
+    Memory,
+    RewindPoint,
+    Rewound,
+)
+from pykoclaw_acp.model.events import Event, Text, TitleChanged, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.model.permissions import RequestPolicy
+from pykoclaw_acp.model.prompt_text import Note
+from pykoclaw_acp.model.turns import Outcome, SessionRecord, TurnState
+from tests.integration.journals import BOTH, Subject, events, prompt, request, subject
+
+HELLO = {"type": "text", "text": "Hello"}
+NOTE = Note("note", "News.")
+DONE = Rewound("b", 1, [], None, None)
+CALL = ToolStarted("call", "Bash", "ls", "execute")
+
+
+@pytest.fixture(params=BOTH)
+async def s(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Subject]:
+    async with subject(request.param, tmp_path) as made:
+        yield made
+
+
+async def begun(s: Subject, session: str, name: str, *notes: Note) -> int:
+    """A turn that Claude has taken up, whose prompt is in the log; the epoch of its worker."""
+    turn = prompt(session, name)
+    await s.journal.accept(turn)
+    epoch = await s.workers.next_epoch(session)
+    await s.journal.dispatch(turn, epoch, [UserMessage(name, HELLO)], notes)
+    await s.journal.record(session, epoch, [TurnStarted(epoch=epoch, n=1, turn_id=name)], {})
+    return epoch
+
+
+async def ran(s: Subject, session: str, name: str, *notes: Note) -> None:
+    """A turn of two events, whose end Claude remembers by `end-<name>`."""
+    epoch = await begun(s, session, name, *notes)
+    said = EventFrame(epoch=epoch, n=2, turn_id=name, event=Text(f"answer-{name}", "Hi."))
+    ended = TurnEnded(
+        epoch=epoch, n=3, turn_id=name, stop_reason="end_turn", claude_session_id="claude"
+    )
+    outcome = Outcome(
+        TurnState.DONE, "end_turn", claude_session_id="claude", last_uuid=f"end-{name}"
+    )
+    await s.journal.record(session, epoch, [said, ended], {name: outcome})
+
+
+async def three(s: Subject) -> SessionRecord:
+    """A session with three turns."""
+    session = await s.session()
+    for name in ("a", "b", "c"):
+        await ran(s, session, name)
+    return await found(s)
+
+
+async def found(s: Subject, name: str = "one") -> SessionRecord:
+    record = await s.journal.find(name)
+    assert record is not None
+    return record
+
+
+def memory(name: str, lacks: int | None = None) -> Memory:
+    """Claude remembers all up to the end of this turn."""
+    return Memory(Branch("claude", f"end-{name}"), lacks)
+
+
+async def point(s: Subject, message: str | None = None, name: str = "one") -> ForkPoint:
+    record = await found(s, name)
+    return await s.branches.point(record, record.last_seq, message)
+
+
+async def rewound_to(s: Subject, message: str | None = None, **more: Any) -> RewindPoint:
+    """The session was rewound to there."""
+    place = await s.branches.rewind_point(await found(s), message)
+    fields: dict[str, Any] = {"note": None, "request_key": None, **more}
+    await s.branches.rewind("one", place, fields.pop("said", []), DONE, **fields)
+    return place
+
+
+def fork(at: ForkPoint, **more: Any) -> Fork:
+    fields = {"at_end": False, "said": (), **more}
+    return Fork("fork", "acp-fork", "one", "/fork", ("/more",), at, **fields)
+
+
+async def test_session_is_forked_at_ends_of_turns(s: Subject) -> None:
+    await three(s)
+    assert await point(s) == ForkPoint(6, memory("c"))
+    for message in ("b", "answer-b", "answer-b~1"):
+        assert await point(s, message) == ForkPoint(4, memory("b"))
+    with pytest.raises(InvalidParams):
+        await point(s, "nothing")
+    await s.session("two")
+    assert await point(s, name="two") == ForkPoint(0, Memory(None))
+    with pytest.raises(InvalidParams):
+        await point(s, "b", "two")
+
+
+async def test_running_turn_is_left_out_of_fork(s: Subject) -> None:
+    await three(s)
+    await begun(s, "one", "d")
+    assert await point(s) == ForkPoint(6, memory("c"), complete=False)
+    for place in (
+        s.branches.point(await found(s), 7, "d"),
+        s.branches.rewind_point(await found(s), "d"),
+    ):
+        with pytest.raises(InvalidRequest, match="still runs"):
+            await place
+
+
+async def test_fork_at_notice_is_before_next_prompt(s: Subject) -> None:
+    session = await s.session()
+    await ran(s, session, "a")
+    await s.journal.append(session, [Text("notice", "A note.", note=True)])
+    assert await point(s, "notice") == ForkPoint(3, memory("a"))
+    await ran(s, session, "b")
+    assert await point(s, "notice") == ForkPoint(3, memory("a"))
+    with pytest.raises(InvalidRequest, match="not begun by a prompt"):
+        await s.branches.rewind_point(await found(s), "notice")
+
+
+async def test_lost_turns_are_lacking_in_memory(s: Subject) -> None:
+    await three(s)
+    await s.journal.lose_context("one", None, None, [], ["b"])
+    assert await point(s, "b") == ForkPoint(4, memory("a", lacks=2))
+    assert await point(s) == ForkPoint(6, memory("c"))
+    await s.journal.lose_context("one", Branch("claude", "end-a"), None, [])
+    assert await point(s) == ForkPoint(6, Memory(Branch("claude", "end-a")))
+
+
+async def test_turn_without_entry_is_no_place(s: Subject) -> None:
+    session = await s.session()
+    await begun(s, session, "a")
+    done = Outcome(TurnState.DONE, "end_turn")
+    await s.journal.finish(session, "a", done, [])
+    assert await point(s, "a") == ForkPoint(1, Memory(None))
+    await ran(s, session, "b")
+    await begun(s, session, "c")
+    await s.journal.finish(session, "c", done, [])
+    with pytest.raises(InvalidRequest, match="not known"):
+        await point(s, "a")
+    assert await point(s, "c") == ForkPoint(4, Memory(Branch("claude")))
+
+
+async def test_session_is_rewound_to_beginnings_of_turns(s: Subject) -> None:
+    record = await three(s)
+    assert await s.branches.rewind_point(record, None) == RewindPoint("c", 1, 4, memory("b"))
+    expected = RewindPoint("b", 2, 2, memory("a"))
+    for message in ("b", "answer-b"):
+        assert await s.branches.rewind_point(record, message) == expected
+    first = await s.branches.rewind_point(record, "a")
+    assert first == RewindPoint("a", 3, 0, Memory(None, lacks=0))
+    assert first.branch == Branch("")
+    with pytest.raises(InvalidParams):
+        await s.branches.rewind_point(record, "nothing")
+    await s.session("two")
+    with pytest.raises(InvalidRequest, match="no prompt"):
+        await s.branches.rewind_point(await found(s, "two"), None)
+
+
+async def test_rewound_turns_are_forgotten_but_logged(s: Subject) -> None:
+    before = events(await s.journal.read((await three(s)).session_id, 0, 99))
+    assert await s.journal.forgotten("one") == set()
+    place = await s.branches.rewind_point(await found(s), "b")
+    said: list[Event] = [Text("rewound", "Rewound.", note=True)]
+    assert await s.branches.rewind("one", place, said, DONE, note=NOTE, request_key="f:1") == [7]
+    assert events(await s.journal.read("one", 0, 99)) == [*before, *said]
+    assert await s.journal.forgotten("one") == {"b", "c"}
+    assert (await found(s)).branch == Branch("claude", "end-a")
+    assert await s.journal.pending_notes("one") == [NOTE]
+    assert [one.turn_id for one in await s.journal.newest_ends("one", "claude", 9)] == ["a"]
+    for message in ("b", "answer-c"):
+        with pytest.raises(InvalidRequest, match="was rewound"):
+            await s.branches.rewind_point(await found(s), message)
+        with pytest.raises(InvalidRequest, match="was rewound"):
+            await point(s, message)
+    assert await s.branches.rewind_point(await found(s), None) == RewindPoint(
+        "a", 1, 0, Memory(None, lacks=0)
+    )
+
+
+async def test_branch_ends_with_next_turn_of_claude(s: Subject) -> None:
+    await three(s)
+    await rewound_to(s, "b")
+    assert (await found(s)).branch == Branch("claude", "end-a")
+    await ran(s, "one", "d")
+    assert (await found(s)).branch is None
+    assert await s.branches.rewind_point(await found(s), None) == RewindPoint(
+        "d", 1, 6, memory("a")
+    )
+
+
+async def test_request_rewinds_once(s: Subject) -> None:
+    await three(s)
+    assert await s.branches.rewound("f:1") is None
+    await rewound_to(s, request_key="f:1")
+    assert await s.branches.rewound("f:1") == DONE
+    assert await s.branches.rewound("f:2") is None
+    with pytest.raises(RowRefused):
+        await rewound_to(s, request_key="f:1", said=[Text("m", "again")])
+    assert await s.journal.forgotten("one") == {"c"}
+    assert (await found(s)).last_seq == 6
+
+
+async def test_note_of_rewound_prompt_is_pending_again(s: Subject) -> None:
+    session = await s.session()
+    for number in (1, 2):
+        note = Note(f"note-{number}", "News.")
+        await s.journal.add_note(session, note)
+        await ran(s, session, f"turn-{number}", note)
+    await rewound_to(s)
+    assert await s.journal.pending_notes(session) == [Note("note-2", "News.")]
+
+
+async def test_rewind_takes_back_parked_requests(s: Subject) -> None:
+    await three(s)
+    epoch = await begun(s, "one", "d")
+    await s.journal.record("one", epoch, [request("parked", "d", epoch=epoch)], {})
+    await s.journal.park("one", request("parked", "d", epoch=epoch), [])
+    await s.journal.record("one", epoch, [request("asked", "d", epoch=epoch, n=3)], {})
+    await s.journal.finish("one", "d", Outcome(TurnState.CANCELLED, "cancelled"), [])
+    await rewound_to(s, "b")
+    assert not await s.journal.is_pending("parked")
+    assert await s.journal.is_pending("asked")
+    (left,) = await s.journal.find_active("one")
+    assert left.policy == RequestPolicy.ATTENDED
+
+
+async def test_open_tools_are_those_at_the_place(s: Subject) -> None:
+    session = await s.session()
+    other = ToolStarted("other", "Bash", "make", "execute")
+    await s.journal.append(session, [CALL, other, ToolEnded("call", "completed")])
+    assert list(await s.branches.open_tools(session, 0)) == []
+    assert list(await s.branches.open_tools(session, 2)) == ["call", "other"]
+    assert list(await s.branches.open_tools(session, 3)) == ["other"]
+    assert list(await s.branches.open_tools("nothing", 3)) == []
+
+
+async def test_fork_has_history_up_to_place(s: Subject) -> None:
+    await three(s)
+    await s.journal.append("one", [TitleChanged("A title")])
+    before = await s.journal.read("one", 0, 4)
+    said: list[Event] = [TitleChanged("A title (fork)")]
+    note = Note("of-fork", "You are a fork.")
+    made = fork(await point(s, "b"), said=said, note=note, request_key="f:1", client="Mitto")
+    assert await s.branches.find_created("f:1") is None
+    await s.branches.fork(made)
+    assert await s.branches.find_created("f:1") == "fork"
+    assert await s.branches.forked_at("fork") == ForkedAt(4)
+    logged = await s.journal.read("fork", 0, 99)
+    assert events(logged) == [*events(before), *said]
+    assert [one.turn_id for one in logged[:4]] == ["fork/a", "fork/a", "fork/b", "fork/b"]
+    record = await found(s, "fork")
+    assert (record.cwd, record.additional_directories) == ("/fork", ("/more",))
+    assert (record.title, record.last_seq, record.prompted) == ("A title (fork)", 5, True)
+    assert (record.branch, record.claude_session_id) == (Branch("claude", "end-b"), None)
+    assert await s.journal.pending_notes("fork") == [note]
+    assert await s.journal.name_taken("acp-fork")
+    assert (await found(s)).last_seq == 7
+    assert await s.branches.forked_at("one") is None
+
+
+async def test_fork_is_rewound_as_its_source(s: Subject) -> None:
+    await three(s)
+    await s.branches.fork(fork(await point(s, "b")))
+    assert await s.branches.rewind_point(await found(s, "fork"), "b") == RewindPoint(
+        "fork/b", 1, 2, memory("a")
+    )
+    record = await found(s, "fork")
+    assert await s.branches.point(record, record.last_seq, None) == ForkPoint(4, memory("b"))
+    known = await s.imports.transcript_turns("fork", 9)
+    assert {one.uuid for one in known} >= {"a", "b"}
+    assert all(one.own and one.told for one in known)
+
+
+async def test_fork_at_end_has_pending_notes(s: Subject) -> None:
+    session = await s.session()
+    carried = Note("carried", "Old news.")
+    await s.journal.add_note(session, carried)
+    await ran(s, session, "a", carried)
+    await s.journal.add_note(session, NOTE)
+    await s.branches.fork(fork(await point(s), at_end=True))
+    assert await s.journal.pending_notes("fork") == [replace(NOTE, note_id="fork/note")]
+    assert await s.journal.carried_notes("fork/a") == [replace(carried, note_id="fork/carried")]
+    assert await s.journal.pending_notes(session) == [NOTE]
+    other = replace(fork(await point(s)), session_id="two", conversation_name="acp-two")
+    await s.branches.fork(other)
+    assert await s.journal.pending_notes("two") == []
+
+
+async def test_fork_of_gone_session_leaves_nothing(s: Subject) -> None:
+    await three(s)
+    at = await point(s)
+    await s.branches.fork(fork(at, request_key="f:1"))
+    with pytest.raises(RowRefused):
+        await s.branches.fork(fork(at))
+    await s.journal.delete("one")
+    other = replace(fork(at), session_id="two", conversation_name="acp-two")
+    for gone in (other, replace(other, source="nothing")):
+        with pytest.raises(Conflict):
+            await s.branches.fork(gone)
+    assert await s.journal.find("two") is None
+    assert await s.branches.forked_at("two") is None
+    assert not await s.journal.name_taken("acp-two")
+    assert (await found(s, "fork")).last_seq == 6
