@@ -10,7 +10,7 @@ import pytest
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, TurnState
-from tests.integration.journals import BOTH, CANCELLED, Subject, subject
+from tests.integration.journals import BOTH, CANCELLED, Subject, prompt, subject
 
 
 @pytest.fixture(params=BOTH)
@@ -57,3 +57,16 @@ async def test_turn_told_as_lost_need_not_be_held(s: Subject) -> None:
     assert await s.journal.pending_notes(session) == [note]
     assert await s.journal.lose_context(session, None, None, [], ["turn 3"]) == []
     assert await ends(s, session) == []
+
+
+async def test_note_is_there_once_claude_has_it(s: Subject) -> None:
+    session = await s.session()
+    note = Note("note", "A summary.")
+    assert not await s.journal.has_note("note")
+    await s.journal.lose_context(session, None, note, [])
+    assert await s.journal.has_note("note")
+    turn = prompt(session)
+    await s.journal.accept(turn)
+    await s.journal.dispatch(turn, await s.workers.next_epoch(session), [], [note])
+    assert await s.journal.has_note("note")
+    assert not await s.journal.has_note("other")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as changed
 
 from pykoclaw_acp.channel.frames import EventFrame, TurnEnded, TurnStarted
 from pykoclaw_acp.errors import Conflict, RowRefused
@@ -17,6 +18,7 @@ from pykoclaw_acp.model.events import Event, Text, ToolStarted, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
 from pykoclaw_acp.model.prompt_text import Note
 from tests.integration.journals import BOTH, DONE, Subject, end, events, places, prompt, subject
+from tests.integration.programs import TASK
 
 ROW = TranscriptRow(
     "claude", "/t/claude.jsonl", 100, 2**62, 2**63 + 5, 80, "{}", "t1", related=True
@@ -164,3 +166,12 @@ async def test_turns_name_the_prompt_that_told_them(s: Subject) -> None:
     assert await told() == [(True, "turn"), (False, None)]
     await s.imports.follow_transcript(session, "other", told=True)
     assert await told() == [(True, None), (True, None)]
+
+
+async def test_prompts_of_tasks_are_known_by_conversation(s: Subject) -> None:
+    assert await s.imports.scheduled_prompts(TASK.conversation) == []
+    for task_id, conversation in (("t1", "wa-andy"), ("t2", "wa-andy"), ("t3", "wa-other")):
+        task = changed(TASK, id=task_id, conversation=conversation, prompt=f"Task {task_id}")
+        await s.others.schedule(task)
+    assert sorted(await s.imports.scheduled_prompts("wa-andy")) == ["Task t1", "Task t2"]
+    assert await s.imports.scheduled_prompts("wa-other") == ["Task t3"]

@@ -215,3 +215,14 @@ async def test_running_call_is_found_however_old(s: Subject) -> None:
         session, [ToolEnded("server", "completed"), ToolEnded(quiet.tool_call_id, "failed")]
     )
     assert await s.journal.in_effect(session, 2407) == []
+
+
+async def test_newest_plan_counts(s: Subject) -> None:
+    session, other = await s.session(), await s.session("two")
+    assert await s.journal.last_plan(session) == ()
+    entries = (PlanEntry("b", "completed"), PlanEntry("c"))
+    await s.journal.append(session, [Plan((PlanEntry("a"),)), Plan(entries), Text("m", "Done.")])
+    assert await s.journal.last_plan(session) == entries
+    await s.journal.append(session, [Plan(())])
+    for without in (session, other, "nothing"):
+        assert await s.journal.last_plan(without) == ()

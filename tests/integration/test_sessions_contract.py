@@ -12,6 +12,7 @@ from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import BY_WORDS, Text, TitleChanged
 from pykoclaw_acp.model.permissions import Settlement, Workspace
+from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.surroundings import Surroundings
 from pykoclaw_acp.model.turns import SessionRecord
 from tests.integration.journals import BOTH, DONE, Subject, end, prompt, request, subject
@@ -65,6 +66,25 @@ async def test_ids_names_and_request_keys_are_given_once(s: Subject) -> None:
     assert not await s.journal.name_taken("acp-two")
 
 
+async def test_requests_of_sessions_and_turns_are_taken(s: Subject) -> None:
+    session = await s.session("one", request_key="f:1")
+    await s.journal.accept(prompt(session, "turn"))
+    assert await s.journal.was_taken("f:1")
+    assert await s.journal.was_taken("front:turn")
+    assert not await s.journal.was_taken("f:2")
+
+
+async def test_options_and_steering_are_kept(s: Subject) -> None:
+    session = await s.session()
+    for steers in (True, False):
+        options = SessionOptions(max_turns=3) if steers else SessionOptions()
+        await s.journal.set_steering(session, steers=steers)
+        await s.journal.set_options(session, options)
+        found = await s.journal.find(session)
+        assert found is not None
+        assert (found.steers, found.options) == (steers, options)
+
+
 async def test_closing_and_reopening_are_kept(s: Subject) -> None:
     session = await s.session()
     await s.journal.mark_closed(session)
@@ -82,6 +102,7 @@ async def test_nonexistent_session_cannot_be_changed(s: Subject) -> None:
         s.journal.mark_closed("none"),
         s.journal.reopen(SessionRecord("none", "acp-none", "/")),
         s.journal.set_away_policy("none", AwayPolicy.DENY),
+        s.journal.set_steering("none", steers=True),
         s.journal.delete("none"),
     ):
         with pytest.raises(Conflict):

@@ -15,6 +15,7 @@ from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.turns import SessionRecord
 from tests.integration.journals import BOTH, CANCELLED, Subject, prompt, subject
+from tests.integration.programs import TASK
 
 
 @pytest.fixture(params=BOTH)
@@ -34,6 +35,10 @@ async def test_requests_are_refused_while_it_cannot_be_written(s: Subject) -> No
         s.journal.append(session, [Text("m", "lost")]),
         s.journal.set_away_policy(session, None),
         s.journal.note_time(),
+        s.deliveries.give_up("d1", "Busy."),
+        s.tasks.refuse(TASK, "No such time."),
+        s.restoring.begin_restoring(SessionRecord("two", "acp-two", "/")),
+        s.found.forget_folder("/claude"),
     ):
         with pytest.raises(StoreUnavailable, match="The disk is full"):
             await refused
@@ -59,6 +64,9 @@ async def test_events_wait_until_store_is_writable(s: Subject) -> None:
         asyncio.ensure_future(s.journal.finish(session, turn.turn_id, CANCELLED, [])),
         asyncio.ensure_future(s.journal.reopen(record)),
         asyncio.ensure_future(s.journal.writable()),
+        asyncio.ensure_future(s.workers.worker_gone(session, 1)),
+        asyncio.ensure_future(s.notices.settle_until(0)),
+        asyncio.ensure_future(s.restoring.give_up_restoring("two")),
     ]
     await asyncio.wait(waiting, timeout=0.01)
     assert not any(one.done() for one in waiting)
@@ -80,6 +88,17 @@ async def test_closed_store_neither_reads_nor_writes(s: Subject) -> None:
         await s.journal.find(session)
     with pytest.raises(StoreClosed):
         await s.journal.accept(prompt(session))
+    for refused in (
+        s.branches.rewound("f:1"),
+        s.deliveries.waiting(),
+        s.tasks.due(1),
+        s.notices.begin(),
+        s.found.transcript_folders(),
+        s.workers.left(session),
+        s.restoring.give_up_restoring("two"),
+    ):
+        with pytest.raises(StoreClosed):
+            await refused
 
 
 async def test_its_clock_never_goes_back(s: Subject) -> None:
