@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.errors import Conflict, RowRefused
-from pykoclaw_acp.model.conversations import Conversation, Followed, Owner
+from pykoclaw_acp.model.conversations import Conversation, FollowedConversation, Owner
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from tests.integration.journals import BOTH, DONE, Subject, end, subject
@@ -153,17 +153,17 @@ async def test_row_is_corrected_unless_written_again(s: Subject) -> None:
 async def test_changed_rows_are_those_not_followed(s: Subject) -> None:
     await s.others.upsert(ROW)
     await s.journal.adopt(SESSION)
-    assert await s.journal.followed("session") == Followed(ROW, None, None)
+    assert await s.journal.followed("session") == FollowedConversation(ROW, None, None)
     assert await s.journal.changed_rows(["session", "nothing"]) == ["session"]
     await s.journal.follow("session", ROW)
     found = await s.journal.followed("session")
-    assert (found, found.is_current) == (Followed(ROW, "claude-1", "hash-1"), True)
+    assert (found, found.is_current) == (FollowedConversation(ROW, "claude-1", "hash-1"), True)
     assert await s.journal.changed_rows(["session"]) == []
     other = replace(ROW, claude_session_id="other", prompt_hash=None)
     for row, changed in ((replace(ROW, claude_session_id=""), []), (other, ["session"])):
         await s.others.upsert(row)
         assert await s.journal.changed_rows(["session"]) == changed
     await s.journal.follow("session", replace(ROW, claude_session_id=None, prompt_hash=None))
-    assert await s.journal.followed("session") == Followed(other, None, None)
+    assert await s.journal.followed("session") == FollowedConversation(other, None, None)
     with pytest.raises(Conflict):
         await s.journal.followed("nothing")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.errors import Conflict
-from pykoclaw_acp.model.deliveries import Delivery, Said, WaitingDeliveries, note, shown
+from pykoclaw_acp.model.deliveries import Delivery, ImportedDelivery, WaitingDeliveries, note, shown
 from pykoclaw_acp.model.events import Event, Text, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
 from pykoclaw_acp.model.turns import SessionRecord
@@ -186,7 +186,10 @@ async def test_imported_turns_that_said_it_are_found(s: Subject) -> None:
     assert await s.deliveries.taken_in(session, delivery, 0) == []
     await s.imports.commit_piece(session, ImportedPiece(row, said, turns))
     await s.journal.append(session, [Text("m", "News.")])
-    newest, oldest = Said(5, row.path, "answer-2"), Said(1, row.path, "answer-0")
+    newest, oldest = (
+        ImportedDelivery(5, row.path, "answer-2"),
+        ImportedDelivery(1, row.path, "answer-0"),
+    )
     assert await s.deliveries.taken_in(session, delivery, 0) == [newest, oldest]
     assert await s.deliveries.taken_in(session, delivery, 4) == [newest]
     assert await s.deliveries.taken_in(session, delivery, 6) == []

@@ -162,7 +162,7 @@ async def test_turns_name_the_prompt_that_told_them(s: Subject) -> None:
 
     assert await told() == [(True, None), (False, None)]
     await s.journal.accept(turn := prompt(session))
-    await s.journal.dispatch(turn, await s.next_epoch(session), [], [note])
+    await s.journal.dispatch(turn, await s.workers.next_epoch(session), [], [note])
     assert await told() == [(True, "turn"), (False, None)]
     await s.imports.follow_transcript(session, "other", told=True)
     assert await told() == [(True, None), (True, None)]

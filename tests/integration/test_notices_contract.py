@@ -16,18 +16,18 @@ from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.notices import (
     DeliveryTarget,
+    DueNotification,
     Notice,
     NoticeKind,
-    Notification,
+    NoticeSession,
     NotificationOutcome,
-    Place,
 )
 from pykoclaw_acp.model.permissions import RequestPolicy, Settlement
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from tests.integration.journals import BOTH, CANCELLED, DONE, Subject, prompt, request, subject
 from tests.waiting import eventually
 
-PLACE = Place("one", "acp-one", None, "/work")
+PLACE = NoticeSession("one", "acp-one", None, "/work")
 NOTICE = Notice("turn-a", NoticeKind.TURN_ENDED, 1000, PLACE, "A turn has ended.")
 ACCEPTED = NotificationOutcome.ACCEPTED
 FAILED = Outcome(TurnState.FAILED, failure=TurnFailure(ErrorKind.OVERLOADED, "Busy.", 529))
@@ -58,7 +58,7 @@ async def helper(s: Subject) -> str:
     return session
 
 
-async def due(s: Subject, until: int | None = None) -> list[Notification]:
+async def due(s: Subject, until: int | None = None) -> list[DueNotification]:
     until = s.notices.clock.now() if until is None else until
     return [replace(one, age=0) for one in await s.notices.due(until)]
 
@@ -188,7 +188,7 @@ async def test_notice_is_added_once_with_its_deliveries(s: Subject) -> None:
     assert len({one.delivery_id for one in rows}) == 2
     found = sorted(await due(s), key=lambda one: one.target)
     kind = NoticeKind.TURN_ENDED
-    assert found == [Notification("turn-a", one, kind, "{}", 0, 0) for one in ("t", "u")]
+    assert found == [DueNotification("turn-a", one, kind, "{}", 0, 0) for one in ("t", "u")]
 
 
 async def test_notice_of_deleted_session_is_not_wanted(s: Subject) -> None:

@@ -9,7 +9,13 @@ from uuid import uuid4
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model import deliveries as rules
 from pykoclaw_acp.model.conversations import NAME_LENGTH, OWN
-from pykoclaw_acp.model.deliveries import LONGEST, SENT, Delivery, Said, WaitingDeliveries
+from pykoclaw_acp.model.deliveries import (
+    LONGEST,
+    SENT,
+    Delivery,
+    ImportedDelivery,
+    WaitingDeliveries,
+)
 from pykoclaw_acp.model.events import Event, Text, UserMessage
 from pykoclaw_acp.model.scheduled import answer
 from pykoclaw_acp.store.deliveries import PROMPT
@@ -71,10 +77,12 @@ class MemoryDeliveryStore(MemoryStore):
         mine = (key for key, row in rows if row.delivery_id == delivery_id and _waits(row))
         return next(mine, None)
 
-    async def taken_in(self, session_id: str, delivery: Delivery, after: int) -> list[Said]:
+    async def taken_in(
+        self, session_id: str, delivery: Delivery, after: int
+    ) -> list[ImportedDelivery]:
         tables = self.database.read()
         sources = {seq: one for (owner, one), seq in tables.sources.items() if owner == session_id}
-        found: list[Said] = []
+        found: list[ImportedDelivery] = []
         said: list[Event | None] = []
         entry = ""
         for one in reversed(tables.logs.get(session_id, [])):
@@ -88,7 +96,7 @@ class MemoryDeliveryStore(MemoryStore):
                 turn = tables.transcript_turns.get((session_id, uuid))
                 if turn is not None and rules.is_shown(delivery, answer(reversed(said))):
                     transcript = tables.transcripts[session_id, turn.claude_session_id]
-                    found.append(Said(one.seq, transcript.path, entry))
+                    found.append(ImportedDelivery(one.seq, transcript.path, entry))
                 said.clear()
                 entry = ""
         return found

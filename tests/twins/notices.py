@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from pykoclaw_acp.model.notices import (
     DeliveryTarget,
+    DueNotification,
     EndedTurn,
     Notice,
-    Notification,
+    NoticeSession,
     NotificationOutcome,
     PendingQuestion,
-    Place,
 )
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.turns import TurnState
@@ -53,13 +53,13 @@ class MemoryNoticeStore(MemoryStore):
         ]
         return [turn_id for _, turn_id in sorted(ended, key=lambda one: one[0])], questions
 
-    def _place(self, session_id: str) -> Place | None:
+    def _place(self, session_id: str) -> NoticeSession | None:
         """The session, if it is a person's."""
         row = self.database.sessions.get(session_id)
         if row is None or row.deleted or row.record.auxiliary:
             return None
         one = row.record
-        return Place(session_id, one.conversation_name, one.title, one.cwd)
+        return NoticeSession(session_id, one.conversation_name, one.title, one.cwd)
 
     async def ended_turn(self, turn_id: str) -> EndedTurn | None:
         tables = self.database.read()
@@ -133,18 +133,18 @@ class MemoryNoticeStore(MemoryStore):
 
         await self.database.write(settle, patient=True)
 
-    async def due(self, until: int) -> list[Notification]:
+    async def due(self, until: int) -> list[DueNotification]:
         tables = self.database.read()
         waiting = [
             (row.due, key, row)
             for key, row in tables.notifications.items()
             if row.outcome is None and row.due <= until
         ]
-        found: list[Notification] = []
+        found: list[DueNotification] = []
         for _, (notice_id, target), row in sorted(waiting, key=lambda one: one[0])[:AT_A_TIME]:
             notice = tables.notices[notice_id]
             age, kind = max(until - notice.made, 0) / 1000, notice.notice.kind
-            found.append(Notification(notice_id, target, kind, notice.body, row.attempts, age))
+            found.append(DueNotification(notice_id, target, kind, notice.body, row.attempts, age))
         return found
 
     async def next_due(self) -> int | None:
@@ -156,7 +156,7 @@ class MemoryNoticeStore(MemoryStore):
         return row is not None and not self._is_gone(row.notice)
 
     async def note_outcome(
-        self, one: Notification, outcome: NotificationOutcome, reason: str | None = None
+        self, one: DueNotification, outcome: NotificationOutcome, reason: str | None = None
     ) -> None:
         def note() -> None:
             row = self.database.notifications.get((one.notice_id, one.target))
@@ -167,7 +167,7 @@ class MemoryNoticeStore(MemoryStore):
 
         await self.database.write(note, patient=True)
 
-    async def note_failure(self, one: Notification, reason: str, again: int) -> None:
+    async def note_failure(self, one: DueNotification, reason: str, again: int) -> None:
         def note() -> None:
             row = self.database.notifications.get((one.notice_id, one.target))
             if row is not None:

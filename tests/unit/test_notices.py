@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,8 +17,8 @@ from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.notices import (
     DeliveryTarget,
-    DueNotification,
     EndedTurn,
+    Notice,
     NoticeKind,
     NoticeSession,
     PendingQuestion,
@@ -25,9 +26,13 @@ from pykoclaw_acp.model.notices import (
 from pykoclaw_acp.model.permissions import Form, PermissionRequest, RequestPolicy
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.notify import sender, targets, webhook, words
-from pykoclaw_acp.notify.ports import NoticeStore
 from pykoclaw_acp.notify.quiet import QuietHours
 from pykoclaw_acp.notify.targets import CommandTarget, Webhook
+from pykoclaw_acp.system.clock import Clock
+from tests.twins.database import MemoryDatabase
+from tests.twins.notices import MemoryNoticeStore
+from tests.twins.rows import NoticeRow, NotificationRow
+from tests.waiting import eventually
 
 PLACE = NoticeSession("session-1", "acp-12345678", "Tidy\x1b[2J up", "/home/ann/garden")
 SECRET = "https://hooks.example.com/services/T0/S3CRET?x=1"
@@ -116,62 +121,42 @@ def test_signature_covers_body_and_time() -> None:
 # --- retries
 
 
-class Failing:
-    """A store with one notification after the other; all that is noted of them."""
-
-    clock = SimpleNamespace(now=lambda: 1_000)
-
-    def __init__(self, *notifications: DueNotification) -> None:
-        self.left = list(notifications)
-        self.pauses: list[float] = []
-        self.outcomes: list[str] = []
-        self.over = asyncio.Event()
-
-    async def due(self, until: int) -> list[DueNotification]:
-        if not self.left:
-            self.over.set()
-        return [self.left.pop(0)] if self.left else []
-
-    async def next_due(self) -> int | None:
-        return None
-
-    async def is_wanted(self, notice_id: str) -> bool:
-        return True
-
-    async def note_outcome(self, one: DueNotification, outcome: str, reason: str) -> None:
-        self.outcomes.append(outcome)
-
-    async def note_failure(self, one: DueNotification, reason: str, again: int) -> None:
-        self.pauses.append((again - 1_000) / 1000)
+NOW = 200_000_000  # ms, own clock
+NOTICE = Notice("turn-1", NoticeKind.TURN_ENDED, 0, PLACE, "A turn has ended.")
 
 
-async def failures(*notifications: DueNotification) -> Failing:
-    """What becomes of notifications that are not accepted."""
-    store = Failing(*notifications)
-    made = sender.Sender(cast("NoticeStore", store), {"t": CommandTarget(("/nowhere",))}, None)
-    running = asyncio.create_task(made.run())
-    await asyncio.wait_for(store.over.wait(), 60)
+async def failures(*tried: tuple[int, float]) -> list[NotificationRow]:
+    """What becomes of notifications, tried so often and so old (s), that are not accepted."""
+    database = MemoryDatabase(cast("Clock", SimpleNamespace(now=lambda: NOW)))
+    rows = database.notifications
+    for number, (attempts, age) in enumerate(tried):
+        notice = replace(NOTICE, notice_id=f"turn-{number}")
+        made = NOW - round(age * 1000)
+        database.notices[notice.notice_id] = NoticeRow(notice, "{}", made)
+        rows[notice.notice_id, "t"] = NotificationRow(NOW, attempts)
+    to = {"t": CommandTarget(("/nowhere",))}
+    running = asyncio.create_task(sender.Sender(MemoryNoticeStore(database), to, None).run())
+    await eventually(lambda: all(row.outcome or row.due > NOW for row in rows.values()))
     running.cancel()
     await asyncio.wait([running])
-    return store
+    return list(rows.values())
 
 
-def attempt(attempts: int, age: float) -> DueNotification:
-    return DueNotification("n", "t", NoticeKind.TURN_ENDED, "{}", attempts, age)
+def pauses(rows: list[NotificationRow]) -> list[float]:
+    return [(row.due - NOW) / 1000 for row in rows if row.outcome is None]
 
 
 async def test_pauses_double_up_to_an_hour() -> None:
-    store = await failures(*(attempt(count, 0) for count in range(13)))
+    rows = await failures(*((count, 0) for count in range(13)))
     doubled = [5.0 * 2**count for count in range(10)]
-    assert store.pauses == [*doubled, 3600.0, 3600.0, 3600.0]
-    assert store.outcomes == []
+    assert pauses(rows) == [*doubled, 3600.0, 3600.0, 3600.0]
 
 
 async def test_a_notice_is_given_up_after_a_day() -> None:
     day = 24 * 3600
-    store = await failures(attempt(20, day - 3601), attempt(20, day - 3599), attempt(0, day - 4))
-    assert store.pauses == [3600.0]
-    assert store.outcomes == ["given_up", "given_up"]
+    rows = await failures((20, day - 3601), (20, day - 3599), (0, day - 4))
+    assert pauses(rows) == [3600.0]
+    assert [row.outcome for row in rows] == [None, "given_up", "given_up"]
 
 
 # --- quiet hours
