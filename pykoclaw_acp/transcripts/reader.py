@@ -214,8 +214,7 @@ class TranscriptReader:
 
     def _begin(self, entry: Entry, parent: str, owner: Owner, *, background: bool = False) -> None:
         uuid = str(entry.uuid)
-        after = self._scan.known[uuid] if owner == "known" else None
-        turn = OpenTurn(owner, after=after, parent=parent)
+        turn = OpenTurn(owner, after=self._scan.known.get(uuid), parent=parent)
         self._state.begin(uuid, turn)
         self._newer(uuid, turn, uuid)
         seen = SeenTurn(uuid, parent or None, owner == "own", background)
@@ -325,8 +324,7 @@ class TranscriptReader:
         return index if entry.api_block_index is None else entry.api_block_index
 
     def _results(self, entry: Entry) -> list[Event]:
-        results = tool_results(entry)
-        if not results:
+        if not (results := tool_results(entry)):
             return stopped(str(entry.uuid), entries.message(entry))
         return self._subagents.end_tools(results, entries.details(entry))
 

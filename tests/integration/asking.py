@@ -15,7 +15,7 @@ from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import OpenTools
 from pykoclaw_acp.model.permissions import Form, PermissionRequest, RequestPolicy
 from pykoclaw_acp.model.questions import Question, QuestionOption
-from pykoclaw_acp.model.turns import Turn
+from pykoclaw_acp.model.turns import Turn, TurnTimes
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -199,9 +199,13 @@ class Asking:
 async def rig(
     path: Path, policy: Any = "wait", timeout: float = LONG, grace: float = SOON, **more: Any
 ) -> AsyncIterator[Rig]:
-    times = replace(TIMES, away_policy=AwayPolicy(policy), away_timeout=timeout, away_grace=grace)
-    async with plain_rig(path, times=times, **more) as r:
+    async with plain_rig(path, times=times(policy, timeout, grace), **more) as r:
         yield r
+
+
+def times(policy: str, timeout: float = LONG, grace: float = SOON) -> TurnTimes:
+    """With this policy while nobody is there."""
+    return replace(TIMES, away_policy=AwayPolicy(policy), away_timeout=timeout, away_grace=grace)
 
 
 async def begin(r: Rig, *clients: Person) -> Asking:

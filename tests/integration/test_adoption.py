@@ -357,7 +357,7 @@ async def test_without_residence_nothing_goes_on(tmp_path: Path, alive: WorkerPr
     async with daemon(tmp_path, first, resident=False) as second:
         assert processes.state(alive.pid) in ("Z", None)
         assert await second.states() == {running.turn_id: "unknown", waiting.turn_id: "cancelled"}
-        assert second.pool._workers == {}
+        assert not second.pool.is_live(session.id)
 
 
 async def test_detached_daemon_commits_received_frames_and_keeps_workers(

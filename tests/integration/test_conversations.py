@@ -953,7 +953,7 @@ async def test_a_stale_workers_frames_fail_alone(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         other = await r.session()
-        epoch = await r.pool._store.next_epoch(session.id)
+        epoch = await SqlWorkerStore(r.database).next_epoch(session.id)
         told = events.rows(session.id, None, [Text("m", "told")])
         units = [
             Unit(events=events.rows(other.id, None, [Text("m", "before")])),
@@ -1003,7 +1003,7 @@ async def test_spools_of_previous_version_workers_are_not_dropped(tmp_path: Path
         session = await r.session()
         journal = SessionJournal(r.database)
         for _ in range(2):
-            await r.pool._store.next_epoch(session.id)
+            await SqlWorkerStore(r.database).next_epoch(session.id)
         for epoch in (1, 2):
             frame = EventFrame(epoch=epoch, n=1, turn_id=None, event=Text("m", f"{epoch} "))
             await journal.record(session.id, epoch, [frame], {}, dead=True)

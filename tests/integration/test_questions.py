@@ -34,6 +34,7 @@ from tests.integration.asking import (
     choice,
     restarted,
     rig,
+    times,
     write,
 )
 from tests.integration.linked import front
@@ -41,6 +42,7 @@ from tests.integration.rig import Rig
 from tests.integration.rig import rig as plain_rig
 from tests.integration.wires import client
 from tests.waiting import eventually
+from tests.workers import OPTIONS
 
 # --- nobody is there
 
@@ -246,7 +248,7 @@ async def test_a_parked_question_outlives_the_daemon(tmp_path: Path, asked_befor
     async with rig(tmp_path, "park") as r:
         first = await parked(r)
         await write(r, permissions.interrupt_all())
-        later = Sessions(SessionJournal(r.database), r.sessions._template, r.sessions._times)
+        later = Sessions(SessionJournal(r.database), OPTIONS, times("park"))
         later.workers = r.pool
         vars(r.sessions.worker_events).update(vars(later.worker_events))  # whom the pool tells
         vars(r.sessions).update(vars(later))

@@ -210,7 +210,7 @@ async def test_task_cancelled_at_its_start_never_runs(
     async def cancelled(store: SqlTaskStore, *given: object) -> None:
         await act(store, *given)
         ends = (*tasks.delete(one), tasks.give_up_runs(one))
-        await store._database.commit(Unit(ends))
+        await r.database.commit(Unit(ends))
 
     monkeypatch.setattr(SqlTaskStore, step, cancelled)
     async with rig(tmp_path) as r:

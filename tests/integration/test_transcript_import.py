@@ -26,7 +26,6 @@ from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.server.acp_client import update_line
-from pykoclaw_acp.store.units import Statement
 from pykoclaw_acp.system import disks, lineage, processes
 from pykoclaw_acp.system.mounts import Mounts
 from pykoclaw_acp.transcripts import files, process, watching, wire
@@ -34,6 +33,7 @@ from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
 from pykoclaw_acp.transcripts.reader import DAMAGED
 from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
 from tests.integration.journals import Subject, subject
+from tests.integration.queueing import execute
 from tests.unit.transcripts import Transcript, words
 from tests.waiting import eventually, pass_loop_time
 
@@ -551,10 +551,10 @@ def empty() -> int:
     return int(found.split()[1])
 
 
-async def test_state_of_another_version_is_done_without(p: Place) -> None:
+async def test_state_of_another_version_is_done_without(p: Place, tmp_path: Path) -> None:
     said = turns(p.transcript, 20)
     await p.look()
-    await p.store._run(Statement("UPDATE acp_transcripts SET state = '[7]'"))
+    execute(tmp_path / "pykoclaw.db", "UPDATE acp_transcripts SET state = '[7]'")
     said += turns(p.transcript, 1, 20)
     p.transcript.say("and more")
     await p.look()

@@ -192,7 +192,7 @@ async def test_question_of_version_without_digests_outlives_the_upgrade(
         question = json.loads(row)
         assert question["workspaces"][0].pop("files")
         await write(r, Statement("UPDATE acp_permissions SET request = ?", (json.dumps(question),)))
-        await one.session._queue.suspend()
+        await one.session.suspend()
     data = tmp_path / "data"
     data.chmod(0o700)
     async with asking_rig(data, **looking()) as r:
@@ -364,7 +364,7 @@ async def test_question_fails_that_a_change_has_replaced(tmp_path: Path, work: P
         one = await Working.begin(r, work)
         turn = await one.prompt()
         await one.asked()
-        await one.session._queue.suspend()
+        await one.session.suspend()
     act(work, "curl")
     data = tmp_path / "data"
     data.chmod(0o700)

@@ -8,13 +8,14 @@ import io
 import json
 import os
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
 
 from pykoclaw_acp.commands import document, importing
-from pykoclaw_acp.commands.document import ShownCall, ShownMessage, ShownPlan, items
+from pykoclaw_acp.commands.document import Item, ShownCall, ShownMessage, ShownPlan, items
 from pykoclaw_acp.commands.markdown import closed, markdown
 from pykoclaw_acp.commands.page import page
 from pykoclaw_acp.commands.prose import html
@@ -105,14 +106,21 @@ def test_long_running_tool_does_not_fill_memory(
         *(said("agent_message_chunk", f"m{at}", "x" * 100) for at in range(30)),
         update("t", "slept\nwell"),
     ]
-    folding = document._Folding()
-    held = 0
-    for one in updates:
-        folding.take(one)
-        list(folding.ready())
-        held = max(held, len(folding._queue))
+    taken, held = 0, 0
+
+    def reading() -> Iterator[dict[str, Any]]:
+        nonlocal taken
+        for one in updates:
+            taken += 1
+            yield one
+
+    found: list[Item] = []
+    for one in items(reading()):
+        held = max(held, taken - len(found))
+        found.append(one)
+    assert len(found) == len(updates)
     assert held < 15
-    last = list(items(updates))[-1]
+    last = found[-1]
     assert isinstance(last, ShownCall)
     assert (last.title, last.status) == ("Bash: sleep", "completed")
 
