@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-MOST_TURNS: Final = 8  # the newest ones
+MOST_TURNS: Final = 8  # of a log: the newest ones
+MOST_TEXT: Final = 20_000  # characters
 MOST_ASKED: Final = 600  # characters
 MOST_SAID: Final = 1600  # characters; of the end of an answer
 MOST_TOOLS: Final = 12
@@ -43,11 +44,17 @@ class TurnSummary:
 
 def text(summaries: list[TurnSummary], left_out: int = 0) -> str:
     """The newest turns as text of at most 20,000 characters."""
-    left_out += max(0, len(summaries) - MOST_TURNS)
-    texts = [one.text() for one in summaries[-MOST_TURNS:]]
-    if left_out:
-        texts.insert(0, f"({left_out} earlier turns are left out.)")
-    return "\n\n".join(texts)
+    texts: list[str] = []
+    room = MOST_TEXT
+    for one in reversed(summaries):
+        told = one.text()
+        room -= len(told) + 2
+        if room < 0:
+            break
+        texts.append(told)
+    if left_out := left_out + len(summaries) - len(texts):
+        texts.append(f"({left_out} earlier turns are left out.)")
+    return "\n\n".join(reversed(texts))
 
 
 def _cut(text: str, most: int, *, end: bool = False) -> str:

@@ -6,10 +6,11 @@ import os
 from typing import Final
 
 from pykoclaw_acp.model import digest as summing
-from pykoclaw_acp.model.digest import MOST_TURNS, TurnSummary
+from pykoclaw_acp.model.digest import TurnSummary
 from pykoclaw_acp.transcripts import entries, lines
 from pykoclaw_acp.transcripts.files import opened
 
+MOST_TURNS: Final = 100  # of a transcript: the newest ones
 MOST_ENTRIES: Final = 100_000  # of these turns
 
 

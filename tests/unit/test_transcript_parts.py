@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp.model.digest import MOST_TURNS
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.imports import TranscriptTurn, chain
 from pykoclaw_acp.model.log import Logged
@@ -146,9 +145,21 @@ def test_digest_is_bounded(tmp_path: Path) -> None:
         t.say("a" * 10_000)
     said = digest([(str(t.path), [f"p{n}" for n in range(30)])])
     assert len(said) < 20_000
-    assert said.startswith(f"({30 - MOST_TURNS} earlier turns are left out.)")
+    assert said.startswith("(22 earlier turns are left out.)")
     assert "Asked: 29 q" in said
     assert "Asked: 21 q" not in said
+
+
+def test_digest_has_all_of_many_short_turns(tmp_path: Path) -> None:
+    t = Transcript(tmp_path / "t.jsonl")
+    for n in range(40):
+        t.prompt(f"Question {n}.", f"p{n}")
+        t.say(f"Answer {n}.")
+    said = digest([(str(t.path), [f"p{n}" for n in range(40)])])
+    assert [said.count(f"Asked: Question {n}.\nAnswered: Answer {n}.") for n in range(40)] == [
+        1
+    ] * 40
+    assert "left out" not in said
 
 
 def test_tail_of_a_log_has_no_gap() -> None:
