@@ -63,7 +63,7 @@ class OutsidePrompts:
         session = await (self._new(params) if params.new else self._find(params.session))
         await folders.ensure(session, self._data)
         turn = await self._turn(session, params)
-        known = await session.intake.accept_unattended(turn)
+        known = await session.accept_unattended(turn)
         joined = known is not turn
         if params.detach:
             return _prompted(session, known, joined=joined)

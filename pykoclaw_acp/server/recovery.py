@@ -174,13 +174,11 @@ async def hand_over(
         session.adopt(worker.identity.epoch, given, background, open_tools)
         if worker.outdated:
             session.next_worker.note_outdated(worker.epoch, spare=worker.spared)
-        session.permissions.restore(worker.identity.epoch, questions)
+        session.restore_requests(worker.identity.epoch, questions)
     for owner, turn in waiting:
         if owner is not None:
             owner.requeue(turn)
-            owner.permissions.restore(
-                0, [one for one in about_trust if one.turn_id == turn.turn_id]
-            )
+            owner.restore_requests(0, [one for one in about_trust if one.turn_id == turn.turn_id])
     if adopted or waiting:
         log.info("Going on", action="recovered", workers=len(adopted), queued=len(waiting))
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -21,6 +20,7 @@ from pykoclaw_acp.errors import InvalidParams, StoreUnavailable
 from pykoclaw_acp.model import choices as offers
 from pykoclaw_acp.model.choices import Choice, Chosen, Command, Config, Offer, Selection
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged
+from pykoclaw_acp.sessions.next_worker import NextWorker
 from pykoclaw_acp.sessions.ports import OfferStore, Workers
 from pykoclaw_acp.sessions.state import SessionState
 
@@ -31,8 +31,6 @@ class Choosing:
     """What is chosen in one session. A choice is logged, then sent to the live worker, also during a
     turn: the mode holds at once, the model from the next request to it on, effort and fast mode from
     the next turn on. The next worker starts with it.
-
-    `relaunch` launches the next worker with these options, as soon as nothing runs on the live one.
     """
 
     def __init__(
@@ -40,12 +38,12 @@ class Choosing:
         state: SessionState,
         store: OfferStore,
         workers: Workers,
-        relaunch: Callable[[WorkerOptions], None],
+        next_worker: NextWorker,
     ) -> None:
         self._state = state
         self._store = store
         self._workers = workers
-        self._relaunch = relaunch
+        self._next_worker = next_worker
         self._choice = asyncio.Lock()
         self._old_epoch: int | None = None  # of a worker whose version does not take SetConfig
 
@@ -124,7 +122,7 @@ class Choosing:
                 await self._workers.send(self._state.id, SetModel(epoch=epoch, model=now.model))
             if now.config != was.config:
                 if epoch == self._old_epoch:
-                    self._relaunch(options)
+                    self._next_worker.change(options)
                     return
                 await self._workers.send(self._state.id, SetConfig(epoch=epoch, config=now.config))
 

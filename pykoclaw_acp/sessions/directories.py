@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import errno
 import os
-from collections.abc import Awaitable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Final
 from uuid import uuid4
@@ -46,13 +46,12 @@ class Directories:
         self._seen: dict[str, Identity | None] = {}  # at the last prompt; None: gone
         self._read: dict[str, Stamp | None] = {}  # when a worker was started before its prompt
 
-    async def after(self, others: Awaitable[list[Event]]) -> list[Event]:
-        """Look at them, after the `others` who were looked at, and replace a worker that was started
-        in other directories of these names. Returns what the log says of both.
+    async def before_prompt(self) -> list[Event]:
+        """Look at them, and replace a worker that was started in other directories of these names.
+        Returns what the log says.
 
         Raises WorkerFailed if the session's own one is gone.
         """
-        said = await others
         options = self._state.options
         added = [one for one in options.additional_directories if one != options.cwd]
         seen = await self._look()
@@ -76,7 +75,7 @@ class Directories:
         gone = [
             path for path in added if self._seen[path] is None and before.get(path, ()) is not None
         ]
-        said = [*said, *await self._settings.look()]
+        said = await self._settings.look()
         words = "\n\n".join(_gone(path, seen[path][1]) for path in dict.fromkeys(gone))
         return [*said, Text(f"directories-{uuid4()}", f"{words}\n\n", note=True)] if gone else said
 

@@ -39,18 +39,17 @@ class EarlyStarts:
     def begin(self, session: Session) -> None:
         """Start the worker of a session that nobody has prompted, in the background."""
         gone = session.record.closed or self._live.get(session.id) is not session
-        early = session.runner.early
-        if gone or session.busy or early.barred or self._workers.is_live(session.id):
+        if gone or session.busy or session.early.barred or self._workers.is_live(session.id):
             return
         if session.id in self._ends:
-            if not early.used:
+            if not session.early.used:
                 return
             self._end(session.id)
         while len(self._ends) >= MOST:
             self._end(next(iter(self._ends)))
         loop = asyncio.get_running_loop()
         self._ends[session.id] = loop.call_later(UNUSED, self._end, session.id)
-        early.begin()
+        session.early_launcher.begin()
 
     def end(self) -> None:
         """Give up those that have had no prompt, as what they were started with holds no more."""
@@ -62,5 +61,5 @@ class EarlyStarts:
         session = self._live.get(session_id)
         if session is None:
             self._workers.evict(session_id)
-        elif not session.runner.early.used:
-            session.runner.early.end()
+        elif not session.early.used:
+            session.early.end()

@@ -78,7 +78,7 @@ class GoingOn:
         )
         try:
             session = await self._sessions.get(wait.session_id)
-            await session.intake.accept_unattended(turn)
+            await session.accept_unattended(turn)
         except Conflict:
             log.info("A session waits no more", action="limit_wait_over", session=wait.session_id)
         except (StoreClosed, StoreUnavailable):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pykoclaw_acp.channel.options import WorkerOptions
+from pykoclaw_acp.sessions.background import BackgroundTurns
+from pykoclaw_acp.sessions.early_start import EarlyStart
 from pykoclaw_acp.sessions.ports import SessionStore, Workers
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.tasks import Tasks, told_elsewhere
@@ -13,27 +13,21 @@ from pykoclaw_acp.tasks import Tasks, told_elsewhere
 class NextWorker:
     """Takes a session's options. A live worker that was launched with others ends as soon as no
     turn runs on it, and one with background work at the next prompt.
-
-    `busy` says whether a turn runs or waits, also one that Claude began by itself; `replace` has
-    the worker replaced at the next prompt; `end` ends it, also if it is only about to be launched,
-    before any prompt.
     """
-
-    end: Callable[[], None]
 
     def __init__(
         self,
         state: SessionState,
         store: SessionStore,
         workers: Workers,
-        busy: Callable[[], bool],
-        replace: Callable[[], None],
+        background: BackgroundTurns,
+        early: EarlyStart,
     ) -> None:
         self._state = state
         self._store = store
         self._workers = workers
-        self._busy = busy
-        self._replace = replace
+        self._background = background
+        self._early = early
         self._opened = False  # in this daemon: the options are a client's, not the database's
         self._adopted_epoch: int | None = None
         self._outdated = False
@@ -50,7 +44,7 @@ class NextWorker:
         down: at the next prompt, or, when it has said what runs on it, as `change` does.
         """
         self._silent_epoch, self._spared = epoch, spare
-        self._replace()
+        self._state.superseded = True
 
     def worker_ready(self) -> None:
         """Note that the worker has said what runs on it."""
@@ -98,10 +92,10 @@ class NextWorker:
         that of a client's own helper session, to which nobody comes back.
         """
         helper = self._state.record.auxiliary
-        if self._busy() or not (self._outdated or helper):
+        if self._state.busy or self._background or not (self._outdated or helper):
             return
         if self._spared and not helper and self._workers.works(self._state.id):
-            self._replace()
+            self._state.superseded = True
         else:
-            self.end()
+            self._early.end()  # also one that is only about to be launched
         self._outdated, self._spared = False, True

@@ -10,7 +10,7 @@ the row is put right.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from typing import Any, Final
 from uuid import uuid4
 
@@ -22,12 +22,14 @@ from pykoclaw_acp.model.events import BY_WORDS, Event, TitleChanged, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.prompt_text import Note
-from pykoclaw_acp.model.turns import SessionRecord, Turn
+from pykoclaw_acp.model.turns import STARTED, SessionRecord, Turn
+from pykoclaw_acp.sessions.background import BackgroundTurns
 from pykoclaw_acp.sessions.context import SessionContext
 from pykoclaw_acp.sessions.ports import Imported, RowStanding, Transcripts, TurnLocks, Workers
 from pykoclaw_acp.sessions.ports.journal import ConversationsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.turns import titles, titling
+from pykoclaw_acp.sessions.turns.queue import TurnQueue
 from pykoclaw_acp.tasks import Tasks, told_elsewhere
 
 STORE_CHECK: Final = 0.5  # s between two looks at whether the database can be written
@@ -78,10 +80,7 @@ class RowsOnly:
 
 
 class OtherPrograms:
-    """Looks for what other programs did with one session's conversation, one look at a time.
-
-    `unfinished` gives the ids of the session's turns that run.
-    """
+    """Looks for what other programs did with one session's conversation, one look at a time."""
 
     def __init__(
         self,
@@ -89,8 +88,9 @@ class OtherPrograms:
         journal: ConversationsAndNotes,
         workers: Workers,
         transcripts: Transcripts,
-        unfinished: Callable[[], Collection[str]],
         *,
+        queue: TurnQueue,
+        background: BackgroundTurns,
         locks: TurnLocks | None = None,
         policy: LostContext = LostContext.AUTO,
     ) -> None:
@@ -99,7 +99,8 @@ class OtherPrograms:
         self._journal = journal
         self._workers = workers
         self._transcripts = transcripts
-        self._unfinished = unfinished
+        self._queue = queue
+        self._background = background
         self._locks = locks
         self._lock = asyncio.Lock()
         self._tasks = Tasks()
@@ -107,7 +108,6 @@ class OtherPrograms:
         self._end_watching: Callable[[], None] | None = None
         self._again = False  # something has changed since the last look began
         self._outdated = False  # the worker lacks turns of others
-        self._superseded = False  # it was launched with other options than the next one
         self._replaced = False  # a transcript, since the worker had all that it holds
         self._missing: str | None = None  # Claude session in the row that has no transcript
         self._branched = False  # the log says that there is a branch which Claude lacks
@@ -136,11 +136,7 @@ class OtherPrograms:
         while not looking.done() and troubles == self._journal.troubles:
             await asyncio.wait([looking], timeout=STORE_CHECK)
 
-    def outdate(self) -> None:
-        """Have the worker replaced at the next prompt: the session's options are others by now."""
-        self._superseded = True
-
-    async def before_prompt(self, background_over: Callable[[], Awaitable[None]]) -> list[Event]:
+    async def before_prompt(self) -> list[Event]:
         """Take the conversation's lock and look. Replace the worker if it lacks turns of others,
         the transcript lacks its own, or its options are no longer the session's, once no turn that
         Claude began by itself runs on it. Returns what the log says.
@@ -152,25 +148,24 @@ class OtherPrograms:
             await self._locks.acquire(self._state.record.conversation_name, self._say_it_waits)
         await self.look()
         if self._workers.is_live(self._state.id) and (why := await self._why_replace()):
-            await background_over()
+            await self._background.over()
             log.info(why, action="worker_outdated", session=self._state.id)
             await self._workers.stop(self._state.id)
             await self.look()  # as its CLI ended, it noted with which entry the next one goes on
-        self._outdated = self._superseded = self._branched = self._replaced = False
+        self._outdated = self._branched = self._replaced = self._state.superseded = False
         await self.context.before_launch()
         if self._missing is None or self._missing == self._told:
             return []
         self._told = self._missing
         return notes.transcript_missing(self._missing)
 
-    async def before_early_start(self, note_directories: Callable[[], Awaitable[None]]) -> bool:
+    async def before_early_start(self) -> bool:
         """Whether a worker may be started without a prompt: it has what was taken in until now, and
         what is to be said of a lost memory is said to a prompt.
         """
-        await note_directories()
         if self._state.record.branch is not None or await self.context.loss() is not None:
             return False
-        self._outdated = self._superseded = self._replaced = False
+        self._outdated = self._replaced = self._state.superseded = False
         return True
 
     async def _why_replace(self) -> str:
@@ -179,11 +174,16 @@ class OtherPrograms:
         """
         if self._outdated:
             return "The worker lacks turns of others"
-        if self._superseded:
+        if self._state.superseded:
             return "The worker has other options than the session"
         if self._replaced and not await self.context.is_whole():
             return "Claude's transcript lacks turns that the worker has"
         return ""
+
+    def _unfinished(self) -> set[str]:
+        """Ids of the turns that Claude was given, or has begun by itself, and that have not ended."""
+        given = {turn.turn_id for turn in self._queue.turns if turn.state in STARTED}
+        return given.union(self._background)
 
     async def has_prompt(self, turn_id: str) -> bool:
         """Whether Claude's transcript has the prompt of this turn, after a look."""

@@ -218,7 +218,7 @@ class Sessions:
         if live is not None:
             return live
         live = self._make(record, ())
-        live.permissions.restore(0, parked)
+        live.restore_requests(0, parked)
         return live
 
     async def reopen(
@@ -288,7 +288,7 @@ class Sessions:
             await self._journal.mark_closed(session.id)
             session.record.closed = True  # no prompt is accepted from now on
             session.cancel()
-            session.runner.early.suspend()
+            session.early.suspend()
         await session.idle()
         await self.workers.stop(session.id)
         await detach(session, self._times.cancel_grace)

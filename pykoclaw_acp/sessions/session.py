@@ -14,129 +14,29 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.channel.options import WorkerOptions
+from pykoclaw_acp.channel.frames import Numbered
+from pykoclaw_acp.logging import share
 from pykoclaw_acp.model.deliveries import Delivery
 from pykoclaw_acp.model.events import OpenTools
-from pykoclaw_acp.model.surroundings import House
-from pykoclaw_acp.model.turns import STARTED, SessionRecord, Turn, TurnTimes
-from pykoclaw_acp.sessions.choosing import Choosing
-from pykoclaw_acp.sessions.directories import Directories
-from pykoclaw_acp.sessions.limit_waiting import LimitWaiting
-from pykoclaw_acp.sessions.next_worker import NextWorker
-from pykoclaw_acp.sessions.other_programs import OtherPrograms, RowsOnly
-from pykoclaw_acp.sessions.parking import Parking
-from pykoclaw_acp.sessions.permissions.broker import Broker
-from pykoclaw_acp.sessions.ports import (
-    Client,
-    DeliveryStore,
-    Journal,
-    Transcripts,
-    TurnLocks,
-    Workers,
-    Workspaces,
-)
-from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.model.permissions import StoredRequest
+from pykoclaw_acp.model.turns import Turn
+from pykoclaw_acp.sessions.parts import SessionParts
+from pykoclaw_acp.sessions.permissions import words
+from pykoclaw_acp.sessions.permissions.pending import PendingRequest
+from pykoclaw_acp.sessions.permissions.settled import Settled
+from pykoclaw_acp.sessions.ports import Client, DeliveryStore
 from pykoclaw_acp.sessions.subscription import Subscription
-from pykoclaw_acp.sessions.surroundings import SessionSurroundings
 from pykoclaw_acp.sessions.turns import outcomes
-from pykoclaw_acp.sessions.turns.background import BackgroundTurns
-from pykoclaw_acp.sessions.turns.deduplication import Deduplication
-from pykoclaw_acp.sessions.turns.endings import Endings
-from pykoclaw_acp.sessions.turns.intake import Intake
-from pykoclaw_acp.sessions.turns.queue import AllWaiting, TurnQueue
-from pykoclaw_acp.sessions.turns.runner import TurnRunner
-from pykoclaw_acp.sessions.turns.steering import Steering
-from pykoclaw_acp.sessions.turns.titling import Titling
-from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
-from pykoclaw_acp.sessions.worker_reports import WorkerReports
-from pykoclaw_acp.sessions.worker_requests import WorkerRequests
-from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
-from pykoclaw_acp.tasks import Tasks
 
 log: Final = structlog.get_logger()
 
 
-class Session:
+class Session(SessionParts):
     """Runs the session's turns one at a time, in the order of their prompts, on one worker."""
 
-    def __init__(
-        self,
-        record: SessionRecord,
-        options: WorkerOptions,
-        journal: Journal,
-        workers: Workers,
-        times: TurnTimes,
-        *,
-        house: House | None = None,
-        workspaces: Workspaces | None = None,
-        transcripts: Transcripts | None = None,
-        locks: TurnLocks | None = None,
-        all_waiting: AllWaiting,
-    ) -> None:
-        self.id = record.session_id
-        self.record = record
-        self._state = state = SessionState(record, options, journal)
-        self.log = state.log
-        self.subscriptions = state.subscriptions
-        self._journal = journal
-        self._workers = workers
-        self._tasks = Tasks()
-        self._background = BackgroundTurns(state, workers)
-        self.requests = WorkerRequests(state, workers)
-        self.limit_wait = LimitWaiting(state, journal)
-        self._titling = Titling(state, self.requests.make_title)
-        self.permissions = Broker(
-            state, journal, workers, times,
-            park=lambda request: self.parking.park(request),  # noqa: PLW0108  made later
-            claim=self.claim, enqueue=self.enqueue,
-        )  # fmt: skip
-        self.unclaimed = Unclaimed(record, times.rejoin_window)
-        self.others = OtherPrograms(
-            state, journal, workers, transcripts or RowsOnly(), self._unfinished, locks=locks,
-            policy=times.lost_context,
-        )  # fmt: skip
-        self.next_worker = NextWorker(
-            state, journal, workers, lambda: self.busy or self.background, self.others.outdate
-        )
-        self.choosing = Choosing(state, journal, workers, self.next_worker.change)
-        directories = Directories(state, workers, house or House())
-        self.surroundings = SessionSurroundings(state, workers, house or House(), journal.clock)
-        gate = WorkspaceGate(state, journal, workers, self.permissions, workspaces)
-        self._endings = Endings(state, journal, gate)
-        self.runner = TurnRunner(
-            state, journal, workers, times.cancel_grace,
-            unclaimed=self.unclaimed, gate=gate, endings=self._endings,
-            choosing=self.choosing, surroundings=self.surroundings, titling=self._titling,
-            look=lambda: directories.after(self.others.before_prompt(self._background.over)),
-            is_with_claude=self.others.has_prompt, unlock=self.others.unlock, lost=self.others.context.lost,
-            before_early=lambda: self.others.before_early_start(directories.note),
-        )  # fmt: skip
-        self.next_worker.end = self.runner.early.end
-        self._queue = TurnQueue(self.id, self.runner.run, self._rest, all_waiting, self._hold_lock)
-        self.steering = Steering(
-            state, journal, workers, self._queue, send=self.runner.send_prompt, finish=self._endings.finish,
-        )  # fmt: skip
-        self.parking = Parking(
-            state, journal, workers, queue=self._queue, runner=self.runner, background=self._background,
-            cancel=self.cancel,
-        )  # fmt: skip
-        self.reports = WorkerReports(
-            state, journal, workers, queue=self._queue, runner=self.runner, endings=self._endings,
-            background=self._background, permissions=self.permissions, choosing=self.choosing,
-            others=self.others, rest=self.next_worker.rest, usage_limit=times.usage_limit,
-        )  # fmt: skip
-        self.deduplication = Deduplication(record, journal, lambda: self.turns, times.rejoin_window)
-        self.intake = Intake(record, self.deduplication, self.unclaimed, self._queue, self.submit)
-
-    @property
-    def options(self) -> WorkerOptions:
-        """What its next worker is launched with."""
-        return self._state.options
-
-    @property
-    def last_seq(self) -> int:
-        """The newest event's place in the log."""
-        return self._state.last_seq
+    gives_up_worker = False
+    """Whether its worker is given up, for the sake of others, as soon as its turn has ended."""
+    _suspended = False
 
     def subscribe(
         self, client: Client, after: int, number: int = 0, hold: float = 0, session_id: str = ""
@@ -167,14 +67,9 @@ class Session:
     # --- turns
 
     @property
-    def busy(self) -> bool:
-        """Whether a turn runs or waits."""
-        return self._queue.busy
-
-    @property
     def dormant(self) -> bool:
         """Whether nobody has to do with it now, and all of it is in the database."""
-        held = self.subscriptions or self.busy or self._background or self._tasks or self.parking
+        held = self.subscriptions or self.busy or self._background or self._tasks
         return (
             not (held or self.intake or self.reports or self._titling)
             and not self.others
@@ -182,30 +77,9 @@ class Session:
             and not self.deduplication.expects_resends
         )
 
-    @property
-    def background(self) -> bool:
-        """Whether a turn runs that Claude began by itself."""
-        return bool(self._background)
-
     def _save_memory(self) -> None:
         if not self.subscriptions and not self.busy:
             self.log.forget()
-
-    @property
-    def turns(self) -> list[Turn]:
-        """Those that run, wait, or have ended without the journal knowing it yet."""
-        queued = self._queue.turns
-        return [*queued, *(turn for turn in self._endings.ending.values() if turn not in queued)]
-
-    def _unfinished(self) -> set[str]:
-        """Ids of the turns that Claude was given, or has begun by itself, and that have not ended."""
-        return {turn.turn_id for turn in self.turns if turn.state in STARTED}.union(
-            self._background
-        )
-
-    def untold(self, turn_ids: set[str]) -> set[str]:
-        """Which of these turns have messages that are not in the log yet."""
-        return {one.turn_id for one in self.turns if one.untold and one.turn_id in turn_ids}
 
     def mark_answered(self, turn: Turn) -> None:
         """Note that a client has the turn's response."""
@@ -215,9 +89,40 @@ class Session:
         """Note that a client has the response to this request, maybe of an earlier daemon's turn."""
         self._tasks.start(self.deduplication.mark_request_answered(request_key))
 
+    async def accept(self, turn: Turn, author: Subscription, *, joins: bool = False) -> Turn:
+        """The turn that this prompt is: a new one, or the one that it was before if the prompt is
+        sent again. `joins`: an earlier daemon had taken it: it is no new one.
+
+        Raises TurnFailed if it were new and must not, InvalidParams for an idempotency key that
+        stood at another prompt, InvalidRequest if the session was closed in the meantime,
+        Overloaded if too much waits already.
+        """
+        return await self.intake.finish(self._accept(turn, author, joins=joins))
+
+    async def _accept(self, turn: Turn, author: Subscription, *, joins: bool) -> Turn:
+        async with self.intake.recognised(turn, author, joins=joins) as known:
+            if known is turn:
+                await self.submit(turn)
+        return known
+
+    async def accept_unattended(self, turn: Turn) -> Turn:
+        """Accept a prompt that runs whoever is there, also in a closed session; the turn that it
+        was before, if it comes again.
+
+        Raises InvalidParams for an idempotency key that stood at another prompt, Overloaded, and
+        SessionNotFound if the session is being deleted.
+        """
+        return await self._tasks.finish(self._accept_unattended(turn))
+
+    async def _accept_unattended(self, turn: Turn) -> Turn:
+        async with self.intake.recognised_unattended(turn) as known:
+            if known is turn:
+                await self.submit(turn)
+        return known
+
     async def submit(self, turn: Turn) -> None:
         """Accept a prompt: when this returns it is in the journal, and it will run."""
-        turn.waited = self._queue.busy
+        turn.waited = self.busy
         turn.begun = not turn.waited  # at once: no commit of its own says so
         await self._journal.accept(turn)
         helper = turn.aside or turn.helper
@@ -235,6 +140,31 @@ class Session:
         """Run a turn that is in the journal as `queued`."""
         log.info("Turn queued", action="turn_queued", session=self.id, turn=turn.turn_id)
         self._queue.add(turn)
+        if not self.busy and not self._suspended:
+            self._start_turns()
+
+    def _start_turns(self) -> None:
+        running = self._run_turns()
+        self._state.running = asyncio.get_running_loop().create_task(running, name="run-turns")
+
+    async def _run_turns(self) -> None:
+        """Run one turn after the other, behind the one that another daemon's worker has, and rest."""
+        share.current.set(None)  # what a turn says is not its client's share of the log
+        try:
+            if (adopted := self._queue.current) is not None:
+                await adopted.over()
+            while (turn := await self._queue.next()) is not None:
+                if turn in self._queue.steered:  # the worker goes on with it by itself
+                    if not turn.ended.done():
+                        self._hold_lock(turn)
+                        await turn.over()
+                    continue
+                with structlog.contextvars.bound_contextvars(session=self.id, turn=turn.turn_id):
+                    await self.runner.run(turn)
+        finally:
+            self._queue.current = None
+            self._state.running = None
+        self._rest()
 
     def cancel(
         self, turn: Turn | None = None, until: int | None = None, request: str | None = None
@@ -264,7 +194,8 @@ class Session:
 
     async def idle(self) -> None:
         """Wait until no turn runs or waits."""
-        await self._queue.idle()
+        while (running := self._state.running) is not None:
+            await asyncio.wait([running])
 
     @contextlib.asynccontextmanager
     async def between_turns(self) -> AsyncIterator[None]:
@@ -290,8 +221,14 @@ class Session:
     async def suspend(self) -> None:
         """Leave the turns as they are, for the next daemon, and begin none any more."""
         turns = self.turns
-        await self._queue.suspend()
+        await self._stop_turns()
         await self.runner.suspend(turns)
+
+    async def _stop_turns(self) -> None:
+        self._suspended = True
+        if (running := self._state.running) is not None:
+            running.cancel()
+            await asyncio.wait([running])
 
     def pause_current(self) -> None:
         """Count the turn that is to run as not being prepared: it waits for room for a worker."""
@@ -313,7 +250,7 @@ class Session:
         self._background.adopt(background)
         self.log.open_tools = open_tools
         for turn_id in self.permissions.away.parked_turns:  # the other daemon may not have said so
-            self._tasks.start(self.parking.give_up_worker(turn_id))
+            self._tasks.start(self._give_up_worker(turn_id))
         if not given:  # a worker that waits for a first prompt is for nobody any more
             (self._workers.release if self.record.prompted else self._workers.retire)(self.id)
             return
@@ -324,6 +261,7 @@ class Session:
         self.unclaimed.start_behind(given[-1])
         self._hold_lock(turn)
         self._queue.go_on(turn, steered)
+        self._start_turns()
 
     def _hold_lock(self, turn: Turn) -> None:
         self._tasks.start(self.others.hold_lock(turn))
@@ -336,11 +274,69 @@ class Session:
         self.unclaimed.add(turn)
         self.enqueue(turn)
 
-    def claim(self, turn_id: str) -> None:
-        """Let this prompt run, if it waits for somebody to stand behind it."""
-        for turn in self.turns:
-            if turn.turn_id == turn_id:
-                self.unclaimed.claim(turn)
+    # --- permission requests
+
+    async def take_frames(self, epoch: int, frames: Sequence[Numbered]) -> None:
+        """Commit a worker's frames, tell everybody, and see through what it asks."""
+        for one in await self.reports.frames(epoch, frames):
+            self._see_through(one)
+
+    def restore_requests(self, epoch: int, rows: Sequence[StoredRequest]) -> None:
+        """Take over another daemon's requests; `epoch` is that of the live worker."""
+        for one in self.permissions.restore(epoch, rows):
+            self._see_through(one)
+
+    def _see_through(self, one: PendingRequest) -> None:
+        one.settlement = self._tasks.start(self._settle(one), name="settle-request")
+
+    async def _settle(self, one: PendingRequest) -> Settled:
+        """Park a request that nobody answers in time. Once it is decided, go on with the prompt that
+        waited for it, or with a turn that tells Claude.
+        """
+        while await one.comes_due():
+            await self._tasks.finish(self._park(one))
+        settled = await self.permissions.settle(one)
+        if settled.claims:
+            self.unclaimed.claim_by_id(one.request.turn_id)
+        if settled.turn is not None:
+            self.enqueue(settled.turn)
+        return settled
+
+    async def _park(self, one: PendingRequest) -> None:
+        """Write down that the request waits on, stop its turn, give up the worker."""
+        request, note = one.request, words.parked_note(one.request)
+        try:
+            seqs = await self._journal.park(self.id, request, note)
+            self.log.committed(seqs, request.turn_id, note)
+        except Exception:  # noqa: BLE001  which the broker logs
+            self.permissions.go_on_asking(one)
+            return
+        self._tasks.start(self._give_up_worker(request.turn_id))
+        log.info(
+            "Question parked", action="question_parked", session=self.id, question=request.ask_id
+        )
+
+    async def _give_up_worker(self, turn_id: str) -> None:
+        """Stop a turn, and what was given to it, and free its worker for others before the next turn
+        begins.
+        """
+        self._state.explained.add(turn_id)
+        if turn_id in self._background:
+            await self._background.stop(turn_id)
+        elif self._queue.running(turn_id):
+            self.gives_up_worker = True
+            try:
+                with self._queue.hold():
+                    given = self._queue.given
+                    self._state.explained.update(turn.turn_id for turn in given)
+                    for turn in reversed(given):
+                        self.cancel(turn)
+                    for turn in given:
+                        await turn.over()
+                    self._workers.release(self.id)
+                    self._workers.evict(self.id)
+            finally:
+                self.gives_up_worker = False
 
     def _rest(self) -> None:
         """Free what is not needed while no turn runs or waits."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.options import WorkerOptions
@@ -24,8 +26,8 @@ class SessionState:
     """A session's row, its log, the clients that follow it, and what its next worker is launched
     with.
 
-    Parts of a session read it; what they change in it, apart from `apply`, is `epoch`
-    and `explained`.
+    Parts of a session read it; what they change in it, apart from `apply`, is `epoch`,
+    `explained` and `superseded`.
     """
 
     def __init__(self, record: SessionRecord, options: WorkerOptions, store: LogAndBlobs) -> None:
@@ -35,6 +37,8 @@ class SessionState:
         self._store = store
         self.epoch = 0  # of the newest worker
         self.explained: set[str] = set()  # turns that end for a reason which the log has
+        self.superseded = False  # its worker was launched with other options than the next one
+        self.running: asyncio.Task[None] | None = None  # runs the turns; None: none runs or waits
         self._plan: tuple[PlanEntry, ...] | None = None  # Claude's tasks; None: not looked for yet
         self.subscriptions: list[Subscription] = []
         self.log = SessionLog(record, store, self.apply)
@@ -43,6 +47,11 @@ class SessionState:
     def last_seq(self) -> int:
         """The newest event's place in the log."""
         return self.record.last_seq
+
+    @property
+    def busy(self) -> bool:
+        """Whether a turn runs or waits."""
+        return self.running is not None
 
     @property
     def attended(self) -> bool:

@@ -154,7 +154,7 @@ class TaskRuns:
             await folders.ensure(session, self._data)
             self._accepting.add(run.task.id)
             given = await self._given(run, session)
-            turn = await session.intake.accept_unattended(self._turn(run, given))
+            turn = await session.accept_unattended(self._turn(run, given))
             turn.given = turn.given or given
             outcome, _ = await asyncio.shield(turn.ended)
             if outcome.failure is None or outcome.failure.kind != ErrorKind.NOT_STARTED:

@@ -44,7 +44,7 @@ class WorkerEvents:
         if live is None:  # it was deleted
             self._retire(session_id)
         else:
-            await live.reports.frames(epoch, frames)
+            await live.take_frames(epoch, frames)
 
     def replied(self, session_id: str, reply: WorkerReply) -> None:
         """Pass on a worker's answer to a request."""
@@ -63,7 +63,7 @@ class WorkerEvents:
         """
         if (waiting := self._live.get(session_id)) is not None:
             waiting.pause_current()
-        if any(session.parking.active for session in self._live.values()):
+        if any(session.gives_up_worker for session in self._live.values()):
             return
         away = {
             session: since

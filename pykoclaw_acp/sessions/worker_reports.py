@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -23,14 +23,16 @@ from pykoclaw_acp.model.events import Event, UserMessage
 from pykoclaw_acp.model.failures import AUTHENTICATION
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
+from pykoclaw_acp.sessions.background import BackgroundTurns
 from pykoclaw_acp.sessions.choosing import Choosing
+from pykoclaw_acp.sessions.next_worker import NextWorker
 from pykoclaw_acp.sessions.other_programs import OtherPrograms
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.broker import Broker
+from pykoclaw_acp.sessions.permissions.pending import PendingRequest
 from pykoclaw_acp.sessions.ports import Journal, Workers
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.turns import limits, outcomes
-from pykoclaw_acp.sessions.turns.background import BackgroundTurns
 from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.queue import TurnQueue
 from pykoclaw_acp.sessions.turns.runner import TurnRunner
@@ -56,10 +58,9 @@ class WorkerReports:
         permissions: Broker,
         choosing: Choosing,
         others: OtherPrograms,
-        rest: Callable[[], None],
+        next_worker: NextWorker,
         usage_limit: str,
     ) -> None:
-        """`rest`: called when a turn that Claude began by itself has ended."""
         self._state = state
         self._journal = journal
         self._workers = workers
@@ -70,7 +71,7 @@ class WorkerReports:
         self._permissions = permissions
         self._choosing = choosing
         self._others = others
-        self._rest = rest
+        self._next_worker = next_worker
         self._usage_limit = usage_limit
         self._tasks = Tasks()
 
@@ -82,11 +83,14 @@ class WorkerReports:
         """Store what the worker, which is ready, offers."""
         self._tasks.start(self._choosing.keep_offer(offer))
 
-    async def frames(self, epoch: int, frames: Sequence[Numbered]) -> None:
-        """Commit a worker's frames, then tell everybody."""
+    async def frames(self, epoch: int, frames: Sequence[Numbered]) -> list[PendingRequest]:
+        """Commit a worker's frames, then tell everybody. Returns what it asks."""
+        asked: list[PendingRequest] = []
         ends = self._ends(frames)
         self._state.log.publish(await self._journal.record(self._state.id, epoch, frames, ends))
         for frame in frames:
+            if isinstance(frame, PermissionRequest):
+                asked.append(self._ask(epoch, frame))
             self._act(epoch, frame)
             if isinstance(frame, TurnEnded):
                 self._workers.note_ended(self._state.id, frame)
@@ -99,6 +103,7 @@ class WorkerReports:
                 self._endings.resolve(turn, outcome)
             if outcome.failure is not None and outcome.failure.kind in AUTHENTICATION:
                 self._workers.retire(self._state.id)  # the next one reads what a login has written
+        return [one for one in asked if not one.withdrawn]
 
     def _ends(self, frames: Sequence[Numbered]) -> dict[str, Outcome]:
         ends: dict[str, Outcome] = {}
@@ -125,20 +130,21 @@ class WorkerReports:
         elif isinstance(frame, TurnStarted) and frame.into is not None:
             if (turn := self._queue.running(frame.turn_id)) is not None:
                 turn.taken_by, turn.unsaid, turn.spoke = frame.into, False, True
-        elif isinstance(frame, PermissionRequest):
-            self._state.log.open_tools.ask(frame.tool_call_id, asked_input(frame.input))
-            self._permissions.open(epoch, frame, self._state.last_seq)
         elif isinstance(frame, AskWithdrawn):
             self._permissions.withdraw(frame.ask_id)
         elif isinstance(frame, TurnStarted) and frame.background:
             self._state.epoch = epoch
             self._background.begin(frame.turn_id)
 
+    def _ask(self, epoch: int, frame: PermissionRequest) -> PendingRequest:
+        self._state.log.open_tools.ask(frame.tool_call_id, asked_input(frame.input))
+        return self._permissions.open(epoch, frame, self._state.last_seq)
+
     def _end_background(self, turn_id: str) -> None:
         if turn_id in self._background:
             self._background.end(turn_id)
             self._others.changed()
-            self._rest()
+            self._next_worker.rest()
 
     async def lost(self, epoch: int, kind: ErrorKind, message: str) -> None:
         """The worker is gone: what it was doing ends now, in words. After an error it may be called

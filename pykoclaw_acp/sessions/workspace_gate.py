@@ -196,7 +196,8 @@ class WorkspaceGate:
 
     async def _open(self, turn: Turn, request: PermissionRequest) -> None:
         await self._store.insert_request(self._state.id, request)
-        self._broker.open(0, request, self._state.last_seq)
+        one = self._broker.open(0, request, self._state.last_seq)
+        one.settlement = self._tasks.start(self._broker.settle(one), name="settle-request")
         if turn.cancelled.is_set():  # while it was written down
             await self._broker.drop_trust_request(turn.turn_id)
 

@@ -68,9 +68,7 @@ async def killed(path: Path, process: WorkerProcess) -> AsyncIterator[Rig]:
         try:
             yield r
         finally:
-            await asyncio.gather(
-                *(session._queue.suspend() for session in r.sessions.live.values())
-            )
+            await asyncio.gather(*(session._stop_turns() for session in r.sessions.live.values()))
             r.pool._tasks.cancel()
             for worker in r.pool._workers.values():
                 worker.detach()

@@ -239,7 +239,7 @@ async def restarted(r: Rig, asking: Asking) -> Session:
     r.sessions.live.remove(old.id)
     session = await r.sessions.find(old.id)
     assert session is not None
-    session.permissions.restore(
+    session.restore_requests(
         asking.channel.spec.epoch, [row for row in rows if row.policy != RequestPolicy.PARKED]
     )
     session.adopt(asking.channel.spec.epoch, [asking.turn], {}, OpenTools())

@@ -67,7 +67,7 @@ async def test_unattended_prompt_is_refused_during_sessions_deletion(
 
         async def task_comes_due() -> None:
             with pytest.raises(SessionNotFound):
-                await session.intake.accept_unattended(prompt(session, "say 2"))
+                await session.accept_unattended(prompt(session, "say 2"))
 
         while_closing(r, monkeypatch, task_comes_due)
         await r.sessions.delete(session)
@@ -87,5 +87,5 @@ async def test_session_that_could_not_be_deleted_takes_prompts(
         with pytest.raises(OSError, match="no"):
             await r.sessions.delete(session)
         assert await r.sessions.find(session.id) is session
-        turn = await session.intake.accept_unattended(prompt(session, "say 1"))
+        turn = await session.accept_unattended(prompt(session, "say 1"))
         assert (await asyncio.wait_for(turn.ended, 60))[0].state == "done"

@@ -18,11 +18,11 @@ from pykoclaw_acp.errors import StoreUnavailable, WorkerFailed
 from pykoclaw_acp.model.contexts import Loss, TurnEnd
 from pykoclaw_acp.sessions import early_starts
 from pykoclaw_acp.sessions.directories import Directories
+from pykoclaw_acp.sessions.early_start import EarlyStart
 from pykoclaw_acp.sessions.early_starts import MOST, EarlyStarts
 from pykoclaw_acp.sessions.ports import RowStanding
 from pykoclaw_acp.sessions.rewinding import Rewinding
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.sessions.turns.early_start import EarlyStart
 from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from tests.integration.rig import Client, Rig, rig

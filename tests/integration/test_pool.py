@@ -376,7 +376,7 @@ async def test_author_is_not_shown_own_message_others_are(tmp_path: Path) -> Non
         own = session.subscribe(author, 0)
         session.subscribe(other, 0)
         turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": "say 1"}])
-        await asyncio.wait_for((await session.intake.accept(turn, own)).ended, 30)
+        await asyncio.wait_for((await session.accept(turn, own)).ended, 30)
         for subscription in session.subscriptions:
             await subscription.reached(session.last_seq)
         assert not [one for one in author.shown if isinstance(one.event, UserMessage)]

@@ -267,16 +267,14 @@ async def test_a_parked_question_outlives_the_daemon(tmp_path: Path, asked_befor
         (turn,) = session.turns
         assert (row.turn_id, row.outcome, row.option) == (turn.turn_id, "selected", "allow_once")
         session.permissions._parked_answers = ParkedAnswers()
-        session.permissions.restore(2, [row])
+        session.restore_requests(2, [row])
         again = Asking(r, session, turn, r.launcher.launched[1])
         if asked_before:  # and the daemon died before it could say so
             again.unanswered.append("same")
             same = replace_struct(row.request, ask_id="same", turn_id=turn.turn_id)
             await write(r, permissions.insert(session.id, same, r.database.clock.now()))
             rows = await SessionJournal(r.database).find_active(session.id)
-            session.permissions.restore(
-                2, [one for one in rows if one.policy != RequestPolicy.PARKED]
-            )
+            session.restore_requests(2, [one for one in rows if one.policy != RequestPolicy.PARKED])
         else:
             again.ask("same")
         assert await again.settled("same") == ("selected", "allow_once", "cli")
@@ -295,7 +293,7 @@ async def test_parked_question_frees_worker_before_next_prompt(tmp_path: Path) -
         assert asking.turn.ended.done()
         assert not later.ended.done()
         assert r.launcher.live == [r.launcher.launched[1]]
-        assert not asking.session.parking.active
+        assert not asking.session.gives_up_worker
 
 
 async def test_oldest_unattended_question_makes_room(

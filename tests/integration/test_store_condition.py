@@ -583,7 +583,7 @@ async def test_prompt_superseded_by_same_fronts_newer_is_cancelled(tmp_path: Pat
         newer = Turn(
             str(uuid4()), session.id, [{"type": "text", "text": "say 2"}], PromptKeys("front-1:3")
         )
-        await session.intake.accept(newer, session.subscribe(Client(), 0))
+        await session.accept(newer, session.subscribe(Client(), 0))
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "cancelled"
         assert (await asyncio.wait_for(newer.ended, 30))[0].state == "done"
         assert [channel.prompts for channel in r.launcher.launched] == [["say 2"]]

@@ -27,7 +27,7 @@ async def test_prompt_runs_in_a_closed_session(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         await r.sessions.close(session)
-        turn = await session.intake.accept_unattended(prompt(session))
+        turn = await session.accept_unattended(prompt(session))
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
 
 
@@ -35,13 +35,13 @@ async def test_prompt_joins_its_turn_by_its_key(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
         first = prompt(session, idempotency="mine", fingerprint="words")
-        assert await session.intake.accept_unattended(first) is first
+        assert await session.accept_unattended(first) is first
         again = prompt(session, idempotency="mine", fingerprint="words")
-        assert await session.intake.accept_unattended(again) is first
+        assert await session.accept_unattended(again) is first
         await asyncio.wait_for(first.ended, 30)
-        assert (await session.intake.accept_unattended(again)).turn_id == first.turn_id
+        assert (await session.accept_unattended(again)).turn_id == first.turn_id
         with pytest.raises(InvalidParams):
-            await session.intake.accept_unattended(
+            await session.accept_unattended(
                 prompt(session, idempotency="mine", fingerprint="others")
             )
         assert len(await r.states()) == 1
@@ -51,12 +51,12 @@ async def test_words_under_another_key_are_another_prompt(tmp_path: Path) -> Non
     async with rig(tmp_path) as r:
         session = await r.session()
         first = prompt(session, "hang", idempotency="one", fingerprint="words")
-        await session.intake.accept_unattended(first)
+        await session.accept_unattended(first)
         session.deduplication.expect(first)  # its caller is gone, and may send it again
         second = prompt(session, "hang", idempotency="two", fingerprint="words")
-        assert await session.intake.accept_unattended(second) is second
+        assert await session.accept_unattended(second) is second
         unnamed = prompt(session, "hang", fingerprint="words")
-        assert await session.intake.accept_unattended(unnamed) is first
+        assert await session.accept_unattended(unnamed) is first
 
 
 async def test_unopened_conversation_has_folder_of_its_name(tmp_path: Path) -> None:

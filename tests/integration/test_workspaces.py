@@ -347,7 +347,7 @@ async def test_cancelled_prompts_question_fails_after_kill(
         one = await Working.begin(r, work)
         await one.prompt()
         await one.asked()
-        await one.session._queue.suspend()
+        await one.session._stop_turns()
     data = tmp_path / "data"
     data.chmod(0o700)
     async with asking_rig(data, **looking()) as r:
@@ -373,7 +373,7 @@ async def test_question_fails_that_a_change_has_replaced(tmp_path: Path, work: P
         again = Working(r, await r.sessions.get(one.session.id))
         await hand_over(found, r.sessions, r.pool, r.database)
         for waiting in again.session.turns:
-            again.session.claim(waiting.turn_id)
+            again.session.unclaimed.claim_by_id(waiting.turn_id)
         await eventually(lambda: again.person.ids[-1:] not in ([], one.person.ids))
         await again.person.answer(again.person.ids[-1], choice("allow_once"))
         await eventually(lambda: not again.session.busy)

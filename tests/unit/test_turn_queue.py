@@ -9,6 +9,7 @@ import pytest
 
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.sessions.turns.queue import AllWaiting, TurnQueue
+from pykoclaw_acp.tasks import Tasks
 from tests.waiting import eventually, within
 
 DONE = Outcome(TurnState.DONE)
@@ -20,14 +21,24 @@ class Runs:
     def __init__(self) -> None:
         self.begun: list[str] = []
         self.rests = 0
-        self.queue = TurnQueue("session", self._run, self._rest, AllWaiting())
+        self.queue = TurnQueue(AllWaiting())
+        self.tasks = Tasks()
 
-    async def _run(self, turn: Turn) -> None:
-        self.begun.append(turn.turn_id)
-        await turn.over()
+    def add(self, turn: Turn) -> None:
+        self.queue.add(turn)
+        if not self.tasks:
+            self.tasks.start(self._run())
 
-    def _rest(self) -> None:
+    async def _run(self) -> None:
+        if self.queue.current is not None:
+            await self.queue.current.over()
+        while (turn := await self.queue.next()) is not None:
+            self.begun.append(turn.turn_id)
+            await turn.over()
         self.rests += 1
+
+    async def idle(self) -> None:
+        await asyncio.gather(*self.tasks)
 
 
 def end(turn: Turn) -> None:
@@ -38,13 +49,13 @@ def end(turn: Turn) -> None:
 async def runs() -> AsyncIterator[Runs]:
     made = Runs()
     yield made
-    await made.queue.suspend()
+    await made.tasks.end()
 
 
 async def test_held_queue_begins_no_turn_until_released(runs: Runs) -> None:
     first, second = Turn("first", "s", []), Turn("second", "s", [])
-    runs.queue.add(first)
-    runs.queue.add(second)
+    runs.add(first)
+    runs.add(second)
     await eventually(lambda: runs.begun == ["first"])
     with runs.queue.hold():
         end(first)
@@ -52,14 +63,14 @@ async def test_held_queue_begins_no_turn_until_released(runs: Runs) -> None:
         assert not await within(lambda: len(runs.begun) > 1, 0.1)
     await eventually(lambda: runs.begun == ["first", "second"])
     end(second)
-    await runs.queue.idle()
+    await runs.idle()
     assert runs.rests == 1
 
 
 async def test_idle_queue_that_is_held_begins_no_turn(runs: Runs) -> None:
     turn = Turn("turn", "s", [])
     with runs.queue.hold():
-        runs.queue.add(turn)
+        runs.add(turn)
         assert not await within(lambda: runs.begun, 0.1)
     await eventually(lambda: runs.begun == ["turn"])
     end(turn)
@@ -68,7 +79,7 @@ async def test_idle_queue_that_is_held_begins_no_turn(runs: Runs) -> None:
 async def test_another_daemons_turn_leaves_queue_at_end(runs: Runs) -> None:
     adopted, waiting = Turn("adopted", "s", []), Turn("waiting", "s", [])
     runs.queue.go_on(adopted)
-    runs.queue.add(waiting)
+    runs.add(waiting)
     with runs.queue.hold():
         end(adopted)
         await eventually(lambda: runs.queue.current is None)
@@ -80,8 +91,8 @@ async def test_another_daemons_turn_leaves_queue_at_end(runs: Runs) -> None:
 async def test_turn_removed_while_held_is_not_begun(runs: Runs) -> None:
     turn = Turn("turn", "s", [])
     with runs.queue.hold():
-        runs.queue.add(turn)
+        runs.add(turn)
         await asyncio.sleep(0)
         assert runs.queue.remove(turn)
-    await runs.queue.idle()
+    await runs.idle()
     assert runs.begun == []

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
@@ -11,7 +10,6 @@ import structlog
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.permissions import (
     Deadline,
-    PermissionRequest,
     RequestPolicy,
     StoredRequest,
 )
@@ -29,10 +27,7 @@ class Away:
     """Runs a clock for each pending request that no client can answer, and acts by the away policy.
 
     A parked request is settled by a choice alone. Forms are never parked, because the MCP server
-    waits inside of a tool call: under `park` they wait.
-
-    `park` writes down that a request is parked, and stops its turn; `withdraw` closes a request
-    whose turn ended at that moment.
+    waits inside of a tool call: under `park` they wait. Whoever sees a request through parks it.
     """
 
     def __init__(
@@ -41,16 +36,11 @@ class Away:
         store: PermissionStore,
         times: TurnTimes,
         pending: Mapping[str, PendingRequest],
-        *,
-        park: Callable[[PermissionRequest], Awaitable[None]],
-        withdraw: Callable[[str], None],
     ) -> None:
         self._state = state
         self._store = store
         self._times = times
         self._pending = pending
-        self._park = park
-        self._withdraw = withdraw
         self._tasks = Tasks()
 
     # --- clocks
@@ -58,7 +48,7 @@ class Away:
     def start_clocks(self) -> None:
         """Start the clocks of requests that a client which left was the last to be asked."""
         for one in self._pending.values():
-            if not self._is_attended(one) and (not one.clock.runs or one.passed):
+            if not self.is_attended(one) and (not one.clock.runs or one.passed):
                 self.start(one)
 
     def restart_clocks(self) -> None:
@@ -95,9 +85,10 @@ class Away:
         elif policy != AwayPolicy.PARK:
             one.decide(decisions.by_policy(one.request, policy))
         elif one.holds_worker:
-            self._start_parking(one)
+            one.give_up_worker()
 
-    def _is_attended(self, one: PendingRequest) -> bool:
+    def is_attended(self, one: PendingRequest) -> bool:
+        """As `audience.is_attended`, by the clients that follow the session now."""
         return audience.is_attended(self._state.subscriptions, one)
 
     def _note_policy(
@@ -126,38 +117,9 @@ class Away:
         """Park the oldest request that can be parked."""
         parkable = [one for one in self._pending.values() if one.parkable]
         if parkable:
-            self._start_parking(min(parkable, key=lambda one: one.since))
+            min(parkable, key=lambda one: one.since).give_up_worker()
 
     @property
     def parked_turns(self) -> set[str]:
         """Turns that a parked request belongs to, which have ended or are to end."""
-        return {one.request.turn_id for one in self._pending.values() if one.parking is not None}
-
-    def _start_parking(self, one: PendingRequest) -> None:
-        one.parking = asyncio.get_running_loop().create_future()
-        one.stop_timers()
-        self._tasks.start(self._park_pending(one, one.parking))
-
-    async def _park_pending(self, one: PendingRequest, done: asyncio.Future[None]) -> None:
-        try:
-            await self._park(one.request)
-            log.info(
-                "Question parked",
-                action="question_parked",
-                session=self._state.id,
-                question=one.request.ask_id,
-            )
-        except Exception:
-            one.parking = None
-            if one.withdrawn:  # its turn ended at the same moment
-                self._withdraw(one.request.ask_id)
-                return
-            log.exception(
-                "A question could not be parked",
-                action="question_not_parked",
-                session=self._state.id,
-            )
-            if not self._is_attended(one):
-                self.start(one)
-        finally:
-            done.set_result(None)
+        return {one.request.turn_id for one in self._pending.values() if one.parking}

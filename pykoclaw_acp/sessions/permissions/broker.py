@@ -5,7 +5,8 @@ decision.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+import contextlib
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import structlog
@@ -19,12 +20,13 @@ from pykoclaw_acp.model.permissions import (
     Settlement,
     StoredRequest,
 )
-from pykoclaw_acp.model.turns import Turn, TurnTimes
+from pykoclaw_acp.model.turns import TurnTimes
 from pykoclaw_acp.sessions.permissions import audience, decisions, interview
 from pykoclaw_acp.sessions.permissions.away import Away
 from pykoclaw_acp.sessions.permissions.parked_answers import ParkedAnswers
 from pykoclaw_acp.sessions.permissions.pending import PendingRequest
 from pykoclaw_acp.sessions.permissions.policies import AwayClock
+from pykoclaw_acp.sessions.permissions.settled import Settled
 from pykoclaw_acp.sessions.permissions.settlement import Settler
 from pykoclaw_acp.sessions.ports import PermissionStore, Workers
 from pykoclaw_acp.sessions.state import SessionState
@@ -45,7 +47,7 @@ class Broker:
     to the others; if none is left, that settles it, unless its user was not there. `away` acts
     while no client is there.
 
-    `park` is as in Away, `claim` and `enqueue` as in Settler.
+    Whoever opens or restores a request sees it through: parks it when it comes due, and settles it.
     """
 
     def __init__(
@@ -54,27 +56,15 @@ class Broker:
         store: PermissionStore,
         workers: Workers,
         times: TurnTimes,
-        *,
-        park: Callable[[PermissionRequest], Awaitable[None]],
-        claim: Callable[[str], None],
-        enqueue: Callable[[Turn], None],
     ) -> None:
         self._state = state
         self._store = store
+        self._workers = workers
         self._times = times
         self._pending: dict[str, PendingRequest] = {}
-        self.away = Away(state, store, times, self._pending, park=park, withdraw=self.withdraw)
+        self.away = Away(state, store, times, self._pending)
         self._parked_answers = ParkedAnswers()
-        self._settler = Settler(
-            state.id,
-            store,
-            workers,
-            self._parked_answers,
-            close=self._close,
-            claim=claim,
-            enqueue=enqueue,
-            cwd=lambda: state.record.cwd or "",
-        )
+        self._settler = Settler(state, store, self._parked_answers)
         self._restored: set[str] = set()
 
     @property
@@ -84,32 +74,34 @@ class Broker:
 
     # --- requests come and go
 
-    def open(self, epoch: int, request: PermissionRequest, seq: int) -> None:
+    def open(self, epoch: int, request: PermissionRequest, seq: int) -> PendingRequest:
         """Ask the clients, once each was shown the log up to `seq`; cancel a form that none of them
         can show.
         """
         one = self._add(epoch, request, seq, self._store.clock.now())
         if self._use_parked_answer(one):
-            return
-        if request.form is not None and self._state.attended and not self._is_attended(one):
+            return one
+        if request.form is not None and self._state.attended and not self.away.is_attended(one):
             one.decide(decisions.UNSUPPORTED)
-            return
+            return one
         self._start_limit(one, at_least=0)
         self._ask_clients(one)
+        return one
 
-    def restore(self, epoch: int, rows: Sequence[StoredRequest]) -> None:
+    def restore(self, epoch: int, rows: Sequence[StoredRequest]) -> list[PendingRequest]:
         """Take over another daemon's rows, whose deadlines go on; `epoch` is that of the session's
-        live worker.
+        live worker. Returns those that are pending.
         """
+        restored: list[PendingRequest] = []
         for row in rows:
             if row.outcome is not None:
                 self._parked_answers.restore(row)
                 continue
             since = self._store.clock.now() if row.asked_clock is None else row.asked_clock
             one = self._add(epoch, row.request, self._state.last_seq, since)
+            restored.append(one)
             if row.policy == RequestPolicy.PARKED:
-                one.parking = asyncio.get_running_loop().create_future()
-                one.parking.set_result(None)
+                one.parking = True
             elif row.request.workspaces:  # it waits with its prompt, for no worker
                 self._start_limit(one, at_least=self._times.away_grace)
             elif self._use_parked_answer(one):  # that daemon ended before it could say so
@@ -118,6 +110,7 @@ class Broker:
                 self._start_limit(one, at_least=self._times.away_grace)
                 self._restored.add(row.request.ask_id)
             self._ask_clients(one, row)
+        return restored
 
     async def interrupt_orphans(self, asked: Collection[str]) -> None:
         """Close restored requests that are not among those which the adopted worker has open."""
@@ -135,15 +128,15 @@ class Broker:
         one = self._pending.get(ask_id)
         if one is None:
             return
-        if one.parking is None:
-            self._withdraw(one)
-        else:
+        if one.parking:
             one.withdrawn = True
+        else:
+            self._withdraw(one)
 
     def withdraw_parked(self) -> None:
         """Close the parked requests, whose rows are settled already."""
         for one in list(self._pending.values()):
-            if one.parking is not None and not one.decision.done():
+            if one.parking and not one.decision.done():
                 self._withdraw(one)
 
     def _withdraw(self, one: PendingRequest) -> None:
@@ -154,7 +147,7 @@ class Broker:
 
     async def _interrupt(self, ask_id: str) -> None:
         one = self._pending.get(ask_id)  # a client may have answered it while another was settled
-        if one is not None and one.parking is None and not one.request.workspaces:
+        if one is not None and not one.parking and not one.request.workspaces:
             await self._store.settle(Settlement(ask_id, RequestOutcome.INTERRUPTED))
             self.withdraw(ask_id)
 
@@ -189,7 +182,7 @@ class Broker:
         one = self._pending[ask_id]
         assert one.settlement is not None
         await asyncio.wait([one.settlement])
-        if one.settlement.cancelled() or not one.settlement.result():
+        if one.settlement.cancelled() or not one.settlement.result().recorded:
             return decisions.UNANSWERED
         return one.decision.result()
 
@@ -218,28 +211,43 @@ class Broker:
         await asyncio.wait([one.settlement])
         if one.settlement.cancelled():
             raise InvalidRequest(NOT_PENDING)
-        if not one.settlement.result():
+        if not one.settlement.result().recorded:
             raise InternalError(
                 "The answer could not be recorded; the log of pykoclaw-acp says why."
             )
 
-    async def _settle(self, one: PendingRequest) -> bool:
-        """Wait for the decision and settle by it; returns whether it is in the database."""
+    async def settle(self, one: PendingRequest) -> Settled:
+        """Wait for the decision, write it down, and tell the clients and the worker that waits."""
         decision = await asyncio.shield(one.decision)
         one.stop_timers()
-        if one.parking is not None:
-            await asyncio.wait([one.parking])
         try:
-            recorded = await self._settler.settle(one, decision)
+            settled = await self._settler.settle(one, decision)
+            self._close(one)
+            if settled.answer is not None:
+                with contextlib.suppress(ConnectionError):
+                    await self._workers.send(self._state.id, settled.answer)
         except StoreClosed:
-            return False  # the client's answer was not acknowledged: its front gives it to the next daemon
+            # The client's answer was not acknowledged: its front gives it to the next daemon.
+            return Settled(recorded=False)
         log.info(
             "Permission settled",
             action="permission_settled",
             session=self._state.id,
             outcome=decision.outcome,
         )
-        return recorded
+        return settled
+
+    def go_on_asking(self, one: PendingRequest) -> None:
+        """Note that a request could not be parked."""
+        one.parking = False
+        if one.withdrawn:  # its turn ended at the same moment
+            self.withdraw(one.request.ask_id)
+            return
+        log.exception(
+            "A question could not be parked", action="question_not_parked", session=self._state.id
+        )
+        if not self.away.is_attended(one):
+            self.away.start(one)
 
     def _use_parked_answer(self, one: PendingRequest) -> bool:
         """Decide the request as the parked one of the identical call was decided, once; False if
@@ -257,7 +265,6 @@ class Broker:
         one = self._pending[request.ask_id] = PendingRequest(
             epoch, request, seq, since, clock, loop.create_future()
         )
-        one.settlement = loop.create_task(self._settle(one), name="settle-request")
         return one
 
     def _close(self, one: PendingRequest) -> None:
@@ -272,15 +279,12 @@ class Broker:
 
     # --- asking
 
-    def _is_attended(self, one: PendingRequest) -> bool:
-        return audience.is_attended(self._state.subscriptions, one)
-
     def _ask_clients(self, one: PendingRequest, row: StoredRequest | None = None) -> None:
         """Ask the clients that are there; if there are none, start the away clock."""
         for subscription in self._state.subscriptions:
             if audience.can_ask(self._state.subscriptions, subscription, one.request):
                 self._ask(one, subscription)
-        if not self._is_attended(one):
+        if not self.away.is_attended(one):
             self.away.start(one, row)
 
     def _ask(self, one: PendingRequest, subscription: Subscription) -> None:
@@ -288,7 +292,7 @@ class Broker:
         one.asking[subscription] = asyncio.get_running_loop().create_task(asking, name="ask-client")
 
     async def _ask_client(self, one: PendingRequest, subscription: Subscription) -> None:
-        await interview.ask(one, subscription, self.away, self._is_attended)
+        await interview.ask(one, subscription, self.away)
         if not one.decision.done():
             one.asking.pop(subscription, None)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -33,12 +32,7 @@ def pause(times: int) -> float:
     return float(min(FIRST * 2.0 ** min(times - 1, 10), LONGEST))
 
 
-async def ask(
-    one: PendingRequest,
-    subscription: Subscription,
-    away: Away,
-    is_attended: Callable[[PendingRequest], bool],
-) -> None:
+async def ask(one: PendingRequest, subscription: Subscription, away: Away) -> None:
     """Take a client's choice; that it does not choose counts if nobody else can be asked, unless it
     went away.
     """
@@ -52,7 +46,7 @@ async def ask(
         absences = 1 if subscription not in one.absent else absences + 1
         one.absent.add(subscription)
         subscription.client.close_request(one.request.ask_id)  # else its front keeps that answer
-        if not is_attended(one) and not one.clock.runs:
+        if not away.is_attended(one) and not one.clock.runs:
             away.start(one)
         subscription.noticed.clear()
         with contextlib.suppress(TimeoutError):
@@ -63,7 +57,7 @@ async def ask(
     else:
         return
     one.passed[subscription] = decision
-    if one.parking is None and not is_attended(one):
+    if not one.parking and not away.is_attended(one):
         one.decide(decision)
     else:
         # for this client: it will be asked again when it comes back

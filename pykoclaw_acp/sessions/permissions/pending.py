@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.sessions.permissions.policies import AwayClock
+from pykoclaw_acp.sessions.permissions.settled import Settled
 from pykoclaw_acp.sessions.subscription import Subscription
 
 
@@ -15,8 +16,8 @@ class PendingRequest:
     """A pending request; `seq` is how much of the log a client must have been shown before it is
     asked.
 
-    `parking` exists once the request is to give up its worker, and is done when that is in the
-    database. `settlement` returns whether the decision is in the database.
+    `parking`: it has given up its worker, or is to. `settlement` is started by whoever has it asked:
+    it goes on until the decision was acted upon.
     """
 
     epoch: int
@@ -27,9 +28,11 @@ class PendingRequest:
     decision: asyncio.Future[Decision]
     # who is asked; once there is a decision, who was
     asking: dict[Subscription, asyncio.Task[None]] = field(default_factory=dict)
-    settlement: asyncio.Task[bool] | None = None
+    settlement: asyncio.Task[Settled] | None = None
     limit: asyncio.TimerHandle | None = None
-    parking: asyncio.Future[None] | None = None
+    parking: bool = False
+    due: bool = False  # to be parked, now
+    news: asyncio.Event = field(default_factory=asyncio.Event)  # of `due` and `decision`
     answers: str | None = None  # the parked request whose decision settles this one
     passed: dict[Subscription, Decision] = field(
         default_factory=dict
@@ -41,7 +44,7 @@ class PendingRequest:
     @property
     def holds_worker(self) -> bool:
         """Whether a worker waits for the decision, and there is none yet."""
-        return self.parking is None and not self.decision.done()
+        return not self.parking and not self.decision.done()
 
     @property
     def parkable(self) -> bool:
@@ -55,6 +58,23 @@ class PendingRequest:
         """Take this decision, unless there is one."""
         if not self.decision.done():
             self.decision.set_result(decision)
+            self.news.set()
+
+    def give_up_worker(self) -> None:
+        """Have it parked."""
+        self.parking = self.due = True
+        self.stop_timers()
+        self.news.set()
+
+    async def comes_due(self) -> bool:
+        """Wait until it is to be parked, or decided; returns whether it is to be parked before
+        anything else.
+        """
+        while not self.due and not self.decision.done():
+            self.news.clear()
+            await self.news.wait()
+        due, self.due = self.due, False
+        return due
 
     def stop_timers(self) -> None:
         """Stop the away clock and the limit."""

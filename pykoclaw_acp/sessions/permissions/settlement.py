@@ -1,10 +1,10 @@
-"""Settling a permission request: the decision is written down, then acted upon."""
+"""Settling a permission request: the decision is written down before anything follows from it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
 from typing import Final
 from uuid import uuid4
@@ -17,74 +17,53 @@ from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.permissions import decisions, words
 from pykoclaw_acp.sessions.permissions.parked_answers import ParkedAnswers
 from pykoclaw_acp.sessions.permissions.pending import PendingRequest
-from pykoclaw_acp.sessions.ports import PermissionStore, Workers
+from pykoclaw_acp.sessions.permissions.settled import Settled
+from pykoclaw_acp.sessions.ports import PermissionStore
+from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.system import disks
 
 log: Final = structlog.get_logger()
 
 
 class Settler:
-    """Settles the requests of one session. Each method returns whether the decision is in the
-    database.
-
-    `close` is called when nobody is to be asked any more, `claim` with the turn whose user chose,
-    and `enqueue` with the turn that tells Claude the decision on a parked request. `cwd`: the
-    session's directory.
+    """Settles the requests of one session: writes each decision down, and says what follows from
+    it.
     """
 
     def __init__(
-        self,
-        session_id: str,
-        store: PermissionStore,
-        workers: Workers,
-        parked_answers: ParkedAnswers,
-        *,
-        close: Callable[[PendingRequest], None],
-        claim: Callable[[str], None],
-        enqueue: Callable[[Turn], None],
-        cwd: Callable[[], str],
+        self, state: SessionState, store: PermissionStore, parked_answers: ParkedAnswers
     ) -> None:
-        self._session_id = session_id
-        self._cwd = cwd
+        self._state = state
         self._store = store
-        self._workers = workers
         self._parked_answers = parked_answers
-        self._close = close
-        self._claim = claim
-        self._enqueue = enqueue
 
-    async def settle(self, pending: PendingRequest, decision: Decision) -> bool:
-        """Write down the decision and act upon it; raises StoreClosed."""
+    async def settle(self, pending: PendingRequest, decision: Decision) -> Settled:
+        """Write down the decision; raises StoreClosed."""
         if pending.request.workspaces:
             return await self._settle_trust(pending, decision)
-        if pending.parking is not None:
+        if pending.parking:
             return await self._settle_parked(pending, decision)
         return await self._settle_held(pending, decision)
 
     async def _directory(self) -> str:
         """The session's directory without symbolic links: where its rules last."""
-        cwd = self._cwd()
+        cwd = self._state.record.cwd or ""
         if not cwd:
             return ""
         with contextlib.suppress(TimeoutError):
             return await disks.call(cwd, partial(os.path.realpath, cwd))
         return cwd
 
-    async def _settle_held(self, pending: PendingRequest, decision: Decision) -> bool:
-        """Tell the worker that waits; a decision that could not be written down counts as none."""
+    async def _settle_held(self, pending: PendingRequest, decision: Decision) -> Settled:
+        """For the worker that waits, a decision that could not be written down counts as none."""
         request = pending.request
         settlement = decisions.settlement(request, decision, await self._directory())
         recorded = await _is_done(self._store.settle(settlement, pending.answers))
         if not recorded:
             decision = Decision(RequestOutcome.UNRECORDED)
-        self._close(pending)
-        with contextlib.suppress(ConnectionError):
-            await self._workers.send(
-                self._session_id, decisions.to_worker(pending.epoch, request, decision)
-            )
-        return recorded
+        return Settled(recorded, decisions.to_worker(pending.epoch, request, decision))
 
-    async def _settle_trust(self, pending: PendingRequest, decision: Decision) -> bool:
+    async def _settle_trust(self, pending: PendingRequest, decision: Decision) -> Settled:
         """Trust the directories, or do not; whoever chooses stands behind the prompt that waits."""
         request = pending.request
         chosen = decisions.is_choice(request, decision)
@@ -94,30 +73,23 @@ class Settler:
         without = () if trusts or refuses else request.workspaces
         settlement = decisions.settlement(request, decision)
         recorded = await _is_done(self._store.settle_workspaces(settlement, trusted, without))
-        self._close(pending)
-        if chosen:
-            self._claim(request.turn_id)
-        return recorded
+        return Settled(recorded, claims=chosen)
 
-    async def _settle_parked(self, pending: PendingRequest, decision: Decision) -> bool:
-        """Queue a turn that tells Claude the decision, which counts when Claude makes the identical
-        call.
-        """
+    async def _settle_parked(self, pending: PendingRequest, decision: Decision) -> Settled:
+        """A turn tells Claude the decision, which counts when Claude makes the identical call."""
         request = pending.request
         turn = Turn(
             str(uuid4()),
-            self._session_id,
+            self._state.id,
             words.prompt_with_answer(request, decision),
             unattended=True,
         )
         settlement = decisions.settlement(request, decision, await self._directory())
-        recorded = await _is_done(self._store.answer_parked(settlement, turn))
-        self._close(pending)
-        if recorded:
-            if not request.questions:  # which are answered, and not asked again
-                self._parked_answers.add(turn, request, decision)
-            self._enqueue(turn)
-        return recorded
+        if not await _is_done(self._store.answer_parked(settlement, turn)):
+            return Settled(recorded=False)
+        if not request.questions:  # which are answered, and not asked again
+            self._parked_answers.add(turn, request, decision)
+        return Settled(recorded=True, turn=turn)
 
 
 async def _is_done(recording: Awaitable[None]) -> bool:

@@ -8,7 +8,6 @@ the session again.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -16,6 +15,7 @@ import structlog
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, SessionRecord, Turn, TurnState
 from pykoclaw_acp.sessions.ports import TurnJournal
+from pykoclaw_acp.sessions.turns.queue import TurnQueue
 
 BY_ITSELF: Final = 10.0  # s after it has opened a session in which a client re-sends by itself
 IDEMPOTENCY: Final = "pykoclaw.dev/idempotencyKey"
@@ -24,20 +24,19 @@ log: Final = structlog.get_logger()
 
 
 class Deduplication:
-    """Turns of one session that a re-sent prompt may join.
-
-    `turns` returns those that have not ended; `window` (s) is for prompts without any id.
+    """Turns of one session that a re-sent prompt may join; `window` (s) is for prompts without any
+    id.
     """
 
     def __init__(
         self,
         record: SessionRecord,
         journal: TurnJournal,
-        turns: Callable[[], list[Turn]],
+        queue: TurnQueue,
         window: float,
     ) -> None:
         self._record = record
-        self._turns = turns
+        self._queue = queue
         self._journal = journal
         self._window = window
         self.prompted = False  # since it is in memory: of its newest turn everything is known
@@ -126,7 +125,7 @@ class Deduplication:
     async def _by_request(self, keys: PromptKeys) -> Turn | None:
         if keys.request is None:
             return None
-        for turn in self._turns():
+        for turn in self._queue.turns:
             if turn.keys.request == keys.request:
                 return turn
         return self._first(
@@ -136,7 +135,7 @@ class Deduplication:
     async def _by_idempotency(self, keys: PromptKeys) -> Turn | None:
         if keys.idempotency is None:
             return None
-        live = [turn for turn in self._turns() if turn.keys.idempotency == keys.idempotency]
+        live = [turn for turn in self._queue.turns if turn.keys.idempotency == keys.idempotency]
         turn = next(iter(live), None) or self._first(
             await self._journal.ended_turns(
                 self._record.session_id, "idempotency_key", keys.idempotency

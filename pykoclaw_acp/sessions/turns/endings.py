@@ -18,6 +18,7 @@ from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.turns import outcomes
+from pykoclaw_acp.sessions.turns.queue import TurnQueue
 from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
 from pykoclaw_acp.tasks import Tasks, in_pieces
 
@@ -27,12 +28,14 @@ log: Final = structlog.get_logger()
 class Endings:
     """Ends a session's turns, and with `gate` their questions about directories."""
 
-    def __init__(self, state: SessionState, journal: TurnsAndNotes, gate: WorkspaceGate) -> None:
+    def __init__(
+        self, state: SessionState, journal: TurnsAndNotes, queue: TurnQueue, gate: WorkspaceGate
+    ) -> None:
         self._state = state
         self._journal = journal
         self._gate = gate
+        self._ending = queue.ending
         self._tasks = Tasks()
-        self.ending: dict[str, Turn] = {}  # those whose end waits for its commit
 
     async def cancel_waiting(self, turn: Turn, running: Turn | None) -> None:
         """End a prompt that waits for its turn. What the log says of it comes after the turn that is
@@ -42,14 +45,14 @@ class Endings:
         if running is None:
             await self.finish(turn, outcomes.CANCELLED)
             return
-        if turn.ended.done() or turn.turn_id in self.ending:
+        if turn.ended.done() or turn.turn_id in self._ending:
             return
-        self.ending[turn.turn_id] = turn
+        self._ending[turn.turn_id] = turn
         try:
             outcome = await self.end(turn.turn_id, outcomes.CANCELLED, (), turn.cancelled)
         except StoreClosed:
             log.info("The next daemon ends the turn", action="turn_end_left", turn=turn.turn_id)
-            del self.ending[turn.turn_id]
+            del self._ending[turn.turn_id]
             return
         if not running.cancelled.is_set():
             self.resolve(turn, outcome)
@@ -77,9 +80,9 @@ class Endings:
         """End a turn that no worker ends, saying so in the log; nobody is told before the journal
         has it. `shown`: the log has the prompt.
         """
-        if turn.ended.done() or turn.turn_id in self.ending:
+        if turn.ended.done() or turn.turn_id in self._ending:
             return
-        self.ending[turn.turn_id] = turn
+        self._ending[turn.turn_id] = turn
         try:
             said = (
                 await in_pieces(outcomes.user_messages(turn)) if turn.untold and not shown else []
@@ -94,7 +97,7 @@ class Endings:
         except StoreClosed:
             log.info("The next daemon ends the turn", action="turn_end_left", turn=turn.turn_id)
         finally:
-            self.ending.pop(turn.turn_id, None)
+            self._ending.pop(turn.turn_id, None)
 
     async def end(
         self,
@@ -140,7 +143,7 @@ class Endings:
 
     def resolve(self, turn: Turn, outcome: Outcome) -> None:
         """Tell those who wait for the turn's end, which is in the journal."""
-        self.ending.pop(turn.turn_id, None)
+        self._ending.pop(turn.turn_id, None)
         turn.state = outcome.state
         self._gate.drop_request(turn)
         if not turn.ended.done():

@@ -1,10 +1,11 @@
-"""Accepting prompts: each becomes a turn, or joins the one that it was before."""
+"""Recognising prompts: each becomes a turn, or joins the one that it was before."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Final
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, Final
 
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import InvalidRequest, SessionNotFound, TurnFailed
@@ -20,10 +21,8 @@ NOT_OPEN: Final = "The session is not open. Open it with session/load or session
 
 
 class Intake:
-    """Accepts the prompts of one session, over all connections one at a time: so a re-sent prompt
+    """Takes the prompts of one session, over all connections one at a time: so a re-sent prompt
     is recognised.
-
-    `submit` writes a new turn down and queues it.
     """
 
     def __init__(
@@ -32,7 +31,6 @@ class Intake:
         deduplication: Deduplication,
         unclaimed: Unclaimed,
         queue: TurnQueue,
-        submit: Callable[[Turn], Awaitable[None]],
     ) -> None:
         self.lock = asyncio.Lock()
         self.ends = False
@@ -41,30 +39,30 @@ class Intake:
         self._deduplication = deduplication
         self._unclaimed = unclaimed
         self._queue = queue
-        self._submit = submit
         self._tasks = Tasks()
 
     def __bool__(self) -> bool:
         """Whether a prompt is being accepted."""
         return bool(self._tasks)
 
-    async def accept(self, turn: Turn, author: Subscription, *, joins: bool = False) -> Turn:
-        """The turn that this prompt is: a new one, or the one that it was before if the prompt is
-        sent again. `joins`: an earlier daemon had taken it: it is no new one.
-
-        Raises TurnFailed if it were new and must not, InvalidParams for an idempotency key that
-        stood at another prompt, InvalidRequest if the session was closed in the meantime,
-        Overloaded if too much waits already. A call that is given up on the way leaves the turn to
-        run without it.
+    async def finish(self, accepting: Coroutine[Any, Any, Turn]) -> Turn:
+        """The turn that a call's prompt is; a call that is given up on the way leaves the turn to run
+        without it.
         """
-        accepting = self._tasks.start(self._accept(turn, author, joins=joins))
+        task = self._tasks.start(accepting)
         try:
-            return await asyncio.shield(accepting)
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
-            accepting.add_done_callback(self._lose_call)
+            task.add_done_callback(self._lose_call)
             raise
 
-    async def _accept(self, turn: Turn, author: Subscription, *, joins: bool) -> Turn:
+    @contextlib.asynccontextmanager
+    async def recognised(
+        self, turn: Turn, author: Subscription, *, joins: bool
+    ) -> AsyncIterator[Turn]:
+        """The turn that this prompt is: a new one, which is to be accepted within the context, or the
+        one that it was before. Raises as Session.accept.
+        """
         async with self.lock:
             find = self._deduplication.find(turn.keys, turn.client or "", author.opened_at)
             known = await find or turn
@@ -77,29 +75,22 @@ class Intake:
             author.own.add(known.turn_id)
             if known is turn:
                 self._unclaimed.drop_older(turn)
-                await self._submit(turn)
+            yield known
             self._deduplication.add_call(known)
             self._unclaimed.claim(known)
-        return known
 
-    async def accept_unattended(self, turn: Turn) -> Turn:
-        """Accept a prompt that runs whoever is there, also in a closed session; the turn that it
-        was before, if it comes again.
-
-        Raises InvalidParams for an idempotency key that stood at another prompt, Overloaded, and
-        SessionNotFound if the session is being deleted.
+    @contextlib.asynccontextmanager
+    async def recognised_unattended(self, turn: Turn) -> AsyncIterator[Turn]:
+        """As `recognised`, for a prompt that no client waits for. Raises as
+        Session.accept_unattended.
         """
-        return await asyncio.shield(self._tasks.start(self._accept_unattended(turn)))
-
-    async def _accept_unattended(self, turn: Turn) -> Turn:
         async with self.lock:
             known = await self._deduplication.find(turn.keys, turn.client or "")
             if known is None and self.ends:
                 raise SessionNotFound(self._record.session_id)
             if known is None:
                 self._queue.require_room(turn)
-                await self._submit(turn)
-        return known or turn
+            yield known or turn
 
     def _lose_call(self, accepting: asyncio.Task[Turn]) -> None:
         if not accepting.cancelled() and accepting.exception() is None:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
-
-import structlog
 
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import Overloaded
-from pykoclaw_acp.logging import share
 from pykoclaw_acp.model.turns import STARTED, Turn
 
 MOST_WAITING: Final = 100  # prompts of a session
@@ -48,42 +45,25 @@ class AllWaiting:
 
 
 class TurnQueue:
-    """Calls `run` for one turn after the other, and `rest` when none is left."""
+    """The turns of one session, in order."""
 
-    def __init__(
-        self,
-        session_id: str,
-        run: Callable[[Turn], Awaitable[None]],
-        rest: Callable[[], None],
-        all_waiting: AllWaiting,
-        follow: Callable[[Turn], object] = lambda _: None,
-    ) -> None:
-        """`follow`: called with a turn with which the worker goes on by itself."""
+    def __init__(self, all_waiting: AllWaiting) -> None:
         self.current: Turn | None = None
         self.steered: list[Turn] = []
         """Those that were given to the turn that runs, or to one that has ended since."""
-        self._follow = follow
-        self._session_id = session_id
-        self._run = run
-        self._rest = rest
+        self.ending: dict[str, Turn] = {}
+        """Those whose end waits for its commit, by id."""
         self._holds = 0
         self._unheld = asyncio.Event()
         self._unheld.set()
         self._waiting: deque[Turn] = deque()
         self._all_waiting = all_waiting
-        self._runner: asyncio.Task[None] | None = None
-        self._suspended = False
-
-    @property
-    def busy(self) -> bool:
-        """Whether a turn runs or waits."""
-        return self._runner is not None
 
     @property
     def turns(self) -> list[Turn]:
-        """Those that run or wait."""
+        """Those that run, wait, or have ended without the journal knowing it yet."""
         given = [*self.steered, *([self.current] if self.current else [])]
-        return [*dict.fromkeys(given), *self._waiting]
+        return list(dict.fromkeys([*given, *self._waiting, *self.ending.values()]))
 
     @property
     def given(self) -> list[Turn]:
@@ -115,17 +95,14 @@ class TurnQueue:
         return None
 
     def add(self, turn: Turn) -> None:
-        """Run a turn when those before it have ended."""
+        """Let a turn wait until those before it have ended."""
         self._waiting.append(turn)
         self._all_waiting.add(turn)
-        if self._runner is None and not self._suspended:
-            self._start(None)
 
     def go_on(self, turn: Turn, steered: Sequence[Turn] = ()) -> None:
         """Take over a turn that runs already, from another daemon, and those that were given to it."""
         self.current = turn
         self.steered.extend(steered)
-        self._start(turn)
 
     def remove(self, turn: Turn) -> bool:
         """Remove a turn that waits; returns whether it did."""
@@ -147,55 +124,19 @@ class TurnQueue:
             if not self._holds:
                 self._unheld.set()
 
-    async def idle(self) -> None:
-        """Wait until no turn runs or waits."""
-        while self._runner is not None:
-            await asyncio.wait([self._runner])
-
-    async def suspend(self) -> None:
-        """Leave the turns as they are, for the next daemon, and begin none any more."""
-        self._suspended = True
-        if self._runner is not None:
-            self._runner.cancel()
-            await asyncio.wait([self._runner])
-
-    def _start(self, running: Turn | None) -> None:
-        self._runner = asyncio.get_running_loop().create_task(
-            self._run_all(running), name="run-turns"
-        )
-
-    async def _run_all(self, running: Turn | None) -> None:
-        share.current.set(None)  # what a turn says is not its client's share of the log
-        try:
-            if running is not None:
-                await running.over()
-                await self._go_on()
-            while await self._wait_to_begin():
-                turn = self.current = self._waiting.popleft()
-                self._all_waiting.remove(turn)
-                with structlog.contextvars.bound_contextvars(
-                    session=self._session_id, turn=turn.turn_id
-                ):
-                    await self._run(turn)
-                await self._go_on()
-        finally:
-            self.current = None
-            self._runner = None
-        self._rest()
-
-    async def _go_on(self) -> None:
-        """Wait for the turns that were given to the one that has ended: the worker runs those that
-        it had not taken up.
+    async def next(self) -> Turn | None:
+        """The turn that follows the current one, which has ended: the next of those in `steered`,
+        which the worker runs by itself, else one that waits, as soon as one may begin; None if none
+        waits then.
         """
-        while self.steered:
-            turn = self.current = self.steered[0]
-            if not turn.ended.done():
-                self._follow(turn)
-                await turn.over()
-            self.steered.remove(turn)
+        if self.current in self.steered:
+            self.steered.remove(self.current)
         self.current = None
-
-    async def _wait_to_begin(self) -> bool:
-        """Wait until a turn may begin; returns whether one waits."""
+        if self.steered:
+            self.current = self.steered[0]
+            return self.current
         await self._unheld.wait()
-        return bool(self._waiting)
+        if self._waiting:
+            self.current = self._waiting.popleft()
+            self._all_waiting.remove(self.current)
+        return self.current

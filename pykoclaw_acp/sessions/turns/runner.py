@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -24,13 +24,14 @@ from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Turn, TurnState
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.choosing import Choosing
-from pykoclaw_acp.sessions.directories import cwd_missing
+from pykoclaw_acp.sessions.directories import Directories, cwd_missing
+from pykoclaw_acp.sessions.early_start import EarlyStart
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.surroundings import SessionSurroundings
 from pykoclaw_acp.sessions.turns import limits, outcomes
-from pykoclaw_acp.sessions.turns.early_start import EarlyStart
+from pykoclaw_acp.sessions.turns.conversation import Conversation
 from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.titling import Titling
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
@@ -61,18 +62,10 @@ class TurnRunner:
         choosing: Choosing,
         surroundings: SessionSurroundings,
         titling: Titling,
-        look: Callable[[], Coroutine[Any, Any, list[Event]]],
-        is_with_claude: Callable[[str], Awaitable[bool]],
-        unlock: Callable[[], None],
-        before_early: Callable[[], Awaitable[bool]],
-        lost: Callable[[WorkerFailed], Awaitable[None]],
+        directories: Directories,
+        others: Conversation,
+        early: EarlyStart,
     ) -> None:
-        """`look` keeps other programs from the conversation, until `unlock`, and takes in what they
-        did; it is called before each prompt. `is_with_claude` says, after a
-        look, whether Claude's transcript has this turn's prompt. `before_early` is as `allowed` of
-        EarlyStart. `lost` is called when no worker could be had; if it
-        returns, one may be had now.
-        """
         self._state = state
         self._journal = journal
         self._workers = workers
@@ -82,14 +75,12 @@ class TurnRunner:
         self._choosing = choosing
         self._surroundings = surroundings
         self._titling = titling
-        self._look = look
-        self._is_with_claude = is_with_claude
-        self._unlock = unlock
-        self._lost = lost
+        self._directories = directories
+        self._others = others
+        self._early = early
+        self._endings = endings
         self._waited = False  # for the user, while others could use the conversation
         self._tasks = Tasks()
-        self.early = EarlyStart(state, workers, gate, surroundings, choosing, allowed=before_early)
-        self.endings = endings
 
     async def run(self, turn: Turn) -> None:
         """Run a queued turn to its end, whatever happens."""
@@ -99,22 +90,22 @@ class TurnRunner:
             elif not turn.cancelled.is_set():
                 await self._begin(turn)
             if turn.cancelled.is_set() and turn.state == TurnState.QUEUED:
-                await self.endings.finish(turn, outcomes.CANCELLED)
+                await self._endings.finish(turn, outcomes.CANCELLED)
         except StoreClosed:
             log.info("The turn is left to the next daemon", action="turn_left")
         except Exception as error:
             if not isinstance(error, WorkerFailed | StoreUnavailable):
                 log.exception("The turn could not be run", action="turn_broken")
-            await self.endings.finish(turn, limits.again(outcomes.not_started(turn, error), turn))
+            await self._endings.finish(turn, limits.again(outcomes.not_started(turn, error), turn))
         try:
             await turn.over()
             self._titling.after(turn)
         finally:
-            self._unlock()
+            self._others.unlock()
 
     async def suspend(self, turns: Sequence[Turn]) -> None:
         """Start no worker any more, and count these turns as not being prepared."""
-        self.early.suspend()
+        self._early.suspend()
         for turn in turns:
             await self.pause(turn)
 
@@ -130,10 +121,10 @@ class TurnRunner:
                 raise
             except Exception as error:
                 log.exception("The prompt could not be sent", action="prompt_unreadable")
-                await self.endings.finish(turn, outcomes.not_started(turn, error))
+                await self._endings.finish(turn, outcomes.not_started(turn, error))
                 return
             if turn.cancelled.is_set():  # an interrupt would overtake the prompt
-                await self.endings.finish(turn, outcomes.CANCELLED)
+                await self._endings.finish(turn, outcomes.CANCELLED)
                 return
         finally:
             turn.leaving = False
@@ -195,10 +186,10 @@ class TurnRunner:
             self._workers.kill(self._state.id)
 
     async def _end_unclaimed(self, turn: Turn) -> None:
-        given = turn.recovered and await self._is_with_claude(turn.turn_id)
+        given = turn.recovered and await self._others.has_prompt(turn.turn_id)
         shown = await self._is_shown(turn)
         outcome = outcomes.given_already() if given or shown else outcomes.not_begun()
-        await self.endings.finish(turn, outcome, shown=shown)
+        await self._endings.finish(turn, outcome, shown=shown)
 
     async def _is_shown(self, turn: Turn) -> bool:
         """Whether the prompt was taken in from a transcript: Claude has had it, which a database does
@@ -214,7 +205,7 @@ class TurnRunner:
             return
         options, self._state.epoch, notes = prepared
         if await self._is_shown(turn):
-            await self.endings.finish(turn, outcomes.given_already(), notes, shown=True)
+            await self._endings.finish(turn, outcomes.given_already(), notes, shown=True)
             return
         await self._count(turn)
         pending = await self._journal.pending_notes(self._state.id)
@@ -231,7 +222,7 @@ class TurnRunner:
         await self._choosing.tell_worker(options)
         await self.send_prompt(turn, prompt)
         if not self._workers.is_live(self._state.id) and not turn.ended.done():
-            await self.endings.finish(
+            await self._endings.finish(
                 turn, outcomes.lost(turn, ErrorKind.WORKER_LOST, "Claude's worker process died.")
             )
 
@@ -244,7 +235,7 @@ class TurnRunner:
         while True:
             self._waited = False
             # Before the look, so that this sees what such a worker lacks.
-            await self._unless_cancelled(turn, self.early.over())
+            await self._unless_cancelled(turn, self._early.over())
             looked = await self._unless_cancelled(turn, self._look())
             if looked is None:
                 return None
@@ -254,8 +245,8 @@ class TurnRunner:
                 if forgot:
                     raise
                 forgot = True
-                await self._lost(failure)
-                self._unlock()  # the next look takes it again
+                await self._others.context.lost(failure)
+                self._others.unlock()  # the next look takes it again
                 continue
             if acquired is None:
                 return None
@@ -263,6 +254,13 @@ class TurnRunner:
             said += [*looked, *notes]
             if not self._waited:
                 return options, epoch, said
+
+    async def _look(self) -> list[Event]:
+        """Keep other programs from the conversation, take in what they did, and look at the
+        directories. Returns what the log says.
+        """
+        said = await self._others.before_prompt()
+        return [*said, *await self._directories.before_prompt()]
 
     async def _acquire(self, turn: Turn) -> tuple[WorkerOptions, int, list[Event]]:
         """Have a worker for which what acts in its directories counts as the user says. Returns its
@@ -338,5 +336,5 @@ class TurnRunner:
 
     def _pause_soon(self, turn: Turn) -> None:
         self._waited = True
-        self._unlock()
+        self._others.unlock()
         self._tasks.start(self.pause(turn))

@@ -8,7 +8,6 @@ together. If the running turn ends before, the worker goes on with it as a turn 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
@@ -17,11 +16,13 @@ from pykoclaw_acp import crash_points
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StoreClosed
 from pykoclaw_acp.model import prompt_text
-from pykoclaw_acp.model.turns import STARTED, Outcome, Turn, TurnState
+from pykoclaw_acp.model.turns import STARTED, Turn, TurnState
 from pykoclaw_acp.sessions.ports import Journal, Workers
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.turns import outcomes
+from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.queue import TurnQueue
+from pykoclaw_acp.sessions.turns.runner import TurnRunner
 
 INJECTED: Final = "injected"  # it went into the turn that ran
 QUEUED: Final = "queued"  # it waited for that
@@ -38,27 +39,24 @@ def result(turn: Turn) -> str:
 
 
 class Steering:
-    """Gives prompts of one session to the turn that runs.
-
-    `send` lets a turn's frame leave for the worker, `finish` ends a turn that no worker ends.
-    """
+    """Gives prompts of one session to the turn that runs."""
 
     def __init__(
         self,
         state: SessionState,
         journal: Journal,
         workers: Workers,
-        queue: TurnQueue,
         *,
-        send: Callable[[Turn], Awaitable[None]],
-        finish: Callable[[Turn, Outcome], Awaitable[None]],
+        queue: TurnQueue,
+        runner: TurnRunner,
+        endings: Endings,
     ) -> None:
         self._state = state
         self._journal = journal
         self._workers = workers
         self._queue = queue
-        self._send = send
-        self._finish = finish
+        self._runner = runner
+        self._endings = endings
 
     def was_given(self, turn: Turn) -> bool:
         """Whether the prompt was given to a running turn, whether that has taken it up or not."""
@@ -84,7 +82,7 @@ class Steering:
         except Exception as error:
             log.exception("A prompt could not be steered", action="steering_failed")
             if self._queue.current is turn:  # the queue waits for its end
-                await self._finish(turn, outcomes.not_started(turn, error))
+                await self._endings.finish(turn, outcomes.not_started(turn, error))
                 return True
             self._queue.steered.remove(turn)
             return False
@@ -92,10 +90,10 @@ class Steering:
         crash_points.reached("turn_steered")
         log.info("Turn steered", action="turn_steered", session=self._state.id, turn=turn.turn_id)
         with contextlib.suppress(StoreClosed):  # the next daemon sends it
-            await self._send(turn)
+            await self._runner.send_prompt(turn)
         if not self._workers.is_live(self._state.id) and not turn.ended.done():
             died = outcomes.lost(turn, ErrorKind.WORKER_LOST, "Claude's worker process died.")
-            await self._finish(turn, died)
+            await self._endings.finish(turn, died)
         return True
 
     def _takes(self, turn: Turn) -> bool:

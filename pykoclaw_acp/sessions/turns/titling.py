@@ -6,7 +6,6 @@ A title that a person has set stays, whenever it was set.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
@@ -17,6 +16,7 @@ from pykoclaw_acp.model.turns import SessionRecord, Turn, TurnState
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.sessions.turns.plain_words import without_markdown
+from pykoclaw_acp.sessions.worker_requests import WorkerRequests
 from pykoclaw_acp.tasks import Tasks
 
 MOST_WORDS: Final = 4000  # characters of a prompt that Claude names the session after
@@ -26,13 +26,11 @@ log: Final = structlog.get_logger()
 
 
 class Titling:
-    """Gives one session its title. `ask` lets Claude make one from a prompt's words; it raises
-    InvalidRequest.
-    """
+    """Gives one session its title."""
 
-    def __init__(self, state: SessionState, ask: Callable[[str], Awaitable[str | None]]) -> None:
+    def __init__(self, state: SessionState, requests: WorkerRequests) -> None:
         self._state = state
-        self._ask = ask
+        self._requests = requests
         self._tries = 0
         self._tasks = Tasks()
 
@@ -70,7 +68,8 @@ class Titling:
 
     async def _replace(self, words: str) -> None:
         try:
-            title = titles.shorten(without_markdown(await self._ask(words[:MOST_WORDS]) or ""))
+            made = await self._requests.make_title(words[:MOST_WORDS])
+            title = titles.shorten(without_markdown(made or ""))
             if title is not None and self._wanted and title != self._state.record.title:
                 await self._state.log.tell([changed(title, BY_CLAUDE)])
         except (InvalidRequest, StoreUnavailable, StoreClosed) as error:

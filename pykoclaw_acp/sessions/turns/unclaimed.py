@@ -44,6 +44,12 @@ class Unclaimed:
         """Let the prompt run: somebody stands behind it."""
         self._settle(turn, claimed=True)
 
+    def claim_by_id(self, turn_id: str) -> None:
+        """As `claim`, of the prompt with this id, if it waits."""
+        for turn in list(self._claims):
+            if turn.turn_id == turn_id:
+                self._settle(turn, claimed=True)
+
     def claim_for(self, name: str, front: str | None = None) -> None:
         """Let the prompts of a client run that has loaded or resumed the session, or has come back to
         it: without those of its `front`, which sends again what it keeps.

@@ -1,10 +1,7 @@
-"""Start of a session's worker before its next prompt."""
+"""What it takes to start a session's worker before its next prompt."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 import structlog
@@ -12,85 +9,47 @@ import structlog
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.errors import StoreClosed, StoreUnavailable, WorkerFailed
 from pykoclaw_acp.sessions.choosing import Choosing
+from pykoclaw_acp.sessions.directories import Directories
+from pykoclaw_acp.sessions.early_start import EarlyStart
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.surroundings import SessionSurroundings
+from pykoclaw_acp.sessions.turns.conversation import Conversation
 from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
-from pykoclaw_acp.tasks import Tasks
 
 log: Final = structlog.get_logger()
 
 
-class EarlyStart:
-    """That of one session. `allowed` says whether a worker may be started, and is called before
-    each start.
-
-    `used`: a turn has come for the worker since. `barred`: none may begin now.
-    """
+class EarlyLauncher:
+    """Starts the worker of one session before its next prompt."""
 
     def __init__(
         self,
         state: SessionState,
         workers: Workers,
+        early: EarlyStart,
+        *,
         gate: WorkspaceGate,
         surroundings: SessionSurroundings,
         choosing: Choosing,
-        *,
-        allowed: Callable[[], Awaitable[bool]],
+        directories: Directories,
+        others: Conversation,
     ) -> None:
         self._state = state
         self._workers = workers
+        self._early = early
         self._gate = gate
         self._surroundings = surroundings
         self._choosing = choosing
-        self._allowed = allowed
-        self.used = False
-        self.barred = False
-        self._tasks = Tasks()
-        self._starting: asyncio.Task[None] | None = None
-        self._waiting = 0  # turns, which have the worker when it is ready
+        self._directories = directories
+        self._others = others
 
     def begin(self) -> None:
         """Start the worker in the background; not if somebody has to be asked before, or another
         worker would have to end.
         """
-        if self._starting is None or self._starting.done():
-            self.used = False
-            self._starting = self._tasks.start(self._start())
-
-    async def over(self) -> None:
-        """Wait until the worker is ready, or could not be started; for a turn that acquires it."""
-        self.used = True
-        if self._starting is not None:
-            self._waiting += 1
-            try:
-                await asyncio.wait([self._starting])
-            finally:
-                self._waiting -= 1
-
-    @contextlib.asynccontextmanager
-    async def bar(self) -> AsyncIterator[None]:
-        """Give up the start, and begin none meanwhile: what the next worker resumes changes. One
-        that was launched goes on.
-        """
-        self.barred = True
-        try:
-            if self._starting is not None:
-                self.suspend()
-                await asyncio.wait([self._starting])
-            yield
-        finally:
-            self.barred = False
-
-    def end(self) -> None:
-        """Give it up: there was no prompt."""
-        self.suspend()
-        self._workers.retire(self._state.id)
-
-    def suspend(self) -> None:
-        """Launch no worker any more; one that was launched goes on."""
-        if self._starting is not None:
-            self._starting.cancel()
+        if not self._early.runs:
+            self._early.begin(self._start())
 
     async def _holds(self, options: WorkerOptions) -> bool:
         """Whether a worker may still be started with these options."""
@@ -99,7 +58,8 @@ class EarlyStart:
 
     async def _start(self) -> None:
         try:
-            if not await self._allowed():
+            await self._directories.note()
+            if not await self._others.before_early_start():
                 return
             options = await self._gate.without_asking(self._surroundings.options())
             # The place is taken before anything is waited for.
@@ -118,5 +78,5 @@ class EarlyStart:
             else:  # nobody was asked about what acts there now
                 self._workers.retire(self._state.id)
         finally:
-            if not self._waiting:
+            if not self._early.awaited:
                 self._workers.release(self._state.id)

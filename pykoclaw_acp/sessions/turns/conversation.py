@@ -1,0 +1,28 @@
+"""What a turn needs of its session's conversation, which other programs continue as well."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.sessions.context import SessionContext
+
+
+class Conversation(Protocol):
+    """Kept from other programs while a turn runs; OtherPrograms says more."""
+
+    @property
+    def context(self) -> SessionContext:
+        """Claude's memory of it."""
+
+    async def before_prompt(self) -> list[Event]:
+        """Lock it, and take in what others did. Returns what the log says."""
+
+    async def before_early_start(self) -> bool:
+        """Whether a worker may be started without a prompt."""
+
+    async def has_prompt(self, turn_id: str) -> bool:
+        """Whether Claude's transcript has the prompt of this turn."""
+
+    def unlock(self) -> None:
+        """Release it for others."""
