@@ -442,7 +442,7 @@ async def test_our_prompt_meanwhile_is_not_called_anothers(p: Place) -> None:
     assert await p.log() == said
 
 
-async def test_branch_is_told_until_the_next_look(p: Place) -> None:
+async def test_branch_is_told_until_it_is_noted(p: Place) -> None:
     turns(p.transcript, 1)
     fork = p.transcript.head
     await p.look()
@@ -457,6 +457,8 @@ async def test_branch_is_told_until_the_next_look(p: Place) -> None:
     other = p.transcripts()  # a server that died before it could write the note
     again = await p.look(other)
     assert (again.digest, again.digest_id) == (first.digest, first.digest_id)
+    assert (await p.look(other)).digest == first.digest
+    other.noted("one")
     assert (await p.look(other)).digest is None
     assert (await p.look(p.transcripts())).digest is None
 

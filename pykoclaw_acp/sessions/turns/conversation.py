@@ -8,7 +8,7 @@ from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.sessions.context import SessionContext
 
 
-class Conversation(Protocol):
+class TurnConversation(Protocol):
     """Kept from other programs while a turn runs; OtherPrograms says more."""
 
     @property

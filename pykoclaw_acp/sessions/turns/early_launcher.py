@@ -14,7 +14,7 @@ from pykoclaw_acp.sessions.early_start import EarlyStart
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.surroundings import SessionSurroundings
-from pykoclaw_acp.sessions.turns.conversation import Conversation
+from pykoclaw_acp.sessions.turns.conversation import TurnConversation
 from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
 
 log: Final = structlog.get_logger()
@@ -33,7 +33,7 @@ class EarlyLauncher:
         surroundings: SessionSurroundings,
         choosing: Choosing,
         directories: Directories,
-        others: Conversation,
+        others: TurnConversation,
     ) -> None:
         self._state = state
         self._workers = workers

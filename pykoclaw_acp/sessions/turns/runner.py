@@ -31,7 +31,7 @@ from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.surroundings import SessionSurroundings
 from pykoclaw_acp.sessions.turns import limits, outcomes
-from pykoclaw_acp.sessions.turns.conversation import Conversation
+from pykoclaw_acp.sessions.turns.conversation import TurnConversation
 from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.titling import Titling
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
@@ -63,7 +63,7 @@ class TurnRunner:
         surroundings: SessionSurroundings,
         titling: Titling,
         directories: Directories,
-        others: Conversation,
+        others: TurnConversation,
         early: EarlyStart,
     ) -> None:
         self._state = state
