@@ -96,10 +96,10 @@ class Claimant:
     def _take_over(self, left: list[list[Cursor]]) -> Claim:
         """Take over the cursors of an ended instance."""
         if self.upto is not None:
-            # The client names its position: it takes the highest cursor up to it, and leaves the
-            # lower ones to others.
+            # The client names its position: it takes the highest cursor up to it, and leaves those
+            # to others at which they start lower.
             known = [one for one in left if _seq(one) <= self.upto]
-            last = max(known, key=_seq, default=None)
+            last = max(known, key=lambda one: (self._place(one), _seq(one)), default=None)
             return Claim() if last is None else Claim(_seq(last), changed=self._used(last))
         # Of equal ones, the one that leaves the lower cursors to others.
         taken = min(left, key=lambda one: (self._place(one), -_seq(one)))
