@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from pykoclaw_acp.channel.options import McpServer
-from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.errors import Conflict, SessionNotFound
 from pykoclaw_acp.model.branches import Fork, ForkedAt, ForkPoint
 from pykoclaw_acp.model.events import Text, TitleChanged
 from pykoclaw_acp.sessions.names import ConversationNames
@@ -116,7 +116,10 @@ class Forks:
                 at_end=point.complete and point.upto >= source.last_seq, note=note,
                 request_key=request_key, client=client,
             )  # fmt: skip
-            await self._store.fork(fork)
+            try:
+                await self._store.fork(fork)
+            except Conflict:  # it was deleted meanwhile
+                raise SessionNotFound(source.id) from None
         log.info(
             "Session forked",
             action="session_forked",

@@ -340,6 +340,7 @@ class World:
         self._life = Life(self.faults)
         self._connections: list[store_connection.Connection] = []
         self._reopening: asyncio.Task[None] | None = None
+        self.walker: asyncio.Task[Any] | None = None  # takes the steps: it ends with no daemon
         self._serving: set[asyncio.Task[None]] = set()
         self.broken: BaseException | None = None  # what a front could not believe
         self.for_nobody: list[
@@ -380,7 +381,7 @@ class World:
         await app.database.reopen_wanted.wait()
         if self.app is app:
             await self._leave()
-            assert await self.start()
+            await self.start()  # or it is started later
 
     async def kill(self) -> None:
         """SIGKILL: nobody is told, nothing is tidied up."""
@@ -430,9 +431,9 @@ class World:
             self._reader.close()
 
     async def _end_tasks(self) -> None:
-        mine = asyncio.current_task()
+        spared = (asyncio.current_task(), self.walker)
         for _ in range(100):
-            tasks = [task for task in asyncio.all_tasks() if task is not mine]
+            tasks = [task for task in asyncio.all_tasks() if task not in spared]
             if not tasks:
                 return
             for task in tasks:

@@ -15,7 +15,7 @@ import pytest
 import pykoclaw_acp
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import TurnStarted
-from pykoclaw_acp.errors import Conflict, InvalidParams, InvalidRequest
+from pykoclaw_acp.errors import InvalidParams, InvalidRequest, SessionNotFound
 from pykoclaw_acp.model.branches import Branch, Fork, ForkedAt, ForkPoint, Memory
 from pykoclaw_acp.model.events import TitleChanged, ToolEnded, ToolStarted
 from pykoclaw_acp.model.prompt_text import Note
@@ -195,7 +195,7 @@ async def test_fork_of_meanwhile_deleted_session_leaves_nothing(
             await asyncio.gather(*deleting)
 
         monkeypatch.setattr(forking, "_copy", slowly)
-        with pytest.raises(Conflict):
+        with pytest.raises(SessionNotFound):
             await fork(r, source)
         monkeypatch.undo()
         await deletion.purge(r.database)

@@ -73,6 +73,7 @@ class Walk(RuleBasedStateMachine):
         self._well = True
 
     async def _step(self, act: Awaitable[Any] | None, hurry: int | None) -> None:
+        self.w.walker = asyncio.current_task()
         if act is not None:
             await act
         if hurry is None:
@@ -290,6 +291,7 @@ class Walk(RuleBasedStateMachine):
 
     async def _rest(self) -> None:
         w = self.w
+        w.walker = asyncio.current_task()
         w.faults.heal()
         await come_to_rest(w)
         check_at_rest(w)
