@@ -32,7 +32,7 @@ from tests.integration.store_faults import BUSY, CORRUPT, FULL, IOERR, READONLY,
 from tests.promises import check, check_at_rest, turns
 
 LONG: Final = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
-WALKS, STEPS = (150, 60) if LONG else (10, 40)
+RUNS, WALKS, STEPS = (15, 10, 60) if LONG else (1, 10, 40)
 MOST_BEGINNINGS: Final = 5
 MOST_FRONTS: Final = 4
 MOST_SESSIONS: Final = 4
@@ -302,6 +302,11 @@ class Walk(RuleBasedStateMachine):
 
 
 def test_every_promise_holds_in_any_event_order() -> None:
+    for _ in range(RUNS):
+        _walk_once()
+
+
+def _walk_once() -> None:
     for _ in range(MOST_BEGINNINGS):
         # Two walks that begin alike may come to different choices, as time passes in both.
         with contextlib.suppress(FlakyStrategyDefinition):
