@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from tests.e2e.harness import Client, RpcError, ServerGone, Stack, script
 from tests.folds import told
+from tests.promises import ENDED
 
 MARKER: Final = re.compile(r"mark-\d+-\d+-")
-ENDED: Final = {"done", "cancelled", "failed", "unknown"}
 
 
 class Talker:
@@ -109,7 +109,7 @@ def check_turns(stack: Stack, talker: Talker) -> None:
     )
     assert {MARKER.findall(turn["prompt"])[0]: turn["state"] for turn in turns} == talker.outcomes
     assert len(turns) == len(talker.outcomes)
-    assert set(talker.outcomes.values()) <= ENDED
+    assert set(talker.outcomes.values()) <= set(ENDED)
 
 
 async def check_updates(stack: Stack, talker: Talker) -> None:

@@ -16,6 +16,7 @@ from pykoclaw_acp import crash_points
 from tests.e2e.harness import Stack, script, text
 from tests.e2e.harness.client import Client, RpcError, ServerGone
 from tests.folds import is_part, told
+from tests.promises import ENDED
 
 LONG = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
 MOMENTS = 20 if LONG else 1
@@ -23,7 +24,6 @@ SHORT = {
     "turn_dispatched",
     "turn_end_committed",
 }
-ENDED = {"done", "cancelled", "failed", "unknown"}
 # Steps that a turn reaches many times; each is tried at seeded times.
 REPEATED = {
     "frames_received": 20,
@@ -99,7 +99,7 @@ def _check_turns(stack: Stack, responded: dict[str, Any] | None) -> None:
     """Each turn has ended in one state, and a client that had its answer had the truth."""
     turns = stack.rows("SELECT state, stop_reason, error FROM acp_turns ORDER BY created_at")
     assert len(turns) <= 2
-    assert {turn["state"] for turn in turns} <= ENDED
+    assert {turn["state"] for turn in turns} <= set(ENDED)
     if responded is not None:
         assert turns[-1]["state"] == "done"
     spoke = stack.rows(

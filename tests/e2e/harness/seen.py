@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from tests.e2e.harness.client import Client
 from tests.e2e.harness.stack import Stack
+from tests.promises import ENDED
 
 _STATES: Final = ("usage_update", "current_mode_update", "config_option_update")
-_UNENDED: Final = "SELECT 1 FROM acp_turns WHERE state NOT IN ('done', 'cancelled', 'failed')"
+_UNENDED: Final = f"SELECT 1 FROM acp_turns WHERE state NOT IN {ENDED}"
 _PASSING: Final = ("available_commands_update", "user_message_chunk", *_STATES)
 
 
