@@ -71,7 +71,7 @@ class RowsOnly:
             return Imported(RowStanding.SIDE, followed=known)
         return Imported(RowStanding.MOVED_ON, followed=row_session_id)
 
-    def noted(self, session_id: str) -> None:
+    async def note_told(self, session_id: str) -> None:
         """It makes no digests."""
 
     def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
@@ -298,7 +298,7 @@ class OtherPrograms:
             self._missing = claude
         for note in lacking:
             await self._journal.add_note(self._state.id, note)
-        self._transcripts.noted(self._state.id)
+        await self._transcripts.note_told(self._state.id)
         self._resume(own)
 
     async def _say_that_it_lacks(self, note: Note) -> None:

@@ -62,10 +62,8 @@ class ImportedTranscripts:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # By session: the Claude session that it follows, that of the row, and whether this exists.
         self._seen: dict[str, tuple[tuple[str | None, str | None, bool], RowStanding]] = {}
-        # Turns of digests by session, with the digest's id: of those that are returned, and of those
-        # that are notes.
+        # Turns of digests by session, with the digest's id, until it is a note.
         self._returned: dict[str, tuple[list[tuple[str, str | None]], str]] = {}
-        self._noted: dict[str, tuple[list[tuple[str, str | None]], str]] = {}
 
     async def exists(self, claude_session_id: str) -> bool:
         """Whether there is a transcript of this Claude session, of whatever project and account."""
@@ -89,10 +87,11 @@ class ImportedTranscripts:
         async with self._locks.setdefault(record.session_id, asyncio.Lock()):
             return await self._take_in(record, row_session_id, own)
 
-    def noted(self, session_id: str) -> None:
-        """Remember that the digest of the newest look is a note; later ones leave its turns out."""
-        if told := self._returned.pop(session_id, None):
-            self._noted[session_id] = told
+    async def note_told(self, session_id: str) -> None:
+        """Write down that the digest of the newest look is a note; later ones leave its turns out."""
+        if told := self._returned.get(session_id):
+            await self._store.mark_told(session_id, *told)
+            self._returned.pop(session_id, None)
 
     def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` whenever a transcript of the session changes."""
@@ -107,9 +106,6 @@ class ImportedTranscripts:
         self, record: SessionRecord, target: str | None, own: Collection[str]
     ) -> Imported:
         session = record.session_id
-        if told := self._noted.get(session):
-            await self._store.mark_told(session, *told)
-            del self._noted[session]
         known = await self._store.known_transcripts(session)
         look = Import(self._store, self.readers, record, own, AddedEvents())
         rows, complete = dict(known.rows), True

@@ -171,7 +171,7 @@ class World:
         assert record is not None
         found = await self.transcripts.take_in(record, row, own=own)
         if noted:
-            self.transcripts.noted(session)
+            await self.transcripts.note_told(session)
         return found
 
     async def log(self, session: str) -> list[Event | None]:

@@ -99,7 +99,7 @@ class ScriptedTranscripts:
             replaced=found.replaced,
         )  # fmt: skip
 
-    def noted(self, session_id: str) -> None:
+    async def note_told(self, session_id: str) -> None:
         self.noted_for.append(session_id)
 
     def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:

@@ -458,7 +458,7 @@ async def test_branch_is_told_until_it_is_noted(p: Place) -> None:
     again = await p.look(other)
     assert (again.digest, again.digest_id) == (first.digest, first.digest_id)
     assert (await p.look(other)).digest == first.digest
-    other.noted("one")
+    await other.note_told("one")
     assert (await p.look(other)).digest is None
     assert (await p.look(p.transcripts())).digest is None
 

@@ -57,7 +57,7 @@ class MemoryTranscripts(MemoryStore):
         digest_id = None if text is None else f"{session} {len(self.looks)}"
         return Imported(standing, logged, text, digest_id, row_session_id)
 
-    def noted(self, session_id: str) -> None:
+    async def note_told(self, session_id: str) -> None:
         """A look's digest is found once, noted or not."""
 
     def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:

@@ -33,8 +33,8 @@ class Transcripts(Protocol):
         turns that have not ended. Nothing is parsed if no file has changed. Patient.
         """
 
-    def noted(self, session_id: str) -> None:
-        """Remember that the digest of the newest `take_in` is a note of the session.
+    async def note_told(self, session_id: str) -> None:
+        """Write down that the digest of the newest `take_in` is a note of the session. Patient.
 
         Until then its turns are in the digests of later looks as well.
         """
