@@ -89,4 +89,9 @@ def foreign_variables(environ: Mapping[str, str]) -> list[str]:
     """The names of the variables that belong to somebody's own set-up, not to the run."""
     kept = {_RUN, "PYKOCLAW_TEST_LONG", "CLAUDE_CODE_TMPDIR"}
     prefixes = ("PYKOCLAW_", "ANTHROPIC_", "CLAUDE", "XDG_")
-    return [name for name in environ if name.startswith(prefixes) and name not in kept]
+    foreign = {"PYTHONUNBUFFERED"}  # a log that cannot be written loses lines with it
+    return [
+        name
+        for name in environ
+        if (name.startswith(prefixes) and name not in kept) or name in foreign
+    ]
