@@ -13,7 +13,8 @@ import pytest
 
 from tests.leftovers import Run, foreign_variables
 
-LONGEST = "test_fuzz.py"  # goes first in a long run: last, it would run alone for half an hour
+# Begin a long run, one for each of xdist's workers in turn: last, one would run alone for long.
+LONGEST = ("test_fuzz.py", "test_state_machine.py")
 
 hypothesis.settings.register_profile("tests", deadline=None)  # a busy machine misses any
 hypothesis.settings.load_profile("tests")
@@ -46,12 +47,26 @@ def pytest_collection() -> Generator[None, object, object]:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if os.environ.get("PYKOCLAW_TEST_LONG") == "1":
-        items.sort(key=lambda item: item.path.name != LONGEST)
+        items[:] = _longest_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
     else:
         skip = pytest.mark.skip(reason="long: run by `make test-long`")
         for item in items:
             if item.get_closest_marker("long"):
                 item.add_marker(skip)
+
+
+def _longest_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """The tests in an order whose `workers` equal parts begin with their share of the longest."""
+    longest = [item for item in items if item.path.name in LONGEST]
+    longest.sort(key=lambda item: item.get_closest_marker("long") is None)
+    others = [item for item in items if item.path.name not in LONGEST]
+    ordered: list[pytest.Item] = []
+    for part in range(workers):
+        size = len(items) * (part + 1) // workers - len(items) * part // workers
+        share = longest[part::workers]
+        ordered += share + others[: size - len(share)]
+        del others[: size - len(share)]
+    return ordered
 
 
 @pytest.hookimpl(trylast=True)  # after xdist has ended its workers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -28,6 +29,7 @@ OWN: dict[str, Method[Call, Any]] = {
 }
 
 
+@functools.cache  # the fuzz asks with each frame
 def required(method: str) -> tuple[str, ...]:
     """Parameters without which the method is refused."""
     known = ACP.get(method) or OWN.get(method)
