@@ -7,8 +7,8 @@ from typing import Final
 
 from pykoclaw_acp.model import digest as summing
 from pykoclaw_acp.model.digest import TurnSummary
+from pykoclaw_acp.system.transcript_files import opened
 from pykoclaw_acp.transcripts import entries, lines
-from pykoclaw_acp.transcripts.files import opened
 
 MOST_TURNS: Final = 100  # of a transcript: the newest ones
 MOST_ENTRIES: Final = 100_000  # of these turns

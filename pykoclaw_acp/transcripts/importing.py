@@ -19,7 +19,7 @@ from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptT
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.system import disks
-from pykoclaw_acp.transcripts import files
+from pykoclaw_acp.system import transcript_files as files
 from pykoclaw_acp.transcripts.origins import origin
 from pykoclaw_acp.transcripts.ports import ImportStore
 from pykoclaw_acp.transcripts.process import OtherVersion, ReaderDied, ReaderProcesses

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from pykoclaw_acp.errors import InternalError
 from pykoclaw_acp.model import surroundings
 from pykoclaw_acp.system import disks
-from pykoclaw_acp.transcripts import files
+from pykoclaw_acp.system import transcript_files as files
 
 T = TypeVar("T")
 

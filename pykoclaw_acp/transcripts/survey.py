@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.system.transcript_files import FileStamp, look, opened
 from pykoclaw_acp.transcripts import entries, lines
-from pykoclaw_acp.transcripts.files import FileStamp, look, opened
 from pykoclaw_acp.transcripts.wire import Compare, Examined, FolderChanges, Folders, Survey
 
 HEAD: Final = 64 * 1024 * 1024  # bytes in which the first prompt is looked for: it may hold images

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from pykoclaw_acp.transcripts import files
+from pykoclaw_acp.system import transcript_files as files
 
 NEWEST: Final = 4 * 1024 * 1024  # bytes at the end of a transcript in which the entry is looked for
 

@@ -21,7 +21,8 @@ from pykoclaw_acp.model.imports import (
     TranscriptTurn,
 )
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.transcripts import files, holding
+from pykoclaw_acp.system import transcript_files as files
+from pykoclaw_acp.transcripts import holding
 from pykoclaw_acp.transcripts.branches import lacking
 from pykoclaw_acp.transcripts.importing import ALL, AddedEvents, Import, NotImported
 from pykoclaw_acp.transcripts.ports import ImportStore

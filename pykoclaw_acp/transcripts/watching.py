@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.system import disks
-from pykoclaw_acp.transcripts import files
+from pykoclaw_acp.system import transcript_files as files
 
 SETTLE: Final = 0.5  # s from a change to the call: the CLI writes in batches
 LOOK_EVERY: Final = 1.0  # s, without inotify

@@ -15,7 +15,6 @@ from uuid import uuid4
 import structlog
 from claude_agent_sdk import (
     ClaudeSDKClient,
-    ConversationResetMessage,
     Message,
     ResultMessage,
     SystemMessage,
@@ -46,6 +45,7 @@ from pykoclaw_acp.worker.server_states import ServerStates
 from pykoclaw_acp.worker.servers import STATES, Servers
 from pykoclaw_acp.worker.starting import Start
 from pykoclaw_acp.worker.steering import Steered
+from pykoclaw_acp.worker.transcript_end import TranscriptEnd
 from pykoclaw_acp.worker.translate import is_turn_start
 
 INTERRUPT_AGAIN: Final = 0.5  # s; an interrupt before the CLI took the prompt up does nothing
@@ -88,7 +88,7 @@ class ClaudeSession:
         self._failure: TurnFailure | None = None  # why we interrupt the turn that runs
         # the newest turn that the daemon gave, also when it has ended
         self.last_prompt: str | None = None
-        self._last_uuid: str | None = None  # of the newest entry of Claude's transcript
+        self._transcript = TranscriptEnd()
         self.claude_session_id = spec.resume_session_id or spec.session_id
         self.fresh = spec.resume_session_id is None
 
@@ -97,6 +97,7 @@ class ClaudeSession:
         start = Start(self._spec, self._temporary, self.servers, self.permissions, self.stderr)
         self._client, self.claude_session_id, self.fresh = await start.connect()
         self._translator.meanwhile.connected(self._client)
+        await self._transcript.connected(self.claude_session_id)
         await self.choices.connected(self._client)
 
     @property
@@ -196,7 +197,8 @@ class ClaudeSession:
         self._states.close()
         self._work.close()
         if self._client is not None:
-            await ending.end(self._client, running=bool(self.running), busy=self.busy)
+            passed = await self._transcript.is_passed(self.claude_session_id)
+            await ending.end(self._client, bool(self.running), busy=self.busy, passed=passed)
 
     # --- the pump
 
@@ -220,9 +222,7 @@ class ClaudeSession:
             return
         self._requests.follow(message)
         self._ignored.follow(message)
-        self._last_uuid = results.entry(message) or self._last_uuid
-        if isinstance(message, ConversationResetMessage):
-            self._last_uuid = None
+        self._transcript.follow(message)
         if isinstance(message, SystemMessage):
             self.choices.follow(message)
         self.choices.command_runs(frame)
@@ -317,9 +317,8 @@ class ClaudeSession:
 
     def _report_end(self, turn_id: str, result: ResultMessage) -> TurnEnded:
         failure, self._failure = self._failure, None
-        ended = results.turn_ended(
-            self._spec.epoch, turn_id, result, failure, self._api_error, last_uuid=self._last_uuid
-        )
+        epoch, last = self._spec.epoch, self._transcript.uuid
+        ended = results.turn_ended(epoch, turn_id, result, failure, self._api_error, last_uuid=last)
         if ended.error is not None:
             words = self._api_error[1] if self._api_error else result.result or ""
             told = explained(naming(ended.error, self.choices.running), words, self._spec.options)

@@ -12,6 +12,7 @@ import os
 import signal
 from typing import Final
 
+import structlog
 from claude_agent_sdk import ClaudeSDKClient
 
 from pykoclaw_acp.system import processes
@@ -21,9 +22,17 @@ INTERRUPT_WAIT: Final = 1.0  # s; the partial answer is written down meanwhile
 IDLE_END: Final = 0.5  # s in which an idle CLI ends at the end of its input
 DISCONNECT_WAIT: Final = 10.0  # s; the SDK itself kills a CLI that does not end
 
+log: Final = structlog.get_logger()
 
-async def end(client: ClaudeSDKClient, *, running: bool, busy: bool) -> None:
-    """End the CLI. `running`: a turn is to be interrupted; `busy`: a turn or background tasks run."""
+
+async def end(client: ClaudeSDKClient, running: bool, *, busy: bool, passed: bool) -> None:
+    """End the CLI. `running`: a turn is to be interrupted; `busy`: a turn or background tasks run;
+    `passed`: another program went on with the conversation, whose memory an idle CLI spares by not
+    noting its own last entry.
+    """
+    if passed and not busy:
+        log.info("Another program went on with the conversation", action="cli_killed")
+        _send(sdk_private.cli_pid(client), signal.SIGKILL)
     if running:
         with contextlib.suppress(Exception):
             async with asyncio.timeout(INTERRUPT_WAIT):
@@ -39,6 +48,10 @@ async def _terminate(client: ClaudeSDKClient, grace: float) -> None:
     """SIGTERM, upon which the CLI ends its tools and itself, if it has not ended in time."""
     pid = sdk_private.cli_pid(client)
     await asyncio.sleep(grace)
+    _send(pid, signal.SIGTERM)
+
+
+def _send(pid: int | None, number: signal.Signals) -> None:
     if pid is not None and not processes.ending(pid):
         with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
+            os.kill(pid, number)

@@ -105,6 +105,31 @@ async def test_others_turn_is_known_beside_our_live_worker(
     assert client.text(session).split(".") == ["First", "Second", "Third", "Fourth", ""]
 
 
+@pytest.mark.parametrize(
+    "begun_early", [False, pytest.param(True, marks=pytest.mark.long)], ids=["idle", "unused"]
+)
+async def test_others_remember_their_turn_after_our_claude_ends(
+    stack: Stack, begun_early: bool
+) -> None:
+    client = await stack.front()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("First."))
+    if begun_early:
+        await client.close()
+        await ended(stack, session)
+        client = await stack.spawn_front()
+        await client.initialize(clientInfo={"name": "editor", "version": "1"})
+        await client.load(session, stack.work)
+        await client.until(lambda: stack.claude(session))
+    await dispatch(stack, name_of(stack, session), text("Second."))
+    await done(stack, "workers", "stop", session)
+    await eventually(lambda: stack.claude(session) is None)
+    await dispatch(stack, name_of(stack, session), text("Third."))
+    assert answers(stack) == ["First.", "Second."]
+    await client.prompt(session, text("Fourth."))
+    assert answers(stack) == ["First.", "Second.", "Third."]
+
+
 @pytest.mark.long
 async def test_claude_started_while_user_read_knows_everything(stack: Stack) -> None:
     """Also what another program said after the start."""

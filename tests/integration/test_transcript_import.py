@@ -27,8 +27,9 @@ from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.server.acp_client import update_line
 from pykoclaw_acp.system import disks, lineage, processes
+from pykoclaw_acp.system import transcript_files as files
 from pykoclaw_acp.system.mounts import Mounts
-from pykoclaw_acp.transcripts import files, process, watching, wire
+from pykoclaw_acp.transcripts import process, watching, wire
 from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
 from pykoclaw_acp.transcripts.reader import DAMAGED
 from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts

@@ -13,7 +13,7 @@ from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.updates import UserMessageChunk
 from pykoclaw_acp.sessions.tail import Tail
-from pykoclaw_acp.transcripts import files
+from pykoclaw_acp.system import transcript_files as files
 from pykoclaw_acp.transcripts.branches import lacking
 from pykoclaw_acp.transcripts.digest import digest
 from pykoclaw_acp.transcripts.origins import origin
