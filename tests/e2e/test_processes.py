@@ -143,7 +143,7 @@ async def test_claude_ends_with_its_worker(stack: Stack) -> None:
         process.kill()
     client.process.kill()
     await client.gone()
-    await stack.nothing_left(5)
+    await stack.nothing_left()
 
 
 @pytest.mark.long
