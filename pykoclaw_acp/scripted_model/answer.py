@@ -18,7 +18,8 @@ from .conversation import (
     is_compaction,
     read_conversation,
 )
-from .script import DIRECTIVES, ScriptError, find_script, name_scripts, parse_script
+from .directives import DIRECTIVES, ScriptError
+from .script import find_script, name_scripts, parse_script
 from .steps import (
     Cut,
     Hang,

@@ -32,31 +32,27 @@ from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
 from pykoclaw_acp.protocol.control.tasks import SchedulerInfo
 from pykoclaw_acp.retries import until_done
-from pykoclaw_acp.server import data_directory, instances, notices
+from pykoclaw_acp.server import data_directory, instances
 from pykoclaw_acp.server.identity import Identity, settle
 from pykoclaw_acp.server.recovery import RecoveredWork, hand_over, recover
+from pykoclaw_acp.server.side_tasks import SideTasks
 from pykoclaw_acp.server.turn_locks import FileLocks
 from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.sessions.cursor_retention import CursorAges
-from pykoclaw_acp.sessions.deliveries import Deliverer
 from pykoclaw_acp.sessions.early_starts import EarlyStarts
 from pykoclaw_acp.sessions.forking import Forks
-from pykoclaw_acp.sessions.going_on import GoingOn
 from pykoclaw_acp.sessions.ports import Journal
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.retention import Pruner
-from pykoclaw_acp.sessions.row_changes import RowChanges
 from pykoclaw_acp.sessions.scheduler import Scheduler
 from pykoclaw_acp.sessions.showing import Showing
 from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.sessions.turns import titles
-from pykoclaw_acp.store import blobs, conversations, deletion, history_copy
-from pykoclaw_acp.store.changes import Changes
+from pykoclaw_acp.store import conversations, history_copy
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.hinting_journal import HintingJournal
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
-from pykoclaw_acp.store.journal.deliveries import SqlDeliveryStore
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.lock import DataLock
 from pykoclaw_acp.store.plugin_statements import PluginStatements
@@ -104,27 +100,9 @@ class App:
         self.scheduler = (
             Scheduler(store, self.runs, self._find_other) if settings.scheduler == "on" else None
         )
-        self._changes = Changes(database.path)
-        self._changes.tell(sessions.deliveries_wanted)
-        self._changes.tell(self.runs.changed)
-        rows = RowChanges(sessions, SessionJournal(database))
-        self._changes.tell(rows.changed)
-        going_on = GoingOn(sessions, SessionJournal(database))
-        self._changes.tell(going_on.changed)
-        self._deliverer = Deliverer(sessions, SqlDeliveryStore(database))
-        loop = asyncio.get_running_loop()
-        self._side_tasks = [
-            loop.create_task(self._changes.run(), name="look for changes of other programs"),
-            loop.create_task(rows.run(), name="look at rows of conversations"),
-            loop.create_task(self._deliverer.run(), name="deliver"),
-            loop.create_task(going_on.run(), name="go on after usage limits"),
-            loop.create_task(_purge(database), name="purge deleted sessions"),
-            loop.create_task(_convert(self.conversion), name="convert old logs"),
-            loop.create_task(
-                notices.run(settings, database, journal, sessions), name="tell people"
-            ),
-            loop.create_task(notices.forget(database), name="forget old notices"),
-        ]
+        self._side_tasks = SideTasks(
+            settings, database, journal, sessions, conversion=self.conversion, runs=self.runs
+        )
 
     @classmethod
     async def start(
@@ -231,9 +209,7 @@ class App:
 
     async def _close(self) -> None:
         self._statements.stop()
-        for task in self._side_tasks:
-            task.cancel()
-        await asyncio.wait(self._side_tasks)
+        await self._side_tasks.close()
         self._finder.close()
         self._transcripts.close()
         if self.sessions.locks is not None:
@@ -329,21 +305,3 @@ async def _go_on(
         shutil.rmtree, Path(places.directory, history_copy.NAME), ignore_errors=True
     )
     return found
-
-
-async def _purge(database: Database) -> None:
-    """Finish deletions; the next server continues if this is interrupted."""
-    try:
-        await database.condition.writable()
-        await deletion.purge(database)
-        await blobs.remove_orphans(database)
-    except Exception:
-        log.exception("Deleted sessions could not be purged", action="purge_failed")
-
-
-async def _convert(conversion: Conversion) -> None:
-    """Convert old logs; the next server continues if this is interrupted."""
-    try:
-        await conversion.run()
-    except Exception:
-        log.exception("Old logs could not be converted", action="conversion_failed")

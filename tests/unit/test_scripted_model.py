@@ -11,10 +11,9 @@ import pytest
 
 from pykoclaw_acp.scripted_model import limits
 from pykoclaw_acp.scripted_model.answer import FaultCounts, ScriptedAnswer, choose_answer
+from pykoclaw_acp.scripted_model.directives import DIRECTIVES, ScriptError
 from pykoclaw_acp.scripted_model.environment import offline_environment
 from pykoclaw_acp.scripted_model.script import (
-    DIRECTIVES,
-    ScriptError,
     find_blocks,
     find_script,
     parse_script,

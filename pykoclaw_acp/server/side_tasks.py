@@ -1,0 +1,76 @@
+"""What a server does beside its sessions for as long as it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.config.settings import Settings
+from pykoclaw_acp.server import notices
+from pykoclaw_acp.sessions.deliveries import Deliverer
+from pykoclaw_acp.sessions.going_on import GoingOn
+from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.sessions.row_changes import RowChanges
+from pykoclaw_acp.sessions.task_runs import TaskRuns
+from pykoclaw_acp.store import blobs, deletion
+from pykoclaw_acp.store.changes import Changes
+from pykoclaw_acp.store.conversion import Conversion
+from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.hinting_journal import HintingJournal
+from pykoclaw_acp.store.journal.deliveries import SqlDeliveryStore
+from pykoclaw_acp.store.session_journal import SessionJournal
+
+log: Final = structlog.get_logger()
+
+
+class SideTasks:
+    """Runs them in the current event loop, until `close`."""
+
+    def __init__(
+        self, settings: Settings, database: Database, journal: HintingJournal, sessions: Sessions, *,
+        conversion: Conversion, runs: TaskRuns,
+    ) -> None:  # fmt: skip
+        store = SessionJournal(database)
+        rows, going_on = RowChanges(sessions, store), GoingOn(sessions, store)
+        deliverer = Deliverer(sessions, SqlDeliveryStore(database))
+        changes = Changes(database.path)
+        for told in (sessions.deliveries_wanted, runs.changed, rows.changed, going_on.changed):
+            changes.tell(told)
+        work = {
+            "look for changes of other programs": changes.run(),
+            "look at rows of conversations": rows.run(),
+            "deliver": deliverer.run(),
+            "go on after usage limits": going_on.run(),
+            "purge deleted sessions": _purge(database),
+            "convert old logs": _convert(conversion),
+            "tell people": notices.run(settings, database, journal, sessions),
+            "forget old notices": notices.forget(database),
+        }
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(one, name=name) for name, one in work.items()]
+
+    async def close(self) -> None:
+        """Cancel them, and wait until they have ended."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.wait(self._tasks)
+
+
+async def _purge(database: Database) -> None:
+    """Finish deletions; the next server continues if this is interrupted."""
+    try:
+        await database.condition.writable()
+        await deletion.purge(database)
+        await blobs.remove_orphans(database)
+    except Exception:
+        log.exception("Deleted sessions could not be purged", action="purge_failed")
+
+
+async def _convert(conversion: Conversion) -> None:
+    """Convert old logs; the next server continues if this is interrupted."""
+    try:
+        await conversion.run()
+    except Exception:
+        log.exception("Old logs could not be converted", action="conversion_failed")
