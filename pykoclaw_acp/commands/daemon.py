@@ -18,6 +18,10 @@ ANSWER_WAIT: Final = 10.0  # s; for a request that is answered from the database
 _NOT_FOUND: Final = -32002
 
 
+class NoSuchSession(CommandFailed):
+    """The daemon has no session of that id or name."""
+
+
 def ask(
     method: str, *, start: bool = True, timeout: float | None = ANSWER_WAIT, **params: Any
 ) -> Any:
@@ -92,7 +96,7 @@ def _said_plainly() -> Iterator[None]:
     except front.CallFailed as error:
         if error.code == _NOT_FOUND:
             word = (error.data or {}).get("sessionId", "")
-            raise CommandFailed(
+            raise NoSuchSession(
                 f"No session has the id or the name {word}. `pykoclaw-acp sessions list --all` shows all of them."
             ) from error
         raise CommandFailed(error.message) from error

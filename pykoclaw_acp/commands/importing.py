@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from pykoclaw_acp import terminal
 from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.commands.exporting import FORMAT
 from pykoclaw_acp.commands.show import count, one_line
-from pykoclaw_acp.errors import CommandFailed
+from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 
 PIECE: Final = 384 * 1024  # bytes of a request
 MAX_WHOLE: Final = 256 * 1024 * 1024  # bytes of a file that is not in the lines of an export
@@ -25,15 +26,7 @@ _END: Final = b"]}"
 def main(file: BinaryIO, directory: str) -> None:
     """Import the file as a session in `directory`."""
     cwd = os.path.abspath(directory)
-    upload: str | None = None
-    waiting = bytearray()
-    for line in _lines(file):
-        waiting += line + b"\n"
-        while len(waiting) >= PIECE:
-            upload = _send(upload, waiting)
-    while waiting:
-        upload = _send(upload, waiting)
-    made = ask("import/finish", timeout=IMPORT_WAIT, upload=upload, cwd=cwd)
+    made = ask("import/finish", timeout=IMPORT_WAIT, upload=_upload(file), cwd=cwd)
     name = one_line(made["title"], "without a title")
     taken = count(made["events"], "entry").replace("entrys", "entries")
     terminal.line(f"Imported {name} as session {made['session']}: {taken} of its history.")
@@ -43,6 +36,25 @@ def main(file: BinaryIO, directory: str) -> None:
         terminal.line("Claude gets a summary of what was said last, with the next prompt.")
     else:
         terminal.line("Nothing was asked in it: Claude begins anew.")
+
+
+def _upload(file: BinaryIO) -> str | None:
+    """Send the file; the daemon forgets what was sent if that breaks off."""
+    upload: str | None = None
+    waiting = bytearray()
+    try:
+        for line in _lines(file):
+            waiting += line + b"\n"
+            while len(waiting) >= PIECE:
+                upload = _send(upload, waiting)
+        while waiting:
+            upload = _send(upload, waiting)
+    except BaseException:
+        if upload is not None:
+            with contextlib.suppress(CommandFailed, DaemonNotRunning):
+                ask("import/abandon", start=False, upload=upload)
+        raise
+    return upload
 
 
 def _send(upload: str | None, waiting: bytearray) -> str:

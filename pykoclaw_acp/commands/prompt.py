@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
 import threading
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from uuid import uuid4
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands.attach import Questions, Screen, read_answers
-from pykoclaw_acp.commands.daemon import stream
+from pykoclaw_acp.commands.daemon import NoSuchSession, ask, stream
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front.resuming import Notifications, resumed
@@ -39,6 +40,9 @@ def main(
     """Send a prompt to a session, or to a new one in the working directory, and show the answer;
     returns the exit status.
     """
+    _require_text(key)
+    if text is None and session is not None:  # before a text is typed or read in vain
+        session = _known(session)
     reads = text in (None, "-")
     if reads and terminal.is_terminal() and sys.stdin.isatty():
         terminal.line("Type the prompt, then Ctrl-D.", err=True)
@@ -79,6 +83,21 @@ def main(
     elif result["state"] == TurnState.CANCELLED:
         terminal.complain("pykoclaw-acp: The turn was cancelled.")
     return STATUS.get(result["state"], 0)
+
+
+def _require_text(key: str | None) -> None:
+    try:
+        (key or "").encode()
+    except UnicodeEncodeError:  # another key that is none would become equal to it
+        raise CommandFailed("--key: is no valid UTF-8; nothing was sent.") from None
+
+
+def _known(session: str) -> str:
+    try:
+        return str(ask("sessions/show", session=session)["summary"]["id"])
+    except NoSuchSession as error:
+        begin = f"pykoclaw-acp prompt --new {shlex.quote(session)}"
+        raise CommandFailed(f"{error} To begin one with these words: {begin}") from None
 
 
 def _sent(params: dict[str, Any], begin: Callable[[], None]) -> Notifications:

@@ -72,7 +72,7 @@ class Settings(BaseSettings):
     )
     early_start: Annotated[Literal["on", "off"], BeforeValidator(values.lowered)] = Field(
         default="on",
-        description="Claude for an opened session before its prompt, for at most two sessions and 5 min.: on or off.",
+        description="Start Claude for an opened session before its first prompt (two at most, for 5 min): on or off.",
     )
     profile: Annotated[Profile, BeforeValidator(values.lowered)] = Field(
         default="editor",

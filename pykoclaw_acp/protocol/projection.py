@@ -273,7 +273,12 @@ def _tool_call(event: ToolStarted, meta: dict[str, Any]) -> ToolCall:
 
 
 def _locations(found: tuple[Location, ...]) -> list[ToolLocation] | None:
-    return [ToolLocation(path=one.path, line=one.line) for one in found] or None
+    return [ToolLocation(path=one.path, line=_line(one.line)) for one in found] or None
+
+
+def _line(number: int | None) -> int | None:
+    """A number that ACP has a place for: what a model or a file says may be any."""
+    return number if number is not None and 0 <= number < 2**32 else None
 
 
 def _block(kept: dict[str, Any]) -> dict[str, Any]:
@@ -290,10 +295,10 @@ def _part(part: ToolPart) -> ShownContent | Diff:
         case ImagePart():
             return ShownContent(content=ImageContent(data=part.data, mime_type=part.mime_type))
         case _:
-            lines = {LINE: part.line, OLD_LINE: part.old_line}
+            line, old_line = _line(part.line), _line(part.old_line)
             return Diff(
                 path=part.path,
                 old_text=part.old_text,
                 new_text=part.new_text,
-                meta=msgspec.UNSET if part.line is None else lines,
+                meta=msgspec.UNSET if line is None else {LINE: line, OLD_LINE: old_line},
             )

@@ -15,11 +15,13 @@ from pykoclaw_acp.errors import InvalidParams, Overloaded
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.protocol.control.importing import (
+    AbandonParams,
     ImportedSession,
     ImportParams,
     PieceParams,
     Uploaded,
 )
+from pykoclaw_acp.protocol.messages import Empty
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.lifecycle import absolute
@@ -34,6 +36,7 @@ MOST_UPLOADS: Final = 4  # at a time
 MAX_SIZE: Final = 2 * 1024**3  # bytes of an export
 MAX_LINE: Final = 64 * 1024 * 1024  # bytes
 ABANDONED: Final = 600.0  # s without a piece
+GIVES_WAY: Final = 60.0  # s without a piece, if another one is to begin
 BATCH: Final = 512 * 1024  # bytes of lines that are committed together
 MOST_EVENTS: Final = 200  # in a commit
 CLIENT: Final = "pykoclaw-acp import"
@@ -72,6 +75,9 @@ class ImportControl:
             "_pykoclaw.dev/import/piece": Method(
                 PieceParams, self.take_piece, before_initialize=True, slow=True
             ),
+            "_pykoclaw.dev/import/abandon": Method(
+                AbandonParams, self.abandon, before_initialize=True
+            ),
             "_pykoclaw.dev/import/finish": Method(
                 ImportParams, self.finish, before_initialize=True, heavy=True
             ),
@@ -88,12 +94,17 @@ class ImportControl:
             name = self._begin()
         upload = self._find(name)
         if upload.size + len(data) > MAX_SIZE:
-            self._uploads.pop(name).file.close()
+            self._close(name)
             raise InvalidParams(f"The export is larger than {MAX_SIZE >> 30} GiB.")
         upload.size += len(data)
         upload.at = time.monotonic()
         await asyncio.to_thread(upload.file.write, data)
         return Uploaded(upload=name)
+
+    async def abandon(self, call: Call, params: AbandonParams) -> Empty:  # noqa: ARG002
+        """Forget an upload, if it is there."""
+        self._close(params.upload)
+        return Empty()
 
     async def finish(self, call: Call, params: ImportParams) -> ImportedSession:  # noqa: ARG002
         """Make a session of an upload, which is gone afterwards."""
@@ -123,12 +134,14 @@ class ImportControl:
 
     def _begin(self) -> str:
         now = time.monotonic()
+        patience = GIVES_WAY if len(self._uploads) >= MOST_UPLOADS else ABANDONED
         for name, upload in list(self._uploads.items()):
-            if now - upload.at > ABANDONED:
-                self._uploads.pop(name).file.close()
+            if now - upload.at > patience:
+                self._close(name)
         if len(self._uploads) >= MOST_UPLOADS:
             raise Overloaded(
-                "Other sessions are being imported; try again in a moment.",
+                f"{MOST_UPLOADS} other sessions are being imported; nothing was taken over. Try again"
+                f" when one is done. One that broke off gives way after {GIVES_WAY:.0f} s.",
                 ErrorKind.TOO_MANY_CALLS,
             )
         import tempfile
@@ -137,6 +150,10 @@ class ImportControl:
         file = cast("BinaryIO", tempfile.TemporaryFile(dir=self._directory))  # noqa: SIM115  closed with the upload
         self._uploads[name] = _Upload(file)
         return name
+
+    def _close(self, name: str) -> None:
+        if (upload := self._uploads.pop(name, None)) is not None:
+            upload.file.close()
 
     def _find(self, name: str) -> _Upload:
         upload = self._uploads.get(name)

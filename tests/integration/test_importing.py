@@ -241,7 +241,14 @@ async def test_uploads_are_few_and_bounded(tmp_path: Path, monkeypatch: pytest.M
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         eight = base64.b64encode(b"12345678").decode()
         made = [(await cli.call("import/piece", data=eight))["upload"] for _ in range(4)]
-        assert "try again" in (await cli.refused("import/piece", data=eight))["message"]
+        assert "Try again" in (await cli.refused("import/piece", data=eight))["message"]
+        assert await cli.call("import/abandon", upload=made.pop()) == {}
+        assert await cli.call("import/abandon", upload="gone") == {}
+        made.append((await cli.call("import/piece", data=eight))["upload"])
+        with monkeypatch.context() as later:
+            later.setattr("pykoclaw_acp.server.import_control.GIVES_WAY", -1)
+            made = [(await cli.call("import/piece", data=eight))["upload"]]
+        made += [(await cli.call("import/piece", data=eight))["upload"] for _ in range(3)]
         assert (
             "larger" in (await cli.refused("import/piece", data=eight, upload=made[0]))["message"]
         )

@@ -411,6 +411,23 @@ def test_a_file_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     assert finish["cwd"] == os.path.abspath("relative")
 
 
+def test_upload_that_breaks_off_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[str, dict[str, Any]]] = []
+
+    def ask(method: str, **params: Any) -> Any:
+        sent.append((method, params))
+        return {"upload": "u"}
+
+    monkeypatch.setattr(importing, "ask", ask)
+    with pytest.raises(CommandFailed, match="in the middle"):
+        importing.main(io.BytesIO(EXPORT.encode()[:-4]), "relative")
+    assert sent == []  # nothing was sent yet
+    monkeypatch.setattr(importing, "PIECE", 30)
+    with pytest.raises(CommandFailed, match="in the middle"):
+        importing.main(io.BytesIO(EXPORT.encode()[:-4]), "relative")
+    assert sent[-1] == ("import/abandon", {"start": False, "upload": "u"})
+
+
 ODD: list[Any] = [
     None,
     7,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.commands import prompt
+from pykoclaw_acp.commands.daemon import NoSuchSession
 from pykoclaw_acp.errors import CommandFailed
 
 Messages = Generator[dict[str, Any], None, dict[str, Any]]
@@ -22,6 +23,13 @@ class Daemon:
         self.state = state
         self.sent: list[dict[str, Any]] = []
 
+    def ask(self, method: str, *, session: str) -> Any:
+        """Knows one session, by id and by name."""
+        assert method == "sessions/show"
+        if session not in ("s", "name of s"):
+            raise NoSuchSession(f"No session has the id or the name {session}.")
+        return {"summary": {"id": "s"}}
+
     def stream(self, _: str, **params: Any) -> Messages:
         self.sent.append(params)
         yield from ()
@@ -31,12 +39,15 @@ class Daemon:
         return {"state": self.state, "session": "s", "turnId": "t", "text": "", "error": error}
 
 
-def sent(monkeypatch: pytest.MonkeyPatch, state: str, text: str | None, **given: Any) -> Any:
+def sent(
+    monkeypatch: pytest.MonkeyPatch, state: str, text: str | None, session: str = "s", **given: Any
+) -> Any:
     """The exit status, and the text that was sent."""
     daemon = Daemon(state)
     monkeypatch.setattr(prompt, "stream", daemon.stream)
+    monkeypatch.setattr(prompt, "ask", daemon.ask)
     options = {"detach": False, "key": None, "as_json": False, **given}
-    return prompt.main("s", text, **options), daemon.sent[0]["text"]
+    return prompt.main(session, text, **options), daemon.sent[0]["text"]
 
 
 @pytest.mark.parametrize("as_json", [False, True])
@@ -65,3 +76,18 @@ def test_standard_input_is_left_alone_with_a_text(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("sys.stdin", io.StringIO("for the script that goes on"))
     assert sent(monkeypatch, "done", "Hello.") == (0, "Hello.")
     assert sys.stdin.read() == "for the script that goes on"
+
+
+def test_unknown_session_is_said_before_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the session was forgotten, and the prompt stands in its place."""
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(CommandFailed, match=r"No session.* prompt --new 'hello there'$"):
+        sent(monkeypatch, "done", None, session="hello there")
+    monkeypatch.setattr("sys.stdin", io.StringIO("Typed."))
+    assert sent(monkeypatch, "done", None, session="name of s") == (0, "Typed.")
+
+
+def test_key_that_is_no_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CommandFailed, match=r"--key.*nothing was sent"):
+        sent(monkeypatch, "done", "Hello.", key=b"caf\xe9".decode(errors="surrogateescape"))
+    assert sent(monkeypatch, "done", "Hello.", key="café")[0] == 0

@@ -26,6 +26,12 @@ class Uploaded(FullAnswer, frozen=True, kw_only=True):
     upload: str
 
 
+class AbandonParams(Params, frozen=True, kw_only=True):
+    """Forget an upload."""
+
+    upload: Id
+
+
 class ImportParams(Params, frozen=True, kw_only=True):
     """Make a session of what was uploaded, in the directory `cwd`."""
 
