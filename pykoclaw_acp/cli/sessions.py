@@ -250,7 +250,9 @@ def approve(
         "deny": deny,
     }
     if sum(given.values()) > 1 or (allow and answers):
-        raise click.UsageError("Give one of --allow, --always, --lasting, --deny and --answer.")
+        raise click.UsageError(
+            "Give only one of --allow, --always, --lasting, --deny and --answer."
+        )
     if reason and not deny:
         raise click.UsageError("--reason is for --deny.")
     decision = next((cast("Decision", name) for name, is_given in given.items() if is_given), None)

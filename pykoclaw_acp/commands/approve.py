@@ -86,9 +86,9 @@ def _shown(question: dict[str, Any]) -> Shown:
     )
     options = choices(question, _FLAGS)
     if asked := question.get("questions"):
-        options = f"{' '.join(['--answer TEXT'] * len(asked))}: answer; {options}"
-    lines = (shown(facts, fg="yellow"), rendered(question), shown(f"  {options}"))
-    return joined([lines[0], _END, lines[1], lines[2], _END, _END])
+        options = [f"{' '.join(['--answer TEXT'] * len(asked))}: answer", *options]
+    lines = [part for one in options for part in (shown(f"  {one}"), _END)]
+    return joined([shown(facts, fg="yellow"), _END, rendered(question), *lines, _END])
 
 
 def _until(question: dict[str, Any]) -> str:

@@ -189,11 +189,11 @@ class Questions:
         keys = choices(question, {decision: key for key, decision in KEYS.items()})
         if question.get("questions"):
             between = ", with ; between two questions" if len(question["questions"]) > 1 else ""
-            keys = f"type the answer{between}; {keys}"
+            keys.insert(0, f"type the answer{between}")
         if question["id"] in self._unseen:
             lines = rendered(question).count("\n")
-            keys = f"{LOOK}: view all {lines} lines, which comes first; {keys}"
-        self._page.note(f"  ({_short(question['id'])})  [{keys}]", fg="yellow")
+            keys.insert(0, f"{LOOK}: view all {lines} lines, which comes first")
+        self._page.note(f"  ({_short(question['id'])})  [{'; '.join(keys)}]", fg="yellow")
 
 
 def _is_pending(question: str) -> bool:

@@ -79,15 +79,15 @@ def _unfenced(text: str) -> str:
     return "\n".join(shown)
 
 
-def choices(question: dict[str, Any], names: Mapping[str, str]) -> str:
+def choices(question: dict[str, Any], names: Mapping[str, str]) -> list[str]:
     """Meaning of each decision, by the `names` used to make it; empty from an older daemon."""
     meanings = question.get("choices") or {
         **_USUAL,
         **({"allow_always": "always"} if question["always"] else {}),
     }
-    return "; ".join(
+    return [
         f"{name}: {meanings[decision]}" for decision, name in names.items() if decision in meanings
-    )
+    ]
 
 
 def _change(part: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:

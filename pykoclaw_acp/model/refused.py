@@ -11,6 +11,13 @@ from typing import Final
 REFUSED: Final = "The user refused this tool call."
 REFUSED_BECAUSE: Final = "The user refused this tool call, and said why:\n"
 
+NOT_DECIDED: Final = "The user did not decide the permission request."
+NOT_IN_TIME: Final = "Nobody decided the permission request in time."
+NOBODY_TO_ASK: Final = (
+    "Nobody was there to be asked, and this session denies what nobody can be asked about."
+)
+UNDECIDED: Final = "The permission request could not be decided."
+
 KEEP_PLANNING: Final = (
     "The user wants to keep planning, and did not say yet what should change. Ask what should change, and end your"
     " turn. Present the plan again only after the answer."
@@ -40,6 +47,7 @@ _SHOWN: Final = {
     DECLINED: "Declined to answer.",
     NOBODY: "Nobody was there to answer.",
     UNANSWERED: "Not answered.",
+    **{told: told for told in (NOT_DECIDED, NOT_IN_TIME, NOBODY_TO_ASK, UNDECIDED)},
 }
 _WITH_WORDS: Final = (  # how a text begins, how it ends, and what is shown before the user's words
     (CHANGE_PLAN, CHANGE_PLAN_END, "Kept planning: "),

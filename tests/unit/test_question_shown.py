@@ -332,16 +332,14 @@ def test_change_is_shown_by_line_with_visible_escapes() -> None:
 
 def test_what_each_decision_means_is_beside_the_question(daemon: list[Any]) -> None:
     assert (
-        "\n  --allow: Allow once; --deny: Reject\n" in CliRunner().invoke(cli, ["approve"]).stdout
+        "\n  --allow: Allow once\n  --deny: Reject\n" in CliRunner().invoke(cli, ["approve"]).stdout
     )
     trust = told(workspace_words.request("t", [Workspace("/w", "c", ("hook at Stop: x",))]))
-    meant = "y: Run without it; a: Trust it, as it is now; n: Refuse: do not send the prompt"
+    meant = ["y: Run without it", "a: Trust it, as it is now", "n: Refuse: do not send the prompt"]
     assert choices(trust, {decision: key for key, decision in attach.KEYS.items()}) == meant
     older = {name: value for name, value in trust.items() if name != "choices"}
-    assert (
-        choices(older, {"allow_once": "y", "allow_always": "a", "deny": "n"})
-        == "y: allow; a: always; n: deny"
-    )
+    keys = {"allow_once": "y", "allow_always": "a", "deny": "n"}
+    assert choices(older, keys) == ["y: allow", "a: always", "n: deny"]
 
 
 def question_of_claude(*multiple: bool) -> dict[str, Any]:
@@ -368,7 +366,7 @@ def test_a_question_names_what_answers_it(
     question = question_of_claude(*multiple)
     monkeypatch.setattr(approve, "ask", lambda *_, **__: [question])
     shown = CliRunner().invoke(cli, ["approve"]).stdout
-    assert f"  To answer: {how}\n  {flags}; --deny: Decline\n" in shown
+    assert f"  To answer: {how}\n  {flags}\n  --deny: Decline\n" in shown
     assert "--allow" not in shown
     assert "--always" not in shown
     written: list[str] = []

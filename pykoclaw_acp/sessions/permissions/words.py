@@ -19,11 +19,10 @@ IN_CHAT: Final = "in_chat"
 
 MAX_INPUT: Final = 4000  # characters of a tool's input that a prompt repeats
 _NOBODY: Final[dict[str, str]] = {
-    RequestOutcome.CANCELLED: "The user did not decide the permission request.",
-    RequestOutcome.TIMEOUT: "Nobody decided the permission request in time.",
-    RequestOutcome.DENIED: "Nobody was there to be asked, and this session denies what nobody can be asked about.",
+    RequestOutcome.CANCELLED: refused.NOT_DECIDED,
+    RequestOutcome.TIMEOUT: refused.NOT_IN_TIME,
+    RequestOutcome.DENIED: refused.NOBODY_TO_ASK,
 }
-_UNDECIDED: Final = "The permission request could not be decided."
 IN_SESSION: Final = (
     "Allowed for the rest of the session; `pykoclaw-acp rules list` shows it,"
     " `pykoclaw-acp rules remove` removes it."
@@ -52,13 +51,13 @@ def refusal(request: PermissionRequest, decision: Decision) -> str:
     chosen = decision.outcome == RequestOutcome.SELECTED
     if request.plan:
         if not chosen:
-            return _NOBODY.get(decision.outcome, _UNDECIDED) + refused.PLAN_UNDECIDED
+            return _NOBODY.get(decision.outcome, refused.UNDECIDED) + refused.PLAN_UNDECIDED
         if decision.reason:
             return refused.CHANGE_PLAN + decision.reason + refused.CHANGE_PLAN_END
         return refused.KEEP_PLANNING
     if chosen and decision.reason:
         return refused.REFUSED_BECAUSE + decision.reason
-    return refused.REFUSED if chosen else _NOBODY.get(decision.outcome, _UNDECIDED)
+    return refused.REFUSED if chosen else _NOBODY.get(decision.outcome, refused.UNDECIDED)
 
 
 def _unanswered(decision: Decision) -> str:
