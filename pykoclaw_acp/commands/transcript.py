@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pykoclaw_acp.commands.document import RESULTS, ShownCall, fields, objects, speaker
+from pykoclaw_acp.commands.document import OURS, RESULTS, ShownCall, fields, objects, speaker
 from pykoclaw_acp.commands.markdown import SHORT, block_text, output, short_output
 from pykoclaw_acp.commands.question import quoted
 from pykoclaw_acp.commands.show import one_line
@@ -113,6 +113,8 @@ class TranscriptPrinter:
 
     def _say(self, kind: str, who: str, message: str, text: str) -> None:
         self._say_running()
+        if who == OURS:  # whole, in the Markdown and with the empty lines of a chat
+            text = text.strip("\n").replace("**", "")
         if self._message != (kind, message, who):
             self._end_line()
             self._message = (kind, message, who)

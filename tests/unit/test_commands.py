@@ -350,7 +350,8 @@ def test_a_prompt_says_through_what_it_came(origin: str, speaker: str) -> None:
 
 @pytest.mark.parametrize("note", ["note", "failure"])
 def test_what_this_program_says_is_not_claudes(note: str) -> None:
-    update = said("agent_message_chunk", "n", "It failed.") | {"_meta": {"pykoclaw.dev/note": note}}
+    text = "\n\n**It** failed.\n\n"
+    update = said("agent_message_chunk", "n", text) | {"_meta": {"pykoclaw.dev/note": note}}
     written: list[str] = []
     page = TranscriptPrinter(written.append)
     page.show(said("agent_message_chunk", "n", "Hm."))
