@@ -89,7 +89,7 @@ class Role:
         def found() -> list[dict[str, Any]]:
             over = self.process.returncode is not None
             seen = self.entries(did, **values)
-            assert seen or not over, f"it has ended: {self.output()}"
+            assert seen or not over, f"it has ended, {self.process.returncode}: {self.output()}"
             return seen
 
         return (await eventually(found, PATIENCE))[0]
