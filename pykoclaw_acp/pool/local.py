@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import signal
+import stat
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
@@ -208,8 +209,18 @@ def _remove(files: WorkerFiles, *, keep_spool: bool) -> None:
     shutil.rmtree(files.temporary, ignore_errors=True)
 
 
+def _close_to_readers(directory: Path) -> None:
+    """Removed while a worker runs, it is made anew by Claude's CLI, for its temporary files."""
+    with contextlib.suppress(OSError):
+        found = os.lstat(directory)
+        ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+        if ours and not found.st_mode & 0o022:
+            os.chmod(directory, 0o700)
+
+
 def _prepare(directory: Path, kept: set[str], *, spare: bool) -> None:
     try:
+        _close_to_readers(directory)
         secure_directory(directory)
         for name in ("sockets", "tmp", "spool"):
             place = directory / name

@@ -146,10 +146,11 @@ def put_in_the_way(directory: Path) -> None:
     directory.write_text("in the way")
 
 
-def open_to_others(directory: Path) -> None:
-    directory.unlink()
-    directory.mkdir()
-    directory.chmod(0o755)
+def open_to_others(directory: Path, mode: int) -> None:
+    if directory.is_file():
+        directory.unlink()
+    directory.mkdir(exist_ok=True)
+    directory.chmod(mode)
 
 
 async def test_worker_directories_are_private_and_optional_for_start(tmp_path: Path) -> None:
@@ -162,7 +163,10 @@ async def test_worker_directories_are_private_and_optional_for_start(tmp_path: P
     put_in_the_way(directory)
     async with server(places) as app:
         assert await instance.read(app.database) == known
-    open_to_others(directory)
+    open_to_others(directory, 0o755)  # as the CLI makes it, if it was removed
+    async with server(places):
+        assert modes(directory) == {0o700}
+    open_to_others(directory, 0o777)
     with pytest.raises(ConfigurationError, match="Others can use"):
         async with server(places):
             pass
