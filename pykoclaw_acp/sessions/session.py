@@ -94,8 +94,8 @@ class Session(SessionParts):
         sent again. `joins`: an earlier daemon had taken it: it is no new one.
 
         Raises TurnFailed if it were new and must not, InvalidParams for an idempotency key that
-        stood at another prompt, InvalidRequest if the session was closed in the meantime,
-        Overloaded if too much waits already.
+        stood at another prompt or a prompt that is too long, InvalidRequest if the session was
+        closed in the meantime, Overloaded if too much waits already.
         """
         return await self.intake.finish(self._accept(turn, author, joins=joins))
 
@@ -109,8 +109,8 @@ class Session(SessionParts):
         """Accept a prompt that runs whoever is there, also in a closed session; the turn that it
         was before, if it comes again.
 
-        Raises InvalidParams for an idempotency key that stood at another prompt, Overloaded, and
-        SessionNotFound if the session is being deleted.
+        Raises InvalidParams for an idempotency key that stood at another prompt or a prompt that is
+        too long, Overloaded, and SessionNotFound if the session is being deleted.
         """
         return await self._tasks.finish(self._accept_unattended(turn))
 

@@ -32,6 +32,7 @@ from pykoclaw_acp.sessions.ports.tasks import TaskStore
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.surroundings import clients_return
+from pykoclaw_acp.sessions.turns.queue import require_possible
 from pykoclaw_acp.tasks import Tasks
 
 MOST_RUNS: Final = 4  # at once, so that tasks that come due together leave workers for people
@@ -125,7 +126,7 @@ class TaskRuns:
             raise
         except Conflict:  # or the run was given up, and is refused a result
             reason: str | None = DELETED
-        except AcpError as error:  # the session is gone, or there is no place for it
+        except AcpError as error:  # for good: no session, no place for one, a prompt too long
             reason = str(error)
         else:
             text = await self._store.text(run.turn_id)
@@ -144,8 +145,7 @@ class TaskRuns:
             "Task ended", action="task_ended", task=run.task.id, turn=run.turn_id, error=reason
         )
         self._sessions.deliveries_wanted.set()
-        if session is not None:
-            await self._tidy(run)
+        await self._tidy(run)
 
     async def _turn_of(self, run: TaskRun) -> tuple[Session, Outcome]:
         """The run's turn, to its end. One that ended before it began is given another id."""
@@ -194,9 +194,12 @@ class TaskRuns:
         )
 
     async def _session(self, run: TaskRun) -> Session:
-        """Where the run takes place; noted before anything is sent there. Raises SessionNotFound."""
+        """Where the run takes place; noted before anything is sent there. Raises SessionNotFound, and
+        InvalidParams for a prompt that no session takes: it gets none.
+        """
         if run.session_id is not None:
             return await self._sessions.get(run.session_id)
+        require_possible(self._turn(run, None))
         session, aside = await self._conversation(run.task), False
         if session is None or run.task.isolated:
             cwd = None if session is None else session.record.cwd

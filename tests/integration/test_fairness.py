@@ -73,6 +73,21 @@ async def test_long_prompts_that_wait_have_a_bound_together(
         await eventually(lambda: len(r.sessions.live[session].turns) == 3)
 
 
+async def test_prompt_above_the_bound_is_refused_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "MOST_TEXT", 1000)
+    async with rig(tmp_path) as r, client(r) as wire:
+        session, _, channel, turn = await hanging(r, wire)
+        for way in ("steer", "queue"):
+            more = {"_meta": {"pykoclaw.dev/steering": way}}
+            refused = await wire.call("session/prompt", **prompt(session, "x" * 1001), **more)
+            assert refused["error"]["code"] == -32602
+            assert "1,001 characters" in refused["error"]["message"]
+        assert "errorKind" not in (refused["error"].get("data") or {})
+        channel.say(channel.ended(turn))
+
+
 async def test_waiting_prompts_are_bounded_over_all_sessions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

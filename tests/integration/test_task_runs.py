@@ -21,13 +21,14 @@ from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.protocol.control.tasks import TaskParams
 from pykoclaw_acp.server.scheduled import ScheduledTasks
 from pykoclaw_acp.sessions.task_runs import TaskRuns
+from pykoclaw_acp.sessions.turns import queue
 from pykoclaw_acp.store import tasks
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.units import Unit
 from tests.integration.adopting import alive, daemon, killed
 from tests.integration.queueing import execute, fetch
 from tests.integration.rig import TIMES, Rig, rig
-from tests.integration.scheduling import logs, scheduling, task
+from tests.integration.scheduling import logs, row, scheduling, task
 from tests.waiting import eventually, within
 
 __all__ = ["alive"]
@@ -218,6 +219,68 @@ async def test_task_cancelled_at_its_start_never_runs(
         runs = await begun(r, SqlTaskStore(r.database))
         await eventually(lambda: not runs.running)
         assert fetch(path, TURNS) == []
+
+
+# --- prompts that no session takes
+
+
+async def test_prompt_too_long_ends_the_run(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "MOST_TEXT", 1000)
+    async with rig(tmp_path) as r:
+        long = [task(path, "wa-1", "x" * 1001, next_run=f"2026-01-0{n}") for n in range(1, 6)]
+        often = task(path, "wa-1", "x" * 1001, schedule_type="interval", schedule_value="60000")
+        short = task(path, "wa-2", next_run="2026-02-01")
+        async with scheduling(r):
+            await eventually(lambda: logs(path, short))
+        for one in (*long, often):
+            ((state, _, error),) = logs(path, one)
+            assert state == "error"
+            assert "1,001 characters" in error
+            assert "Shorten it" in error
+        assert row(path, long[0], "status") == ("completed",)
+        assert row(path, often, "status") == ("active",)
+        assert len(r.sessions.live.values()) == 1, "of the one that ran"
+
+
+@pytest.mark.parametrize("placed", [True, False])
+async def test_next_daemon_ends_run_of_long_prompt(
+    tmp_path: Path, path: Path, placed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "MOST_TEXT", 1000)
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        one = task(path, session.record.conversation_name, "x" * 1001)
+        (due,) = await SqlTaskStore(r.database).due(1)
+        run = TaskRun("first", due, None, manual=False, started_at=0)
+        await SqlTaskStore(r.database).claim(run)
+        if placed:  # by a version that did not look at the prompt before
+            run.session_id = session.id
+            await SqlTaskStore(r.database).place(run, run.turn_id)
+        async with scheduling(r):
+            await eventually(lambda: logs(path, one))
+        assert "1,001 characters" in logs(path, one)[0][2]
+        assert await SqlTaskStore(r.database).unfinished() == []
+
+
+async def test_failed_runs_leave_nothing_of_earlier_ones(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "MOST_TEXT", 1000)
+    async with rig(tmp_path) as r:
+        one = task(path, "wa-1", context_mode="isolated")
+        async with scheduling(r):
+            await eventually(lambda: logs(path, one))
+            execute(
+                path,
+                "UPDATE scheduled_tasks SET status = 'active', next_run = '2026-01-01', prompt = ?",
+                "x" * 1001,
+            )
+            await eventually(lambda: len(logs(path, one)) == 2)
+            await eventually(lambda: len(fetch(path, RUNS)) == 1)
+        assert fetch(path, RUNS)[0][1] is None
+        assert not list(r.sessions.live.values())
 
 
 # --- usage limits

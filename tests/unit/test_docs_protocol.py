@@ -238,6 +238,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| concurrent requests of a client | {MAX_CALLS:,};" in limits
     assert f"above {MOST_OPEN:,} the client is not read" in limits
     assert f"| {queue.MOST_WAITING}, with {queue.MOST_TEXT:,} characters; -32012 |" in limits
+    assert f" scheduled task | {queue.MOST_TEXT:,} characters; -32602, " in limits
     assert (
         f"| {queue.MOST_WAITING_ALL:,}, with {queue.MOST_TEXT_ALL:,} characters; -32012 |" in limits
     )

@@ -9,13 +9,22 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import Overloaded
+from pykoclaw_acp.errors import InvalidParams, Overloaded
 from pykoclaw_acp.model.turns import STARTED, Turn
 
 MOST_WAITING: Final = 100  # prompts of a session
 MOST_TEXT: Final = 32 * 1024 * 1024  # characters of them together
 MOST_WAITING_ALL: Final = 2000  # prompts of all sessions
 MOST_TEXT_ALL: Final = 128 * 1024 * 1024  # characters of those
+
+
+def require_possible(turn: Turn) -> None:
+    """Raises InvalidParams for a prompt that no session has room for, however little waits."""
+    if turn.length > MOST_TEXT:
+        raise InvalidParams(
+            f"The prompt has {turn.length:,} characters, and none may have more than {MOST_TEXT:,}. Claude was not "
+            "given it. Shorten it, or put the text into a file and name that file in the prompt."
+        )
 
 
 class AllWaiting:
@@ -72,7 +81,8 @@ class TurnQueue:
         return [turn for turn in dict.fromkeys(given) if turn.state in STARTED]
 
     def require_room(self, turn: Turn) -> None:
-        """Raises Overloaded if there is no room for this prompt."""
+        """Raises Overloaded if there is no room for this prompt now, InvalidParams if there never is."""
+        require_possible(turn)
         if len(self._waiting) >= MOST_WAITING:
             raise Overloaded(
                 f"{MOST_WAITING} prompts of this session wait already. Wait until one of them has ended, or stop them "
