@@ -60,6 +60,10 @@ def show_one(task: str, as_json: bool) -> None:
             ("last run", _time(one["lastRun"])),
             ("last result", show.one_line(one["lastResult"], "none")),
             ("prompt", show.one_line(one["prompt"])),
+            *(
+                (f"cut: {name}", f"{show.size(size)} in all; the database has the rest")
+                for name, size in one.get("cut", {}).items()
+            ),
         ]
     )
     if details["runs"]:
@@ -92,9 +96,8 @@ def resume(task: str) -> None:
 
 def cancel(task: str) -> None:
     """Delete a task."""
-    known = ask("tasks/show", task=task)["task"]["id"]
-    ask("tasks/cancel", task=known)
-    terminal.line(f"Deleted {known}.")
+    deleted = ask("tasks/cancel", task=task).get("task", task)  # an older daemon says none
+    terminal.line(f"Deleted {deleted}.")
 
 
 def run(task: str) -> None:

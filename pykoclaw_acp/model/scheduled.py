@@ -76,6 +76,14 @@ class Task(msgspec.Struct, frozen=True):
         return now_text(max(datetime.fromisoformat(following), now + SHORTEST_INTERVAL))
 
 
+@dataclass(frozen=True, slots=True)
+class CutTask:
+    """A task whose long texts are cut; `sizes` (bytes) of those, by their names."""
+
+    task: Task
+    sizes: dict[str, int]
+
+
 @dataclass(slots=True)
 class TaskRun:
     """A run from its claim to its result; `turn_id` is that of the turn that it is.

@@ -8,6 +8,7 @@ from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.listing import Archived, ListedSession, ListPosition
 from pykoclaw_acp.protocol import list_cursor
+from pykoclaw_acp.protocol.limits import MAX_NAME, MAX_PATH
 from pykoclaw_acp.protocol.messages import (
     Empty,
     ListSessionsParams,
@@ -22,6 +23,7 @@ from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.lifecycle import absolute
 
 TRANSCRIPT: Final = "pykoclaw.dev/transcript"  # true for a session that only Claude knows
+MOST_TITLE: Final = 1000  # characters; another program's conversation may have any name
 CHANNEL: Final = "pykoclaw.dev/channel"  # of a conversation that is not of ACP clients
 
 
@@ -82,9 +84,9 @@ def _archived(wanted: str | None) -> Archived:
 def _info(one: ListedSession) -> SessionInfo:
     return SessionInfo(
         session_id=one.session_id,
-        cwd=one.cwd or "/",
+        cwd=one.cwd if one.cwd and len(one.cwd) <= MAX_PATH else "/",
         additional_directories=one.directories,
-        title=one.title,
+        title=one.title and one.title[:MOST_TITLE],
         updated_at=iso(one.updated_at),
         archived=one.archived,
         meta=_meta(one) or None,
@@ -95,4 +97,4 @@ def _meta(one: ListedSession) -> dict[str, Any]:
     if one.conversation is None:
         return {TRANSCRIPT: True}
     channel = conversations.channel(one.conversation)
-    return {} if channel == conversations.OWN else {CHANNEL: channel}
+    return {} if channel == conversations.OWN else {CHANNEL: channel[:MAX_NAME]}

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from pykoclaw_acp.errors import Conflict, InvalidParams, InvalidRequest
+from pykoclaw_acp.link.framing import MAX_LINE_OUT
 from pykoclaw_acp.model import deliveries
 from pykoclaw_acp.model.schedule import compute_next_run
-from pykoclaw_acp.model.scheduled import Task, TaskState
+from pykoclaw_acp.model.scheduled import CutTask, Task, TaskState
 from pykoclaw_acp.protocol.control.tasks import (
     ScheduledTaskList,
+    TaskCancelled,
     TaskDetails,
     TaskInfo,
     TaskParams,
@@ -17,7 +21,7 @@ from pykoclaw_acp.protocol.control.tasks import (
     TasksParams,
     TaskStarted,
 )
-from pykoclaw_acp.protocol.messages import Empty
+from pykoclaw_acp.server import fitting
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
@@ -25,6 +29,8 @@ from pykoclaw_acp.store import tasks
 from pykoclaw_acp.store.units import Statement, Unit
 
 RUNS_SHOWN: Final = 20
+LISTED: Final = 1000  # bytes of each text in a list: ten thousand tasks fill no memory
+GONE: Final = "No task has this id. `pykoclaw-acp tasks list` shows all of them."
 
 
 class ScheduledTasks:
@@ -60,31 +66,43 @@ class ScheduledTasks:
 
     async def list(self, call: Call, params: TasksParams) -> ScheduledTaskList:  # noqa: ARG002
         """Tasks, newest first."""
-        found = await tasks.every(self._database, params.limit + 1)
+        found = await tasks.every(self._database, params.limit + 1, LISTED)
+        infos = [self._info(one) for one in found[: params.limit]]
+        shown = await fitting.fitted(infos, LISTED)
         return ScheduledTaskList(
-            tasks=[self._info(one) for one in found[: params.limit]],
-            more=len(found) > params.limit,
+            tasks=shown,
+            more=len(found) > len(shown),
             scheduler=await self._app.scheduler_info(),
         )
 
     async def show(self, call: Call, params: TaskParams) -> TaskDetails:  # noqa: ARG002
         """A task with its newest runs."""
-        task = await self._task(params.task)
-        runs = await tasks.logged(self._database, task.id, RUNS_SHOWN)
-        return TaskDetails(
-            task=self._info(task),
-            runs=[
-                TaskRunInfo(
-                    run_at=at, duration_ms=duration, status=status, result=result, error=error
-                )
-                for at, duration, status, result, error in runs
-            ],
+        task_id = await self._id(params.task)
+        runs = [
+            TaskRunInfo(
+                run_at=at,
+                duration_ms=duration,
+                status=status,
+                result=result,
+                error=error,
+                cut=fitting.named(TaskRunInfo, cut),
+            )
+            for at, duration, status, result, error, cut in await tasks.logged(
+                self._database, task_id, RUNS_SHOWN, MAX_LINE_OUT // RUNS_SHOWN
+            )
+        ]
+        # The task has what its runs leave, and they leave a half at least.
+        shown = await fitting.fitted(runs, MAX_LINE_OUT, fitting.ROOM // 2)
+        room = fitting.ROOM - len(msgspec.json.encode(shown))
+        (task,) = await fitting.fitted(
+            [await self._shown(task_id, MAX_LINE_OUT)], MAX_LINE_OUT, room
         )
+        return TaskDetails(task=task, runs=shown)
 
     async def pause(self, call: Call, params: TaskParams) -> TaskInfo:  # noqa: ARG002
         """Let the task not run until it is resumed; a run that has begun goes on."""
-        task = await self._task(params.task)
-        return await self._changed(task.id, tasks.set_state(task.id, TaskState.PAUSED))
+        task_id = await self._id(params.task)
+        return await self._changed(task_id, tasks.set_state(task_id, TaskState.PAUSED))
 
     async def resume(self, call: Call, params: TaskParams) -> TaskInfo:  # noqa: ARG002
         """Let the task run by its schedule, counted from now; a time that has passed is due."""
@@ -97,15 +115,15 @@ class ScheduledTasks:
             raise InvalidParams(f"The task's schedule cannot be read: {error}") from error
         return await self._changed(task.id, tasks.set_state(task.id, TaskState.ACTIVE, following))
 
-    async def cancel(self, call: Call, params: TaskParams) -> Empty:  # noqa: ARG002
+    async def cancel(self, call: Call, params: TaskParams) -> TaskCancelled:  # noqa: ARG002
         """Delete the task and what is kept of its runs. A run that has begun goes on, one that has
         not does not happen.
         """
-        task = await self._task(params.task)
-        ends = (*tasks.delete(task.id), tasks.give_up_runs(task.id))
+        task_id = await self._id(params.task)
+        ends = (*tasks.delete(task_id), tasks.give_up_runs(task_id))
         await self._database.commit(Unit(ends))
-        self._app.runs.give_up(task.id)
-        return Empty()
+        self._app.runs.give_up(task_id)
+        return TaskCancelled(task=task_id)
 
     async def run(self, call: Call, params: TaskParams) -> TaskStarted:  # noqa: ARG002
         """Run the task now, whatever its schedule and state; its schedule does not change."""
@@ -123,17 +141,30 @@ class ScheduledTasks:
     async def _changed(self, task_id: str, change: Statement) -> TaskInfo:
         await self._database.commit(Unit((change,)))
         self._app.runs.changed.set()
-        return self._info(await self._task(task_id))
+        return fitting.shortened(await self._shown(task_id, LISTED), LISTED)
+
+    async def _shown(self, task_id: str, most: int) -> TaskInfo:
+        found = await tasks.shown(self._database, task_id, most)
+        if found is None:
+            raise InvalidParams(GONE)
+        return self._info(found)
 
     async def _task(self, word: str) -> Task:
-        found = await tasks.matching(self._database, word)
+        found = await tasks.whole(self._database, await self._id(word))
+        if found is None:
+            raise InvalidParams(GONE)
+        return found
+
+    async def _id(self, word: str) -> str:
+        found = await tasks.ids(self._database, word)
         if not found:
-            raise InvalidParams("No task has this id. `pykoclaw-acp tasks list` shows all of them.")
+            raise InvalidParams(GONE)
         if len(found) > 1:
             raise InvalidParams(f"More than one task's id begins with {word}. Give more of it.")
         return found[0]
 
-    def _info(self, task: Task) -> TaskInfo:
+    def _info(self, one: CutTask) -> TaskInfo:
+        task = one.task
         to, _ = deliveries.target(task.conversation, task.target_conversation)
         return TaskInfo(
             id=task.id,
@@ -149,5 +180,6 @@ class ScheduledTasks:
             last_result=task.last_result,
             status=task.status,
             created_at=task.created_at,
+            cut=fitting.named(TaskInfo, one.sizes),
             running=any(run.task.id == task.id for run in self._app.runs.running),
         )

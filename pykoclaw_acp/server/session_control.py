@@ -27,6 +27,7 @@ from pykoclaw_acp.protocol.control.sessions import (
     SessionDetails,
 )
 from pykoclaw_acp.protocol.messages import Empty
+from pykoclaw_acp.server import fitting
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.command_client import CommandClient
 from pykoclaw_acp.server.dispatch import Later, Method
@@ -41,6 +42,8 @@ from pykoclaw_acp.store.database import Database
 LOOK_WAIT: Final = (
     5.0  # s, less than commands wait, for what other programs did; the look goes on afterwards
 )
+
+LISTED: Final = 4096  # characters of a text in an answer: MAX_PATH, as a path is the longest
 
 
 class SessionControl:
@@ -91,26 +94,30 @@ class SessionControl:
 
     async def list_all(self, call: Call, params: ListParams) -> msgspec.Raw:  # noqa: ARG002
         """Sessions, newest first: a SessionList, encoded one by one, since it may be megabytes."""
-        line, count = bytearray(b'{"sessions":['), 0
+        line, more = bytearray(b'{"sessions":['), False
+        count = 0
         async for summary in await overview.listing(
             self._database, every=params.all, limit=params.limit + 1, hidden=self._hidden
         ):
-            count += 1
-            if count <= params.limit:
-                line += b"," * (count > 1) + msgspec.json.encode(summary)
-        line += b'],"more":true}' if count > params.limit else b'],"more":false}'
+            one = msgspec.json.encode(fitting.shortened(summary, LISTED))
+            more = more or count == params.limit or len(line) + len(one) > fitting.ROOM
+            if not more:
+                line += b"," * (count > 0) + one
+                count += 1
+        line += b'],"more":true}' if more else b'],"more":false}'
         return msgspec.Raw(line)
 
     async def resolve(self, call: Call, params: ResolveParams) -> Resolved:  # noqa: ARG002
         """Which session a conversation of any program has; it gets one if it has none."""
         session = await self._finder.find(params.conversation, create=params.create)
         record = session.record
-        return Resolved(
+        found = Resolved(
             session=session.id,
             conversation=record.conversation_name,
             channel=conversations.channel(record.conversation_name),
             cwd=record.cwd,
         )
+        return fitting.shortened(found, LISTED)
 
     async def show(self, call: Call, params: NamedSessionParams) -> SessionDetails:  # noqa: ARG002
         """One session with its newest turns."""
@@ -121,8 +128,8 @@ class SessionControl:
         if summary is None:
             raise SessionNotFound(session_id)
         details = await overview.details(self._database, session_id)
-        return SessionDetails(
-            summary=summary,
+        found = SessionDetails(
+            summary=fitting.shortened(summary, LISTED),
             additional_directories=details.additional_directories,
             mode=details.mode or self._sessions.default_mode,
             model=details.model,
@@ -133,6 +140,7 @@ class SessionControl:
             turns=details.turns,
             worker=next(iter(await self._workers.live(session_id)), None),
         )
+        return fitting.shortened(found, LISTED)
 
     async def rename(self, call: Call, params: RenameParams) -> Empty:  # noqa: ARG002
         """Give the session a title; its clients are told."""

@@ -5,13 +5,14 @@ this program.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from pykoclaw_acp.model import deliveries
 from pykoclaw_acp.model.schedule import now_text
-from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun, TaskRunState, TaskState
+from pykoclaw_acp.model.scheduled import CutTask, Task, TaskResult, TaskRun, TaskRunState, TaskState
 from pykoclaw_acp.store import shared_conversations
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
@@ -22,8 +23,14 @@ _NAMES: Final = (
     *("COALESCE(context_mode, 'group')", "target_conversation", "next_run", "last_run"),
     *("last_result", f"COALESCE(status, {_ACTIVE})", "created_at"),
 )
+_LOGGED: Final = ("run_at", "status", "result", "error")
 # As bytes: one text that is not UTF-8 must not keep the others from being read.
 _COLUMNS: Final = ", ".join(f"CAST({name} AS BLOB)" for name in _NAMES)
+_CUT: Final = (  # the beginnings of the texts, then their sizes; an id is whole
+    "CAST(id AS BLOB), "
+    + ", ".join(f"SUBSTR(CAST({name} AS BLOB), 1, ?1)" for name in _NAMES[1:])
+    + "".join(f", LENGTH(CAST({name} AS BLOB))" for name in _NAMES)
+)
 _NOT_RUNNING: Final = (
     "NOT EXISTS (SELECT 1 FROM acp_task_runs r WHERE r.task_id = scheduled_tasks.id"
     " AND r.ended_at IS NULL)"
@@ -80,45 +87,85 @@ async def next_due(database: Database) -> str | None:
     return rows[0][0].decode("utf-8", "replace") if rows else None
 
 
-async def every(database: Database, limit: int) -> list[Task]:
-    """Tasks, the newest first."""
+async def every(database: Database, limit: int, most: int) -> list[CutTask]:
+    """Tasks, the newest first, with the first `most` bytes of each of their texts."""
     rows = await database.read(
-        f"SELECT {_COLUMNS} FROM scheduled_tasks ORDER BY created_at DESC LIMIT ?",  # noqa: S608  constant
-        (limit,),
+        f"SELECT {_CUT} FROM scheduled_tasks ORDER BY created_at DESC LIMIT ?2",  # noqa: S608  constant
+        (most, limit),
     )
-    return [_task(row) for row in rows]
+    return [_cut_task(row) for row in rows]
 
 
-async def matching(database: Database, word: str) -> list[Task]:
-    """The task with this id, or two tasks at most whose ids begin so."""
+async def shown(database: Database, task_id: str, most: int) -> CutTask | None:
+    """A task with the first `most` bytes of each of its texts; None if there is none."""
+    rows = await database.read(
+        f"SELECT {_CUT} FROM scheduled_tasks WHERE id = ?2",  # noqa: S608  constant
+        (most, task_id),
+    )
+    return _cut_task(rows[0]) if rows else None
+
+
+def _cut_task(row: tuple[Any, ...]) -> CutTask:
+    texts, sizes = _cut(Task.__struct_fields__, row)
+    return CutTask(_task(texts), sizes)
+
+
+def _cut(names: Sequence[str], row: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, int]]:
+    """The beginnings of texts, without the part of a character at their ends; and the sizes (bytes)
+    of those that are longer.
+    """
+    texts, sizes = list(row[: len(names)]), {}
+    for at, (name, size) in enumerate(zip(names, row[len(names) :], strict=True)):
+        if texts[at] is not None and size > len(texts[at]):
+            sizes[name] = size
+            texts[at] = texts[at][: _last_whole(texts[at])]
+    return tuple(texts), sizes
+
+
+def _last_whole(text: bytes) -> int:
+    """Where the last character of a text begins, if that is UTF-8; else its end."""
+    last = range(len(text) - 1, max(len(text) - 5, -1), -1)
+    return next((at for at in last if text[at] & 0xC0 != 0x80), len(text))
+
+
+async def ids(database: Database, word: str) -> list[str]:
+    """The id of the task that has this one, or two at most that begin so."""
+    sql = "SELECT CAST(id AS BLOB) FROM scheduled_tasks WHERE id"
+    rows = await database.read(f"{sql} = ?", (word,))
+    if not rows and word:
+        rows = await database.read(f"{sql} >= ? AND id < ? LIMIT 2", (word, word + "\U0010ffff"))
+    return [one.decode("utf-8", "backslashreplace") for (one,) in rows]
+
+
+async def whole(database: Database, task_id: str) -> Task | None:
+    """A task; None if there is none."""
     rows = await database.read(
         f"SELECT {_COLUMNS} FROM scheduled_tasks WHERE id = ?",  # noqa: S608  constant
-        (word,),
+        (task_id,),
     )
-    if not rows and word:
-        rows = await database.read(
-            f"SELECT {_COLUMNS} FROM scheduled_tasks WHERE id >= ? AND id < ? LIMIT 2",  # noqa: S608
-            (word, word + "\U0010ffff"),
-        )
-    return [_task(row) for row in rows]
+    return _task(rows[0]) if rows else None
 
 
-async def logged(database: Database, task_id: str, limit: int) -> list[tuple[Any, ...]]:
+async def logged(database: Database, task_id: str, limit: int, most: int) -> list[tuple[Any, ...]]:
     """Runs of a task by any program, the newest first: time, duration (ms), status, result and
-    error; what is not UTF-8 is escaped.
+    error, the first `most` bytes of each, and the sizes (bytes) of those that are longer; what is
+    not UTF-8 is escaped.
     """
+    beginnings = ", ".join(f"SUBSTR(CAST({name} AS BLOB), 1, ?1)" for name in _LOGGED)
+    sizes = ", ".join(f"LENGTH(CAST({name} AS BLOB))" for name in _LOGGED)
     rows = await database.read(
-        "SELECT CAST(run_at AS BLOB), duration_ms, CAST(status AS BLOB), CAST(result AS BLOB),"
-        " CAST(error AS BLOB) FROM task_run_logs WHERE task_id = ? ORDER BY run_at DESC LIMIT ?",
-        (task_id, limit),
+        f"SELECT duration_ms, {beginnings}, {sizes} FROM task_run_logs WHERE task_id = ?2"  # noqa: S608
+        " ORDER BY run_at DESC LIMIT ?3",
+        (most, task_id, limit),
     )
-    return [
-        tuple(
-            one.decode("utf-8", "backslashreplace") if isinstance(one, bytes) else one
-            for one in row
+    found: list[tuple[Any, ...]] = []
+    for duration, *row in rows:
+        texts, cut = _cut(_LOGGED, tuple(row))
+        at, *others = (
+            None if one is None else one.decode("utf-8", "backslashreplace") for one in texts
         )
-        for row in rows
-    ]
+        found.append((at, duration, *others, cut))
+    return found
 
 
 def claim(run: TaskRun) -> tuple[Statement, ...]:

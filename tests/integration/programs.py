@@ -99,7 +99,8 @@ class SqlPrograms:
         )
 
     async def task(self, task_id: str) -> Task:
-        (found,) = await tasks.matching(self._database, task_id)
+        found = await tasks.whole(self._database, task_id)
+        assert found is not None
         return found
 
     async def runs(self, task_id: str) -> list[RunLog]:

@@ -415,3 +415,19 @@ async def test_wrong_parameters_are_named(tmp_path: Path) -> None:
             in (await cli.refused("questions/answer", question="q", decision="perhaps"))["message"]
         )
         assert (await cli.refused("nothing"))["code"] == -32601
+
+
+async def test_megabytes_in_a_conversations_row_are_cut(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        for n in range(3):
+            row = Statement(
+                "INSERT INTO conversations (name, session_id, cwd, created_at) VALUES (?, 's', ?, '2026')",
+                (f"wa-{n}" + "x" * 5_000_000, "/" + "y" * 9_000_000),
+            )
+            await r.database.commit(Unit((row,)))
+        listed = await cli.call("sessions/list", all=True)
+        assert len(listed["sessions"]) == 3
+        assert not listed["more"]
+        assert listed["sessions"][0]["cut"]["conversation"] == 5_000_004
+        found = await cli.call("sessions/show", session=listed["sessions"][0]["id"])
+        assert found["summary"]["cut"]["conversation"] == 5_000_004

@@ -304,7 +304,8 @@ async def test_claim_fails_for_changed_or_running_task(tmp_path: Path, path: Pat
         (known,) = await store.due(9)
         await runs.begin(known, "2025-06")  # due again, while it runs
         assert await store.due(9) == []
-        (same,) = await tasks.matching(r.database, due)
+        same = await tasks.whole(r.database, due)
+        assert same is not None
         with pytest.raises(Conflict):
             await runs.begin(same, same.next_run, manual=True)
         runs.stop()
@@ -436,7 +437,7 @@ async def test_task_not_utf8_is_skipped_and_listed_escaped(
         async with scheduling(r):
             await eventually(lambda: logs(path, good))
         assert len(r.launcher.launched) == 1
-        listed = await tasks.every(r.database, 9)
+        listed = [one.task for one in await tasks.every(r.database, 9, 99)]
         assert len([one for one in listed if "\\xff" in getattr(one, column)]) == 5
 
 
@@ -447,7 +448,8 @@ async def test_run_log_not_utf8_is_shown_escaped(tmp_path: Path, path: Path) -> 
             "INSERT INTO task_run_logs (task_id, run_at, duration_ms, status, result) VALUES"
             " ('t', CAST(x'3230ff' AS TEXT), 5, 'success', CAST(x'ff41' AS TEXT))",
         )
-        assert await tasks.logged(r.database, "t", 9) == [("20\\xff", 5, "success", "\\xffA", None)]
+        found = await tasks.logged(r.database, "t", 9, 9)
+        assert found == [("20\\xff", 5, "success", "\\xffA", None, {})]
 
 
 async def test_tasks_without_an_id_are_skipped(tmp_path: Path, path: Path) -> None:
@@ -461,7 +463,7 @@ async def test_tasks_without_an_id_are_skipped(tmp_path: Path, path: Path) -> No
         good = task(path, name, next_run="2026-01-02", id="good")
         async with scheduling(r):
             await eventually(lambda: logs(path, good))
-        assert [one.id for one in await tasks.every(r.database, 9)].count("") == 5
+        assert [one.task.id for one in await tasks.every(r.database, 9, 99)].count("") == 5
 
 
 async def test_fruitless_claims_are_not_retried_at_once(tmp_path: Path, path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from pykoclaw_acp.protocol.control.answers import MAX_ITEMS, FullAnswer
+from pykoclaw_acp.protocol.control.answers import MAX_ITEMS, CutAnswer, FullAnswer
 from pykoclaw_acp.protocol.control.workers import WorkerInfo
 from pykoclaw_acp.protocol.limits import Name
 from pykoclaw_acp.protocol.wire import Params
@@ -53,7 +53,7 @@ class Deleted(FullAnswer, frozen=True, kw_only=True):
     undeleted: tuple[str, ...] = ()
 
 
-class Resolved(FullAnswer, frozen=True, kw_only=True):
+class Resolved(CutAnswer, frozen=True, kw_only=True):
     """The id under which a client opens a conversation. `cwd`: where; null as long as any directory
     is taken.
     """
@@ -64,7 +64,7 @@ class Resolved(FullAnswer, frozen=True, kw_only=True):
     cwd: str | None
 
 
-class SessionSummary(FullAnswer, frozen=True, kw_only=True):
+class SessionSummary(CutAnswer, frozen=True, kw_only=True):
     """A session in a list, or a conversation that another program began and no client has opened;
     `busy`: a turn of it runs or waits.
 
@@ -109,7 +109,7 @@ class TurnInfo(FullAnswer, frozen=True, kw_only=True):
     ended_at: int | None
 
 
-class SessionDetails(FullAnswer, frozen=True, kw_only=True):
+class SessionDetails(CutAnswer, frozen=True, kw_only=True):
     """A session with its newest turns, newest first; `turn_count` counts all turns. `mode` is its
     own or that of the settings; `model` None: Claude's default.
     """

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from pykoclaw_acp.model.scheduled import SchedulerState
-from pykoclaw_acp.protocol.control.answers import MAX_ITEMS, FullAnswer
+from pykoclaw_acp.protocol.control.answers import MAX_ITEMS, CutAnswer, FullAnswer
 from pykoclaw_acp.protocol.limits import Name
 from pykoclaw_acp.protocol.wire import Params
 
@@ -34,9 +34,10 @@ class SchedulerInfo(FullAnswer, frozen=True, kw_only=True):
     running: int
 
 
-class TaskInfo(FullAnswer, frozen=True, kw_only=True):
+class TaskInfo(CutAnswer, frozen=True, kw_only=True):
     """A scheduled task, with the times and words of pykoclaw's table; `running`: this daemon runs
-    it. `delivers_to`: the conversation that gets the result.
+    it. `delivers_to`: the conversation that gets the result. Long texts are cut; of `tasks/show` only
+    those for which a line has no room.
     """
 
     id: str
@@ -56,14 +57,14 @@ class TaskInfo(FullAnswer, frozen=True, kw_only=True):
 
 
 class ScheduledTaskList(FullAnswer, frozen=True, kw_only=True):
-    """Newest first; `more`: there are others. `scheduler`: see `SchedulerInfo`."""
+    """Newest first; `more`: there are others, for which there may be no room. `scheduler`: see `SchedulerInfo`."""
 
     tasks: list[TaskInfo]
     more: bool
     scheduler: SchedulerInfo
 
 
-class TaskRunInfo(FullAnswer, frozen=True, kw_only=True):
+class TaskRunInfo(CutAnswer, frozen=True, kw_only=True):
     """A run of a task, by any program; `status` is `success` or `error`."""
 
     run_at: str
@@ -78,6 +79,12 @@ class TaskDetails(FullAnswer, frozen=True, kw_only=True):
 
     task: TaskInfo
     runs: list[TaskRunInfo]
+
+
+class TaskCancelled(FullAnswer, frozen=True, kw_only=True):
+    """The task that was deleted."""
+
+    task: str
 
 
 class TaskStarted(FullAnswer, frozen=True, kw_only=True):
