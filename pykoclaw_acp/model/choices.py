@@ -155,6 +155,7 @@ UNFIT: Final = frozenset(
         "output-style:new",
         "release-notes",
         "todos",
+        "workflow-launch-exec",
     }
 )
 

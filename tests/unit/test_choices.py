@@ -35,6 +35,7 @@ COMMANDS = [
     {"name": "rename", "description": "Name it"},
     {"name": "login", "description": "Log in"},
     {"name": "__hidden", "description": ""},
+    {"name": "workflow-launch-exec", "description": "Execute a server-launched workflow"},
     {"name": "two words", "description": ""},
 ]
 
