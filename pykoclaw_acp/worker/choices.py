@@ -15,15 +15,19 @@ from claude_agent_sdk.types import PermissionMode
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
+from pykoclaw_acp.channel.frames import Prompt
 from pykoclaw_acp.channel.options import WorkerOptions
+from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.model import choices
 from pykoclaw_acp.model.choices import Chosen, Config, Offer
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, Text
 from pykoclaw_acp.neutral import neutral
-from pykoclaw_acp.worker import offering, sdk_private
+from pykoclaw_acp.worker import fast_command, offering, sdk_private
 from pykoclaw_acp.worker.raw_frames import Frame
+from pykoclaw_acp.worker.sdk_private import Applied
 
 LIMIT: Final = 5.0  # s; the CLI answers in milliseconds, also in the middle of a turn
+AUTO_EFFORT: Final = "auto"  # that of the model, as `/effort` names it
 MAX_REASON: Final = 300  # characters of what Claude says when it refuses something
 
 log: Final = structlog.get_logger()
@@ -44,9 +48,8 @@ class Choices:
         self._client: ClaudeSDKClient | None = None
         self._connected = asyncio.Event()
         self._running: str | None = None  # the last turn's model, in Claude's words
-        self._effort: str | None = None  # that applies, in Claude's words; None: not known
-        self._model: str | None = None  # that the next request goes to; the same words
-        self._typed = ""  # the model of a `/model` that has not ended yet
+        self._applied = Applied()
+        self._typed = ("", "")  # the command that has not ended yet, and what follows it
         self._expected: list[str] = []  # modes that were set, whose notices have not come yet
         self._last: asyncio.Task[None] | None = None
         self._learning: asyncio.Task[None] | None = None
@@ -91,15 +94,35 @@ class Choices:
         self._start(lambda: self._choose(frame))
 
     def command_runs(self, frame: Frame) -> None:
-        """Note which model the user has typed, if this is what the CLI says to `/model`."""
+        """Note what the user has typed, if this is what the CLI says to a command."""
         run = frame.get("local_command_run")
-        if isinstance(run, dict) and run.get("command") == "model":
-            self._typed = str(run.get("args") or "").strip()
+        if isinstance(run, dict):
+            self._typed = (str(run.get("command")), str(run.get("args") or "").strip())
 
     def command_ran(self) -> None:
-        """Report what a command of the CLI has changed, such as `/model` or `/effort`."""
-        typed, self._typed = self._typed, ""
-        self._start(lambda: self._look(typed))
+        """Report what a command of the CLI has changed, such as `/model`, `/effort` or `/fast`."""
+        (command, typed), self._typed = self._typed, ("", "")
+        self._start(lambda: self._look(command, typed))
+
+    async def prepared(self, prompt: Prompt | Steer) -> Prompt | Steer:
+        """The prompt to send: before one that is to turn fast mode on, it is chosen, as the CLI takes
+        it from a command only then.
+        """
+        possible = any(one.fast for one in self.offer.models)
+        if self._now.config.fast or not possible or not fast_command.turns_on(prompt.content):
+            return prompt
+        self._start(self._turn_fast_mode_on)
+        await self.settled()
+        return replace(prompt, content=[{"type": "text", "text": fast_command.ON}])
+
+    async def _turn_fast_mode_on(self) -> None:
+        await self._adopt(replace(self._now.config, fast=True))
+
+    async def _adopt(self, config: Config) -> None:
+        """Set a config that the daemon has not chosen, and tell it."""
+        await self._choose(SetConfig(epoch=0, config=config))
+        if self._now.config == config:
+            self._changed(config=config)
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._last = asyncio.get_running_loop().create_task(self._after(self._last, work))
@@ -205,7 +228,8 @@ class Choices:
             self._running = None
             await client.set_model(frame.model)
         else:
-            settings = {"effortLevel": frame.config.effort, "fastMode": frame.config.fast or None}
+            # None would put fast mode back to what the CLI was started with.
+            settings = {"effortLevel": frame.config.effort, "fastMode": frame.config.fast}
             await sdk_private.apply_settings(client, settings)
 
     async def _begin(self) -> None:
@@ -213,36 +237,45 @@ class Choices:
         Claude settings, or the one with which another program has continued the conversation.
         """
         await self._learn()
-        if self._model is None or self._now.model != choices.DEFAULT_MODEL:
+        model = self._applied.model
+        if model is None or self._now.model != choices.DEFAULT_MODEL:
             return
         known = {one.id: one.resolved for one in self.offer.models}
         default = known.get(choices.DEFAULT_MODEL)
-        if default and offering.plain(self._model) != offering.plain(default):
-            self._changed(model=self._named(self._model))
+        if default and offering.plain(model) != offering.plain(default):
+            self._changed(model=self._named(model))
 
     async def _learn(self) -> None:
         assert self._client is not None
-        applied: dict[str, Any] = {}
+        self._applied = Applied()
         try:
             async with asyncio.timeout(LIMIT):
-                applied = await sdk_private.applied(self._client)
+                self._applied = await sdk_private.applied(self._client)
         except Exception as error:  # noqa: BLE001  the SDK raises bare ones
             log.info("The effort is not known", action="effort_unknown", error=str(error)[:200])
-        effort, model = applied.get("effort"), applied.get("model")
-        self._effort = effort if isinstance(effort, str) else None
-        self._model = model if isinstance(model, str) else None
 
-    async def _look(self, typed: str) -> None:
-        effort, model = self._effort, self._model
+    async def _look(self, command: str, typed: str) -> None:
+        before, its, config = self._applied, self._now.model, self._now.config
         await self._learn()
-        if any((one.id, one.resolved) == (typed, self._model) for one in self.offer.models):
-            self._running = self._model
-            if typed != self._now.model:  # though the same may run, as that which is the default
-                self._changed(model=typed)
-        elif model is not None and self._model not in (None, model):
-            self._turn_runs_with(self._model)  # the effort is this model's own, not chosen
-        elif effort is not None and self._effort not in (None, effort):
-            self._changed(config=replace(self._now.config, effort=self._effort))
+        effort, model, fast = self._applied
+        named = typed if command == "model" else ""
+        if any((one.id, one.resolved) == (named, model) for one in self.offer.models):
+            self._running = model
+            if named != its:  # though the same may run, as that which is the default
+                self._changed(model=named)
+        elif before.model is not None and model not in (None, before.model):
+            self._turn_runs_with(model)  # the effort is this model's own, not chosen
+        elif command == "effort" and typed in (AUTO_EFFORT, effort):
+            config = replace(config, effort=None if typed == AUTO_EFFORT else typed)
+        elif before.effort is not None and effort not in (None, before.effort):
+            config = replace(config, effort=effort)
+        if before.fast is not None and fast not in (None, before.fast):
+            config = replace(config, fast=fast)
+        if config != self._now.config:
+            self._changed(config=config)
+        fitting = choices.fitting(self._now, self.offer).config
+        if self._now.model != its and fitting != config:
+            await self._adopt(fitting)  # another model has not all that was chosen
 
     def _refused(self, words: str, **kept: Any) -> None:
         """Tell the user in words, and the daemon what holds instead."""

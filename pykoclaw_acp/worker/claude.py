@@ -158,7 +158,7 @@ class ClaudeSession:
         else:
             self.permissions.links, self._quiet = prompt.links, prompt.helper
             self._translator.meanwhile.quiet = prompt.helper
-        await self._query(prompt)
+        await self._query(await self.choices.prepared(prompt))
 
     async def _query(self, prompt: Prompt | Steer) -> None:
         assert self._client is not None

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import structlog
 from claude_agent_sdk import ClaudeSDKClient
@@ -35,6 +35,14 @@ class OtherSdk(Exception):
 
     def __init__(self) -> None:
         super().__init__("This Claude Agent SDK leaves no way to ask this of Claude.")
+
+
+class Applied(NamedTuple):
+    """What the CLI goes on with, in its own words; None: not known."""
+
+    effort: str | None = None
+    model: str | None = None
+    fast: bool | None = None  # whether the session asks for fast mode, which its model may not have
 
 
 class NoSignIn(Exception):
@@ -84,15 +92,30 @@ async def apply_settings(client: ClaudeSDKClient, settings: dict[str, Any]) -> N
     await control(client, {"subtype": "apply_flag_settings", "settings": settings})
 
 
-async def applied(client: ClaudeSDKClient) -> dict[str, Any]:
-    """What the CLI's next request will be sent with, such as `model` and `effort`; empty if this
-    SDK is another inside. Raises what the SDK raises.
-    """
+async def applied(client: ClaudeSDKClient) -> Applied:
+    """What the CLI's next request will be sent with. Raises what the SDK raises."""
     try:
-        found = (await control(client, {"subtype": "get_settings"})).get("applied")
+        answer = await control(client, {"subtype": "get_settings"})
     except OtherSdk:
-        return {}
-    return found if isinstance(found, dict) else {}
+        return Applied()
+    found, sources = answer.get("applied"), answer.get("sources")
+    its = found if isinstance(found, dict) else {}
+    effort, model = its.get("effort"), its.get("model")
+    return Applied(
+        effort if isinstance(effort, str) else None,
+        model if isinstance(model, str) else None,
+        any(_has_fast_mode(one) for one in sources) if isinstance(sources, list) else None,
+    )
+
+
+def _has_fast_mode(source: object) -> bool:
+    """Whether these settings turn fast mode on: those of files do not, as the CLI has it under the
+    SDK by the session's own only.
+    """
+    if not isinstance(source, dict) or source.get("source") != "flagSettings":
+        return False
+    settings = source.get("settings")
+    return isinstance(settings, dict) and settings.get("fastMode") is True
 
 
 async def control(client: ClaudeSDKClient, request: dict[str, Any]) -> dict[str, Any]:

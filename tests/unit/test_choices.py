@@ -10,6 +10,7 @@ from claude_agent_sdk import SystemMessage
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
+from pykoclaw_acp.channel.frames import Prompt
 from pykoclaw_acp.model.choices import Config, Model
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, Text
 from pykoclaw_acp.worker.choices import Choices
@@ -53,6 +54,7 @@ class Claude:
         self.info: dict[str, Any] = {}
         self.effort = "medium"
         self.model = "claude-big"
+        self.fast = False
         self._query = self
 
     async def get_server_info(self) -> dict[str, Any]:
@@ -60,8 +62,12 @@ class Claude:
 
     async def _send_control_request(self, request: dict[str, Any]) -> dict[str, Any]:
         if request["subtype"] == "get_settings":
-            return {"applied": {"effort": self.effort, "model": self.model}}
+            own = {"source": "flagSettings", "settings": {"fastMode": self.fast}}
+            of_user = {"source": "userSettings", "settings": {"fastMode": True}}
+            applied = {"effort": self.effort, "model": self.model}
+            return {"applied": applied, "sources": [of_user, own]}
         await self._set(request["settings"])
+        self.fast = request["settings"]["fastMode"]
         self.effort = request["settings"]["effortLevel"] or "medium"
         return {}
 
@@ -294,8 +300,8 @@ async def test_effort_and_fast_mode_are_set_and_reset() -> None:
     await made.settled()
     assert claude.calls == [
         {"effortLevel": "high", "fastMode": True},
-        {"effortLevel": None, "fastMode": None},
-    ]
+        {"effortLevel": None, "fastMode": False},
+    ], "None would be what the CLI was started with"
     assert told == []
 
 
@@ -383,6 +389,103 @@ async def test_model_user_typed_is_shown_as_typed(
     made.follow(turn(runs))
     assert [one.selection.model for one in told if isinstance(one, ConfigChanged)] == shown
     assert made.model == (shown or [chosen])[-1]
+
+
+def typing(made: Choices, command: str, args: str) -> None:
+    """What the CLI says to a command, and that it has ended."""
+    made.command_runs({"local_command_run": {"command": command, "args": args}})
+    made.command_ran()
+
+
+@pytest.mark.parametrize("args", ["off", ""])
+async def test_fast_mode_user_turned_off_is_told(args: str) -> None:
+    told: list[Event] = []
+    made, claude = await connected(told)
+    made.choose(SetConfig(epoch=1, config=Config("high", True)))
+    await made.settled()
+    claude.fast = False
+    for _ in range(2):
+        typing(made, "fast", args)
+        await made.settled()
+    assert values(told) == [{"effort": "high", "fast": "off"}]
+    assert made.config == Config("high")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "words", "sent", "fast"),
+    [
+        (False, "/fast", "/fast on", True),
+        (False, " /fast on\n", "/fast on", True),
+        (False, "/fast off", "/fast off", False),
+        (False, "/fast on please", "/fast on please", False),
+        (True, "/fast", "/fast", False),
+    ],
+)
+async def test_fast_command_is_carried_out_as_option(
+    words: str, sent: str, *, chosen: bool, fast: bool
+) -> None:
+    """Claude toggles by itself what is on; to turn it on it takes from the option alone."""
+    told: list[Event] = []
+    made, claude = await connected(told)
+    made.choose(SetConfig(epoch=1, config=Config(fast=chosen)))
+    prompt = Prompt(epoch=1, turn_id="t", content=[{"type": "text", "text": words}])
+    await made.settled()
+    prepared = await made.prepared(prompt)
+    assert prepared.content[0]["text"].strip() == sent
+    assert claude.fast == (chosen or fast)
+    claude.fast = fast
+    typing(made, "fast", "")
+    await made.settled()
+    assert [one["fast"] for one in values(told)] == (
+        [] if chosen == fast else ["on" if fast else "off"]
+    )
+    assert made.config == Config(fast=fast)
+
+
+async def test_fast_command_is_left_where_nobody_has_it() -> None:
+    told: list[Event] = []
+    made, claude = choices(told), Claude()
+    claude.info = {"fast_mode_disabled_reason": "free"}
+    await made.connected(claude)  # type: ignore[arg-type]
+    prompt = Prompt(epoch=1, turn_id="t", content=[{"type": "text", "text": "/fast"}])
+    assert await made.prepared(prompt) is prompt
+    assert (told, claude.calls) == ([], [])
+
+
+async def test_model_user_typed_lacking_fast_mode_ends_it() -> None:
+    told: list[Event] = []
+    made, claude = await connected(told)
+    made.choose(SetConfig(epoch=1, config=Config(fast=True)))
+    made.follow(turn("claude-big"))
+    await made.settled()
+    claude.model = "claude-small"
+    typing(made, "model", "haiku")
+    await made.settled()
+    assert (made.model, made.config) == ("haiku", Config())
+    assert "fast" not in values(told)[-1]
+    assert claude.fast is False
+
+
+@pytest.mark.parametrize(
+    ("chosen", "typed", "applies", "kept"),
+    [
+        ("high", "auto", "medium", None),
+        (None, "medium", "medium", "medium"),
+        (None, "ultracode on", "medium", None),
+    ],
+)
+async def test_effort_user_typed_is_kept_as_typed(
+    chosen: str | None, typed: str, applies: str, kept: str | None
+) -> None:
+    told: list[Event] = []
+    made, claude = await connected(told)
+    made.choose(SetConfig(epoch=1, config=Config(chosen)))
+    await made.settled()
+    claude.effort = applies
+    typing(made, "effort", typed)
+    await made.settled()
+    assert made.config == Config(kept)
+    assert len(told) == (chosen != kept)
 
 
 async def test_mode_claude_did_not_enter_is_taken_back() -> None:
