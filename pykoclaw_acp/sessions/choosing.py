@@ -24,6 +24,11 @@ from pykoclaw_acp.sessions.next_worker import NextWorker
 from pykoclaw_acp.sessions.ports import OfferStore, Workers
 from pykoclaw_acp.sessions.state import SessionState
 
+NOT_SAID: Final = (
+    "Claude has not said yet what else it offers: it does once it has started, with the first prompt or soon after the"
+    " session is opened. Nothing was changed; choose again then."
+)
+
 log: Final = structlog.get_logger()
 
 
@@ -80,13 +85,14 @@ class Choosing:
             offer = await self._offer()
             now, chosen = self._selection(offer), _chosen(self._state.options)
             if mode is not None:
-                require(parameter, mode, now.modes)
+                require(parameter, mode, now.modes, offer)
                 chosen = replace(chosen, mode=mode)
             if model is not None:
-                require(parameter, model, now.models)
+                require(parameter, model, now.models, offer)
                 chosen = replace(chosen, model=model)
             if option is not None:
-                chosen = replace(chosen, config=_with_option(now, chosen.config, option, parameter))
+                config = _with_option(now, chosen.config, option, parameter, offer)
+                chosen = replace(chosen, config=config)
             chosen = offers.fitting(chosen, offer)
             if chosen == _chosen(self._state.options):
                 return now
@@ -158,14 +164,19 @@ class Choosing:
                     await subscription.client.offer(subscription.session_id, offer.commands)
 
 
-def require(parameter: str, wanted: str, choices: tuple[Choice, ...]) -> None:
+def require(parameter: str, wanted: str, choices: tuple[Choice, ...], offer: Offer | None) -> None:
     """Raises InvalidParams, which names `parameter`, for a value that is not among the choices."""
     if all(one.id != wanted for one in choices):
         allowed = ", ".join(one.id for one in choices)
         raise InvalidParams(
-            f"`{parameter}`: must be one of {allowed}. Claude offers nothing else here.",
+            f"`{parameter}`: must be one of {allowed}. {otherwise(offer, 'Claude offers nothing else here.')}",
             {"allowed": [one.id for one in choices]},
         )
+
+
+def otherwise(offer: Offer | None, nothing: str) -> str:
+    """What there is besides: `nothing`, if Claude has said what it offers."""
+    return NOT_SAID if offer is None else nothing
 
 
 def _configuration(options: WorkerOptions) -> str:
@@ -177,17 +188,20 @@ def _chosen(options: WorkerOptions) -> Chosen:
     return Chosen(options.permission_mode, options.model or offers.DEFAULT_MODEL, options.config)
 
 
-def _with_option(now: Selection, config: Config, option: tuple[str, str], parameter: str) -> Config:
+def _with_option(
+    now: Selection, config: Config, option: tuple[str, str], parameter: str, offer: Offer | None
+) -> Config:
     """The config with this option; raises InvalidParams."""
     wanted, value = option
     known = {one.id: one for one in now.options or ()}
     if wanted not in known:
         allowed = ["mode", "model", *known]
         raise InvalidParams(
-            f"`configId`: must be one of {', '.join(allowed)}. The model has no other options.",
+            f"`configId`: must be one of {', '.join(allowed)}."
+            f" {otherwise(offer, 'The model has no other options.')}",
             {"allowed": allowed},
         )
-    require(parameter, value, known[wanted].choices)
+    require(parameter, value, known[wanted].choices, offer)
     if wanted == offers.FAST:
         return replace(config, fast=value == offers.ON)
     return replace(config, effort=None if value == offers.DEFAULT_EFFORT else value)

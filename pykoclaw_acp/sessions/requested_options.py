@@ -10,7 +10,7 @@ from pykoclaw_acp.model import choices as offers
 from pykoclaw_acp.model.choices import Chosen, Config, Offer
 from pykoclaw_acp.model.session_options import RequestedOptions
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.sessions.choosing import require
+from pykoclaw_acp.sessions.choosing import otherwise, require
 from pykoclaw_acp.sessions.ports import Journal, OfferStore, SessionStore, Transcripts
 from pykoclaw_acp.sessions.session import Session
 
@@ -36,7 +36,7 @@ async def settle(
             record.options = msgspec.structs.replace(record.options, unchecked_model=chosen.model)
     now = offers.selection(chosen, offer, bypass=template.bypass)
     if requested.mode is not None:
-        require(named["mode"], requested.mode, now.modes)
+        require(named["mode"], requested.mode, now.modes, offer)
         record.mode = requested.mode
     values = {one.id: one for one in now.options or ()}
     for option, wanted in ((offers.EFFORT, requested.effort), (offers.FAST, requested.fast)):
@@ -45,8 +45,10 @@ async def settle(
         if option not in values:
             if wanted in (offers.DEFAULT_EFFORT, offers.OFF):
                 continue  # it is so
-            raise InvalidParams(f"`{named[option]}`: the model does not have it.")
-        require(named[option], wanted, values[option].choices)
+            raise InvalidParams(
+                f"`{named[option]}`: {otherwise(offer, 'the model does not have it.')}"
+            )
+        require(named[option], wanted, values[option].choices, offer)
     effort = None if requested.effort == offers.DEFAULT_EFFORT else requested.effort
     record.config = Config(effort, requested.fast == offers.ON)
 
@@ -109,7 +111,7 @@ def _model(requested: RequestedOptions, offer: Offer | None) -> str:
         return requested.model  # Claude has not said yet which there are
     found = next((one.id for one in offered if requested.model in (one.id, one.resolved)), None)
     if found is None:
-        require(requested.given["model"], requested.model, offered)
+        require(requested.given["model"], requested.model, offered, offer)
     return found or requested.model
 
 

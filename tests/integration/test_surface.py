@@ -151,6 +151,8 @@ async def test_unoffered_choice_is_refused_listing_offers(tmp_path: Path) -> Non
             refused = await wire.call(f"session/{method}", sessionId=session, **params)
             assert refused["error"]["code"] == -32602
             assert hint in refused["error"]["message"]
+            said = "Claude has not said yet" in refused["error"]["message"]
+            assert said == (params.get("type") is None), "no worker has started yet"
         assert wire.updates() == []
         unknown = await wire.call("session/set_mode", sessionId="x", modeId="plan")
         assert unknown["error"]["code"] == -32002
