@@ -218,6 +218,7 @@ async def test_conversation_is_resolved_by_name_or_id_prefix(
                 "conversation": WHATSAPP,
                 "channel": "wa",
                 "cwd": None,
+                "cut": {},
             }
         assert "result" in await load(one, 1, session)
         found = await cli.call("conversations/resolve", conversation=WHATSAPP)
