@@ -85,6 +85,7 @@ MITTO: Final = replace(
         "You update `.augment/rules` files for this workspace",
         "We would like to fulfill the following requirements:\n\n## Requirement 1: ",
     ),
+    commands_pause=1.0,  # on a busy machine it takes them later than the 20 ms that it needs
     legacy_models=True,
     keeps_blocks=True,
     keeps_spares=True,
