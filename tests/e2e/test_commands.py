@@ -221,7 +221,8 @@ async def test_wrong_setting_ends_no_daemon_nor_running_turn(
     client = await stack.front()
     session = await client.new(stack.work)
     running = client.prompting(
-        session, script("text Begun.", "bash sleep 2; touch ran", "text Over.")
+        session,
+        script("text Begun.", "bash until [ -e go ]; do sleep 0.05; done; touch ran", "text Over."),
     )
     await client.until(lambda: "Begun." in client.text(session))
     pid = stack.daemon_pid()
@@ -236,6 +237,7 @@ async def test_wrong_setting_ends_no_daemon_nor_running_turn(
         await client.answer(running)
     assert refused.value.data["turnState"] == "unknown"
     assert "The daemon had taken this request" in refused.value.message
+    (stack.work / "go").touch()
     await eventually((stack.work / "ran").is_file)
     wrong.unlink()
     again = await stack.front()
