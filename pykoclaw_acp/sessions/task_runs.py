@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Final
 from uuid import uuid4
@@ -19,6 +20,7 @@ from pykoclaw_acp.errors import (
     Overloaded,
     SessionNotFound,
     StoreClosed,
+    StoreError,
     StoreUnavailable,
 )
 from pykoclaw_acp.model import deliveries
@@ -36,7 +38,11 @@ from pykoclaw_acp.sessions.turns.queue import require_possible
 from pykoclaw_acp.tasks import Tasks
 
 MOST_RUNS: Final = 4  # at once, so that tasks that come due together leave workers for people
+MAX_REASON: Final = 300  # characters
 CANCELLED: Final = "The run was cancelled."
+MOST_TRIES: Final = (
+    8  # of a run that cannot begin, for a reason that is not foreseen; half a minute
+)
 DELETED: Final = "The conversation was deleted while the run began."
 
 log: Final = structlog.get_logger()
@@ -100,8 +106,18 @@ class TaskRuns:
         self._acts[run.task.id] = self._tasks.start(self._run(run), name="scheduled task")
 
     async def _run(self, run: TaskRun) -> None:
+        tries = count(1)
+
         async def act() -> None:
-            await self._to_its_end(run)
+            try:
+                await self._to_its_end(run)
+            except (AcpError, StoreError):
+                raise
+            except Exception as error:
+                if next(tries) < MOST_TRIES or run.task.id in self._accepting:
+                    raise
+                log.exception("A run is given up", action="task_given_up", task=run.task.id)
+                await self._finish(run, f"The run could not begin: {error!r}"[:MAX_REASON])
 
         try:
             await until_done(act, "A scheduled task's run could not go on", final=(Conflict,))
@@ -131,6 +147,11 @@ class TaskRuns:
         else:
             text = await self._store.text(run.turn_id)
             reason = _reason(outcome)
+        await self._finish(run, reason, session, text)
+
+    async def _finish(
+        self, run: TaskRun, reason: str | None, session: Session | None = None, text: str = ""
+    ) -> None:
         result = TaskResult(
             text,
             reason,

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp import retries
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.model.session_options import RequestedOptions, SessionOptions
+from pykoclaw_acp.sessions import folders
 from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.sessions.scheduler import Scheduler
 from pykoclaw_acp.sessions.session import Session
@@ -57,6 +59,28 @@ async def test_due_task_runs_and_leaves_what_pykoclaw_does(tmp_path: Path, path:
         # The user has seen it where it would be delivered.
         assert fetch(path, delivery) == [(once, name, "acp", answer, "delivered")]
         assert fetch(path, "SELECT task_id, state FROM acp_turns") == [(once, "done")]
+
+
+async def test_run_that_cannot_begin_ends_after_some_tries(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError("nobody has foreseen this")
+
+    monkeypatch.setattr(folders, "ensure", broken)
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.001)
+    async with rig(tmp_path) as r, scheduling(r) as runs:
+        session, _ = await attached(r)
+        poisoned = task(path, session.record.conversation_name)
+        await eventually(lambda: row(path, poisoned, "status") == ("completed",))
+        ((state, _, reason),) = logs(path, poisoned)
+        assert state == "error"
+        assert "nobody has foreseen this" in reason
+        assert runs._runs.running == []
+        monkeypatch.undo()
+        good = task(path, session.record.conversation_name)
+        await eventually(lambda: row(path, good, "status") == ("completed",))
+        assert logs(path, good)[0][0] == "success"
 
 
 async def test_result_for_another_conversation_is_enqueued_for_it(
