@@ -137,6 +137,7 @@ MODELS: Final = (
     Model("haiku", "Haiku"),
 )
 EFFORTS: Final = ("low", "medium", "high")  # those of every model, until Claude has reported its
+MORE_EFFORTS: Final = ("xhigh", "max")  # those that only some models have
 _OF_USER: Final = "(user)"
 _SOURCE: Final = re.compile(r"\((?:project|local|managed|plugin|mcp)\b[^()]*\)\Z", re.IGNORECASE)
 _NAMES: Final = {"xhigh": "Extra high"}
@@ -176,6 +177,12 @@ def model(name: str, offer: Offer | None) -> Model:
     found = next((one for one in offered if one.id == name), None)
     found = found or next((one for one in offered if one.resolved == name), None)
     return found or Model(name, name)
+
+
+def presumed(model: str) -> Offer:
+    """What this model may have, until Claude has reported what it has: all that is known."""
+    efforts = (*EFFORTS, *MORE_EFFORTS)
+    return Offer(models=(Model(model, model, efforts=efforts, fast=True, auto=True),))
 
 
 def fitting(chosen: Chosen, offer: Offer | None) -> Chosen:

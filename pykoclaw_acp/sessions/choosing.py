@@ -20,6 +20,7 @@ from pykoclaw_acp.errors import InvalidParams, StoreUnavailable
 from pykoclaw_acp.model import choices as offers
 from pykoclaw_acp.model.choices import Choice, Chosen, Command, Config, Offer, Selection
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged
+from pykoclaw_acp.sessions.early_start import EarlyStart
 from pykoclaw_acp.sessions.next_worker import NextWorker
 from pykoclaw_acp.sessions.ports import OfferStore, Workers
 from pykoclaw_acp.sessions.state import SessionState
@@ -27,6 +28,10 @@ from pykoclaw_acp.sessions.state import SessionState
 NOT_SAID: Final = (
     "Claude has not said yet what else it offers: it does once it has started, with the first prompt or soon after the"
     " session is opened. Nothing was changed; choose again then."
+)
+
+OFFER_WAIT: Final = (
+    30.0  # s, for what a starting worker reports; Claude takes two or three, on a busy machine more
 )
 
 log: Final = structlog.get_logger()
@@ -44,11 +49,14 @@ class Choosing:
         store: OfferStore,
         workers: Workers,
         next_worker: NextWorker,
+        early: EarlyStart,
     ) -> None:
         self._state = state
         self._store = store
         self._workers = workers
         self._next_worker = next_worker
+        self._early = early
+        self._reported = asyncio.Event()  # what Claude offers
         self._choice = asyncio.Lock()
         self._old_epoch: int | None = None  # of a worker whose version does not take SetConfig
 
@@ -59,6 +67,14 @@ class Choosing:
     async def _offer(self) -> Offer | None:
         options = self._state.options
         return await self._store.offer(options.cwd, _configuration(options))
+
+    async def _first_offer(self) -> Offer | None:
+        """What a worker that is starting says that Claude offers; None if none is, or does not say."""
+        if self._early.runs or self._workers.is_live(self._state.id):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(OFFER_WAIT):
+                    await self._reported.wait()
+        return await self._offer()
 
     def _selection(self, offer: Offer | None) -> Selection:
         options = self._state.options
@@ -78,11 +94,12 @@ class Choosing:
         option: tuple[str, str] | None = None,
     ) -> Selection:
         """Change the mode, the model or another option: its id and value. What another model does
-        not have is reset with it. Raises InvalidParams, which names `parameter`, for a value that
-        is not offered.
+        not have is reset with it. If Claude starts, which says for the first time what it offers, a
+        value that is not known waits for that. Raises InvalidParams, which names `parameter`, for a
+        value that is not offered.
         """
-        async with self._choice:
-            offer = await self._offer()
+
+        def change(offer: Offer | None) -> Chosen:
             now, chosen = self._selection(offer), _chosen(self._state.options)
             if mode is not None:
                 require(parameter, mode, now.modes, offer)
@@ -93,7 +110,17 @@ class Choosing:
             if option is not None:
                 config = _with_option(now, chosen.config, option, parameter, offer)
                 chosen = replace(chosen, config=config)
-            chosen = offers.fitting(chosen, offer)
+            return offers.fitting(chosen, offer)
+
+        async with self._choice:
+            offer = await self._offer()
+            try:
+                chosen = change(offer)
+            except InvalidParams:
+                if offer is not None or (offer := await self._first_offer()) is None:
+                    raise
+                chosen = change(offer)
+            now = self._selection(offer)
             if chosen == _chosen(self._state.options):
                 return now
             then = offers.selection(chosen, offer, bypass=self._state.options.bypass)
@@ -149,10 +176,12 @@ class Choosing:
     async def keep_offer(self, offer: Offer) -> None:
         """Store what a worker that is ready offers, and tell clients what of it is new."""
         if offer == Offer():
+            self._reported.set()
             return
         known, options = await self._offer(), self._state.options
         with contextlib.suppress(StoreUnavailable):  # the next worker reports it again
             await self._store.keep_offer(options.cwd, offer, _configuration(options))
+        self._reported.set()
         if offer == known:
             return
         before, now = self._selection(known), self._selection(offer)

@@ -77,7 +77,7 @@ class SessionParts:
         )  # fmt: skip
         self.early = EarlyStart(state, workers)
         self.next_worker = NextWorker(state, journal, workers, background, self.early)
-        self.choosing = Choosing(state, journal, workers, self.next_worker)
+        self.choosing = Choosing(state, journal, workers, self.next_worker, self.early)
         directories = Directories(state, workers, house or House())
         self.surroundings = SessionSurroundings(state, workers, house or House(), journal.clock)
         gate = WorkspaceGate(state, journal, workers, self.permissions, workspaces)

@@ -19,7 +19,8 @@ async def settle(
     store: OfferStore, template: WorkerOptions, record: SessionRecord, requested: RequestedOptions
 ) -> None:
     """Make what is asked for a new session its record's; raises InvalidParams for what Claude does
-    not offer there. `template`: options of a session without its own.
+    not offer there. If it has not reported what it offers, its worker takes back what it does not.
+    `template`: options of a session without its own.
     """
     _check_sources(template, requested)
     record.options = requested.options.over(record.options)
@@ -34,6 +35,8 @@ async def settle(
         record.model = chosen.model
         if all(one.id != chosen.model for one in offers.models(offer)):
             record.options = msgspec.structs.replace(record.options, unchecked_model=chosen.model)
+    if offer is None:
+        offer = offers.presumed(chosen.model)
     now = offers.selection(chosen, offer, bypass=template.bypass)
     if requested.mode is not None:
         require(named["mode"], requested.mode, now.modes, offer)

@@ -84,6 +84,7 @@ class Choices:
         self._follow_fast_mode(info)
         self._client = client
         await self._check_model()
+        await self._check_choices()
         self._connected.set()
         # Before the first prompt in the CLI's input, and nobody waits for the answer.
         self._learning = asyncio.get_running_loop().create_task(self._begin())
@@ -198,6 +199,26 @@ class Choices:
             f"Claude has no model `{neutral(wanted, 'command')}` here, so its default model is used. It has {named}.",
             model=choices.DEFAULT_MODEL,
         )
+
+    async def _check_choices(self) -> None:
+        """Take back what was asked for before anybody knew whether the model has it."""
+        wanted = self._now
+        if all(wanted.model not in (one.id, one.resolved) for one in self.offer.models):
+            return  # nobody knows what it has
+        kept = choices.fitting(wanted, self.offer)
+        lacks = []
+        if kept.mode != wanted.mode:
+            lacks.append(f"the mode `{wanted.mode}`")
+            await self._choose(SetMode(epoch=0, mode=kept.mode))
+        if kept.config.effort != wanted.config.effort:
+            lacks.append(f"the effort `{wanted.config.effort}`")
+        if kept.config.fast != wanted.config.fast:
+            lacks.append("fast mode")
+        if kept.config != wanted.config:
+            await self._choose(SetConfig(epoch=0, config=kept.config))
+        if lacks:
+            words = f"The model `{wanted.model}` does not have this here: {', '.join(lacks)}."
+            self._refused(words, mode=kept.mode, config=kept.config)
 
     async def _choose(self, frame: SetMode | SetModel | SetConfig) -> None:
         assert self._client is not None

@@ -80,19 +80,19 @@ async def test_model_change_applies_from_next_prompt_despite_restart(stack: Stac
 async def test_mode_set_during_turn_applies_at_once(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
-    running = client.prompting(
-        session, script("repeat 100x20ms w{n} ", "write made.txt <<< x", "text Done.")
-    )
-    await client.until(lambda: "w3" in client.text(session))
+    waits = "bash touch begun; until [ -e go ]; do sleep 0.05; done"
+    running = client.prompting(session, script(waits, "write made.txt <<< x", "text Done."))
+    await eventually((shared.work / "begun").exists)
     assert await client.call("session/set_mode", sessionId=session, modeId="acceptEdits") == {}
+    (shared.work / "go").touch()
     assert (await client.answer(running))["stopReason"] == "end_turn"
-    assert client.questions == []
+    assert len(client.questions) == 1, "about the command only"
     assert (shared.work / "made.txt").read_text() == "x"
     assert current(client, session) == ["acceptEdits"]
 
     await client.call("session/set_mode", sessionId=session, modeId="dontAsk")
     await client.prompt(session, script("bash mkdir other", "text Denied."))
-    assert client.questions == []
+    assert len(client.questions) == 1
     assert not (shared.work / "other").exists()
     assert current(client, session) == ["acceptEdits", "dontAsk"]
 
@@ -110,9 +110,11 @@ async def test_effort_and_fast_mode_work_and_survive_restart(
     def sent() -> list[tuple[str | None, str | None]]:
         return [(one["effort"], one["speed"]) for one in stack.asked()]
 
-    client = await stack.start()
+    client = await stack.spawn()
+    await client.initialize(clientInfo={"name": "an editor", "version": "1"})
     session, answer = await opened(client, stack)
     assert [one["id"] for one in answer["configOptions"]] == ["mode", "model", "effort"]
+    await choose("effort", "max")  # known only once Claude has started, and this is its first time
     await choose("effort", "high")
     waits = "bash touch begun; until [ -e go ]; do sleep 0.05; done"
     running = client.prompting(session, script(waits, "text Done."))

@@ -134,6 +134,17 @@ async def test_any_model_goes_before_claude_names_some(tmp_path: Path) -> None:
         assert (await launched(r, wire, made["result"]["sessionId"])).model == "claude-fable-5-2"
 
 
+async def test_known_choices_go_before_claude_has_said_what_it_offers(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        wanted = {"permissionMode": "auto", "effort": "max"}
+        made = await new(wire, claudeCode={"options": wanted}, **{"pykoclaw.dev/fast": True})
+        assert values(made) == {"mode": "auto", "model": "default", "effort": "max", "fast": "on"}
+        options = await launched(r, wire, made["result"]["sessionId"])
+        assert (options.permission_mode, options.config) == ("auto", Config("max", True))
+        refused = await new(wire, claudeCode={"options": {"effort": "enormous"}})
+        assert "xhigh, max" in words(refused)
+
+
 async def test_an_id_is_chosen_once(tmp_path: Path) -> None:
     wanted = str(uuid4())
     async with rig(tmp_path) as r, client(r) as wire:

@@ -158,6 +158,30 @@ async def test_unoffered_choice_is_refused_listing_offers(tmp_path: Path) -> Non
         assert unknown["error"]["code"] == -32002
 
 
+async def test_unknown_choice_waits_for_first_offer_of_claude(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        running, channel = await slow_worker(r, wire, session)
+        calls = [
+            wire.begin(f"session/{method}", sessionId=session, **params)
+            for method, params in (
+                ("set_model", {"modelId": "fable"}),
+                ("set_config_option", {"configId": "model", "value": "gpt"}),
+                ("set_config_option", {"configId": "colour", "value": "x"}),
+            )
+        ]
+        await wire.call("session/list")
+        assert not {one.get("id") for one in wire.lines} & set(calls)
+        say_ready(channel, OFFER)
+        assert "result" in await wire.answer(calls[0])
+        for one in calls[1:]:
+            refused = (await wire.answer(one))["error"]
+            assert refused["code"] == -32602
+            assert "not said yet" not in refused["message"]
+        await wire.answer(running)
+        assert current(await load(wire, session))[1] == "fable"
+
+
 async def test_config_option_is_answered_with_all_options(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)

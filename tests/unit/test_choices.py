@@ -17,7 +17,7 @@ from pykoclaw_acp.worker.choices import Choices
 from tests.workers import OPTIONS
 
 EFFORT = {"supportsEffort": True, "supportedEffortLevels": ["low", "high", "max"]}
-MODELS = [
+MODELS: list[dict[str, Any]] = [
     {
         "value": "default",
         "resolvedModel": "claude-big",
@@ -517,3 +517,31 @@ async def test_account_lacking_fast_mode_is_told_in_words(*, turn_begins: bool) 
     assert isinstance(changed, ConfigChanged)
     assert made.config == Config()
     assert made.offer.models[0].fast == turn_begins, "it is not offered where it cannot be had"
+
+
+@pytest.mark.parametrize(
+    ("model", "mode", "config", "lacks"),
+    [
+        ("haiku", "plan", Config("max"), "the effort `max`"),
+        ("haiku", "auto", Config("max", fast=True), "`auto`, the effort `max`, fast mode"),
+        ("default", "auto", Config("max", fast=True), ""),
+        ("claude-of-mine", "auto", Config("max", fast=True), ""),
+    ],
+)
+async def test_choice_before_claude_said_what_it_has_is_checked(
+    model: str, mode: str, config: Config, lacks: str
+) -> None:
+    told: list[Event] = []
+    options = replace(OPTIONS, model=model, permission_mode=mode, config=config)
+    made, claude = Choices(options, told.append), Claude()
+    claude.info = {"models": [*MODELS[:2], {**MODELS[2], "supportsEffort": False}]}
+    await made.connected(claude)  # type: ignore[arg-type]
+    if not lacks:
+        assert (told, made.mode, made.config) == ([], mode, config)
+        return
+    assert isinstance(told[0], Text)
+    assert lacks in told[0].text
+    assert made.config == Config()
+    assert made.mode == ("default" if mode == "auto" else mode)
+    assert claude.calls[-1] == {"effortLevel": None, "fastMode": False}
+    assert "effort" not in values(told)[-1]
