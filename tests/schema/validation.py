@@ -8,31 +8,22 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
+from jsonschema_rs import Draft202012Validator, ValidationError
 
 _FOLDER: Final = Path(__file__).parent / "v1"
-_REMEMBERED: Final = 20_000  # verdicts
-_ANYTHING: Final = {"_meta", "rawInput", "rawOutput"}  # may contain what they want
 _IN_PLACE: Final = ("allOf", "anyOf", "oneOf")
 
 
 class Schema:
-    """One file of the schema. Of values of the same shape only the first is validated: a validation
-    takes milliseconds, and a suite has 100,000 frames.
-    """
+    """One file of the schema."""
 
     def __init__(self, name: str) -> None:
         whole = json.loads((_FOLDER / name).read_text(encoding="utf-8"))
         self._open: dict[str, Any] = whole["$defs"]
         self._closed = {known: _closing(node, self._open) for known, node in self._open.items()}
-        self._words = frozenset(_constants(whole))
-        self._bounds = tuple(sorted(set(_bounds(whole))))
-        self._verdicts: dict[Hashable, str | None] = {}
         self._results: dict[str, str] = {}
         self._calls: dict[str, str] = {}
         for known, node in self._open.items():
@@ -58,39 +49,11 @@ class Schema:
 
     def problem(self, definition: str, value: Any, *, closed: bool = False) -> str | None:
         """What is wrong with a value, for people; None if nothing is."""
-        key = (definition, closed, self._shape(value))
-        if key not in self._verdicts:
-            if len(self._verdicts) >= _REMEMBERED:
-                self._verdicts.clear()
-            errors = list(self._validator(definition, closed).iter_errors(value))
-            self._verdicts[key] = _words(definition, errors) if errors else None
-        return self._verdicts[key]
-
-    def _shape(self, value: Any) -> Hashable:
-        """What the schema can tell apart. It has constants, kinds, least and greatest numbers and
-        empty texts, but no patterns; the number of items plays no part.
-        """
-        match value:
-            case dict():
-                return (
-                    "{",
-                    *sorted(
-                        (key, type(one).__name__ if key in _ANYTHING else self._shape(one))
-                        for key, one in value.items()
-                    ),
-                )
-            case list():
-                return ("[", frozenset(map(self._shape, value)))
-            case str():
-                return value if value in self._words else ("text", bool(value))
-            case bool() | None:
-                return ("constant", value)
-            case _:
-                sides = tuple((value > bound, value < bound) for bound in self._bounds)
-                return ("number", isinstance(value, int) or value.is_integer(), sides)
+        errors = list(self._validator(definition, closed).iter_errors(value))
+        return _words(definition, errors) if errors else None
 
     @functools.cache  # noqa: B019 - there are two schemas, which live as long as the tests
-    def _validator(self, definition: str, closed: bool) -> Any:
+    def _validator(self, definition: str, closed: bool) -> Draft202012Validator:
         entry: dict[str, Any] = {"$ref": f"#/$defs/{definition}"}
         if closed:
             entry = _sealed(entry, self._open)
@@ -153,37 +116,16 @@ def _is_update(method: str, params: Any) -> bool:
     )
 
 
-def _words(definition: str, errors: list[Any]) -> str:
+def _words(definition: str, errors: list[ValidationError]) -> str:
     # Around an unknown field every other one counts as unknown as well: the innermost is meant.
-    faults = [one for one in errors if one.validator != "unevaluatedProperties"]
-    error = best_match(faults) if faults else max(errors, key=lambda one: len(one.absolute_path))
-    place = "".join(f"[{one!r}]" for one in error.absolute_path)
+    faults = [one for one in errors if one.kind.name != "unevaluatedProperties"]
+    error = (
+        min(faults, key=lambda one: len(one.instance_path))
+        if faults
+        else max(errors, key=lambda one: len(one.instance_path))
+    )
+    place = "".join(f"[{one!r}]" for one in error.instance_path)
     return f"{definition}{place}: {error.message[:500]}"
-
-
-def _bounds(node: Any) -> Iterator[float]:
-    if isinstance(node, dict):
-        for key in ("minimum", "maximum"):
-            if isinstance(node.get(key), (int, float)):
-                yield node[key]
-        for one in node.values():
-            yield from _bounds(one)
-    elif isinstance(node, list):
-        for one in node:
-            yield from _bounds(one)
-
-
-def _constants(node: Any) -> Iterator[str]:
-    if isinstance(node, dict):
-        if isinstance(node.get("const"), str):
-            yield node["const"]
-        if isinstance(node.get("enum"), list):
-            yield from (one for one in node["enum"] if isinstance(one, str))
-        for one in node.values():
-            yield from _constants(one)
-    elif isinstance(node, list):
-        for one in node:
-            yield from _constants(one)
 
 
 def _closing(node: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-import jsonschema
+import jsonschema_rs
 
 from pykoclaw_acp import __version__
 
@@ -17,7 +17,7 @@ SCHEMA = ROOT / "tests/schema/registry/agent.schema.json"
 
 def test_the_entry_is_what_the_registry_expects() -> None:
     entry = json.loads((ENTRY / "agent.json").read_text())
-    jsonschema.validate(entry, json.loads(SCHEMA.read_text()))
+    jsonschema_rs.validate(json.loads(SCHEMA.read_text()), entry)
     assert entry["id"] == ENTRY.name
     assert entry["version"] == __version__
     assert entry["distribution"]["uvx"]["package"] == f"pykoclaw-acp@{__version__}"
