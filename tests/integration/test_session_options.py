@@ -134,7 +134,7 @@ async def test_any_model_goes_before_claude_names_some(tmp_path: Path) -> None:
         assert (await launched(r, wire, made["result"]["sessionId"])).model == "claude-fable-5-2"
 
 
-async def test_known_choices_go_before_claude_has_said_what_it_offers(tmp_path: Path) -> None:
+async def test_known_choices_go_before_claude_offers(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         wanted = {"permissionMode": "auto", "effort": "max"}
         made = await new(wire, claudeCode={"options": wanted}, **{"pykoclaw.dev/fast": True})

@@ -528,7 +528,7 @@ async def test_account_lacking_fast_mode_is_told_in_words(*, turn_begins: bool) 
         ("claude-of-mine", "auto", Config("max", fast=True), ""),
     ],
 )
-async def test_choice_before_claude_said_what_it_has_is_checked(
+async def test_choice_before_first_offer_is_checked(
     model: str, mode: str, config: Config, lacks: str
 ) -> None:
     told: list[Event] = []
