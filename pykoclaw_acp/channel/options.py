@@ -55,6 +55,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     permission_mode: str
     setting_sources: tuple[str, ...]
     cli_path: str | None
+    umask: str | None = None  # of Claude and its tools, in octal; None: that of the worker
     log_level: Literal["debug", "info", "warning", "error"]
     config: Config = Config()  # effort and fast mode
     asked: SessionOptions = SessionOptions()

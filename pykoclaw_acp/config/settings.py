@@ -70,6 +70,10 @@ class Settings(BaseSettings):
         default=1800.0,
         description="Seconds without a prompt after which a session's worker is stopped; above 0.",
     )
+    umask: Annotated[str | None, AfterValidator(values.umask)] = Field(
+        default=None,
+        description="Umask of Claude and its tools, as 022; if unset that with which the daemon was started.",
+    )
     early_start: Annotated[Literal["on", "off"], BeforeValidator(values.lowered)] = Field(
         default="on",
         description="Start Claude for an opened session before its first prompt (two at most, for 5 min): on or off.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
@@ -63,6 +64,13 @@ def account(value: str) -> str:
     """The name of an account."""
     if not surroundings.is_account(value):
         raise ValueError("it has letters, digits, dots, dashes and underscores")
+    return value
+
+
+def umask(value: str | None) -> str | None:
+    """A umask, in octal digits."""
+    if value is not None and re.fullmatch("0{0,2}[0-7]{1,3}", value) is None:
+        raise ValueError("it has octal digits, as 022 or 0077")
     return value
 
 

@@ -170,7 +170,6 @@ def _become(
     try:
         os.setsid()
         os.chdir("/")
-        os.umask(0o077)
         for descriptor, source in enumerate((nothing, log, log)):
             os.dup2(source, descriptor)
         for name in os.listdir("/proc/self/fd"):

@@ -82,6 +82,7 @@ def environment(spec: LaunchSpec, temporary: str) -> dict[str, str]:
         **(credential() if spec.options.own_credential else {}),
         "PYKOCLAW_CLAUDE": find_cli(spec.options.cli_path),
         "PYKOCLAW_PYTHON": sys.executable,
+        "PYKOCLAW_CLAUDE_UMASK": spec.options.umask or "",
         WORKER: spec.cookie,
         "CLAUDE_CODE_TMPDIR": temporary,
         "CLAUDE_CODE_HARBOR_KITE": "0",  # sessions must not see each other

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.commands import run
 from tests.e2e.harness import Client, Stack, script, text
+from tests.waiting import eventually
 
 DAEMON = script("bash touch begun; setsid sleep 331 & sleep 332", "text Never said.")
 
@@ -80,6 +84,37 @@ async def test_without_early_start_only_prompt_starts_worker(stack: Stack) -> No
     await client.prompt(session, text("Now."))
     assert stack.claude(session) is not None
     assert client.log.read_text().count('"worker_launched"') == 1
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    """What is started meanwhile has this umask."""
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize(
+    ("setting", "mode"), [("", 0o644), pytest.param("0027", 0o640, marks=pytest.mark.long)]
+)
+async def test_what_claude_makes_has_users_umask(stack: Stack, setting: str, mode: int) -> None:
+    with umask(0o022):
+        client = await stack.front(PYKOCLAW_UMASK=setting)
+    session = await client.new(stack.work)
+    waits = "bash touch by-command; env | grep UMASK > seen; until [ -e go ]; do sleep 0.05; done"
+    running = client.prompting(session, script("write by-tool <<< x", waits))
+    await eventually((stack.work / "seen").is_file)
+    places = [stack.data, Path(stack.places.state)]
+    for path in (found for place in places for found in (place, *place.rglob("*"))):
+        of_claude = "/tmp/" in str(path.relative_to(stack.home))  # in a directory that is private
+        assert of_claude or not path.lstat().st_mode & 0o077, path
+    (stack.work / "go").touch()
+    await client.answer(running)
+    made = [(stack.work / one).stat().st_mode & 0o777 for one in ("by-command", "by-tool")]
+    assert made == [mode, mode]
+    assert "CLAUDE" not in (stack.work / "seen").read_text()
 
 
 @pytest.mark.long

@@ -141,6 +141,8 @@ def test_a_question_may_wait_without_limit(
         ("PYKOCLAW_PERMISSION_TIMEOUT", "-1", "none for no limit"),
         ("PYKOCLAW_SETTING_SOURCES", "managed", "user, project, local"),
         ("PYKOCLAW_LOG_LEVEL", "loud", "warning"),
+        ("PYKOCLAW_UMASK", "1777", "octal"),
+        ("PYKOCLAW_UMASK", "8", "octal"),
         ("PYKOCLAW_LOG_FORMAT", "xml", "console"),
         ("PYKOCLAW_DATA", "~nobody-has-this-name/x", "absolute"),
     ],
