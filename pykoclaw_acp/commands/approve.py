@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
@@ -10,6 +11,7 @@ from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.commands.question import choices, rendered
 from pykoclaw_acp.errors import CommandFailed
+from pykoclaw_acp.system.environment import of_sessions
 from pykoclaw_acp.terminal import Shown, joined, shown
 
 Decision = Literal["allow_once", "allow_always", "allow_lasting", "deny"]
@@ -55,8 +57,22 @@ def answer(
 ) -> None:
     """Answer a request; `reason`: of a denial, `answers`: to its questions."""
     more = {"reason": reason} if reason else {"answers": answers} if answers else {}
-    answered = ask("questions/answer", question=question, decision=decision, **more)
-    terminal.line(answered.get("done") or (ANSWERED if answers else DONE[decision]))
+    terminal.line(decide(question, decision, **more))
+
+
+def decide(question: str, decision: Decision, *, start: bool = True, **more: Any) -> str:
+    """Answer a request; returns the effect in words. `start`: start a daemon if none runs; `more`:
+    the reason or the answers.
+    """
+    answered = ask(
+        "questions/answer",
+        start=start,
+        question=question,
+        decision=decision,
+        environment=of_sessions(os.environ),
+        **more,
+    )
+    return str(answered.get("done") or (ANSWERED if more.get("answers") else DONE[decision]))
 
 
 def _write(questions: list[dict[str, Any]], as_json: bool) -> None:

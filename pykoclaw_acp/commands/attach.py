@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from pykoclaw_acp import terminal
-from pykoclaw_acp.commands.approve import ANSWERED, DONE, Decision
+from pykoclaw_acp.commands.approve import DONE, Decision, decide
 from pykoclaw_acp.commands.daemon import ask, follow_live
 from pykoclaw_acp.commands.question import choices, rendered
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
@@ -166,13 +166,10 @@ class Questions:
         more: dict[str, Any] = {"answers": answers} if answers else {}
         self._answering = question
         try:
-            answered = ask(
-                "questions/answer", start=False, question=question, decision=decision, **more
-            )
+            done = decide(question, decision, start=False, **more)
         except (CommandFailed, DaemonNotRunning) as error:
             self._page.note(f"  {error}", fg="red")
             return not _is_pending(question)
-        done = answered.get("done") or (ANSWERED if answers else DONE[decision])
         self._page.note(f"  {done}", fg="yellow")
         return True
 

@@ -121,7 +121,7 @@ class Turn:
     `steers`: it is to go into the turn that runs; `waited`: one ran when it came; `taken_by`: the turn
     that has taken it up; `unsaid`: it was given to Claude, and its message is not in the log yet;
     `leaving`: it is `dispatched`, and its worker does not have it yet; `given`: by the command that
-    sent it. `recovered`: an earlier daemon accepted it.
+    sent it, or that has decided what it tells. `recovered`: an earlier daemon accepted it.
     """
 
     turn_id: str

@@ -14,6 +14,7 @@ from pykoclaw_acp.model.events import Event, Text, Thinking, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import Form, PermissionRequest
 from pykoclaw_acp.model.questions import Question
+from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.protocol import permissions, projection
 from pykoclaw_acp.protocol.control.following import (
     EVENT,
@@ -29,6 +30,7 @@ from pykoclaw_acp.server.peer import Peer
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.permissions.all_requests import OPTIONS
 from pykoclaw_acp.sessions.permissions.decisions import REJECT_ONCE
+from pykoclaw_acp.system.environment import of_sessions
 
 
 class CommandClient:
@@ -115,6 +117,11 @@ def _raw(event: Event) -> dict[str, Any] | None:
             part["data"] = ""
         part.pop("coloured", None)
     return found
+
+
+def given_by(environment: dict[str, str] | None) -> Given | None:
+    """What a command's environment gives to a worker that is started for it."""
+    return None if environment is None else Given.of(of_sessions(environment))
 
 
 def whole(question: PermissionRequest) -> dict[str, Any]:

@@ -12,13 +12,12 @@ from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
 from pykoclaw_acp.protocol.control.following import QUESTION, QuestionNotification
 from pykoclaw_acp.protocol.control.prompts import CommandPromptParams, Prompted
 from pykoclaw_acp.protocol.jsonrpc import encode_notification
 from pykoclaw_acp.server.call import Call
-from pykoclaw_acp.server.command_client import CommandClient, whole
+from pykoclaw_acp.server.command_client import CommandClient, given_by, whole
 from pykoclaw_acp.server.dispatch import Later, Method
 from pykoclaw_acp.server.lifecycle import absolute
 from pykoclaw_acp.server.peer import Peer
@@ -27,7 +26,6 @@ from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import turns
 from pykoclaw_acp.store.database import Database
-from pykoclaw_acp.system.environment import of_sessions
 from pykoclaw_acp.tasks import in_pieces
 
 CLIENT: Final = "cli"
@@ -105,7 +103,7 @@ class OutsidePrompts:
     async def _new(self, params: CommandPromptParams) -> Session:
         """A new session; the one that was made for the prompt before, if it comes again."""
         cwd, key = absolute("new", params.new), params.idempotency_key
-        begun = await self._sessions.beginnings.begin(_given(params))
+        begun = await self._sessions.beginnings.begin(given_by(params.environment))
         made = None if key is None else f"prompt/{key}"
         return await self._sessions.create(cwd, (), (), made, CLIENT, begun=begun)
 
@@ -120,7 +118,7 @@ class OutsidePrompts:
             client=CLIENT,
             sent=self._sessions.clock.now(),
             unattended=True,
-            given=_given(params),
+            given=given_by(params.environment),
         )
 
     async def _tell_questions(self, call: Call, session: Session) -> None:
@@ -142,10 +140,6 @@ class OutsidePrompts:
                     **whole(one.request),
                 )
                 await call.client.peer.notify(encode_notification(QUESTION, shown))
-
-
-def _given(params: CommandPromptParams) -> Given | None:
-    return None if params.environment is None else Given.of(of_sessions(params.environment))
 
 
 class _TurnClient(CommandClient):

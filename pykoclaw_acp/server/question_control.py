@@ -14,7 +14,7 @@ from pykoclaw_acp.protocol.control.questions import (
     QuestionsParams,
 )
 from pykoclaw_acp.server.call import Call
-from pykoclaw_acp.server.command_client import whole
+from pykoclaw_acp.server.command_client import given_by, whole
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.sessions.permissions import words
 from pykoclaw_acp.sessions.permissions.all_requests import OPTIONS
@@ -55,7 +55,12 @@ class QuestionControl:
     async def answer(self, call: Call, params: AnswerParams) -> Answered:  # noqa: ARG002
         """Decide a pending permission request, as the operator says."""
         asked = await self._sessions.requests.decide(
-            params.question, params.decision, "cli", params.reason, params.answers
+            params.question,
+            params.decision,
+            "cli",
+            params.reason,
+            params.answers,
+            given=given_by(params.environment),
         )
         option = OPTIONS[params.decision]
         if asked.request.workspaces:

@@ -67,12 +67,16 @@ async def _names(store: ConversationStore, match: Callable[[str], bool]) -> list
     """The first two names that match, of all conversations that can be continued."""
     found: list[str] = []
     pace, after = Pace(), ""
-    while len(found) < MOST and (names := await store.continued(after, PAGE)):
+    while len(found) < MOST:
+        names = await store.continued(after, PAGE)
         for name in names:
             if match(name):
                 found.append(name)
             await pace.step()
-        after = names[-1]
+        last = max(names, default="")  # a damaged name is read as an empty one
+        if last <= after:
+            break
+        after = last
     return found[:MOST]
 
 

@@ -30,7 +30,6 @@ from pykoclaw_acp.sessions.live_sessions import LiveSessions
 from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.new_session import Beginnings, SessionBeginning
 from pykoclaw_acp.sessions.permissions.all_requests import AllRequests
-from pykoclaw_acp.sessions.permissions.broker import Broker
 from pykoclaw_acp.sessions.ports import Journal, Transcripts, TurnLocks, Workers, Workspaces
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.showing import Showing
@@ -81,7 +80,7 @@ class Sessions:
         self._creating: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by request
         self.names = ConversationNames(journal)
         self.confirmations = Confirmations(journal, alive)
-        self.requests = AllRequests(self._find_broker, journal)
+        self.requests = AllRequests(self.find, journal)
         self.catalogue = Catalogue(self, journal, self.names)
         self._deletions = Deletions(journal, self.live)
         self._writing = Tasks()
@@ -167,10 +166,6 @@ class Sessions:
             return None
         live = self.live.find(owner)
         return await self._load(owner) if live is None else live
-
-    async def _find_broker(self, session_id: str) -> Broker | None:
-        session = await self.find(session_id)
-        return None if session is None else session.permissions
 
     async def get(self, session_id: str) -> Session:
         """As `find`; raises SessionNotFound."""

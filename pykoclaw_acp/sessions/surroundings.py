@@ -10,6 +10,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.options import WorkerOptions
+from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model import surroundings as rules
 from pykoclaw_acp.model.surroundings import Given, House
 from pykoclaw_acp.model.turns import Turn
@@ -67,6 +69,13 @@ class SessionSurroundings:
             own_credential=found.own_credential,
             withheld=found.withheld,
         )
+
+    def require(self, given: Given | None) -> None:
+        """Raises InvalidRequest if no worker could be started now, `given` this by who asks for one."""
+        found = rules.environment(self._house, self._state.record.surroundings, self.given or given)
+        if found.withheld and not self._workers.is_live(self._state.id):
+            data = {"errorKind": ErrorKind.AUTHENTICATION_WITHHELD}
+            raise InvalidRequest(f"{found.withheld} Nothing was changed.", data)
 
     async def returned(self, turn: Turn) -> None:
         """Wait for a client that gives what a turn needs which an earlier daemon has accepted, or

@@ -110,9 +110,7 @@ async def listing(
     )
     shown, channels = of_channels("c.name", hidden)
     sql = f"{_UNOPENED}{shown} ORDER BY c.created_at DESC, c.name LIMIT ?"
-    found = await database.read(sql, (*channels, limit - len(rows)))
-    # SQLite keeps a BLOB in a column of text; no program of the conversations could use such a name.
-    return _summaries(rows, [row for row in found if isinstance(row[0], str)])
+    return _summaries(rows, await database.read(sql, (*channels, limit - len(rows))))
 
 
 async def _summaries(

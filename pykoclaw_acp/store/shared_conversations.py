@@ -32,10 +32,13 @@ async def find(database: Database, name: str) -> Conversation | None:
         "SELECT name, session_id, cwd, system_prompt_hash FROM conversations WHERE name = ?",
         (name,),
     )
-    return next(
-        (Conversation(known, claude or None, cwd, hashed) for known, claude, cwd, hashed in rows),
-        None,
-    )
+    return _conversation(*rows[0]) if rows else None
+
+
+def _conversation(name: str, *values: object) -> Conversation:
+    """What other programs have written; what is no text counts as nothing."""
+    claude, cwd, hashed = (one if isinstance(one, str) else None for one in values)
+    return Conversation(name, claude or None, cwd, hashed)
 
 
 async def continued(database: Database, after: str, limit: int) -> list[str]:
@@ -109,7 +112,7 @@ async def followed(database: Database, session_id: str) -> FollowedConversation:
     if not rows:
         raise Conflict(f"the session {session_id} is gone")
     name, claude, cwd, hashed, own, own_hash = rows[0]
-    row = None if name is None else Conversation(name, claude or None, cwd, hashed)
+    row = None if name is None else _conversation(name, claude, cwd, hashed)
     return FollowedConversation(row, own, own_hash)
 
 

@@ -39,8 +39,10 @@ RUNNING: Final = f"'{TurnState.RUNNING}'"
 PENDING: Final = f"'{DeliveryState.PENDING}'"
 DELIVERED: Final = f"'{DeliveryState.DELIVERED}'"
 LOG_KEY: Final = "(SELECT log_key FROM acp_sessions WHERE acp_session_id = ?)"
-CONTINUED: Final = "COALESCE(c.session_id, '') <> ''"
-"""Whether the conversation `c` can be continued; the earlier plugin wrote '' for none."""
+CONTINUED: Final = "(TYPEOF(c.name) || TYPEOF(c.session_id) = 'texttext' AND c.session_id <> '')"
+"""Whether the conversation `c` can be continued; the earlier plugin wrote '' for none. SQLite keeps
+bytes in a column of text, which no program of the conversations could use.
+"""
 HAS_SESSION: Final = "EXISTS (SELECT 1 FROM acp_sessions own WHERE own.conversation_name = c.name)"
 """Whether the conversation `c` has a session, or had one that was deleted."""
 OF_OURS: Final = (

@@ -46,6 +46,7 @@ _IS_DUE: Final = (
     f"status = {_ACTIVE} AND next_run IS NOT NULL AND next_run <= ?"
     " AND id = CAST(id AS TEXT)"  # a row without an id, or with bytes for one, cannot be claimed
 )
+_LONGEST: Final = 100 * 365 * 86_400_000  # ms of a run
 _MOST_UNREADABLE: Final = 1000  # due rows that are skipped in a look
 
 
@@ -164,8 +165,13 @@ async def logged(database: Database, task_id: str, limit: int, most: int) -> lis
         at, *others = (
             None if one is None else one.decode("utf-8", "backslashreplace") for one in texts
         )
-        found.append((at, duration, *others, cut))
+        found.append((at, _milliseconds(duration), *others, cut))
     return found
+
+
+def _milliseconds(value: object) -> int:
+    """A duration that another program has written; 0 if it is none."""
+    return int(value) if isinstance(value, int | float) and 0 <= value < _LONGEST else 0
 
 
 def claim(run: TaskRun) -> tuple[Statement, ...]:

@@ -92,8 +92,9 @@ class Start:
             # Under the id of its source, the CLI would write the branch into the source's transcript.
             ids = [own, str(uuid4())] if own != branch.source else [str(uuid4())]
             return [off | {"session_id": one} for one in ids]
-        if self._spec.resume_session_id is not None:
-            return [{"resume": self._spec.resume_session_id}]
+        if (known := self._spec.resume_session_id) is not None:
+            # Claude takes a title, too, which might be that of another session.
+            return [{"resume": known}] if _is_uuid(known) else []
         own = _claude_id(self._spec.session_id)
         return [{"session_id": own}, {"resume": own}, {"session_id": str(uuid4())}]
 
@@ -149,9 +150,14 @@ class Start:
         )
 
 
+def _is_uuid(text: str) -> bool:
+    try:
+        UUID(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _claude_id(session_id: str) -> str:
     """A UUID for a new Claude session; an id of an adopted database may not be one."""
-    try:
-        return str(UUID(session_id))
-    except ValueError:
-        return str(uuid5(NAMESPACE_OID, session_id))
+    return str(UUID(session_id)) if _is_uuid(session_id) else str(uuid5(NAMESPACE_OID, session_id))

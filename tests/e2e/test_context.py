@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.model.conversations import id_of
 from tests.e2e.harness import Stack
 from tests.e2e.harness.seen import seen
+from tests.integration.queueing import execute
 
 LINE = '{"type":"queue-operation","operation":"enqueue","content":"x"}\n'
 
@@ -20,6 +22,22 @@ def said(words: str) -> str:
 def transcript(stack: Stack, session: str) -> Path:
     [found] = (stack.home / ".claude/projects").rglob(f"{session}.jsonl")
     return found
+
+
+@pytest.mark.parametrize("claude", ["--version", pytest.param("A title", marks=pytest.mark.long)])
+async def test_conversation_whose_claude_session_is_none_goes_on(stack: Stack, claude: str) -> None:
+    client = await stack.start()
+    await client.new(stack.work)
+    row = "INSERT INTO conversations VALUES ('tg-1', ?, NULL, '', NULL)"
+    execute(stack.data / "pykoclaw.db", row, claude)
+    session = id_of("tg-1")
+    await client.load(session, stack.work)
+    assert (await client.prompt(session, said("Here.")))["stopReason"] == "end_turn"
+    assert "Claude does not remember" in client.text(session)
+    assert client.text(session).endswith("Here.")
+    assert stack.rows("SELECT session_id FROM conversations WHERE name = 'tg-1'") != [
+        {"session_id": claude}
+    ]
 
 
 @pytest.mark.long

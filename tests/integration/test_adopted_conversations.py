@@ -18,6 +18,7 @@ from tests.integration.callers import caller
 from tests.integration.linked import Front, front
 from tests.integration.linked import words as prompt
 from tests.integration.programs import upsert_row
+from tests.integration.queueing import execute
 from tests.integration.rig import Rig, rig
 
 OLD: Final = "1a2b3c4d-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
@@ -228,6 +229,27 @@ async def test_conversation_is_resolved_by_name_or_id_prefix(
         assert details["claudeSession"] == CLAUDE
         refused = await cli.refused("conversations/resolve", conversation="wa-unknown")
         assert refused["code"] == -32002
+
+
+async def test_row_of_bytes_hides_no_conversation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adopting, "PAGE", 1)
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli, front(r) as one:
+        await began(r, WHATSAPP)
+        sql = "INSERT INTO conversations (name, session_id, cwd, created_at) VALUES "
+        damaged = "(x'77612dff', 'x', '/', ''), (CAST(x'77612dff' AS TEXT), 'x', '/', '')"
+        other = f"('tg-1', '{CLAUDE}', x'ff', ''), ('tg-2', x'ff', '/', '')"
+        execute(r.database.path, f"{sql}{damaged}, {other}")
+        found = await cli.call("conversations/resolve", conversation="wa-new@g.us", create=True)
+        assert found["conversation"] == "wa-new@g.us"
+        refused = await cli.refused("sessions/show", session="deadbeef")
+        assert refused["code"] == -32002
+        session = conversations.id_of(WHATSAPP)
+        found = await cli.call("conversations/resolve", conversation=session[:6])
+        assert found["session"] == session
+        assert "result" in await load(one, 1, conversations.id_of("tg-1"))
+        assert "error" in await load(one, 2, conversations.id_of("tg-2"))
 
 
 async def test_other_channels_conversation_begins_by_its_name(tmp_path: Path) -> None:

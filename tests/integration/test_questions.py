@@ -18,6 +18,7 @@ from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import Text, UserMessage
 from pykoclaw_acp.model.permissions import Deadline, RequestPolicy, Settlement
+from pykoclaw_acp.model.surroundings import Given, Surroundings
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.pool import capacity
 from pykoclaw_acp.sessions.permissions import decisions
@@ -159,6 +160,23 @@ async def test_parked_question_frees_worker_and_answer_starts_turn(tmp_path: Pat
             lambda: any(isinstance(one.event, UserMessage) and one.seq > 2 for one in person.shown)
         )
         assert person.told == ["q1"]
+
+
+async def test_parked_question_is_kept_where_no_worker_could_be_told(tmp_path: Path) -> None:
+    async with rig(tmp_path, "park") as r:
+        asking = await parked(r)
+        asking.session.record.surroundings = Surroundings(secrets=("ANTHROPIC_API_KEY",))
+        for decision in ("allow_once", "deny"):
+            with pytest.raises(InvalidRequest, match=r"ANTHROPIC_API_KEY.* Nothing was changed"):
+                await r.sessions.requests.decide("q1", decision, "cli")
+        assert await asking.row("q1") == ("parked", None, None, None)
+        given = Given.of({"ANTHROPIC_API_KEY": "sk-1"})
+        await r.sessions.requests.decide("q1", "allow_once", "cli", given=given)
+        await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].prompts)
+        assert "The user's answer: allowed, this once." in going_on(r)
+        variables = r.launcher.launched[1].spec.options.environment
+        assert variables is not None
+        assert variables["ANTHROPIC_API_KEY"] == "sk-1"
 
 
 async def test_claude_is_not_reasked_about_answered_call(tmp_path: Path) -> None:

@@ -69,14 +69,13 @@ async def test_run_that_cannot_begin_ends_after_some_tries(
 
     monkeypatch.setattr(folders, "ensure", broken)
     monkeypatch.setattr(retries, "FIRST_PAUSE", 0.001)
-    async with rig(tmp_path) as r, scheduling(r) as runs:
+    async with rig(tmp_path) as r, scheduling(r):
         session, _ = await attached(r)
         poisoned = task(path, session.record.conversation_name)
         await eventually(lambda: row(path, poisoned, "status") == ("completed",))
         ((state, _, reason),) = logs(path, poisoned)
         assert state == "error"
         assert "nobody has foreseen this" in reason
-        assert runs._runs.running == []
         monkeypatch.undo()
         good = task(path, session.record.conversation_name)
         await eventually(lambda: row(path, good, "status") == ("completed",))
@@ -474,6 +473,24 @@ async def test_run_log_not_utf8_is_shown_escaped(tmp_path: Path, path: Path) -> 
         )
         found = await tasks.logged(r.database, "t", 9, 9)
         assert found == [("20\\xff", 5, "success", "\\xffA", None, {})]
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [("'huge'", 0), ("x'ff'", 0), ("-5", 0), ("1e300", 0), ("1.5", 1), ("7", 7)],
+)
+async def test_duration_of_run_log_is_a_number(
+    tmp_path: Path, path: Path, written: str, read: int
+) -> None:
+    async with rig(tmp_path) as r:
+        execute(
+            path,
+            "INSERT INTO task_run_logs (task_id, run_at, duration_ms, status)"
+            f" VALUES ('t', '2026', {written}, 'success')",
+        )
+        assert await tasks.logged(r.database, "t", 9, 9) == [
+            ("2026", read, "success", None, None, {})
+        ]
 
 
 async def test_tasks_without_an_id_are_skipped(tmp_path: Path, path: Path) -> None:

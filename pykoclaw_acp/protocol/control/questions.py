@@ -21,13 +21,15 @@ class QuestionsParams(Params, frozen=True, kw_only=True):
 
 class AnswerParams(Params, frozen=True, kw_only=True):
     """`question`: the id of a pending request, or a unique prefix of one. `reason`: of a denial, for
-    Claude. `answers`: to the questions that the request asks, in their order.
+    Claude. `answers`: to the questions that the request asks, in their order. `environment`:
+    variables of the caller, for a worker that is started to tell Claude; they are not kept.
     """
 
     question: Name
     decision: OperatorDecision
     reason: Words = ""
     answers: tuple[Words, ...] = ()
+    environment: dict[Name, str] | None = None
 
 
 class AskedOption(Wire, frozen=True, kw_only=True):

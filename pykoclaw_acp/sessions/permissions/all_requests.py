@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
-from pykoclaw_acp.model.permissions import StoredRequest
+from pykoclaw_acp.model.permissions import RequestPolicy, StoredRequest
+from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.protocol.control.questions import OperatorDecision
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.broker import NOT_PENDING, Broker
 from pykoclaw_acp.sessions.ports import PermissionStore
+from pykoclaw_acp.sessions.surroundings import SessionSurroundings
 
 OPTIONS: Final[dict[OperatorDecision, str]] = {
     "allow_once": decisions.ALLOW_ONCE,
@@ -20,11 +22,18 @@ OPTIONS: Final[dict[OperatorDecision, str]] = {
 }
 
 
+class Asker(Protocol):
+    """A session, as far as its requests are concerned."""
+
+    permissions: Broker
+    surroundings: SessionSurroundings
+
+
 class AllRequests:
-    """Lists and decides the requests of all sessions; `find` returns the broker of a session."""
+    """Lists and decides the requests of all sessions; `find` returns a session."""
 
     def __init__(
-        self, find: Callable[[str], Awaitable[Broker | None]], store: PermissionStore
+        self, find: Callable[[str], Awaitable[Asker | None]], store: PermissionStore
     ) -> None:
         self._find = find
         self._store = store
@@ -40,16 +49,18 @@ class AllRequests:
         by: str,
         reason: str = "",
         answers: Sequence[str] = (),
+        *,
+        given: Given | None = None,
     ) -> StoredRequest:
         """Decide the pending request whose id begins with `prefix`; returns when that is in the
         database.
 
         `by` is who decides, for the row; `reason`: of a denial, for Claude; `answers`: to the
-        questions of the request, in their order. A decision on a parked request starts a turn.
-        Raises InvalidParams for an id that is unknown or not unique, for an option that was not
-        offered, for answers that do not fit, and for a form, which can only be denied;
-        InvalidRequest if it is not pending any more; StoreUnavailable while the database cannot be
-        written.
+        questions of the request, in their order. A decision on a parked request starts a turn, with
+        what is `given` if nobody has the session open. Raises InvalidParams for an id that is
+        unknown or not unique, for an option that was not offered, for answers that do not fit, and
+        for a form, which can only be denied; InvalidRequest if it is not pending any more, or if no
+        worker could be started for that turn; StoreUnavailable while the database cannot be written.
         """
         self._store.require_writable()
         found = await self._store.find_by_prefix(prefix) if prefix else []
@@ -64,9 +75,11 @@ class AllRequests:
                 f"{len(wanted)} pending requests have this prefix. Give more of the id."
             )
         one = (wanted or found)[0]
-        broker = None if one.outcome is not None else await self._find(one.session_id)
-        if broker is None:
+        session = None if one.outcome is not None else await self._find(one.session_id)
+        if session is None:
             raise InvalidRequest(NOT_PENDING)
         made = decisions.by_operator(one.request, OPTIONS[decision], by, reason, answers)
-        await broker.decide(one.request.ask_id, made)
+        if one.policy == RequestPolicy.PARKED:
+            session.surroundings.require(given)
+        await session.permissions.decide(one.request.ask_id, made, given)
         return one

@@ -20,6 +20,7 @@ from pykoclaw_acp.model.permissions import (
     Settlement,
     StoredRequest,
 )
+from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.model.turns import TurnTimes
 from pykoclaw_acp.sessions.permissions import audience, decisions, interview
 from pykoclaw_acp.sessions.permissions.away import Away
@@ -195,8 +196,9 @@ class Broker:
 
     # --- decisions
 
-    async def decide(self, ask_id: str, decision: Decision) -> None:
-        """Settle a pending request by a choice; returns when that is in the database.
+    async def decide(self, ask_id: str, decision: Decision, given: Given | None = None) -> None:
+        """Settle a pending request by a choice; returns when that is in the database. `given`: for
+        the turn that tells Claude, if it was parked.
 
         Raises InvalidParams for an option that was not offered, InvalidRequest if the request is
         not pending any more, and InternalError if the decision could not be recorded.
@@ -207,6 +209,7 @@ class Broker:
         if not decisions.is_choice(one.request, decision):
             choices = ", ".join(decisions.offered(one.request))
             raise InvalidParams(f"This permission request can be decided with: {choices}.")
+        one.given = given
         one.decide(decision)
         await asyncio.wait([one.settlement])
         if one.settlement.cancelled():

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
+from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.sessions.permissions.policies import AwayClock
 from pykoclaw_acp.sessions.permissions.settled import Settled
 from pykoclaw_acp.sessions.subscription import Subscription
@@ -40,6 +41,7 @@ class PendingRequest:
     # clients that were asked, and in front of which nobody was
     absent: set[Subscription] = field(default_factory=set)
     withdrawn: bool = False
+    given: Given | None = None  # by who has decided, for a turn that tells Claude
 
     @property
     def holds_worker(self) -> bool:

@@ -83,6 +83,7 @@ class Settler:
             self._state.id,
             words.prompt_with_answer(request, decision),
             unattended=True,
+            given=pending.given,
         )
         settlement = decisions.settlement(request, decision, await self._directory())
         if not await _is_done(self._store.answer_parked(settlement, turn)):
