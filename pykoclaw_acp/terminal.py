@@ -52,6 +52,8 @@ _LEFT_OUT: Final = (
     "age",
     "memory",
     "conversation",
+    "by",
+    "since",
 )
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-def _sessions(ctx: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:  # noqa: ARG001  click passes them
+def sessions(ctx: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:  # noqa: ARG001  click passes them
     """Sessions whose id begins so, for a shell; none without a daemon."""
     from pykoclaw_acp.commands import completion
 
@@ -18,4 +18,4 @@ def _sessions(ctx: click.Context, param: click.Parameter, begun: str) -> list[Co
 
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-SESSION = click.argument("session", shell_complete=_sessions)
+SESSION = click.argument("session", shell_complete=sessions)

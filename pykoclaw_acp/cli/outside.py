@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from pykoclaw_acp.cli.options import JSON
+from pykoclaw_acp.cli.options import JSON, sessions
 
 TASK = click.argument("task")
 
 
 @click.command(short_help="Send a prompt to a conversation and show the answer.")
-@click.argument("session", required=False)
+@click.argument("session", required=False, shell_complete=sessions)
 @click.argument("text", required=False)
 @click.option(
     "--new", is_flag=True, help="Begin a session in the working directory; SESSION is left out."

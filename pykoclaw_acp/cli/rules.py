@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from pykoclaw_acp.cli.options import JSON
+from pykoclaw_acp.cli.options import JSON, sessions
 
 
 @click.group(short_help="List and remove lasting permission rules.")
@@ -29,7 +29,13 @@ def list_rules(as_json: bool) -> None:
 @rules.command(name="remove", short_help="Remove lasting permission rules.")
 @click.argument("directory", type=click.Path(), required=False)
 @click.argument("rule", default="")
-@click.option("--session", metavar="ID", default="", help="Remove rules of this session only.")
+@click.option(
+    "--session",
+    metavar="ID",
+    default="",
+    shell_complete=sessions,
+    help="Remove rules of this session only.",
+)
 def remove_rule(directory: str | None, rule: str, session: str) -> None:
     """Remove RULE of DIRECTORY and of the sessions there, or all of their rules.
 

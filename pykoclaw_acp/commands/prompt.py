@@ -76,9 +76,10 @@ def main(
         return STATUS.get(result["state"], 0)
     if session is None and not detach:
         terminal.complain(f"Go on with: pykoclaw-acp prompt {result['session'][:8]} TEXT")
-    if detach and result["state"] not in STATUS:
-        terminal.line(f"Queued in session {result['session']}, turn {result['turnId']}.")
-    elif result["error"] is not None:
+    if detach:
+        state = "Ended" if result["state"] in STATUS else str(result["state"]).capitalize()
+        terminal.line(f"{state} in session {result['session']}, turn {result['turnId']}.")
+    if result["error"] is not None:
         terminal.complain(f"pykoclaw-acp: {result['error']['message']}")
     elif result["state"] == TurnState.CANCELLED:
         terminal.complain("pykoclaw-acp: The turn was cancelled.")

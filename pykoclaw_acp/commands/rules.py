@@ -37,4 +37,4 @@ def remove(where: str, rule: str, session: str) -> None:
 def _where(rule: dict[str, Any]) -> str:
     """The sessions in which a rule holds; a daemon of an earlier version knows of none."""
     session = rule.get("session")
-    return "all sessions" if session is None else f"session {session}"
+    return "all sessions" if session is None else f"session {session[:8]}"

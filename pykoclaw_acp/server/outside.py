@@ -63,7 +63,7 @@ class OutsidePrompts:
         turn = await self._turn(session, params)
         known = await session.accept_unattended(turn)
         joined = known is not turn
-        if params.detach:
+        if params.detach and not known.ended.done():
             return _prompted(session, known, joined=joined)
         return Later(self._show(call, params, session, known, joined=joined))
 

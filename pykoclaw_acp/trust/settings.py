@@ -153,7 +153,8 @@ def _hooks(value: Any) -> Iterator[str]:
 
 def _permission(name: str, value: Any) -> str:
     if name == "allow" and isinstance(value, list):
-        return f"allows without asking: {shown(', '.join(str(one) for one in value))}"
+        listed = shown(", ".join(str(one) for one in value))
+        return f"allows without asking, once you trust the directory in Claude's terminal, too: {listed}"
     return f"sets permissions.{shown(name)}: {_json(value)}"
 
 

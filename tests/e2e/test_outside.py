@@ -100,10 +100,17 @@ async def test_prompt_with_a_key_runs_once(stack: Stack) -> None:
 @pytest.mark.long
 async def test_detached_prompt_runs_without_its_command(stack: Stack) -> None:
     _, session = await conversation(stack)
-    result = await done(stack, "prompt", session, "--detach", script("repeat 20x20ms w{n} "))
+    detached = ("prompt", session, "--detach", "--key", "k", script("repeat 20x20ms w{n} "))
+    result = await done(stack, *detached)
     assert "Queued in session" in result.out
     states = "SELECT state FROM acp_turns ORDER BY position DESC LIMIT 1"
     await eventually(lambda: fetch(stack.data / "pykoclaw.db", states) == [("done",)])
+    turn = result.out.split()[-1]
+    again = await done(stack, *detached)
+    assert f"Ended in session {session}, turn {turn}" in again.out
+    told = json.loads((await done(stack, *detached, "--json")).out)
+    assert (told["state"], told["stopReason"], told["joined"]) == ("done", "end_turn", True)
+    assert told["text"].startswith("w1 ")
 
 
 @pytest.mark.long

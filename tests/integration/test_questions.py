@@ -162,7 +162,7 @@ async def test_parked_question_frees_worker_and_answer_starts_turn(tmp_path: Pat
         assert person.told == ["q1"]
 
 
-async def test_parked_question_is_kept_where_no_worker_could_be_told(tmp_path: Path) -> None:
+async def test_parked_question_stays_if_nobody_gives_key(tmp_path: Path) -> None:
     async with rig(tmp_path, "park") as r:
         asking = await parked(r)
         asking.session.record.surroundings = Surroundings(secrets=("ANTHROPIC_API_KEY",))

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
 from docs import manual
@@ -113,6 +114,34 @@ def narrow(monkeypatch: pytest.MonkeyPatch, columns: int) -> io.StringIO:
 
 def plain(screen: io.StringIO) -> str:
     return click.unstyle(screen.getvalue())
+
+
+def test_rules_are_readable_on_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, asked: list[Any]
+) -> None:
+    rule = {
+        "path": "/home/somebody/work/projects/one",
+        "session": "89dbeee9-6e2f-4287-936a-93f2f2000000",
+        "rule": "Bash(npm run test:*)",
+        "by": "cli",
+        "at": 1_795_000_000_000,
+    }
+    ANSWERS["rules/list"] = [rule, {**rule, "session": None}]
+    screen = narrow(monkeypatch, 80)
+    assert run("rules", "list").exit_code == 0
+    *_, one, other = plain(screen).splitlines()
+    assert all("Bash(npm run test:*)" in line and "ts/one" in line for line in (one, other))
+    assert "session 89dbeee9" in one
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["prompt", "attach", "workers stop", "workers stop-task", "rules remove --session"],
+)
+def test_ids_of_sessions_are_completed(asked: list[Any], line: str) -> None:
+    ANSWERS["sessions/list"] = {"sessions": [summary(id="ab-1"), summary(id="b-1")], "more": False}
+    shell = ShellComplete(cli, {}, completion.PROGRAM, completion.VARIABLE)
+    assert [one.value for one in shell.get_completions(line.split(), "a")] == ["ab-1"]
 
 
 @pytest.mark.parametrize("columns", [30, 60, 80])
@@ -421,11 +450,16 @@ def test_a_session_is_deleted_only_after_a_yes(asked: list[Any]) -> None:
     assert "\x1b" not in said
 
 
-def test_an_answer_needs_a_question_and_a_decision(asked: list[Any]) -> None:
+def test_an_answer_needs_a_question_and_a_decision(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-1")
     assert run("approve", "--allow").exit_code == 2
     ANSWERS["questions/answer"] = {}
     assert run("approve", "q1", "--always").exit_code == 0
-    assert asked == [("questions/answer", {"question": "q1", "decision": "allow_always"})]
+    ((method, params),) = asked
+    assert (method, params.pop("environment")["ANTHROPIC_API_KEY"]) == ("questions/answer", "sk-1")
+    assert params == {"question": "q1", "decision": "allow_always"}
 
 
 def test_what_a_session_is_called_is_neutral(asked: list[Any]) -> None:

@@ -76,7 +76,9 @@ def hook(command: str) -> dict[str, Any]:
         ),
         (
             {"permissions": {"allow": ["Bash", "Read"], "deny": ["x"]}},
-            ["allows without asking: Bash, Read"],
+            [
+                "allows without asking, once you trust the directory in Claude's terminal, too: Bash, Read"
+            ],
         ),
         (
             {"permissions": {"defaultMode": "bypassPermissions"}},
