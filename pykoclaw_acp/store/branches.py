@@ -13,7 +13,7 @@ from pykoclaw_acp.model import turns
 from pykoclaw_acp.model.branches import Branch, ForkPoint, RewindPoint, Rewound
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.seams import original
-from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.model.turns import SessionRecord, TurnState
 from pykoclaw_acp.store import imports, notes, remembered
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sql import LOG_KEY, STARTED, UNFINISHED, places
@@ -47,9 +47,13 @@ _REWINDABLE: Final = (
     "SELECT turn_id, position, first_seq, last_seq FROM acp_turns WHERE acp_session_id = ? AND origin = 'client'"  # noqa: S608
     f" AND first_seq IS NOT NULL AND rewound_at IS NULL AND state NOT IN {UNFINISHED}"
 )
+# Of a prompt that was cancelled before it was sent Claude knows nothing.
+_SENT: Final = (
+    f" AND NOT (state = '{TurnState.CANCELLED}' AND dispatched_at IS NULL AND taken_by IS NULL)"
+)
 _COUNT: Final = (
-    "SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ? AND position >= ? AND origin = 'client'"
-    " AND rewound_at IS NULL"
+    "SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ? AND position >= ? AND origin = 'client'"  # noqa: S608
+    f" AND rewound_at IS NULL{_SENT}"
 )
 _REWIND: Final = (
     "UPDATE acp_turns SET rewound_at = ? WHERE acp_session_id = ? AND rewound_at IS NULL"  # noqa: S608
@@ -121,13 +125,14 @@ async def point(
 async def rewind_point(
     database: Database, record: SessionRecord, message_id: str | None
 ) -> RewindPoint:
-    """The beginning of the turn that a message belongs to; without one, of the newest prompt.
+    """The beginning of the turn that a message belongs to; without one, of the newest prompt that
+    was sent to Claude.
 
     Raises InvalidParams for an unknown message, InvalidRequest if the turn was rewound or nothing
     was prompted, or if it is not known what Claude remembers there.
     """
     session = record.session_id
-    newest = f"{_REWINDABLE} ORDER BY position DESC LIMIT 1"
+    newest = f"{_REWINDABLE}{_SENT} ORDER BY position DESC LIMIT 1"
     values: tuple[object, ...] = (session,)
     if message_id is not None:
         place = await _end_of(database, session, message_id, record.last_seq)

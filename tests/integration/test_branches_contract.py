@@ -175,6 +175,16 @@ async def test_session_is_rewound_to_beginnings_of_turns(s: Subject) -> None:
         await s.branches.rewind_point(await found(s, "two"), None)
 
 
+async def test_prompt_that_was_never_sent_is_not_rewound(s: Subject) -> None:
+    await three(s)
+    await s.journal.accept(prompt("one", "d"))
+    await s.journal.finish("one", "d", Outcome(TurnState.CANCELLED), [UserMessage("d", HELLO)])
+    assert await s.branches.rewind_point(await found(s), None) == RewindPoint(
+        "c", 1, 4, memory("b")
+    )
+    assert (await s.branches.rewind_point(await found(s), "b")).turns == 2
+
+
 async def test_rewound_turns_are_forgotten_but_logged(s: Subject) -> None:
     before = events(await s.journal.read((await three(s)).session_id, 0, 99))
     assert await s.journal.forgotten("one") == set()

@@ -52,13 +52,15 @@ class MemoryBranchStore(MemoryStore):
             upto = self._end_of(session, message_id, upto)
         turns = [one for one in self._turns(session) if not one.background and not one.rewound]
         begun = [(self._first(one), one) for one in turns if not one.unfinished]
+        if message_id is None:
+            begun = [(seq, one) for seq, one in begun if _was_sent(one)]
         found = [(seq, one) for seq, one in begun if seq is not None and seq <= upto]
         if not found:
             raise InvalidRequest("There is no prompt to rewind to.")
         first, newest = found[-1]
         if message_id is not None and newest.last_seq != upto:
             raise InvalidRequest(NO_PROMPT)
-        count = sum(one.position >= newest.position for one in turns)
+        count = sum(one.position >= newest.position for one in turns if _was_sent(one))
         memory = self._memory(record, first - 1, at_end=False)
         return RewindPoint(newest.turn_id, count, first - 1, memory)
 
@@ -239,6 +241,10 @@ def _ended(turn: TurnRow) -> int:
     if turn.rewound:
         raise InvalidRequest(REWOUND)
     return turn.last_seq
+
+
+def _was_sent(turn: TurnRow) -> bool:
+    return turn.dispatched or turn.state is not TurnState.CANCELLED
 
 
 def _is_held(turn: TurnRow) -> bool:
