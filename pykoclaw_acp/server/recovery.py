@@ -20,7 +20,7 @@ from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model import notes
-from pykoclaw_acp.model.events import Event, Failure, OpenTools
+from pykoclaw_acp.model.events import Event, OpenTools, Text
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.permissions import RequestPolicy, StoredRequest
 from pykoclaw_acp.model.turns import STARTED, Outcome, TurnState
@@ -122,9 +122,7 @@ async def recover(
             await journal.append(session_id, closed)
     for session_id in standing.put_back - told:
         if await journal.find(session_id) is not None:
-            await journal.append(
-                session_id, [Failure(str(uuid4()), endings.RESTORED, ErrorKind.RESTORED)]
-            )
+            await journal.append(session_id, [Text(str(uuid4()), endings.PUT_BACK, note=True)])
     await database.commit(
         Unit(statements=(permissions.interrupt_all(epochs.keys()),)), patient=True
     )

@@ -54,6 +54,10 @@ RESTORED: Final = (
     "The database was put back to an earlier state. "
     "What Claude has done since then is not kept here, and was stopped."
 )
+PUT_BACK: Final = (
+    "\n\n**The database was put back to an earlier state.** What Claude was doing was stopped. Of what it has done "
+    "since then, what its transcript has follows; files may have changed besides.\n\n"
+)
 PROMPT_LOST: Final = (
     "The database was put back to an earlier state, in which this prompt is not known. It was accepted before, and may "
     "have been run, so it was not sent again: look at what was done, then repeat it."
