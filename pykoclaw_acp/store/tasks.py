@@ -165,13 +165,9 @@ async def logged(database: Database, task_id: str, limit: int, most: int) -> lis
         at, *others = (
             None if one is None else one.decode("utf-8", "backslashreplace") for one in texts
         )
-        found.append((at, _milliseconds(duration), *others, cut))
+        is_one = isinstance(duration, int | float) and 0 <= duration < _LONGEST
+        found.append((at, int(duration) if is_one else 0, *others, cut))
     return found
-
-
-def _milliseconds(value: object) -> int:
-    """A duration that another program has written; 0 if it is none."""
-    return int(value) if isinstance(value, int | float) and 0 <= value < _LONGEST else 0
 
 
 def claim(run: TaskRun) -> tuple[Statement, ...]:

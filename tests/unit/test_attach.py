@@ -14,7 +14,7 @@ import click
 import pytest
 
 from pykoclaw_acp import terminal
-from pykoclaw_acp.commands import attach, daemon, prompt
+from pykoclaw_acp.commands import approve, attach, daemon, prompt
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front import resuming
@@ -90,6 +90,7 @@ def asked(question: str) -> dict[str, Any]:
 def attached(monkeypatch: pytest.MonkeyPatch) -> Iterator[Attached]:
     made = Attached()
     monkeypatch.setattr(attach, "ask", made.ask)
+    monkeypatch.setattr(approve, "ask", made.ask)
     with os.fdopen(made.stdin, closefd=True) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         yield made
