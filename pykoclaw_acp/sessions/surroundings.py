@@ -57,11 +57,7 @@ class SessionSurroundings:
 
     def options(self, turn: Turn | None = None) -> WorkerOptions:
         """The options of a worker for this turn, or for none."""
-        found = rules.environment(
-            self._house,
-            self._state.record.surroundings,
-            self.given or (None if turn is None else turn.given),
-        )
+        found = self._environment(None if turn is None else turn.given)
         return replace(
             self._state.options,
             account=self.account,
@@ -70,9 +66,12 @@ class SessionSurroundings:
             withheld=found.withheld,
         )
 
+    def _environment(self, given: Given | None) -> rules.Environment:
+        return rules.environment(self._house, self._state.record.surroundings, self.given or given)
+
     def require(self, given: Given | None) -> None:
         """Raises InvalidRequest if no worker could be started now, `given` this by who asks for one."""
-        found = rules.environment(self._house, self._state.record.surroundings, self.given or given)
+        found = self._environment(given)
         if found.withheld and not self._workers.is_live(self._state.id):
             data = {"errorKind": ErrorKind.AUTHENTICATION_WITHHELD}
             raise InvalidRequest(f"{found.withheld} Nothing was changed.", data)
