@@ -230,6 +230,7 @@ class OtherPrograms:
 
     async def _look_while_it_changes(self) -> None:
         while self._again and not self._unfinished():
+            await self._journal.writable()
             await self._look()
             await asyncio.sleep(PAUSE)
 
@@ -248,9 +249,9 @@ class OtherPrograms:
             except StoreClosed:
                 raise
             except (StoreUnavailable, Conflict) as error:  # a conflict: the session was deleted
-                log.info(
-                    "Other programs are looked for later", action="look_later", error=str(error)
-                )
+                log.info("A look comes later, if at all", action="look_later", error=str(error))
+                if isinstance(error, StoreUnavailable):
+                    self.changed()
             except Exception:
                 log.exception(
                     "What other programs did could not be taken in",

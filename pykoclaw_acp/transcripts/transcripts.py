@@ -122,7 +122,12 @@ class ImportedTranscripts:
             followed, complete = known.followed, False
             look.found.changed = True
         self._watcher.follow(
-            session, {rows[one].path for one in (followed, target) if one and one in rows}
+            session,
+            {
+                rows[one].path: _stamp(rows[one])
+                for one in (followed, target)
+                if one and one in rows
+            },
         )
         before = self._seen.get(session)
         logged = list(look.found.logged)
@@ -267,3 +272,7 @@ class ImportedTranscripts:
         digest_id = str(uuid5(NAMESPACE_OID, f"{session} {which}"))
         self._returned[session] = told, digest_id
         return f"{_HEADING}\n\n{text}", digest_id
+
+
+def _stamp(row: TranscriptRow) -> files.FileStamp:
+    return files.FileStamp(row.size, row.mtime, row.inode)

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import ctypes
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Final
 
@@ -42,7 +42,8 @@ class Watcher:
     """
 
     def __init__(self) -> None:
-        self._files: dict[str, frozenset[str]] = {}  # by session, watched or not
+        # By session, watched or not: its transcripts as they were when they were read.
+        self._files: dict[str, dict[str, files.FileStamp]] = {}
         self._callbacks: dict[str, list[Callable[[], None]]] = {}
         self._sessions: dict[str, set[str]] = {}  # the watched ones of each file
         self._notices = Notices(self._changed, _CHANGES)
@@ -51,16 +52,18 @@ class Watcher:
         self._polls: dict[str, asyncio.Task[None]] = {}  # of files whose disks may not answer
         self._due: dict[str, asyncio.TimerHandle] = {}
 
-    def follow(self, session_id: str, paths: Collection[str]) -> None:
-        """From now on these are the session's transcripts."""
-        before, now = self._files.get(session_id, frozenset()), frozenset(paths)
+    def follow(self, session_id: str, read: Mapping[str, files.FileStamp]) -> None:
+        """From now on these are the session's transcripts, by path as they were when they were read.
+        What has changed since one was read, and before its watch began, is a change, too.
+        """
+        before, now = self._files.get(session_id, {}), dict(read)
         if now:
             self._files[session_id] = now
         else:
             self._files.pop(session_id, None)
         if session_id in self._callbacks:
-            self._leave(session_id, before - now)
-            self._join(session_id, now - before)
+            self._leave(session_id, before.keys() - now.keys())
+            self._join(session_id, now.keys() - before.keys())
 
     def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Call `changed` whenever one of the session's files changes; returns what ends that."""
@@ -93,6 +96,10 @@ class Watcher:
             if not sessions:
                 self._begin(path)
             sessions.add(session_id)
+            if path in self._polls:
+                self._call_soon(session_id)  # what is there is not known before somebody looks
+            elif files.look(path) != self._files[session_id][path]:
+                self._call_soon(session_id)
 
     def _leave(self, session_id: str, paths: Collection[str]) -> None:
         for path in paths:
@@ -144,13 +151,16 @@ class Watcher:
             self._look_later()
 
     def _changed(self, path: str) -> None:
-        loop = asyncio.get_running_loop()
         for session in self._sessions.get(path, ()):
-            if session not in self._due:
-                self._due[session] = loop.call_later(SETTLE, self._call, session)
+            self._call_soon(session)
         seen = path in self._looks or path in self._polls or path in self._notices
         if path in self._sessions and not seen:
             self._begin(path)  # its file is gone, or another one has its place
+
+    def _call_soon(self, session: str) -> None:
+        if session not in self._due:
+            loop = asyncio.get_running_loop()
+            self._due[session] = loop.call_later(SETTLE, self._call, session)
 
     def _call(self, session: str) -> None:
         self._due.pop(session, None)

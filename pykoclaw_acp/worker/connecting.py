@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Final
 
-from claude_agent_sdk import ClaudeSDKClient, CLIConnectionError, CLINotFoundError
+from claude_agent_sdk import ClaudeSDKClient, CLIConnectionError, CLINotFoundError, ProcessError
 
 from pykoclaw_acp.worker import deferred_mcp, sdk_private
 
@@ -52,9 +52,13 @@ async def connect(client: ClaudeSDKClient) -> None:
     except CLINotFoundError:
         raise
     except CLIConnectionError as error:  # it took no request, as it was ending
-        if await _status(sdk_private.cli_process(client) or process) != 0:
-            raise
-        raise CliEnded(0) from error
+        match await _status(sdk_private.cli_process(client) or process):
+            case None:
+                raise
+            case 0:
+                raise CliEnded(0) from error
+            case failed:  # as the SDK has it if it notices the end before it writes
+                raise ProcessError("Claude ended while it started", exit_code=failed) from error
 
 
 async def _status(process: object) -> int | None:

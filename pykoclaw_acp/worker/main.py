@@ -120,31 +120,27 @@ class Worker:
         self._home.close()
 
     async def _finish(self) -> None:
-        """Stop Claude; unacknowledged frames go to the spool."""
+        """Stop Claude; unacknowledged frames go to the spool, with the failure of a turn that runs."""
         resident = bool(self._spec.orphan_grace)
-        if (
-            resident
-            and not self._daemon.attached
-            and self._last_words is None
-            and self._claude.running
-        ):
-            await self._give_up()
+        if resident and self._cut_off:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(END_WAIT):
+                    await self._claude.give_up(self._why_stopped)
         await self._claude.close()
         if self._daemon.attached:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LAST_ACK_WAIT):
                     await self._outbox.drained()
+        if resident and self._cut_off:
+            why = self._why_stopped
+            self._last_words = Lost(epoch=self._spec.epoch, kind=why.kind, message=why.message)
         if resident:
             self._outbox.bequeath(None if self._daemon.attached else self._last_words)
 
-    async def _give_up(self) -> None:
-        """End the turn with a failure, which the next daemon finds in the spool."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(END_WAIT):
-                await self._claude.give_up(self._why_stopped)
-        if self._claude.running:
-            why = self._why_stopped
-            self._last_words = Lost(epoch=self._spec.epoch, kind=why.kind, message=why.message)
+    @property
+    def _cut_off(self) -> bool:
+        """Whether a turn runs of which no daemon hears why it ends."""
+        return not self._daemon.attached and self._last_words is None and bool(self._claude.running)
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._tasks.start(coroutine)

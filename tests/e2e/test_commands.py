@@ -222,9 +222,9 @@ async def test_wrong_setting_ends_no_daemon_nor_running_turn(
     session = await client.new(stack.work)
     running = client.prompting(
         session,
-        script("text Begun.", "bash until [ -e go ]; do sleep 0.05; done; touch ran", "text Over."),
+        script("bash touch begun; until [ -e go ]; do sleep 0.05; done; touch ran", "text Over."),
     )
-    await client.until(lambda: "Begun." in client.text(session))
+    await eventually((stack.work / "begun").is_file)
     pid = stack.daemon_pid()
     wrong = stack.data / ".env"
     wrong.write_text("PYKOCLAW_MAX_WORKERS=banana\n")

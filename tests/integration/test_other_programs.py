@@ -396,6 +396,25 @@ async def test_load_does_not_wait_for_unwritable_database(tmp_path: Path) -> Non
         await settled(session)
 
 
+async def test_change_during_storage_trouble_is_shown_afterwards(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, session):
+        condition = r.database.condition
+
+        async def locked() -> None:
+            condition.failed(DatabaseState.LOCKED, "Another program keeps it locked.")
+            condition.require()
+
+        transcripts.find(RowStanding.MOVED_ON, "Never. ", meanwhile=locked)
+        transcripts.watched[SESSION]()
+        await eventually(lambda: transcripts.looks and not condition.is_writable)
+        await asyncio.sleep(PATIENCE)
+        assert len(transcripts.looks) == 1
+        transcripts.find(RowStanding.MOVED_ON, "Theirs. ")
+        condition.recovered()
+        await eventually(lambda: one.text().endswith("Theirs. "))
+        await settled(session)
+
+
 async def test_adopted_worker_is_replaced_if_others_moved_on(
     tmp_path: Path, alive: WorkerProcess
 ) -> None:

@@ -699,6 +699,38 @@ async def test_file_replacing_open_one_is_watched(
     end()
 
 
+@pytest.mark.parametrize("already", [True, False])
+async def test_change_before_watch_begins_is_noticed(
+    p: Place, monkeypatch: pytest.MonkeyPatch, *, already: bool
+) -> None:
+    monkeypatch.setattr(watching, "SETTLE", 0.01)
+    made = p.transcripts()
+    commit, calls = p.store.commit_piece, list[str]()
+
+    async def growing(session: str, piece: ImportedPiece) -> list[Logged]:
+        """Another program goes on while its first turn is taken in."""
+        p.store.commit_piece = commit
+        turns(p.transcript, 1, 1)
+        logged: list[Logged] = await commit(session, piece)
+        return logged
+
+    p.store.commit_piece = growing
+    turns(p.transcript, 1)
+    ends = [made.watch("one", lambda: calls.append("changed"))] if already else []
+    await p.look()
+    ends.append(made.watch("one", lambda: calls.append("changed")))
+    await eventually(lambda: calls)
+    await p.look()
+    for end in ends:
+        end()
+    calls.clear()
+    made.watch("one", lambda: calls.append("changed"))
+    for _ in range(3):
+        pass_loop_time(1)
+        await asyncio.sleep(0)
+    assert not calls  # nothing has changed since it was read
+
+
 async def test_watching_one_session_costs_the_same_among_many(tmp_path: Path) -> None:
     watcher = watching.Watcher()
 
@@ -714,7 +746,7 @@ async def test_watching_one_session_costs_the_same_among_many(tmp_path: Path) ->
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            watcher.follow("one", [str(tmp_path / "one")])
+            watcher.follow("one", {str(tmp_path / "one"): stamp})
             watcher.watch("one", lambda: None)()
         finally:
             sys.settrace(before)
@@ -722,12 +754,13 @@ async def test_watching_one_session_costs_the_same_among_many(tmp_path: Path) ->
 
     for name in ("one", "other"):
         (tmp_path / name).touch()
+    stamp = files.FileStamp(0, 0, 0)
     ends = [watcher.watch("first", lambda: None)]
-    watcher.follow("first", [str(tmp_path / "other")])
+    watcher.follow("first", {str(tmp_path / "other"): stamp})
     steps()
     alone = steps()
     for n in range(500):
-        watcher.follow(f"s{n}", [str(tmp_path / "other")])
+        watcher.follow(f"s{n}", {str(tmp_path / "other"): stamp})
         ends.append(watcher.watch(f"s{n}", lambda: None))
     assert steps() == alone
     for end in ends:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from claude_agent_sdk import CLIConnectionError
+from claude_agent_sdk import CLIConnectionError, ProcessError
 
 from pykoclaw_acp.worker import connecting
 from pykoclaw_acp.worker.connecting import CliEnded, connect
@@ -32,11 +32,15 @@ async def test_cli_ending_before_taking_request_has_ended() -> None:
     assert caught.value.status == 0
 
 
-@pytest.mark.parametrize("status", [1, None])
-async def test_other_failures_stay_what_they_are(
-    status: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_crash_before_taking_request_keeps_its_status() -> None:
+    client: Any = Refusing(-6)
+    with pytest.raises(ProcessError) as caught:
+        await connect(client)
+    assert caught.value.exit_code == -6
+
+
+async def test_other_failures_stay_what_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connecting, "NOTICE_WAIT", 0.01)
-    client: Any = Refusing(status)
+    client: Any = Refusing(None)
     with pytest.raises(CLIConnectionError):
         await connect(client)
