@@ -12,6 +12,7 @@ import sys
 
 agent = subprocess.Popen(["pykoclaw-acp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 calls = 0
+speaker = ""  # kind of message that is being printed
 
 
 def send(message: dict) -> None:
@@ -38,11 +39,15 @@ def call(method: str, **params: object) -> dict:
 
 
 def show(update: dict) -> None:
+    global speaker  # noqa: PLW0603
     kind = update["sessionUpdate"]
     if (
         kind in ("user_message_chunk", "agent_message_chunk")
         and update["content"]["type"] == "text"
     ):
+        if speaker not in ("", kind):
+            print()
+        speaker = kind
         print(update["content"]["text"], end="", flush=True)
     elif kind == "tool_call":
         print(f"\n[{update['title']}]", flush=True)
@@ -61,6 +66,7 @@ call("initialize", protocolVersion=1, clientInfo={"name": "example", "version": 
 if prompts[:1] == ["--session"]:
     _, session, *prompts = prompts
     call("session/load", sessionId=session, cwd=os.getcwd(), mcpServers=[])
+    print("\n(what was said before)")
 else:
     session = call("session/new", cwd=os.getcwd(), mcpServers=[])["sessionId"]
 for prompt in prompts:

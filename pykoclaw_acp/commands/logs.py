@@ -40,6 +40,8 @@ def main(lines: int, follow: bool, workers: bool, as_json: bool) -> None:
         path = Path(places.directory) / "workers.log" if workers else Path(places.log)
         if not path.exists():
             raise CommandFailed(f"There is no log yet: {path} does not exist.")
+        if not (path.stat().st_size or follow or as_json):
+            terminal.line(f"The log is empty: {path}", err=True)
         found = _lines(path, lines, follow)
     try:
         for line in found:

@@ -44,8 +44,8 @@ _ADVICE: Final = {
     ErrorKind.CONTEXT_TOO_LARGE: "The prompt is too long for the model. Shorten it, or use /compact first.",
     ErrorKind.MODEL_NOT_FOUND: f"The model {_UNUSABLE}",
     ErrorKind.INVALID_REQUEST: (
-        "Claude's service did not take the request for valid. If it happens again, go on with another model, or in a"
-        " new session."
+        "Claude's service refused the request as invalid. If it happens again, go on with another model, or in a new"
+        " session."
     ),
 }
 

@@ -663,6 +663,8 @@ def in_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("in_berlin")
 def test_log_is_shown_rendered_or_raw() -> None:
     assert "There is no log yet" in run("logs").stderr
+    log_file().touch()
+    assert "The log is empty" in run("logs").stderr
     log_file().write_text(
         "\n".join([entry("Zero"), "Traceback\x1b[2J", entry("One", session="s"), ""])
     )

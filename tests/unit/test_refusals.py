@@ -38,7 +38,7 @@ def failure(words: str, status: int | None, named: str = "invalid_request") -> t
         ("PDF too large (max 100 pages, 20MB). Try reading the file a different way", "document_refused", "pages"),
         ("PDF is password protected. Try using a CLI tool", "document_refused", "password"),
         ("API Error: 400 Your credit balance is too low to access the Anthropic API.", "billing_error", "Add credit"),
-        ("API Error: 400 tools.0.name: is invalid", "invalid_request", "did not take the request for valid"),
+        ("API Error: 400 tools.0.name: is invalid", "invalid_request", "refused the request as invalid"),
     ],
 )  # fmt: skip
 def test_refused_content_is_one_clear_error(words: str, kind: str, advice: str) -> None:
