@@ -55,10 +55,11 @@ def _for_each(
     try:
         found = ask("mcp/find", start=False, server=server)
     except DaemonNotRunning:
-        found = {"servers": [], "claudeConfigDir": None}
+        found = {"servers": [], "claudeConfigDir": os.environ.get("CLAUDE_CONFIG_DIR")}
     for one in found["servers"] or [None]:
         # Of the session's account; Claude keeps the sign-in there.
         place = (found if one is None else one)["claudeConfigDir"]
+        os.environ.pop("CLAUDE_CONFIG_DIR", None)
         if place is not None:
             os.environ["CLAUDE_CONFIG_DIR"] = place
         try:

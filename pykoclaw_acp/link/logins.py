@@ -57,7 +57,8 @@ def _in_terminal(
     if terminal:
         made |= {"type": "terminal", "args": arguments}
     if legacy:
-        command = [*("-m", "pykoclaw_acp"), *arguments]
+        # The client runs it in the project, whose files are not to be imported (-P).
+        command = [*("-P", "-m", "pykoclaw_acp"), *arguments]
         made["_meta"] = {LEGACY: {"command": sys.executable, "args": command, "label": name}}
     return made
 

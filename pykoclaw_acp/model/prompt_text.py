@@ -27,6 +27,7 @@ _LOOK: Final = 4096  # characters scanned for white space at once
 _COMMAND: Final = re.compile(r"/[A-Za-z][\w:.-]{0,254}+(?:\s|\Z)")
 
 NOTES_TAG: Final = "conversation-notes"
+LINK: Final = "[@"  # beginning of a link to a resource, as Claude gets it
 MOST_NOTES: Final = 64 * 1024  # characters
 _NOTES_HEAD: Final = (
     "What happened in this conversation outside of what you remember. The user did not write this,"
@@ -82,10 +83,10 @@ def with_notes(
 ) -> tuple[list[dict[str, Any]], Sequence[Note]]:
     """Put notes before a prompt for Claude, in one marked block; also returns those that it carries.
 
-    A slash command carries none, as Claude recognises it at the beginning only. What would make the
+    A slash command carries none, as the CLI may answer it without asking Claude. What would make the
     block longer than `MOST_NOTES` waits for the next prompt; the first note is always carried.
     """
-    if not notes or any(is_command(block.get("text", "")) for block in blocks[:1]):
+    if not notes or command_at(blocks) is not None:
         return blocks, ()
     size, count = 0, 0
     for note in notes:
@@ -118,6 +119,16 @@ def without_tag(text: str, tag: str) -> str:
 def is_command(words: str) -> bool:
     """Whether the text is a slash command; names have at most 256 characters."""
     return _COMMAND.match(words) is not None
+
+
+def command_at(blocks: Sequence[dict[str, Any]]) -> int | None:
+    """Position of the slash command in a prompt for Claude; None if it has none, or words after it.
+    Links and attachments may stand on both sides.
+    """
+    texts = [at for at, one in enumerate(blocks) if one.get("type") == "text"]
+    at = next((at for at in texts if is_command(blocks[at]["text"])), None)
+    after = [] if at is None else [blocks[one]["text"] for one in texts if one > at]
+    return at if all(text.startswith(LINK) for text in after) else None
 
 
 def fingerprint(blocks: Sequence[dict[str, Any]]) -> Generator[None, None, str]:

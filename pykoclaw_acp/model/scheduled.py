@@ -135,13 +135,13 @@ class TaskResult:
 
 
 def answer(events: Iterable[Event | None]) -> str:
-    """The text of a turn, with a rule between what was said before and after tools."""
+    """What Claude has said in a turn, with a rule between what was said before and after tools."""
     said: list[str] = []
     tools = False
     for event in events:
         if isinstance(event, ToolStarted):
             tools = bool(said)
-        elif isinstance(event, Text) and event.text:
+        elif isinstance(event, Text) and event.text and not event.note:
             if tools:
                 said.append(_RULE)
             tools = False

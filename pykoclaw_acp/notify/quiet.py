@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+LONGEST_WAIT: Final = 60.0  # s; between two looks at the wall clock
 _HOURS: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)")
 
 
@@ -28,6 +29,10 @@ class QuietHours:
         if made.begin == made.end:
             raise ValueError("quiet hours begin and end at different times")
         return made
+
+    def pause(self) -> float:
+        """Seconds to wait before looking again whether the quiet hours are over; 0 outside of them."""
+        return min(self.left(datetime.now().astimezone()), LONGEST_WAIT)
 
     def left(self, now: datetime) -> float:
         """Seconds until the quiet hours end; 0 outside of them. `now` is local time."""

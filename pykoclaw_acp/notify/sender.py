@@ -12,6 +12,7 @@ from pykoclaw_acp.model.notices import DueNotification, NoticeKind, Notification
 from pykoclaw_acp.notify import command, webhook
 from pykoclaw_acp.notify.acceptance import NotAccepted
 from pykoclaw_acp.notify.ports import NoticeStore
+from pykoclaw_acp.notify.quiet import QuietHours
 from pykoclaw_acp.notify.targets import CommandTarget, Webhook
 
 FIRST_PAUSE: Final = 5.0  # s; doubled after each failure
@@ -23,12 +24,19 @@ log: Final = structlog.get_logger()
 
 
 class Sender:
-    """`targets` by their names in the database; `secret` signs what webhooks get."""
+    """`targets` by their names in the database; `secret` signs what webhooks get. What is due in
+    quiet hours waits for their end.
+    """
 
     def __init__(
-        self, store: NoticeStore, targets: Mapping[str, CommandTarget | Webhook], secret: str | None
+        self,
+        store: NoticeStore,
+        targets: Mapping[str, CommandTarget | Webhook],
+        secret: str | None,
+        quiet: QuietHours | None = None,
     ) -> None:
         self._store = store
+        self._quiet = quiet
         self._targets = targets
         self._secret = secret or ""
         self._wanted = asyncio.Event()
@@ -42,6 +50,9 @@ class Sender:
         """Send what is due, until cancelled."""
         while True:
             self._wanted.clear()
+            if self._quiet is not None and (pause := self._quiet.pause()):
+                await asyncio.sleep(pause)
+                continue
             found = await self._store.due(self._store.clock.now())
             if found:
                 async with asyncio.TaskGroup() as sending:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Final
 
 import msgspec
@@ -25,7 +24,6 @@ from pykoclaw_acp.notify.sender import Sender
 from pykoclaw_acp.notify.targets import CommandTarget, Target, Webhook
 
 GRACE: Final = AWAY_GRACE + 1.0  # s; the away policy acts before
-LONGEST_WAIT: Final = 60.0  # s; between two looks at the wall clock in quiet hours
 MARGIN: Final = 60_000  # ms; of what a next daemon looks at again
 RETRY: Final = 30.0  # s after an error that nobody has foreseen
 
@@ -52,7 +50,7 @@ class Teller:
         self._quiet = quiet
         self._attended = attended
         self._grace = grace
-        self._sender = Sender(store, asked, secret)
+        self._sender = Sender(store, asked, secret, quiet)
         self._turns: dict[str, float] = {}  # when each is looked at; s, of the loop
         self._questions: dict[str, float] = {}
         self._hint = asyncio.Event()
@@ -105,7 +103,7 @@ class Teller:
             return None
         left = max(min(due) - now, 0.0)
         if left == 0 and self._quiet is not None:
-            return min(self._quiet.left(datetime.now().astimezone()), LONGEST_WAIT)
+            return self._quiet.pause()
         return left
 
     async def _decide(self, now: float) -> None:

@@ -33,10 +33,6 @@ class Attachments:
         name = f"prompt[{at}]"
         given = {"mimeType": block.mime_type, "uri": block.uri}
         _require_short(name, given)
-        if block.mime_type not in images.KINDS:
-            raise InvalidParams(
-                f"`{name}.mimeType`: this agent takes an image as {', '.join(images.KINDS)}."
-            )
         require_size(name, len(block.data) // 4 * 3 - block.data[-2:].count("="), MAX_IMAGE)
         data = yield from _decoded(f"{name}.data", block.data)
         _require_image(f"{name}.data", data)
@@ -97,7 +93,9 @@ def too_much() -> InvalidParams:
 def _require_image(name: str, data: bytes | bytearray) -> None:
     image = images.look(data)
     if image is None:
-        raise InvalidParams(f"`{name}`: is no PNG, JPEG, GIF or WebP image, or is damaged.")
+        raise InvalidParams(
+            f"`{name}`: is no PNG, JPEG, GIF or WebP image, which are those that this agent takes, or is damaged."
+        )
     if max(image.width, image.height) > MAX_SIDE or image.width * image.height > MAX_PIXELS:
         raise InvalidParams(
             f"`{name}`: has {image.width} × {image.height} pixels; this agent takes {MAX_SIDE:,} at most in each"

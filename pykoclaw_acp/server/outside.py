@@ -21,6 +21,7 @@ from pykoclaw_acp.server.command_client import CommandClient, given_by, whole
 from pykoclaw_acp.server.dispatch import Later, Method
 from pykoclaw_acp.server.lifecycle import absolute
 from pykoclaw_acp.server.peer import Peer
+from pykoclaw_acp.server.prompts import next_daemon
 from pykoclaw_acp.sessions import folders
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
@@ -61,6 +62,8 @@ class OutsidePrompts:
         session = await (self._new(params) if params.new else self._find(params.session))
         await folders.ensure(session, self._data)
         turn = await self._turn(session, params)
+        if self._sessions.awaits_recovery and await self._sessions.in_journal(session, turn.keys):
+            return Later(next_daemon())
         known = await session.accept_unattended(turn)
         joined = known is not turn
         if params.detach and not known.ended.done():

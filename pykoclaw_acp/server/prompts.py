@@ -40,7 +40,7 @@ async def prompt(call: Call, params: PromptParams) -> Later:
         call, params, steers=steering.wanted(params), idempotency_key=_idempotency_key(params)
     )
     if accepted is None:
-        return Later(_next_daemon())
+        return Later(next_daemon())
     session, turn = accepted
     call.client.requests.send_soon(call.client.peer.taken(call.line.number))
     call.on_cancel(lambda: session.cancel(turn))
@@ -114,14 +114,14 @@ async def cancel(call: Call, params: SessionParams) -> Later:
     Acknowledged when it outlives this daemon: a front repeats it until then.
     """
     if call.sessions.awaits_recovery and call.key is not None:
-        return Later(_next_daemon())
+        return Later(next_daemon())
     leaving = await prompting.cancel(
         call.sessions, params.session_id, uptime=call.line.uptime, request_key=call.key
     )
     return Later(_all(leaving))
 
 
-async def _next_daemon() -> Never:
+async def next_daemon() -> Never:
     """Wait for ever: recovery is pending, and the front re-sends the line to the daemon that
     recovers.
     """

@@ -18,12 +18,12 @@ from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import FromWorker, Lost, Numbered, TurnEnded
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import Conflict, RowRefused
+from pykoclaw_acp.errors import Conflict, NoPlaceForEnd, RowRefused
 from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.events import Event, OpenTools, Text
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.permissions import RequestPolicy, StoredRequest
-from pykoclaw_acp.model.turns import STARTED, Outcome, TurnState
+from pykoclaw_acp.model.turns import STARTED, Outcome, Turn, TurnState
 from pykoclaw_acp.pool.launcher import Inheritance, Launcher
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.server.identity import InstanceWorkers
@@ -31,7 +31,7 @@ from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import outcomes as endings
-from pykoclaw_acp.store import conversations, events, forking, permissions, turns
+from pykoclaw_acp.store import conversations, events, forking, permissions, turns, unsaid_prompts
 from pykoclaw_acp.store.database import Database, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.turns import UnfinishedTurn
@@ -43,10 +43,13 @@ log: Final = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class RecoveredWork:
-    """What the sessions continue: adopted workers, the turns that these run, and queued prompts."""
+    """What the sessions continue: adopted workers, the turns that these run, and queued prompts.
+    `unsaid`: prompts that were cancelled, of which the logs are yet to say so.
+    """
 
     workers: list[WorkerRecord] = field(default_factory=list)
     turns: list[UnfinishedTurn] = field(default_factory=list)
+    unsaid: list[Turn] = field(default_factory=list)
 
 
 async def recover(
@@ -104,7 +107,8 @@ async def recover(
     turns_left = await turns.unfinished(database)
     for left in turns_left:
         queued = left.turn.state == TurnState.QUEUED
-        runs = queued and requeued and left.turn.attempts < endings.MAX_ATTEMPTS
+        known = await journal.find(left.turn.session_id) is not None
+        runs = queued and requeued and known and left.turn.attempts < endings.MAX_ATTEMPTS
         if runs or (not queued and epochs.get(left.turn.session_id) == left.epoch):
             going_on.append(left)
         else:
@@ -133,7 +137,7 @@ async def recover(
         ids = {left.turn.turn_id for left in going_on}
         going_on = [left for left in await turns.unfinished(database) if left.turn.turn_id in ids]
     crash_points.reached("recovered")
-    return RecoveredWork(adopted, going_on)
+    return RecoveredWork(adopted, going_on, await unsaid_prompts.find(database))
 
 
 async def hand_over(
@@ -159,6 +163,7 @@ async def hand_over(
     about_trust = [
         one for one in await journal.find_active() if one.request.workspaces and one.outcome is None
     ]
+    cancelled = [(await sessions.find(turn.session_id), turn) for turn in found.unsaid]
     # From here on without a pause: no frame may come before its session knows its turn.
     pool.adopt([worker for _, worker, _, _ in adopted])
     for session, worker, open_tools, questions in adopted:
@@ -177,6 +182,9 @@ async def hand_over(
         if owner is not None:
             owner.requeue(turn)
             owner.restore_requests(0, [one for one in about_trust if one.turn_id == turn.turn_id])
+    for owner, turn in cancelled:
+        if owner is not None:
+            owner.say_cancelled(turn)
     if adopted or waiting:
         log.info("Going on", action="recovered", workers=len(adopted), queued=len(waiting))
 
@@ -283,7 +291,11 @@ async def _end_turn(
         asked = await permissions.about_trust(database, turn.turn_id)
         said.extend(workspace_words.ends(asked))
     said.extend(notes.ended(turn.turn_id, outcome))
-    await journal.finish(turn.session_id, turn.turn_id, outcome, said)
+    try:
+        await journal.finish(turn.session_id, turn.turn_id, outcome, said)
+    except NoPlaceForEnd:  # another program has deleted its session
+        end = turns.end(turn.turn_id, outcome, database.clock.now())
+        await database.commit(Unit(statements=(end,)), patient=True)
     log.warning(
         "A turn of an earlier server was ended",
         action="turn_recovered", session=turn.session_id, turn=turn.turn_id, state=outcome.state,

@@ -24,7 +24,10 @@ class SessionFinder:
             )
         found = await overview.matching(self._database, word)
         if not found:
-            session = await self._sessions.of_conversation(word, create=create)
+            if create:
+                session = await self._sessions.of_name(word, create=True)
+            else:
+                session = await self._sessions.of_conversation(word)
             if session is None:
                 raise SessionNotFound(word)
             return session.id

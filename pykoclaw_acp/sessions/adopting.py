@@ -50,6 +50,12 @@ async def only_name_of(store: ConversationStore, word: str) -> str | None:
     return names[0] if names else None
 
 
+async def is_continued(store: ConversationStore, name: str) -> bool:
+    """Whether a program has begun the conversation of this name."""
+    row = await store.conversation(name)
+    return row is not None and row.claude_session_id is not None
+
+
 async def _names_of(store: ConversationStore, word: str) -> list[str]:
     """Two of them at most."""
     if not word:

@@ -170,7 +170,7 @@ class Catalogue:
             if found is None:
                 raise
         if not elsewhere and cwd is not None and not await adopting.is_same_place(found.cwd, cwd):
-            raise InvalidParams(adopting.OTHER_DIRECTORY, {"sessionCwd": found.cwd})
+            raise InvalidParams(adopting.OTHER_DIRECTORY, {"sessionCwd": found.cwd, "cwd": cwd})
         await self._adopt(found, client)
         session = await self._sessions.find(session_id)
         if session is None:

@@ -266,7 +266,7 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
     session = await sessions.find(session_id)
     known = None if session is None else session.record.cwd
     if known is not None and not await is_same_place(known, options.cwd):
-        raise InvalidParams(OTHER_DIRECTORY, {"sessionCwd": known})
+        raise InvalidParams(OTHER_DIRECTORY, {"sessionCwd": known, "cwd": options.cwd})
     if session is not None:
         new_session.require_same(session.surroundings.account, options.account)
     if session is None:

@@ -183,15 +183,21 @@ class Sessions:
             self._owners[session_id] = owner
         return await self.get(session_id)
 
-    async def of_conversation(self, word: str, *, create: bool = False) -> Session | None:
+    async def of_conversation(self, word: str) -> Session | None:
         """The session of a conversation that other programs began, made now if it has none.
 
         `word` is as in `adopting.only_name_of`; raises InvalidParams as that does.
         """
         name = await adopting.only_name_of(self._journal, word)
-        if name is not None:
+        return None if name is None else await self.adopt(conversations.id_of(name), None, None)
+
+    async def of_name(self, name: str, *, create: bool = False) -> Session | None:
+        """As `of_conversation`, of the conversation that has this very name; `create`: begin it if
+        no program has. Raises as `adopting.begin`.
+        """
+        if await adopting.is_continued(self._journal, name):
             return await self.adopt(conversations.id_of(name), None, None)
-        return await self.get(await adopting.begin(self._journal, word)) if create else None
+        return await self.get(await adopting.begin(self._journal, name)) if create else None
 
     async def get_open(self, session_id: str) -> Session:
         """As `get`; raises InvalidRequest unless a client has opened the session."""

@@ -192,6 +192,10 @@ class Session(SessionParts):
         every = () if turn is not None else self._background.begun(until)
         return leaving + [self._tasks.start(self._background.stop(one)) for one in every]
 
+    def say_cancelled(self, turn: Turn) -> None:
+        """As `Endings.say_later`."""
+        self._endings.say_later(turn, self._queue.current)
+
     async def idle(self) -> None:
         """Wait until no turn runs or waits."""
         while (running := self._state.running) is not None:

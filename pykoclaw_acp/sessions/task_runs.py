@@ -64,8 +64,12 @@ class TaskRuns:
 
     @property
     def room(self) -> int:
-        """How many runs may begin now."""
-        return max(MOST_RUNS - len(self._running), 0)
+        """How many runs may begin now; those that wait for a person's answer do not count."""
+        return max(MOST_RUNS - sum(not self._asks(run) for run in self._running.values()), 0)
+
+    def _asks(self, run: TaskRun) -> bool:
+        session = self._sessions.live.get(run.session_id or "")
+        return session is not None and bool(session.permissions.pending_ids)
 
     @property
     def running(self) -> list[TaskRun]:
@@ -239,7 +243,7 @@ class TaskRuns:
         """
         known = await self._store.session_of(task.conversation)
         if known is None:
-            return await self._sessions.of_conversation(task.conversation)
+            return await self._sessions.of_name(task.conversation)
         session = await self._sessions.find(known)
         if session is None and not task.isolated:
             raise SessionNotFound(known)

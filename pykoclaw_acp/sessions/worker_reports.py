@@ -116,7 +116,10 @@ class WorkerReports:
                 outcome = replace(outcome, told=untold or frame.turn_id in self._state.explained)
                 steered = frame.into is not None
                 ends[frame.turn_id] = limits.told(
-                    outcome, None if steered else turn, self._usage_limit
+                    outcome,
+                    None if steered else turn,
+                    self._usage_limit,
+                    auxiliary=self._state.record.auxiliary,
                 )
         return ends
 

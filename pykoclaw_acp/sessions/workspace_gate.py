@@ -135,7 +135,8 @@ class WorkspaceGate:
         without = WITHOUT + content.key
         if self._workers.workspace(self._state.id) == without:
             return [], without
-        if prompt_text.by_client_itself(turn.content, turn.client):  # nobody reads its answer
+        helper = turn.helper or prompt_text.by_client_itself(turn.content, turn.client)
+        if helper:  # nobody reads its answer
             return [], without
         changes = {one.path: trust.changes(one.path, one.files, known) for one in doubtful}
         request, decision = await self._ask(turn, doubtful, changes, pause)

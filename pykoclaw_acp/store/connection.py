@@ -44,8 +44,7 @@ class Connection:
         """Open the file; raises sqlite3.Error if that fails."""
         made = cls()
         try:
-            connect = partial(sqlite3.connect, path, timeout=BUSY_TIMEOUT, isolation_level=None)
-            made._connection = await made._call(connect)
+            made._connection = await made._call(partial(_connect, path))
         except BaseException:
             made._calls.put(None)
             raise
@@ -96,6 +95,13 @@ class Connection:
         done: asyncio.Future[T] = loop.create_future()
         self._calls.put(partial(_resolve, loop, done, function))
         return await done
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT, isolation_level=None)
+    # SQLite may be built with them on, and rows of pykoclaw's programs refer to tasks that do not exist.
+    connection.execute("PRAGMA foreign_keys=OFF")
+    return connection
 
 
 def _serve(calls: _Calls) -> None:

@@ -39,10 +39,16 @@ class HintingJournal(SessionJournal):
         return logged
 
     async def finish(
-        self, session_id: str, turn_id: str, outcome: Outcome, said: Sequence[Event]
+        self,
+        session_id: str,
+        turn_id: str,
+        outcome: Outcome,
+        said: Sequence[Event],
+        *,
+        unsaid: bool = False,
     ) -> tuple[Outcome, list[int]]:
         """As `SqlTurnJournal.finish`."""
-        ended = await super().finish(session_id, turn_id, outcome, said)
+        ended = await super().finish(session_id, turn_id, outcome, said, unsaid=unsaid)
         self.turn_ended(turn_id)
         return ended
 

@@ -27,11 +27,6 @@ from pykoclaw_acp.system.clock import Clock
 
 READERS: Final = 2
 
-FOREIGN_KEYS_OFF: Final = "PRAGMA foreign_keys=OFF"
-"""Also where SQLite was built with them on: rows of pykoclaw's programs refer to tasks that
-do not exist.
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class OpenedDatabase:
@@ -160,7 +155,6 @@ def _prepare(
     inspection.inspect(connection, migrations, path)  # a rollback may have hidden it
     mode = journal_mode.settle(connection, ENGINE)
     mode.configure(connection)
-    connection.execute(FOREIGN_KEYS_OFF)
     migrate.apply(connection, migrations, path)
     return mode
 
@@ -168,5 +162,4 @@ def _prepare(
 def _prepare_reader(connection: sqlite3.Connection, mode: JournalMode) -> None:
     mode.configure(connection)
     connection.execute(f"PRAGMA busy_timeout={round(LOCK_WAIT * 1000)}")
-    connection.execute(FOREIGN_KEYS_OFF)
     connection.execute("PRAGMA query_only=ON")

@@ -305,7 +305,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
         turn = Turn(
             turn_id,
             session_id,
-            _content(prompt),
+            content(prompt),
             keys,
             created_at,
             client,
@@ -319,7 +319,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
     return found
 
 
-def _content(prompt: str) -> list[dict[str, Any]]:
+def content(prompt: str) -> list[dict[str, Any]]:
     """Decode a prompt; an unreadable one is empty, so that it does not keep the server from
     starting.
     """

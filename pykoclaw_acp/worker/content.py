@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from pykoclaw_acp.model import images
 from pykoclaw_acp.model.blobs import amount
-from pykoclaw_acp.model.prompt_text import is_command, without_tag
+from pykoclaw_acp.model.prompt_text import LINK, command_at, without_tag
 
 PDF: Final = "application/pdf"
 _PDF_HEAD: Final = b"%PDF-"
@@ -67,10 +67,7 @@ def blocks(content: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def _command_last(
     shown: list[dict[str, Any]], contexts: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    at = next((at for at, one in enumerate(shown) if is_command(one.get("text", ""))), None)
-    if at is None or any(
-        one["type"] == "text" and not one["text"].startswith("[@") for one in shown[at + 1 :]
-    ):
+    if (at := command_at(shown)) is None:
         return [*shown, *contexts]
     return [*shown[:at], *shown[at + 1 :], *contexts, shown[at]]
 
@@ -117,7 +114,7 @@ def _context(uri: str, text: str) -> dict[str, Any]:
 
 def _link(uri: str, name: str) -> str:
     """A link in Markdown, which Claude can follow with its tools."""
-    return f"[@{name}]({uri})"
+    return f"{LINK}{name}]({uri})"
 
 
 def _name(uri: str) -> str:

@@ -385,6 +385,20 @@ async def test_detached_daemon_commits_received_frames_and_keeps_workers(
         assert await texts(second, session) == ["received", "0 "]
 
 
+async def test_unfinished_turn_of_missing_session_stops_no_start(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        other = await first.session()
+        await first.run(other, "say 1")
+        session, turn, _ = await hanging(first)
+        delete = Statement("DELETE FROM acp_sessions WHERE acp_session_id = ?", (session.id,))
+        await first.database.commit(Unit((delete,)))
+    async with daemon(tmp_path) as second:
+        assert (await second.states())[turn.turn_id] in ("failed", "unknown", "cancelled")
+        assert (await second.run(await found(second, other), "say 1")).state == "done"
+
+
 async def test_worker_not_answering_new_daemon_is_lost(
     tmp_path: Path, alive: WorkerProcess
 ) -> None:

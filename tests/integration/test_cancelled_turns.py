@@ -8,12 +8,19 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.channel.processes import WorkerProcess
+from pykoclaw_acp.model.events import Text, UserMessage
+from pykoclaw_acp.model.turns import TurnState
 from pykoclaw_acp.sessions.choosing import Choosing
+from tests.integration.adopting import alive, daemon, killed
 from tests.integration.asking import BOTH, park
 from tests.integration.asking import rig as asking_rig
-from tests.integration.rig import rig
+from tests.integration.rig import Rig, rig
+from tests.integration.rig import hanging as hanging_turn
 from tests.integration.wires import Wire, client, hanging, new, prompt
 from tests.waiting import eventually, within
+
+__all__ = ["alive"]
 
 SAID = "\n\nCancelled.\n\n"
 NOT_SENT = "\n\nCancelled before it was sent to Claude.\n\n"
@@ -66,6 +73,41 @@ async def test_words_on_cancelled_prompt_precede_its_response(
         assert shown.index(SAID) < shown.index(running)
         assert shown.index(NOT_SENT) < shown.index(waiting) < shown.index(last)
         assert shown.index(NOT_SENT) < shown.index("0 ")
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+async def test_cancelled_prompts_words_outlive_the_daemon(
+    tmp_path: Path, alive: WorkerProcess, *, goes_on: bool
+) -> None:
+    async with killed(tmp_path, alive) as r:
+        session, turn, worker = await hanging_turn(r)
+        waiting = await r.prompt(session, "waits")
+        session.cancel(waiting)
+        assert (await waiting.ended)[0].state == TurnState.CANCELLED
+    worker.say(worker.event(turn.turn_id, "one "), worker.ended(turn.turn_id))
+    told = await after_restart(tmp_path, session.id, r if goes_on else None)
+    assert told[0] == "hang"
+    assert told[-2:] == ["waits", NOT_SENT]
+    assert ("one " in told) is goes_on
+    assert await after_restart(tmp_path, session.id) == told  # and once only
+
+
+async def after_restart(path: Path, session_id: str, before: Rig | None = None) -> list[str]:
+    """What the log has, once the next daemon has caught up."""
+    async with daemon(path, before) as r:
+
+        async def caught_up() -> Any:
+            return not await r.database.read("SELECT 1 FROM acp_turns WHERE unsaid = 1")
+
+        session = await r.sessions.get(session_id)
+        await eventually(lambda: not session.busy)
+        await eventually(caught_up)
+        events = [one.event for one in await r.journal.read(session_id, 0, 100)]
+        return [
+            one.text if isinstance(one, Text) else one.content["text"]
+            for one in events
+            if isinstance(one, Text | UserMessage)
+        ]
 
 
 async def test_waiting_prompts_words_do_not_cut_running_answer(tmp_path: Path) -> None:

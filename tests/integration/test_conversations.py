@@ -893,7 +893,7 @@ async def test_another_directory_is_refused_under_each_id(tmp_path: Path) -> Non
             for number, session_id in enumerate((ONE, TWO), 1):
                 one.call(number, "session/load", sessionId=session_id, cwd="/tmp", mcpServers=[])
                 refused = await one.answer(number)
-                assert refused["error"]["data"] == {"sessionCwd": "/"}
+                assert refused["error"]["data"] == {"sessionCwd": "/", "cwd": "/tmp"}
 
 
 # --- the fence

@@ -87,6 +87,28 @@ async def test_a_new_file_is_private_and_wal(path: Path) -> None:
     assert list(files(path)) == ["pykoclaw.db"]
 
 
+async def test_every_connection_has_foreign_keys_off(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite may be built with them on."""
+    connect = sqlite3.connect
+
+    def built_otherwise(*given: Any, **named: Any) -> sqlite3.Connection:
+        made: sqlite3.Connection = connect(*given, **named)
+        made.execute("PRAGMA foreign_keys=ON")
+        return made
+
+    monkeypatch.setattr(sqlite3, "connect", built_otherwise)
+    database = await Database.open(path)
+    try:
+        assert await pragma(database, "foreign_keys") == 0
+        further = await database.connect()
+        ask = "PRAGMA foreign_keys"
+        assert await further.run(lambda one: one.execute(ask).fetchone()) == (0,)
+    finally:
+        await database.close()
+
+
 async def test_rows_of_missing_tasks_can_be_written(database: Database) -> None:
     """What `pykoclaw send` enqueues has no task row."""
     insert = (

@@ -310,7 +310,7 @@ async def test_a_transcript_keeps_its_directory(tmp_path: Path) -> None:
         with_transcripts(r, "/gone/since")
         params = {"sessionId": CLAUDE, "mcpServers": []}
         error = (await wire.call("session/load", **params, cwd="/"))["error"]
-        assert (error["code"], error["data"]) == (-32602, {"sessionCwd": "/gone/since"})
+        assert (error["code"], error["data"]) == (-32602, {"sessionCwd": "/gone/since", "cwd": "/"})
         assert await r.database.read("SELECT 1 FROM acp_sessions") == []
         assert "result" in await wire.call("session/load", **params, cwd="/gone/since")
 

@@ -13,6 +13,8 @@ import pytest
 
 from pykoclaw_acp import retries
 from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.model import conversations
+from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.model.session_options import RequestedOptions, SessionOptions
 from pykoclaw_acp.sessions import folders
@@ -24,6 +26,8 @@ from pykoclaw_acp.store import tasks
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.units import Unit
 from pykoclaw_acp.system import other_scheduler
+from tests.integration.asking import Asking
+from tests.integration.programs import upsert_row
 from tests.integration.queueing import execute, fetch
 from tests.integration.rig import Client, Rig, rig
 from tests.integration.scheduling import PAST, logs, nobody, row, scheduling, task
@@ -233,6 +237,17 @@ def _count_is(path: Path, rows: str, expected: int) -> bool:
     return fetch(path, f"SELECT COUNT(*) FROM {rows}") == [(expected,)]
 
 
+async def test_conversations_name_is_no_beginning_of_an_id(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        other = "wa-andy-1@g.us"
+        await upsert_row(r.database, Conversation(other, "claude-1", "/folder", "hash"))
+        name = conversations.id_of(other)[:4]
+        one = task(path, name)
+        await eventually(lambda: logs(path, one))
+        (worker,) = r.launcher.launched
+        assert worker.spec.options.cwd == str(tmp_path / "conversations" / name)
+
+
 async def test_task_of_unknown_conversation_runs_in_its_directory(
     tmp_path: Path, path: Path
 ) -> None:
@@ -400,6 +415,20 @@ async def test_many_due_tasks_leave_workers_for_people(tmp_path: Path, path: Pat
             task(path, session.record.conversation_name, "hang", id=f"t{number}")
         await eventually(lambda: len(r.launcher.launched) == 4)
         assert not await within(lambda: len(r.launcher.launched) > 4, 1)
+
+
+async def test_tasks_waiting_for_a_person_hold_up_no_others(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        sessions = [await r.session() for _ in range(5)]
+        for session in sessions[:4]:
+            task(path, session.record.conversation_name, "hang")
+        await eventually(lambda: [one.contents for one in r.launcher.launched if one.contents][3:])
+        for channel in r.launcher.launched:
+            session = await r.sessions.get(channel.spec.session_id)
+            Asking(r, session, session.turns[0], channel).ask(f"q-{session.id}")
+        await eventually(lambda: all(one.permissions.pending_ids for one in sessions[:4]))
+        last = task(path, sessions[4].record.conversation_name)
+        await eventually(lambda: logs(path, last))
 
 
 @pytest.mark.parametrize("taken", [False, True])

@@ -20,8 +20,9 @@ from tests.integration.rig import Rig, hanging, rig, take_up, unreadable
 from tests.waiting import eventually, within
 
 
-async def steered(session: Session, text: str) -> Turn:
-    turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": text}], steers=True)
+async def steered(session: Session, text: str, *before: dict[str, Any]) -> Turn:
+    content = [*before, {"type": "text", "text": text}]
+    turn = Turn(str(uuid4()), session.id, content, steers=True)
     await session.submit(turn)
     return turn
 
@@ -79,11 +80,18 @@ async def test_dead_worker_leaves_untaken_prompts_unknown(tmp_path: Path) -> Non
 async def test_commands_and_prompts_for_idle_session_wait(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, host, worker = await hanging(r)
-        command = await steered(session, "/compact")
+        linked = {"type": "resource_link", "uri": "file:///a", "name": "a"}
+        commands = [
+            await steered(session, "/compact"),
+            await steered(session, "/review it", linked),
+        ]
         assert not [one for one in worker.got if isinstance(one, Steer)]
+        await steered(session, "Look at /etc.", linked)
+        assert [one for one in worker.got if isinstance(one, Steer)]
+        for command in commands:
+            session.cancel(command)
         worker.say(worker.ended(host.turn_id))
         await host.over()
-        session.cancel(command)
         await session.idle()
         again = await steered(session, "say 1")
         assert (await again.ended)[0].state == TurnState.DONE

@@ -125,7 +125,7 @@ async def test_conversation_begun_during_its_tasks_run_is_kept(
         one = task(path, "wa-andy-1@g.us", "hang")
         await eventually(lambda: fetch(path, "SELECT 1 FROM acp_turns WHERE state = 'running'"))
         if by == "a client":
-            await r.sessions.of_conversation("wa-andy-1@g.us", create=True)
+            await r.sessions.of_name("wa-andy-1@g.us", create=True)
         else:
             execute(
                 path,

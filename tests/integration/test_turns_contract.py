@@ -99,6 +99,19 @@ async def test_a_turn_that_has_ended_is_not_dispatched(s: Subject) -> None:
     assert await s.state(session, "turn") == "cancelled"
 
 
+async def test_words_of_cancelled_prompt_are_logged_once(s: Subject) -> None:
+    session = await s.session()
+    await s.ended(session, "other", CANCELLED)
+    await s.journal.accept(prompt(session))
+    await s.journal.finish(session, "turn", CANCELLED, (), unsaid=True)
+    words = [UserMessage("turn", {"type": "text", "text": "Hello"})]
+    assert await s.journal.say_cancelled(session, "turn", words) == [1]
+    for turn_id in ("turn", "other", "unknown"):
+        with pytest.raises(Conflict):
+            await s.journal.say_cancelled(session, turn_id, words)
+    assert [one.event for one in await s.journal.read(session, 0, 10)] == words
+
+
 async def test_frames_become_events_states_and_the_claude_session(s: Subject) -> None:
     session = await s.session()
     _, epoch = await s.running(session)

@@ -35,7 +35,7 @@ from tests.integration.callers import caller
 from tests.integration.linked import there
 from tests.integration.rig import Rig
 from tests.integration.trusting import Working, act, looking, over, rig
-from tests.waiting import eventually
+from tests.waiting import eventually, within
 
 
 @pytest.fixture
@@ -100,6 +100,21 @@ async def test_no_policy_trusts(tmp_path: Path, work: Path, policy: str, timeout
         assert [each.restricted for each in one.options] == [True]
         assert await trusted(r) == []
         await eventually(lambda: "without what acts" in one.said)
+
+
+async def test_policy_stands_behind_no_prompt_of_before(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        turn = await one.prompt()
+        await one.asked()
+        await r.sessions.live.suspend()
+    data = tmp_path / "data"
+    async with asking_rig(data, "allow", 0.05, **looking()) as again:
+        await hand_over(await recovered(again, data), again.sessions, again.pool, again.database)
+        session = await again.sessions.get(one.session.id)
+        await eventually(lambda: not session.permissions.pending_ids)
+        assert not await within(lambda: again.launcher.launched, 0.5)
+        assert await again.states() == {turn.turn_id: "queued"}
 
 
 async def test_what_is_trusted_is_remembered_until_it_changes(tmp_path: Path, work: Path) -> None:

@@ -82,6 +82,7 @@ class TurnRow:
     attempts: int = 0
     answered: bool = False
     lost: bool = False
+    unsaid: bool = False
     rewound: bool = False
     outcome: Outcome | None = None
     ended_clock: int | None = None

@@ -152,10 +152,17 @@ class MemoryTurnJournal(MemoryStore):
             )
 
     async def finish(
-        self, session_id: str, turn_id: str, outcome: Outcome, events: Sequence[Event]
+        self,
+        session_id: str,
+        turn_id: str,
+        outcome: Outcome,
+        events: Sequence[Event],
+        *,
+        unsaid: bool = False,
     ) -> tuple[Outcome, list[int]]:
         def finish() -> tuple[Outcome, list[int]]:
             if self._end(turn_id, outcome):
+                self.database.turns[turn_id].unsaid = unsaid
                 self._wait(session_id, turn_id, outcome)
                 self.database.used(session_id)
                 seqs = self.database.log(session_id, turn_id, events)
@@ -167,6 +174,19 @@ class MemoryTurnJournal(MemoryStore):
             return _told(row.outcome), []
 
         return await self.database.write(finish, patient=True)
+
+    async def say_cancelled(
+        self, session_id: str, turn_id: str, events: Sequence[Event]
+    ) -> list[int]:
+        def say() -> list[int]:
+            row = self.database.turns.get(turn_id)
+            if row is None or not row.unsaid:
+                raise Conflict(f"the log says what turn {turn_id} was")
+            row.unsaid = False
+            self.database.used(session_id)
+            return self.database.log(session_id, None, events)
+
+        return await self.database.write(say, patient=True)
 
     async def mark_answered(self, turn_id: str) -> None:
         def answered() -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import threading
 import time
@@ -18,7 +19,17 @@ from docs import manual
 from pykoclaw_acp import terminal
 from pykoclaw_acp.__main__ import COMPLETION
 from pykoclaw_acp.cli import cli
-from pykoclaw_acp.commands import completion, daemon, ending, logs, prompt, sessions, show, status
+from pykoclaw_acp.commands import (
+    completion,
+    daemon,
+    ending,
+    logs,
+    mcp,
+    prompt,
+    sessions,
+    show,
+    status,
+)
 from pykoclaw_acp.commands.markdown import markdown
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.doctor.report import Finding
@@ -976,3 +987,26 @@ def test_place_beyond_the_history_is_an_error(
 def test_prompt_takes_either_session_or_new_one(asked: list[Any], arguments: list[str]) -> None:
     assert run("prompt", *arguments).exit_code == 2
     assert asked == []
+
+
+# --- MCP servers
+
+
+@pytest.mark.parametrize("command", ["login", "logout"])
+def test_each_account_is_signed_in_at_its_own_place(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    places: list[str | None] = []
+
+    async def work(*_: object) -> None:
+        places.append(os.environ.get("CLAUDE_CONFIG_DIR"))
+
+    monkeypatch.setattr(mcp, f"_{command}", work)
+    given = {"name": "web", "config": {}}
+    servers = [given | {"claudeConfigDir": place} for place in ("/work", None)]
+    ANSWERS["mcp/find"] = {"servers": servers, "claudeConfigDir": None}
+    for answer in (ANSWERS["mcp/find"], DaemonNotRunning("none")):
+        ANSWERS["mcp/find"] = answer
+        monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/of/the/shell")
+        assert run("mcp", command, "web").exit_code == 0
+    assert places == ["/work", None, "/of/the/shell"]

@@ -90,3 +90,6 @@ def test_answer_has_rule_between_words_around_tools() -> None:
     ]  # fmt: skip
     assert answer(events) == "Looking.\n\n---\n\nDone."
     assert answer([tool]) == ""
+    assert answer([Text("n", "A plugin could not be loaded.", note=True), Text("m", "Done.")]) == (
+        "Done."
+    )

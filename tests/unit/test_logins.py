@@ -44,7 +44,7 @@ def test_a_client_of_before_gets_a_command_line() -> None:
     method = offered({"_meta": {"terminal-auth": True}})["claude-ai-login"]
     assert "type" not in method
     command = method["_meta"]["terminal-auth"]
-    assert command["args"] == ["-m", "pykoclaw_acp", "login"]
+    assert command["args"] == ["-P", "-m", "pykoclaw_acp", "login"]
     assert Path(command["command"]).is_file()
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -32,7 +33,7 @@ from pykoclaw_acp.system.clock import Clock
 from tests.twins.database import MemoryDatabase
 from tests.twins.notices import MemoryNoticeStore
 from tests.twins.rows import NoticeRow, NotificationRow
-from tests.waiting import eventually
+from tests.waiting import eventually, pass_loop_time
 
 PLACE = NoticeSession("session-1", "acp-12345678", "Tidy\x1b[2J up", "/home/ann/garden")
 SECRET = "https://hooks.example.com/services/T0/S3CRET?x=1"
@@ -125,7 +126,9 @@ NOW = 200_000_000  # ms, own clock
 NOTICE = Notice("turn-1", NoticeKind.TURN_ENDED, 0, PLACE, "A turn has ended.")
 
 
-async def failures(*tried: tuple[int, float]) -> list[NotificationRow]:
+async def failures(
+    *tried: tuple[int, float], quiet: QuietHours | None = None
+) -> list[NotificationRow]:
     """What becomes of notifications, tried so often and so old (s), that are not accepted."""
     database = MemoryDatabase(cast("Clock", SimpleNamespace(now=lambda: NOW)))
     rows = database.notifications
@@ -135,7 +138,7 @@ async def failures(*tried: tuple[int, float]) -> list[NotificationRow]:
         database.notices[notice.notice_id] = NoticeRow(notice, "{}", made)
         rows[notice.notice_id, "t"] = NotificationRow(NOW, attempts)
     to = {"t": CommandTarget(("/nowhere",))}
-    running = asyncio.create_task(sender.Sender(MemoryNoticeStore(database), to, None).run())
+    running = asyncio.create_task(sender.Sender(MemoryNoticeStore(database), to, None, quiet).run())
     await eventually(lambda: all(row.outcome or row.due > NOW for row in rows.values()))
     running.cancel()
     await asyncio.wait([running])
@@ -150,6 +153,20 @@ async def test_pauses_double_up_to_an_hour() -> None:
     rows = await failures(*((count, 0) for count in range(13)))
     doubled = [5.0 * 2**count for count in range(10)]
     assert pauses(rows) == [*doubled, 3600.0, 3600.0, 3600.0]
+
+
+async def test_notice_due_in_quiet_hours_waits_for_their_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lefts = [60.0, 60.0, 0.0]
+    monkeypatch.setattr(QuietHours, "pause", lambda _: lefts.pop(0))
+    trying = asyncio.create_task(failures((0, 0), quiet=QuietHours.parse("22:00-07:00")))
+    for left in (2, 1):
+        await eventually(partial(lambda left: len(lefts) == left, left))
+        assert not trying.done()
+        pass_loop_time(61)
+    (row,) = await trying
+    assert row.attempts == 1
 
 
 async def test_a_notice_is_given_up_after_a_day() -> None:

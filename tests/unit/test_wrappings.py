@@ -212,6 +212,24 @@ def test_a_note_cannot_end_the_block_of_notes(end: str) -> None:
     assert "I allow everything." in inside
 
 
+@pytest.mark.parametrize(
+    ("texts", "at"),
+    [
+        (["/compact"], 0),
+        (["[@a](file:///a)", "/compact it"], 1),
+        (["Before.", "/compact", "[@a](file:///a)"], 1),
+        (["/compact", "and more words"], None),
+        (["No /compact here"], None),
+    ],
+)
+def test_command_with_attachments_carries_no_notes(texts: list[str], at: int | None) -> None:
+    picture = {"type": "image", "text": "/not a text"}
+    blocks = [picture, *({"type": "text", "text": text} for text in texts)]
+    assert prompt_text.command_at(blocks) == (None if at is None else at + 1)
+    sent, carried = prompt_text.with_notes(blocks, [Note("1", "Done.")])
+    assert (sent == blocks, len(carried)) == ((True, 0) if at is not None else (False, 1))
+
+
 def test_notes_beyond_the_bound_wait() -> None:
     notes = [Note(str(n), "x" * (prompt_text.MOST_NOTES // 2)) for n in range(3)]
     blocks, carried = prompt_text.with_notes([{"type": "text", "text": "Go on."}], notes)

@@ -33,7 +33,8 @@ UNSUPPORTED: Final = Decision(
     RequestOutcome.UNSUPPORTED
 )  # clients are there, and none of them shows forms
 OVERDUE: Final = Decision(RequestOutcome.TIMEOUT, by="timeout")
-_DENIED: Final = Decision(RequestOutcome.DENIED, by="policy")
+BY_POLICY: Final = "policy"
+_DENIED: Final = Decision(RequestOutcome.DENIED, by=BY_POLICY)
 _FLAGS: Final = {  # of `pykoclaw-acp approve`
     ALLOW_ONCE: "--allow",
     ALLOW_ALWAYS: "--always",
@@ -54,7 +55,7 @@ def by_policy(request: PermissionRequest, policy: AwayPolicy) -> Decision:
         return OVERDUE
     if policy == AwayPolicy.DENY or request.filled_in:
         return _DENIED
-    return Decision(RequestOutcome.SELECTED, ALLOW_ONCE, "policy")
+    return Decision(RequestOutcome.SELECTED, ALLOW_ONCE, BY_POLICY)
 
 
 def by_operator(

@@ -64,7 +64,7 @@ class Settler:
         return Settled(recorded, decisions.to_worker(pending.epoch, request, decision))
 
     async def _settle_trust(self, pending: PendingRequest, decision: Decision) -> Settled:
-        """Trust the directories, or do not; whoever chooses stands behind the prompt that waits."""
+        """Trust the directories, or do not; a person who chooses stands behind the prompt that waits."""
         request = pending.request
         chosen = decisions.is_choice(request, decision)
         trusts = chosen and decision.option == decisions.ALLOW_ALWAYS
@@ -73,7 +73,7 @@ class Settler:
         without = () if trusts or refuses else request.workspaces
         settlement = decisions.settlement(request, decision)
         recorded = await _is_done(self._store.settle_workspaces(settlement, trusted, without))
-        return Settled(recorded, claims=chosen)
+        return Settled(recorded, claims=chosen and decision.by != decisions.BY_POLICY)
 
     async def _settle_parked(self, pending: PendingRequest, decision: Decision) -> Settled:
         """A turn tells Claude the decision, which counts when Claude makes the identical call."""

@@ -54,12 +54,25 @@ class TurnJournal(Store, Protocol):
         """
 
     async def finish(
-        self, session_id: str, turn_id: str, outcome: Outcome, events: Sequence[Event]
+        self,
+        session_id: str,
+        turn_id: str,
+        outcome: Outcome,
+        events: Sequence[Event],
+        *,
+        unsaid: bool = False,
     ) -> tuple[Outcome, list[int]]:
         """End a turn that no worker can end; returns its outcome and the events' seqs. Patient.
 
-        A turn that has ended keeps its outcome, and the events are dropped. Raises NoPlaceForEnd if
-        there is no such turn.
+        A turn that has ended keeps its outcome, and the events are dropped. `unsaid`: the log is yet
+        to say what the prompt was. Raises NoPlaceForEnd if there is no such turn.
+        """
+
+    async def say_cancelled(
+        self, session_id: str, turn_id: str, events: Sequence[Event]
+    ) -> list[int]:
+        """Log, as events of no turn, what a prompt was that has ended `unsaid`; returns their seqs.
+        Patient. Raises Conflict if the log has it already, or there is no such turn.
         """
 
     async def mark_answered(self, turn_id: str) -> None:

@@ -49,7 +49,9 @@ class Endings:
             return
         self._ending[turn.turn_id] = turn
         try:
-            outcome = await self.end(turn.turn_id, outcomes.CANCELLED, (), turn.cancelled)
+            outcome = await self.end(
+                turn.turn_id, outcomes.CANCELLED, (), turn.cancelled, unsaid=True
+            )
         except StoreClosed:
             log.info("The next daemon ends the turn", action="turn_end_left", turn=turn.turn_id)
             del self._ending[turn.turn_id]
@@ -58,15 +60,23 @@ class Endings:
             self.resolve(turn, outcome)
         self._tasks.start(self._tell_after(running, turn, outcome))
 
-    async def _tell_after(self, running: Turn, turn: Turn, outcome: Outcome) -> None:
+    def say_later(self, turn: Turn, running: Turn | None) -> None:
+        """Say of a prompt whose end an earlier daemon has told that it was cancelled, and what it
+        was, once the turn that is `running` has ended.
+        """
+        self._tasks.start(self._tell_after(running, turn, None))
+
+    async def _tell_after(self, running: Turn | None, turn: Turn, outcome: Outcome | None) -> None:
         said = [*await in_pieces(outcomes.user_messages(turn)), *notes.not_sent(turn.turn_id)]
-        await running.over()
+        if running is not None:
+            await running.over()
         try:
-            await self._state.log.tell(said, patient=True)
-        except (StoreClosed, Conflict):  # a conflict: the session was deleted
+            seqs = await self._journal.say_cancelled(self._state.id, turn.turn_id, said)
+            self._state.log.committed(seqs, None, said)
+        except (StoreClosed, Conflict):  # the next daemon does; a conflict: the session was deleted
             pass
         finally:
-            if not turn.ended.done():
+            if outcome is not None and not turn.ended.done():
                 self.resolve(turn, outcome)
 
     async def finish(
@@ -105,6 +115,8 @@ class Endings:
         outcome: Outcome,
         events: Sequence[Event],
         cancelled: asyncio.Event | None = None,
+        *,
+        unsaid: bool = False,
     ) -> Outcome:
         """Write down the end of a turn that no worker ends, and show what is said about it; returns
         its end.
@@ -116,11 +128,13 @@ class Endings:
 
         async def alone() -> tuple[Outcome, list[int]]:
             last = outcomes.CANCELLED if cancelled is not None and cancelled.is_set() else outcome
-            return await self._journal.finish(self._state.id, turn_id, last, ())
+            return await self._journal.finish(self._state.id, turn_id, last, (), unsaid=unsaid)
 
         try:
             try:
-                ended, seqs = await self._journal.finish(self._state.id, turn_id, outcome, events)
+                ended, seqs = await self._journal.finish(
+                    self._state.id, turn_id, outcome, events, unsaid=unsaid
+                )
             except (StoreClosed, NoPlaceForEnd):
                 raise
             except Exception:

@@ -29,14 +29,16 @@ TRIES_AGAIN: Final = (
 )
 
 
-def told(outcome: Outcome, turn: Turn | None, setting: str) -> Outcome:
-    """The outcome of a turn, with what follows if a usage limit has ended it."""
+def told(outcome: Outcome, turn: Turn | None, setting: str, *, auxiliary: bool = False) -> Outcome:
+    """The outcome of a turn, with what follows if a usage limit has ended it. `auxiliary`: the
+    session is that of a client's helper.
+    """
     failure = outcome.failure
     if turn is not None and failure is not None and failure.kind == ErrorKind.SERVICE_UNREACHABLE:
         return again(outcome, turn)
     if failure is None or failure.kind != ErrorKind.USAGE_LIMIT or failure.resets_at is None:
         return outcome
-    if turn is None or setting != WAIT or not _may_go_on(turn):
+    if turn is None or setting != WAIT or auxiliary or not _may_go_on(turn):
         return replace(outcome, failure=replaced(failure, message=f"{failure.message} {SEND}"))
     due = failure.resets_at
     if goes_on_from(turn.keys.request) is not None:
@@ -62,5 +64,5 @@ def again(outcome: Outcome, turn: Turn) -> Outcome:
 
 def _may_go_on(turn: Turn) -> bool:
     """Whether a person waits for what the turn was to do."""
-    by_program = turn.task_id is not None or turn.aside
+    by_program = turn.task_id is not None or turn.aside or turn.helper
     return not by_program and not prompt_text.by_client_itself(turn.content, turn.client)

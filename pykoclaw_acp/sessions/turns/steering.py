@@ -100,6 +100,5 @@ class Steering:
         host = self._queue.current
         if host is None or host.state not in STARTED or host.cancelled.is_set():
             return False
-        first = turn.content[0].get("text", "") if turn.content else ""
-        command = prompt_text.is_command(prompt_text.unwrap(first))
-        return not command and self._workers.steers(self._state.id)
+        blocks = prompt_text.for_claude(turn.content, remembers=True)
+        return prompt_text.command_at(blocks) is None and self._workers.steers(self._state.id)

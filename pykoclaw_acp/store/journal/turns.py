@@ -13,7 +13,7 @@ from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
-from pykoclaw_acp.store import blobs, events, limit_waits, notes, sessions, turns
+from pykoclaw_acp.store import blobs, events, limit_waits, notes, sessions, turns, unsaid_prompts
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.journal.detaching import Detaching
 from pykoclaw_acp.store.journal.frames import FrameBatch
@@ -89,7 +89,13 @@ class SqlTurnJournal(SqlStore):
             return await commit(frames, ())
 
     async def finish(
-        self, session_id: str, turn_id: str, outcome: Outcome, said: Sequence[Event]
+        self,
+        session_id: str,
+        turn_id: str,
+        outcome: Outcome,
+        said: Sequence[Event],
+        *,
+        unsaid: bool = False,
     ) -> tuple[Outcome, list[int]]:
         """End a turn that no worker can end; one that has ended keeps its outcome."""
         rows = await in_pieces(events.rows_in_steps(session_id, turn_id, said))
@@ -98,6 +104,8 @@ class SqlTurnJournal(SqlStore):
         if outcome.goes_on_at is not None:
             wait = LimitWait(session_id, turn_id, outcome.goes_on_at, outcome.tries)
             ended.append(limit_waits.add(wait))
+        if unsaid:
+            ended.append(unsaid_prompts.note(turn_id))
         try:
             return outcome, await self._commit(
                 Unit(tuple(ended), rows, ends=((session_id, turn_id),)), patient=True
@@ -106,6 +114,14 @@ class SqlTurnJournal(SqlStore):
             if (known := await turns.outcome(self._database, turn_id)) is None:
                 raise NoPlaceForEnd(turn_id) from error
             return known, []
+
+    async def say_cancelled(
+        self, session_id: str, turn_id: str, said: Sequence[Event]
+    ) -> list[int]:
+        """Log what a prompt was that has ended `unsaid`."""
+        statements = (unsaid_prompts.said(turn_id), sessions.used(session_id, self.clock.now()))
+        unit = Unit(statements, events.rows(session_id, None, said))
+        return await self._commit(unit, patient=True)
 
     async def mark_answered(self, turn_id: str) -> None:
         """A client has received the turn's response."""
