@@ -15,7 +15,7 @@ _CUT: Final = (
     "\n… [cut: {size:,} characters in all; `pykoclaw-acp sessions show {session} --seq {seq}` shows"
     " them]"
 )
-_COLOURED: Final = "coloured"  # a cut sequence would take what follows it with it
+MOST_LEVELS: Final = 100  # of a tool's input; what is deeper is shown as JSON
 _WHOLE: Final = ("data",)  # bytes of an image, which no part of can be shown
 
 
@@ -25,21 +25,33 @@ def cut(session_id: str, logged: Logged) -> Logged:
     if logged.size <= MOST or not isinstance(event, ToolStarted | ToolProgressed | ToolEnded):
         return logged
     mark = {"session": session_id, "seq": logged.seq}
-    kept = _cut(msgspec.to_builtins(event), mark)
+    fields = msgspec.to_builtins(event)
+    parts = [_without_long_colours(one) for one in fields.get("content", ())]
+    fields |= {"content": parts} if parts else {}
+    kept = {key: _cut(one, mark, ours=key != "input") for key, one in fields.items()}
     return replace(logged, event=msgspec.convert(kept, type(event)))
 
 
-def _cut(value: Any, mark: dict[str, Any]) -> Any:
+def _without_long_colours(part: dict[str, Any]) -> dict[str, Any]:
+    """A cut sequence would take what follows it with it."""
+    return {key: one for key, one in part.items() if key != "coloured" or len(one) <= MOST}
+
+
+def _cut(value: Any, mark: dict[str, Any], *, ours: bool, levels: int = MOST_LEVELS) -> Any:
+    """`ours`: the names of fields are ours, not those of a tool's input."""
     match value:
         case str() if len(value) > MOST:
             return value[:MOST] + _CUT.format(size=len(value), **mark)
+        case dict() | list() | tuple() if not levels:
+            return _cut(msgspec.json.encode(value).decode(), mark, ours=ours)
         case dict():
             return {
-                key: one if key in _WHOLE else _cut(one, mark)
+                key: one
+                if ours and key in _WHOLE
+                else _cut(one, mark, ours=ours, levels=levels - 1)
                 for key, one in value.items()
-                if key != _COLOURED or len(one) <= MOST
             }
         case list() | tuple():
-            return [_cut(one, mark) for one in value]
+            return [_cut(one, mark, ours=ours, levels=levels - 1) for one in value]
         case _:
             return value

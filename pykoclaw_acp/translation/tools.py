@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 from pykoclaw_acp.model.events import COMMANDS, Location, TextPart, ToolKind, ToolPart
@@ -43,6 +44,7 @@ KINDS: Final[dict[str, ToolKind]] = {
 
 _ASKING: Final = ("Agent", "Task", "WebFetch")
 _ON_FILES: Final = ("read", "edit", "search")
+MAX_LEVELS: Final = 100  # of lists and objects in an input that is shown
 
 
 def kind(name: str) -> ToolKind:
@@ -100,6 +102,17 @@ def asked_input(arguments: dict[str, Any] | None) -> dict[str, Any] | None:
 def _bounded(value: object) -> object:
     if isinstance(value, str):
         return shorten(value)
-    if isinstance(value, list | dict) and len(str(value)) > MAX_SHOWN:
-        return "(too large to show)"
-    return value
+    if not isinstance(value, list | dict):
+        return value
+    if _is_deep(value, MAX_LEVELS):
+        return "(nested too deeply to show)"
+    text = json.dumps(value, ensure_ascii=False)
+    return shorten(text) if len(text) > MAX_SHOWN else value
+
+
+def _is_deep(value: object, most: int) -> bool:
+    """Whether lists and objects are nested more than so many levels."""
+    if not isinstance(value, list | dict):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return not most or any(_is_deep(one, most - 1) for one in inner)

@@ -250,8 +250,16 @@ def test_images_are_kept_and_giant_ones_named() -> None:
 
 def test_input_for_the_log_is_bounded() -> None:
     shown = tools.shown_input({"content": "x" * 10**6, "deep": ["y" * 10**6], "n": 1})
-    assert len(str(shown)) < 2 * MAX_SHOWN
+    assert len(str(shown)) < 2 * MAX_SHOWN + 1000
     assert shown["n"] == 1
+    assert str(shown["deep"]).startswith('["yyy')
+    assert "characters left out" in str(shown["deep"])
+    nested: list[Any] = []
+    for _ in range(900):
+        nested = [nested]
+    assert tools.shown_input({"nested": nested}) == {"nested": "(nested too deeply to show)"}
+    odd = {"surrogate": "\ud800", "huge": [10**400]}
+    assert tools.shown_input({"odd": odd}) == {"odd": odd}
 
 
 def test_only_tools_of_claudes_own_have_locations() -> None:
