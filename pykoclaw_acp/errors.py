@@ -3,7 +3,7 @@
 AcpError                       a request failed: the error answer of that request
 ├─ ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError, RequestCancelled
 ├─ AuthRequired                Claude refused the credential
-├─ SessionNotFound
+├─ SessionNotFound, SessionUnreadable
 ├─ StoreUnavailable, Overloaded    send the request again later
 ├─ NestedCaller                the caller runs inside of a session
 └─ TurnFailed                  a turn ended without an answer
@@ -88,6 +88,19 @@ class InternalError(AcpError):
     """A fault of ours; the log has the details."""
 
     code = -32603
+
+
+class SessionUnreadable(AcpError):
+    """Rows of this session are damaged; `why` says in which way."""
+
+    code = -32603
+
+    def __init__(self, session_id: str, why: str) -> None:
+        super().__init__(
+            f"What the database has of the session {session_id} is damaged ({why}). Nothing of it was changed, and"
+            " other sessions go on. Restore a backup, or repair its row in acp_sessions.",
+            {"sessionId": session_id},
+        )
 
 
 class RequestCancelled(AcpError):

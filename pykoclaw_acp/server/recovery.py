@@ -6,7 +6,7 @@ finish, and permission requests that nobody waits for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -18,21 +18,17 @@ from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import FromWorker, Lost, Numbered, TurnEnded
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import Conflict, NoPlaceForEnd, RowRefused
+from pykoclaw_acp.errors import Conflict, RowRefused, SessionUnreadable, StoreClosed
 from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.events import Event, OpenTools, Text
 from pykoclaw_acp.model.failures import TurnFailure
-from pykoclaw_acp.model.permissions import RequestPolicy, StoredRequest
-from pykoclaw_acp.model.turns import STARTED, Outcome, Turn, TurnState
+from pykoclaw_acp.model.turns import STARTED, Outcome, SessionRecord, Turn, TurnState
 from pykoclaw_acp.pool.launcher import Inheritance, Launcher
-from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.server.identity import InstanceWorkers
 from pykoclaw_acp.sessions import workspace_words
-from pykoclaw_acp.sessions.registry import Sessions
-from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import outcomes as endings
 from pykoclaw_acp.store import conversations, events, forking, permissions, turns, unsaid_prompts
-from pykoclaw_acp.store.database import Database, Unit
+from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.turns import UnfinishedTurn
 from pykoclaw_acp.store.workers import SqlWorkerStore
@@ -64,7 +60,7 @@ async def recover(
     await conversations.finish(database)
     ledger, journal = SqlWorkerStore(database), SessionJournal(database)
     rows = await ledger.rows()
-    records = {row.session_id: await journal.find(row.session_id) for row in rows}
+    records = {row.session_id: await _record(journal, row.session_id) for row in rows}
     sessions = {
         session_id: record.conversation_name
         for session_id, record in records.items()
@@ -107,26 +103,27 @@ async def recover(
     turns_left = await turns.unfinished(database)
     for left in turns_left:
         queued = left.turn.state == TurnState.QUEUED
-        known = await journal.find(left.turn.session_id) is not None
+        known = await _record(journal, left.turn.session_id) is not None
         runs = queued and requeued and known and left.turn.attempts < endings.MAX_ATTEMPTS
         if runs or (not queued and epochs.get(left.turn.session_id) == left.epoch):
             going_on.append(left)
         else:
-            await _end_turn(
-                database, journal, left, last_words.get(left.turn.session_id), standing.copied_from
-            )
+            words = last_words.get(left.turn.session_id)
+            ending = _end_turn(database, journal, left, words, standing.copied_from)
+            if not await _spared(left.turn.session_id, ending):
+                await database.commit(Unit((_end_in_silence(left.turn, database),)), patient=True)
     told = {
         left.turn.session_id
         for left in turns_left
         if left not in going_on and left.turn.state in STARTED
     }
     for session_id in (newest.keys() & sessions.keys()) - epochs.keys() - told:
-        open_tools = await events.open_tools(database, session_id, newest[session_id])
-        if closed := _closed(open_tools, last_words.get(session_id)):  # of turns that had ended
-            await journal.append(session_id, closed)
+        words = last_words.get(session_id)
+        await _spared(session_id, _close(database, journal, newest[session_id], session_id, words))
     for session_id in standing.put_back - told:
-        if await journal.find(session_id) is not None:
-            await journal.append(session_id, [Text(str(uuid4()), endings.PUT_BACK, note=True)])
+        if await _record(journal, session_id) is not None:
+            note = Text(str(uuid4()), endings.PUT_BACK, note=True)
+            await _spared(session_id, journal.append(session_id, [note]))
     await database.commit(
         Unit(statements=(permissions.interrupt_all(epochs.keys()),)), patient=True
     )
@@ -140,53 +137,35 @@ async def recover(
     return RecoveredWork(adopted, going_on, await unsaid_prompts.find(database))
 
 
-async def hand_over(
-    found: RecoveredWork, sessions: Sessions, pool: WorkerPool, database: Database
-) -> None:
-    """Let the sessions continue what was found."""
-    journal = SessionJournal(database)
-    adopted: list[tuple[Session, WorkerRecord, OpenTools, list[StoredRequest]]] = []
-    for worker in found.workers:
-        session = await sessions.find(worker.identity.session_id)
-        if session is None:
-            continue
-        asked = await journal.find_active(session.id)
-        open_questions = [
-            one
-            for one in asked
-            if one.policy != RequestPolicy.PARKED and not one.request.workspaces
-        ]
-        open_tools = await events.open_tools(database, session.id, worker.identity.epoch)
-        adopted.append((session, worker, open_tools, open_questions))
-    queued = [left.turn for left in found.turns if left.turn.state == TurnState.QUEUED]
-    waiting = [(await sessions.find(turn.session_id), turn) for turn in queued]
-    about_trust = [
-        one for one in await journal.find_active() if one.request.workspaces and one.outcome is None
-    ]
-    cancelled = [(await sessions.find(turn.session_id), turn) for turn in found.unsaid]
-    # From here on without a pause: no frame may come before its session knows its turn.
-    pool.adopt([worker for _, worker, _, _ in adopted])
-    for session, worker, open_tools, questions in adopted:
-        mine = [
-            left
-            for left in found.turns
-            if left.turn.session_id == session.id and left.turn.state in STARTED
-        ]
-        given = [left.turn for left in mine if not left.background]
-        background = {left.turn.turn_id: left.turn.sent for left in mine if left.background}
-        session.adopt(worker.identity.epoch, given, background, open_tools)
-        if worker.outdated:
-            session.next_worker.note_outdated(worker.epoch, spare=worker.spared)
-        session.restore_requests(worker.identity.epoch, questions)
-    for owner, turn in waiting:
-        if owner is not None:
-            owner.requeue(turn)
-            owner.restore_requests(0, [one for one in about_trust if one.turn_id == turn.turn_id])
-    for owner, turn in cancelled:
-        if owner is not None:
-            owner.say_cancelled(turn)
-    if adopted or waiting:
-        log.info("Going on", action="recovered", workers=len(adopted), queued=len(waiting))
+async def _spared(session_id: str, work: Awaitable[object]) -> bool:
+    """Do something for a session; False if that fails because what the database has of it is damaged,
+    or was deleted by another program: others go on.
+    """
+    try:
+        await work
+    except StoreClosed:
+        raise
+    except Exception:
+        log.exception("A session is damaged", action="session_damaged", session=session_id)
+        return False
+    return True
+
+
+def _end_in_silence(turn: Turn, database: Database) -> Statement:
+    """The end of a turn whose session cannot be told."""
+    spoke = turn.state != TurnState.QUEUED
+    kind, message = ErrorKind.SERVER_LOST, endings.STOPPED
+    outcome = endings.interrupted(spoke=spoke, kind=kind, message=message)
+    return turns.end(turn.turn_id, outcome, database.clock.now())
+
+
+async def _record(journal: SessionJournal, session_id: str) -> SessionRecord | None:
+    """The session; None if there is none, or its rows are damaged: the others go on."""
+    try:
+        return await journal.find(session_id)
+    except SessionUnreadable as error:
+        log.error("A session is damaged", action="session_damaged", error=error.message)
+        return None
 
 
 def _newest(
@@ -252,6 +231,19 @@ async def _take_spool(
     return taken
 
 
+async def _close(
+    database: Database,
+    journal: SessionJournal,
+    epoch: int,
+    session_id: str,
+    last_words: TurnFailure | None,
+) -> None:
+    """End the tools that turns had left which have ended."""
+    open_tools = await events.open_tools(database, session_id, epoch)
+    if closed := _closed(open_tools, last_words):
+        await journal.append(session_id, closed)
+
+
 def _closed(open_tools: OpenTools, last_words: TurnFailure | None) -> list[Event]:
     why = endings.WORKER_STOPPED if last_words is None else last_words.message
     return open_tools.failed(endings.cut_off(why))
@@ -291,11 +283,7 @@ async def _end_turn(
         asked = await permissions.about_trust(database, turn.turn_id)
         said.extend(workspace_words.ends(asked))
     said.extend(notes.ended(turn.turn_id, outcome))
-    try:
-        await journal.finish(turn.session_id, turn.turn_id, outcome, said)
-    except NoPlaceForEnd:  # another program has deleted its session
-        end = turns.end(turn.turn_id, outcome, database.clock.now())
-        await database.commit(Unit(statements=(end,)), patient=True)
+    await journal.finish(turn.session_id, turn.turn_id, outcome, said)
     log.warning(
         "A turn of an earlier server was ended",
         action="turn_recovered", session=turn.session_id, turn=turn.turn_id, state=outcome.state,

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
+
+import structlog
 
 from pykoclaw_acp.channel.options import McpServer
+from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
 from pykoclaw_acp.sessions.subscriber import Subscriber
+
+log: Final = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +34,24 @@ class LastPlace:
 
 
 async def come_back(subscriber: Subscriber, front: str, places: Mapping[str, LastPlace]) -> None:
-    """Subscribe the client to the sessions it had open, under the ids it uses."""
+    """Subscribe the client to the sessions it had open, under the ids it uses. One that cannot be read
+    is left out: what the client asks of it is answered with the reason.
+    """
     owners = Counter(subscriber.sessions.owner(session_id) for session_id in places)
     for session_id, place in places.items():
         # Under which of several ids it prompted is unknown: rather show its own message than
         # nothing.
         is_only = owners[subscriber.sessions.owner(session_id)] == 1
-        await _go_on(subscriber, front, session_id, place, is_only=is_only)
+        try:
+            await _go_on(subscriber, front, session_id, place, is_only=is_only)
+        except (ConnectionError, StoreClosed, StoreUnavailable):  # it comes again
+            raise
+        except Exception:
+            log.exception(
+                "A client's session cannot be followed",
+                action="session_not_followed",
+                session=session_id,
+            )
 
 
 async def _go_on(

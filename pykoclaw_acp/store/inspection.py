@@ -73,7 +73,7 @@ def inspect(
     # One transaction: another process may migrate the database meanwhile.
     connection.execute("BEGIN")
     try:
-        _inspect(connection, migrate.pending(connection, migrations, path), path, adopt=adopt)
+        _inspect(connection, migrations, path, adopt=adopt)
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
@@ -81,13 +81,17 @@ def inspect(
 
 def _inspect(
     connection: sqlite3.Connection,
-    missing: list[migrate.Migration],
+    migrations: list[migrate.Migration],
     path: Path,
     *,
     adopt: bool,
 ) -> None:
+    missing = migrate.pending(connection, migrations, path)
     tables = _tables(connection)
-    if not tables or not missing:
+    if not tables:
+        return
+    if not missing:
+        _require_whole(connection, tables, migrations, path)
         return
     if RECORD not in tables and not adopt and not _is_pykoclaws(connection, tables):
         raise DatabaseForeign(path, sorted(tables)[:_SHOWN], len(tables))
@@ -103,6 +107,22 @@ def _inspect(
         _rehearse([sql for (sql,) in schema], mapped, missing)
     except sqlite3.Error as error:
         raise DatabaseIncompatible(path, str(error)) from error
+
+
+def _require_whole(
+    connection: sqlite3.Connection,
+    tables: set[str],
+    migrations: list[migrate.Migration],
+    path: Path,
+) -> None:
+    """Raises DatabaseIncompatible if a table is gone, or one of pykoclaw's has lost a column, since
+    all migrations were made.
+    """
+    if gone := sorted(migrate.tables(migrations) - tables):
+        raise DatabaseIncompatible(path, f"its table {gone[0]} is gone")
+    for table, columns in PYKOCLAWS.items():
+        if lost := sorted(columns - _columns(connection, table)):
+            raise DatabaseIncompatible(path, f"its table {table} has no column {lost[0]}")
 
 
 def _tables(connection: sqlite3.Connection) -> set[str]:

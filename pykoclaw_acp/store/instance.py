@@ -21,16 +21,18 @@ class InstanceRow:
 
 
 async def read(database: Database) -> InstanceRow | None:
-    """The row; None if the database has no id yet."""
+    """The row; None if the database has no id yet, or none that can be read."""
     rows = await database.read(
         "SELECT instance, formerly, data, device, inode, boot_id, copied_from, copied_at FROM acp_instance"
     )
     if not rows:
         return None
     instance, formerly, data, device, inode, boot_id, copied_from, copied_at = rows[0]
-    return InstanceRow(
-        instance, formerly, Site(data, int(device), int(inode), boot_id), copied_from, copied_at
-    )
+    try:
+        site = Site(data, int(device), int(inode), boot_id)
+    except (ValueError, TypeError):
+        return None
+    return InstanceRow(instance, formerly, site, copied_from, copied_at)
 
 
 def save(row: InstanceRow) -> Statement:

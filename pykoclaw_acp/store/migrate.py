@@ -17,6 +17,11 @@ from pykoclaw_acp.store.condition import limits
 from pykoclaw_acp.store.sqlite import sqlite3
 
 _FILE_NAME = re.compile(r"(\d{4})_\w+\.sql")
+_TABLE = re.compile(
+    r"^CREATE TABLE (?:IF NOT EXISTS )?(?P<created>\w+)|^DROP TABLE (?P<gone>\w+)"
+    r"|^ALTER TABLE (?P<renamed>\w+) RENAME TO (?P<to>\w+)",
+    re.MULTILINE,
+)
 _IN_WHEEL = Path(__file__).parent / "migrations"
 _IN_CHECKOUT = Path(__file__).parents[2] / "migrations"
 
@@ -52,6 +57,16 @@ def load(folder: Path | None = None) -> list[Migration]:
         for file in sorted(folder.iterdir())
         if (match := _FILE_NAME.fullmatch(file.name))
     ]
+
+
+def tables(migrations: list[Migration]) -> set[str]:
+    """Names of the tables that these migrations leave."""
+    found: set[str] = set()
+    for change in _TABLE.finditer("\n".join(one.sql for one in migrations)):
+        name, renamed = change["created"], change["renamed"]
+        found.discard(change["gone"] or renamed or "")
+        found |= {one for one in (name, change["to"]) if one}
+    return found
 
 
 def pending(

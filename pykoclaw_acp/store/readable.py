@@ -5,9 +5,14 @@ may hold, or stands for something that cannot be read.
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from pykoclaw_acp.model import conversations
+
+ERRORS: Final = (ValueError, TypeError, LookupError, RecursionError, msgspec.MsgspecError)
+"""What reading a damaged value may raise."""
 
 
 def text(value: object) -> str | None:

@@ -16,7 +16,7 @@ from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleCh
 from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.store import session_options
+from pykoclaw_acp.store import readable, session_options
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.logs import DROP, LAST_SEQ
 from pykoclaw_acp.store.sql import CWD, UNFINISHED
@@ -224,11 +224,13 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
     owner, name, cwd, directories, mode, model, config, title, last_seq, before, *rest = rows[0]
     prompted_at, helper, closed_at, away, claude, options, *more = rest
     branches_off, at, steering, title_by = more
+    if not isinstance(last_seq, int):
+        raise TypeError("last_seq is no number")
     return SessionRecord(
         session_id=owner,
         conversation_name=name,
         cwd=cwd,
-        additional_directories=tuple(json.loads(directories)),
+        additional_directories=readable.texts(directories),
         mode=mode,
         model=model,
         config=_config(config),
@@ -241,7 +243,7 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         auxiliary=bool(helper),
         claude_session_id=claude,
         closed=closed_at is not None,
-        away_policy=None if away is None else AwayPolicy(away),
+        away_policy=AwayPolicy(away) if away in [*AwayPolicy] else None,
         steers=steering == "steer",
         branch=None if branches_off is None else Branch(branches_off, at),
     )

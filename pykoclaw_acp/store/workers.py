@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from typing import Final
 
+import structlog
+
 from pykoclaw_acp.channel.frames import PROTOCOL
 from pykoclaw_acp.channel.processes import WorkerHandle, WorkerProcess, WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.errors import Conflict, SpoolPending
+from pykoclaw_acp.store import readable
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.sessions import now_ms
 
 _SPARED: Final = 1
 _NOT_SPARED: Final = 2
+
+log: Final = structlog.get_logger()
 
 
 class SqlWorkerStore:
@@ -73,7 +78,7 @@ class SqlWorkerStore:
         await self._database.commit(Unit(statements=(row,)), patient=True)
 
     async def rows(self) -> list[WorkerRecord]:
-        """All workers, per session in the order of their epochs."""
+        """All workers whose rows can be read, per session in the order of their epochs."""
         rows = await self._database.read(
             "SELECT w.acp_session_id, w.epoch, w.pid, w.start_time, w.boot_id, w.socket, COALESCE((SELECT MAX(e.frame)"
             " FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key WHERE s.acp_session_id = w.acp_session_id"
@@ -81,17 +86,22 @@ class SqlWorkerStore:
             " w.workspace, w.outdated"
             " FROM acp_workers w ORDER BY w.acp_session_id, w.epoch"
         )
-        return [
-            _record(
-                session_id,
-                epoch,
-                WorkerHandle(WorkerProcess(pid, start_time, boot_id), socket),
-                acked,
-                workspace,
-                outdated=outdated,
-            )
-            for session_id, epoch, pid, start_time, boot_id, socket, acked, workspace, outdated in rows
-        ]
+        found: list[WorkerRecord] = []
+        for session_id, epoch, pid, start_time, boot_id, socket, acked, workspace, outdated in rows:
+            process = WorkerProcess(pid, start_time, boot_id)
+            try:
+                handle = WorkerHandle(process, socket)
+                found.append(
+                    _record(session_id, epoch, handle, acked, workspace, outdated=outdated)
+                )
+            except readable.ERRORS as error:
+                log.error(
+                    "A worker's row is damaged",
+                    action="worker_row_damaged",
+                    session=str(session_id),
+                    error=str(error),
+                )
+        return found
 
 
 def _record(

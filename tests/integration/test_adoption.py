@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,12 +32,13 @@ from pykoclaw_acp.model.choices import Config
 from pykoclaw_acp.model.events import Failure, ModeChanged, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.permissions import PermissionRequest, RequestOutcome, Settlement
-from pykoclaw_acp.model.turns import PromptKeys, Turn
+from pykoclaw_acp.model.turns import STARTED, PromptKeys, Turn
 from pykoclaw_acp.sessions import contents, prompting
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import events, limit_waits, permissions
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
+from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.system import clock, processes
 from tests.integration.adopting import (
     _die,
@@ -49,6 +52,7 @@ from tests.integration.adopting import (
     texts,
 )
 from tests.integration.memory_launcher import MemoryChannel
+from tests.integration.queueing import execute
 from tests.integration.rig import Client, Rig, hanging, rig, unreadable
 from tests.waiting import eventually
 
@@ -383,6 +387,44 @@ async def test_detached_daemon_commits_received_frames_and_keeps_workers(
         again.unclaimed.claim_for("its client")
         await eventually(lambda: not again.busy)
         assert await texts(second, session) == ["received", "0 "]
+
+
+GARBAGE = "CAST(x'ff' AS TEXT)"
+DAMAGES = {
+    "acp_sessions": (
+        "acp_session_id", "additional_directories", "last_seq", "away_policy", "log_key", "mode",
+        "model", "title", "conversation_name", "epoch",
+    ),
+    "acp_turns": ("turn_id", "acp_session_id", "position", "prompt", "client", "epoch"),
+    "acp_workers": ("socket", "outdated", "epoch", "pid", "start_time", "boot_id", "acked_frame"),
+    "acp_log": ("seq", "payload", "kind", "turn", "epoch", "frame"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ["'garbage'", GARBAGE], ids=["garbage", "bytes"])
+@pytest.mark.parametrize("table", DAMAGES)
+async def test_damaged_row_of_one_session_stops_no_start(
+    tmp_path: Path, alive: WorkerProcess, table: str, value: str
+) -> None:
+    first_data = tmp_path / "first"
+    first_data.mkdir(mode=0o700)
+    async with killed(first_data, alive) as first:
+        other = await first.session()
+        await first.run(other, "say 1")
+        session, turn, _ = await hanging(first)
+        await eventually(lambda: turn.state in STARTED)
+        await first.prompt(session, "say 2")
+    for column in DAMAGES[table]:
+        data = tmp_path / column
+        shutil.copytree(first_data, data)
+        key = "log_key, seq" if table == "acp_log" else "rowid, 0"
+        last = f"SELECT {key} FROM {table} ORDER BY 1 DESC, 2 DESC LIMIT 1"
+        damage = f"UPDATE {table} SET {column} = {value} WHERE ({key}) = ({last})"
+        with contextlib.suppress(sqlite3.IntegrityError):
+            execute(data / "pykoclaw.db", damage)
+        async with daemon(data) as second:
+            assert (await second.run(await found(second, other), "say 3")).state == "done"
+            assert "0 1 2 " in "".join(await texts(second, other))
 
 
 async def test_unfinished_turn_of_missing_session_stops_no_start(

@@ -119,6 +119,23 @@ async def test_own_database_with_failing_migrations_is_untouched(path: Path) -> 
     await refused(path, DatabaseIncompatible)
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("DROP TABLE conversations", "its table conversations is gone"),
+        ("DROP TABLE acp_turns", "its table acp_turns is gone"),
+        ("ALTER TABLE conversations RENAME COLUMN cwd TO dir", "conversations has no column cwd"),
+    ],
+)
+async def test_table_that_is_gone_is_named_at_the_start(path: Path, change: str, says: str) -> None:
+    await (await Database.open(path)).close()
+    with closing(sqlite3.connect(path)) as other:
+        other.execute(change)
+        other.commit()
+    with pytest.raises(DatabaseIncompatible, match=says):
+        await Database.open(path)
+
+
 async def test_foreign_database_with_killed_writer_is_refused_too(path: Path) -> None:
     create(path, FOREIGN)
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:

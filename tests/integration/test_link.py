@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.channel.frames import Interrupt
-from pykoclaw_acp.server.recovery import hand_over
+from pykoclaw_acp.server.handing_over import hand_over
 from pykoclaw_acp.server.sockets import SocketTransport
 from pykoclaw_acp.sessions.turns import deduplication
 from pykoclaw_acp.store.database import Statement
@@ -367,6 +367,23 @@ async def test_broken_introductions_end_the_connection_only(tmp_path: Path) -> N
             one.say("seen 9 9")
             one.say("done 77")
             assert await new(one)
+
+
+async def test_returning_client_is_answered_beside_damaged_session(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        damaged, good = await r.session(), await r.session()
+        broken = Statement(
+            "UPDATE acp_sessions SET last_seq = 'x' WHERE acp_session_id = ?", (damaged.id,)
+        )
+        await r.database.commit(Unit((broken,)))
+        r.sessions.live.remove(damaged.id)
+        places = {one.id: {"seq": 0, "seen": 0} for one in (damaged, good)}
+        async with front(r, sessions=places) as one:
+            one.call(1, "session/load", sessionId=damaged.id, cwd="/", mcpServers=[])
+            error = (await one.answer(1))["error"]
+            assert (error["code"], error["data"]) == (-32603, {"sessionId": damaged.id})
+            assert "damaged" in error["message"]
+            assert await one.result(2, "session/prompt", **words(good.id, "say 1"))
 
 
 async def test_repeated_prompt_gets_last_daemons_outcome_older_runs(

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.errors import Conflict, SessionUnreadable
 from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import (
     deletion,
     limit_waits,
     merging,
+    readable,
     session_options,
     sessions,
     surroundings,
@@ -35,10 +36,13 @@ class SqlSessionStore(SqlStore):
         await self._commit(Unit(statements=(*inserted, *begun)))
 
     async def find(self, session_id: str) -> SessionRecord | None:
-        """The session that this id stands for."""
-        record = await sessions.find(self._database, session_id)
-        if record is not None:
-            record.surroundings = await surroundings.find(self._database, record.session_id)
+        """The session that this id stands for; raises SessionUnreadable."""
+        try:
+            record = await sessions.find(self._database, session_id)
+            if record is not None:
+                record.surroundings = await surroundings.find(self._database, record.session_id)
+        except readable.ERRORS as error:
+            raise SessionUnreadable(session_id, f"{type(error).__name__}: {error}") from error
         return record
 
     async def find_created(self, request_key: str) -> str | None:
