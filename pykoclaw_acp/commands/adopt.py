@@ -8,7 +8,7 @@ from pykoclaw_acp import terminal
 from pykoclaw_acp.config import dotenv, loading
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.link.places import DATABASE
-from pykoclaw_acp.store import migrate, preflight
+from pykoclaw_acp.store import migrate, preflight, privacy
 from pykoclaw_acp.store.lock import DataLock
 from pykoclaw_acp.store.sqlite import sqlite3
 
@@ -18,12 +18,13 @@ def main() -> None:
     was changed.
     """
     dotenv.require_own_data()
-    path = loading.load().data / DATABASE
+    settings = loading.load()
+    path = settings.data / DATABASE
     if not path.is_file():
         raise CommandFailed(
             f"There is no database to adopt: {path} does not exist. The daemon makes a new one."
         )
-    lock = DataLock.acquire(path.parent)
+    lock = DataLock.acquire(path.parent, group=privacy.group_id(settings.group))
     try:
         migrations = migrate.load()
         preflight.verify(path, migrations, adopt=True)

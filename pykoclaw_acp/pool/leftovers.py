@@ -46,7 +46,7 @@ def read_spool(path: Path, epoch: int, after: int) -> Iterator[list[FromWorker]]
     except FileNotFoundError:
         return
     if file is None:
-        yield [Gap(epoch=epoch, n=after + 1, first=after + 1, file=keep(path))]
+        yield [Gap(epoch=epoch, n=after + 1, first=after + 1, file=_keep(path))]
         return
     batch: list[FromWorker] = []
     size = 0
@@ -56,7 +56,7 @@ def read_spool(path: Path, epoch: int, after: int) -> Iterator[list[FromWorker]]
             for frame in salvage.frames(file, epoch, after):
                 one = frame
                 if isinstance(frame, Gap) and frame.file is None:
-                    one = msgspec.structs.replace(frame, file=keep(path))
+                    one = msgspec.structs.replace(frame, file=_keep(path))
                 batch.append(one)
                 size += len(encode(one))
                 if len(batch) == BATCH or size >= BATCH_SIZE:
@@ -127,9 +127,7 @@ async def deliver(
             break
         await asyncio.sleep(min(pause, left))
         pause *= 2
-    file = None
-    with suppress(OSError):
-        file = keep(path)
+    file = _keep(path)
     log.error(
         "A dead worker's spool cannot be read; it counts as lost",
         action="spool_lost",
@@ -163,7 +161,22 @@ async def take(
             gap = Gap(
                 epoch=frame.epoch, n=frame.n, first=frame.n, turn_id=getattr(frame, "turn_id", None)
             )
-            await into([msgspec.structs.replace(gap, file=keep(path))])
+            await into([msgspec.structs.replace(gap, file=_keep(path))])
+
+
+def _keep(spool: Path) -> str | None:
+    """As `keep`; where that cannot be, the spool has another name from now on, so that it stays where
+    it is. None if that cannot be either.
+    """
+    aside = spool.with_name(f"{spool.name}.{DAMAGED}")
+    try:
+        return str(aside) if aside.exists() else keep(spool)
+    except OSError as error:
+        log.error("A damaged spool cannot be kept aside", action="spool_stays", error=str(error))
+    with suppress(OSError):
+        os.rename(spool, aside)
+        return str(aside)
+    return None
 
 
 def keep(spool: Path) -> str:

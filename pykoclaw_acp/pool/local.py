@@ -228,6 +228,8 @@ def _prepare(directory: Path, kept: set[str], *, spare: bool) -> None:
             for entry in place.iterdir():
                 if spare or entry.name.removesuffix(".ndjson") in kept:
                     continue
+                if entry.suffix == f".{leftovers.DAMAGED}":
+                    continue
                 if entry.is_dir() and not entry.is_symlink():
                     shutil.rmtree(entry, ignore_errors=True)
                 else:

@@ -50,6 +50,7 @@ class DataLock:
             trusted_path.require(os.fspath(data_dir.parent))
             trusted_path.make(os.fspath(data_dir))
             _require_private(data_dir)
+            trusted_path.require(os.fspath(data_dir), group)
             trusted_path.require(
                 os.fspath(data_dir / DATABASE), group
             )  # that may be a link to elsewhere

@@ -4,6 +4,8 @@ is changed.
 
 from __future__ import annotations
 
+import grp
+import os
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from pykoclaw_acp.store import connection
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.inspection import DatabaseForeign, DatabaseIncompatible
 from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.system import trusted_path
 from tests.integration.schemas import OUR_TABLES, PYKOCLAW_SCHEMA, TWO_COLUMNS, create, query
 
 FOUR_COLUMNS = "CREATE TABLE conversations (name TEXT PRIMARY KEY, session_id TEXT, cwd TEXT, created_at TEXT NOT NULL)"
@@ -186,6 +189,16 @@ async def test_adopting_command_keeps_existing_data(
     await (await Database.open(path)).close()
     assert tables(path) >= OUR_TABLES | {"photos"}
     assert query(path, "SELECT * FROM photos") == [(1, "today")]
+
+
+async def test_adopting_command_trusts_the_group_that_is_set(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trusted_path, "_others_in", lambda group: ["colleague"])
+    monkeypatch.setenv("PYKOCLAW_GROUP", grp.getgrgid(os.getegid()).gr_name)
+    create(path, FOREIGN)
+    path.parent.chmod(0o2770)
+    assert adopt(path, monkeypatch).exit_code == 0
 
 
 def test_the_command_refuses_what_cannot_be_adopted(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from pykoclaw_acp.errors import ConfigurationError, DataDirectoryLocked, Directo
 from pykoclaw_acp.link.places import LOCK_NAME, Places
 from pykoclaw_acp.server import data_directory
 from pykoclaw_acp.store.lock import DataLock
+from pykoclaw_acp.system import trusted_path
 
 HOLD = (
     "import sys, pathlib\n"
@@ -128,6 +130,22 @@ def test_a_directory_that_everybody_can_write_is_refused(tmp_path: Path, mode: i
     assert str(tmp_path) in str(refusal.value)
     assert tmp_path.stat().st_mode & 0o7777 == mode
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o1770])
+def test_directory_that_group_members_can_write_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    monkeypatch.setattr(trusted_path, "_others_in", lambda group: ["colleague"])
+    for above in (*reversed(tmp_path.parents), tmp_path):  # nothing above closes it to them
+        if above.stat().st_uid == os.geteuid() and not above.stat().st_mode & stat.S_ISVTX:
+            above.chmod(above.stat().st_mode | 0o055)
+    data = tmp_path / "data"
+    data.mkdir()
+    data.chmod(mode)
+    with pytest.raises(ConfigurationError, match=r"Others \(colleague\) can write"):
+        DataLock.acquire(data)
+    DataLock.acquire(data, group=os.getegid()).release()
 
 
 @pytest.mark.parametrize("there_is_a_file", [True, False])

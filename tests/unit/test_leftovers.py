@@ -22,7 +22,7 @@ from pykoclaw_acp.channel.frames import (
 )
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.events import Text
-from pykoclaw_acp.pool.leftovers import MOST_KEPT, keep, kept, read_spool
+from pykoclaw_acp.pool.leftovers import DAMAGED, MOST_KEPT, keep, kept, read_spool
 
 
 def line(n: int, epoch: int = 7) -> bytes:
@@ -173,6 +173,18 @@ def test_temporarily_unreadable_spool_is_not_damaged(
     assert kept(path.parents[1]) == []
     assert told(path) == [1, 2, 3, 4, 5, 6, 7]
     assert list(read_spool(path.with_name("missing"), 7, 0)) == []
+
+
+def test_damaged_spool_is_read_to_its_end_where_none_can_be_kept(path: Path) -> None:
+    path.write_bytes(b"".join(LINES[:2]) + b"?\n?\n" + b"".join(LINES[4:6]) + b"?\n")
+    whole = path.read_bytes()
+    (path.parents[1] / DAMAGED).write_text("no directory can be made here")
+    frames = read(path)
+    assert [one.n for one in frames if isinstance(one, EventFrame)] == [1, 2, 5, 6]
+    files = {one.file for one in frames if isinstance(one, Gap)}
+    assert not path.exists()  # and whoever deletes it finds nothing
+    assert files == {f"{path}.{DAMAGED}"}
+    assert Path(f"{path}.{DAMAGED}").read_bytes() == whole
 
 
 def test_only_newest_leftovers_are_kept(path: Path) -> None:
