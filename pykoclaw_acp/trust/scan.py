@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -15,7 +14,7 @@ from typing import Any, Final
 from pykoclaw_acp.model.permissions import Workspace
 from pykoclaw_acp.model.trust import MAX_FILES
 from pykoclaw_acp.neutral import neutral
-from pykoclaw_acp.trust import below, markdown, settings
+from pykoclaw_acp.trust import below, markdown, programs, settings
 from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.trust.layout import DirectoryLayout, config_home, places
 from pykoclaw_acp.trust.looking import Looking, same
@@ -26,12 +25,9 @@ MAX_FOUND: Final = 200  # lines that say what was found
 MAX_LINE: Final = 4000  # characters of one
 MAX_LISTED: Final = 100_000  # characters of all
 DIGEST: Final = 16  # characters of a file's digest that are kept, to say what has changed
-_WORDS: Final = re.compile(r"""[\s;|&()<>"'`=,]+""")
-_QUOTED: Final = re.compile(r""""([^"]+)"|'([^']+)'""")
-_PROJECT: Final = re.compile(
-    r"\$(?:CLAUDE_PROJECT_DIR|PWD)\b|\$\{(?:CLAUDE_PROJECT_DIR|PWD)[^}]*\}"
+MAX_ENTERED: Final = (
+    20  # directories that the commands of a file enter, in which programs are looked for
 )
-_SKILL: Final = re.compile(r"\$\{?CLAUDE_(?:SKILL_DIR|PLUGIN_ROOT)\b\}?")
 # Of what is in `.claude`: the files of these say what the CLI runs, or when.
 _ALWAYS: Final = ("workflows", "routines", "scheduled_tasks.json", "launch.json", "plugins")
 # A skill with one of these is a plugin.
@@ -126,14 +122,6 @@ def text(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
-def _words(command: str) -> dict[str, None]:
-    """What may be a path in a command, however it is quoted."""
-    bare = command.replace('"', "").replace("'", "")
-    quoted = [found[1] or found[2] for found in _QUOTED.finditer(command)]
-    found = [command, *quoted, *_WORDS.split(bare), *_WORDS.split(command)]
-    return dict.fromkeys(word for word in found if word)
-
-
 class _Scan:
     """One place."""
 
@@ -218,6 +206,7 @@ class _Scan:
         if found:
             self._say(path, found, file.digest)
             self._programs(settings.strings(value), directory)
+            self._programs_in(os.path.join(directory, ".claude", "hooks"))
 
     def _of_settings(self, value: dict[str, Any], directory: str) -> list[str]:
         """What a settings file does; its rules that allow nothing are noted."""
@@ -237,32 +226,36 @@ class _Scan:
         words: dict[str, None] = {}
         left = MAX_TEXT
         for one in texts:
-            words |= _words(one[:left])
+            words |= programs.words(one[:left])
             left -= len(one)
             if left < 0 or len(words) > MAX_WORDS:
                 self._looking.limit = "the words of a very long file, which may name programs"
                 break
+        roots = (*directories, *self._place.roots)
+        entered: dict[str, None] = {}  # by `cd`, or given to a program that runs what is there
         for word in list(words)[:MAX_WORDS]:
-            for path in self._paths(word, directories):
-                if stat.S_ISREG(self._looking.kind(path)) and path not in self._files:
-                    file = self._looking.read(path)
-                    if file is not None:
-                        self._files[path] = file.digest
+            for path in programs.paths(word, roots, roots):
+                if stat.S_ISDIR(self._looking.kind(path)):
+                    entered[path] = None
+                else:
+                    self._program(path)
+        for path in entered:
+            if f"{path}/".startswith(tuple(f"{root.rstrip('/')}/.claude/" for root in roots)):
+                self._programs_in(path)
+        inside = list(entered)[:MAX_ENTERED]
+        for word in list(words)[:MAX_WORDS] if inside else ():
+            for path in programs.paths(word, inside, roots):
+                self._program(path)
 
-    def _paths(self, word: str, directories: Sequence[str]) -> set[str]:
-        """Where the word leads, if it is a path, in the workspace."""
-        if len(word) > 1024 or "\0" in word or word.startswith("-"):
-            return set()
-        found = set()
-        for base in (*directories, *self._place.roots):
-            here = _SKILL.sub(lambda _, at=base: at, _PROJECT.sub(lambda _, at=base: at, word))  # type: ignore[misc]
-            path = os.path.normpath(os.path.join(base, here))
-            if any(
-                path.startswith(root.rstrip("/") + "/")
-                for root in (*directories, *self._place.roots)
-            ):
-                found.add(path)
-        return found
+    def _programs_in(self, folder: str) -> None:
+        for path in self._looking.files(folder):
+            self._program(path)
+
+    def _program(self, path: str) -> None:
+        if not stat.S_ISREG(self._looking.kind(path)) or path in self._files:
+            return
+        if (file := self._looking.read(path)) is not None:
+            self._files[path] = file.digest
 
     # --- agents, skills, commands
 

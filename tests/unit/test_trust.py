@@ -323,6 +323,35 @@ def test_named_script_belongs_to_content(work: Path, command: str) -> None:
     assert look(work).key != before.key
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ('sh "$(git rev-parse --show-toplevel)/tools/run.sh"', "tools/run.sh"),
+        ("sh `pwd`/tools/run.sh", "tools/run.sh"),
+        ("cd tools && ./run.sh", "tools/run.sh"),
+        ('(cd "$CLAUDE_PROJECT_DIR/tools"; exec ./run.sh)', "tools/run.sh"),
+        (r"sh ./tools\/run.sh", "tools/run.sh"),
+        ("node tools/run", "tools/run.js"),
+        ("node ./tools", "tools/index.js"),
+        ("python3 -m tools.run", "tools/run.py"),
+        ("find .claude/checks -name '*.sh' -exec sh {} +", ".claude/checks/below/run.sh"),
+        ("true", ".claude/hooks/run.sh"),
+    ],
+)
+def test_script_named_in_common_ways_belongs_to_content(
+    work: Path, command: str, name: str
+) -> None:
+    write(work / ".claude/settings.json", hook(command))
+    script = write(work / name, "true")
+    write(work / "src/index.js", "")
+    before = look(work)
+    script.write_text("rm -rf ~")
+    assert not unchanged(before)
+    assert look(work).key != before.key
+    (work / "src/index.js").write_text("// what no command names")
+    assert unchanged(look(work))
+
+
 def test_padding_hides_no_named_script(work: Path) -> None:
     """What is never shown, or comes after a long text, costs no look at the programs."""
     script = write(work / "tools/check.sh", "one")
