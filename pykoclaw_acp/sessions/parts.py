@@ -93,7 +93,13 @@ class SessionParts:
             others=self.others, early=self.early,
         )  # fmt: skip
         self.steering = Steering(
-            state, journal, workers, queue=queue, runner=self.runner, endings=self._endings
+            state,
+            journal,
+            workers,
+            queue=queue,
+            runner=self.runner,
+            endings=self._endings,
+            gate=gate,
         )
         self.reports = WorkerReports(
             state, journal, workers, queue=queue, runner=self.runner, endings=self._endings,

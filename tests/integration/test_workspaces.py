@@ -8,9 +8,11 @@ import json
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
+from uuid import uuid4
 
 import pytest
 
+from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.model.events import (
     Plan,
     PlanEntry,
@@ -21,6 +23,7 @@ from pykoclaw_acp.model.events import (
     UserMessage,
 )
 from pykoclaw_acp.model.trust import ANY, FIRST_USE
+from pykoclaw_acp.model.turns import Turn, TurnState
 from pykoclaw_acp.protocol.permissions import choices
 from pykoclaw_acp.server.handing_over import hand_over
 from pykoclaw_acp.sessions import workspace_words
@@ -33,7 +36,7 @@ from tests.integration.asking import LONG, SOON, Person, choice, write
 from tests.integration.asking import rig as asking_rig
 from tests.integration.callers import caller
 from tests.integration.linked import there
-from tests.integration.rig import Rig
+from tests.integration.rig import Rig, take_up
 from tests.integration.trusting import Working, act, looking, over, rig
 from tests.waiting import eventually, within
 
@@ -157,6 +160,28 @@ async def test_rules_and_tasks_outlast_another_answer_about_trust(
         first, second = one.options
         assert (first.rules, first.plan) == ((), ())
         assert (second.rules, second.plan) == (("Bash(make)",), tasks)
+
+
+async def test_prompt_goes_into_no_turn_that_has_changed_what_acts(
+    tmp_path: Path, work: Path
+) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        await one.answer(await one.prompt(), "allow_always")
+        host = await one.prompt("hang")
+        worker = r.launcher.launched[-1]
+        await eventually(lambda: len(worker.prompts) == 2)
+        content = [{"type": "text", "text": "Look out."}]
+        into, waits = (Turn(str(uuid4()), one.session.id, content, steers=True) for _ in range(2))
+        await one.session.submit(into)
+        await eventually(lambda: [each for each in worker.got if isinstance(each, Steer)])
+        act(work, "curl")
+        await one.session.submit(waits)
+        assert len([each for each in worker.got if isinstance(each, Steer)]) == 1
+        assert waits.state == TurnState.QUEUED
+        take_up(worker, into, host)
+        worker.say(worker.ended(host.turn_id))
+        await one.asked(2)  # before it is sent
 
 
 async def test_question_says_what_changed_since_it_was_trusted(tmp_path: Path, work: Path) -> None:

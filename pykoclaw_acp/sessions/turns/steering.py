@@ -23,6 +23,7 @@ from pykoclaw_acp.sessions.turns import outcomes
 from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.queue import TurnQueue
 from pykoclaw_acp.sessions.turns.runner import TurnRunner
+from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
 
 INJECTED: Final = "injected"  # it went into the turn that ran
 QUEUED: Final = "queued"  # it waited for that
@@ -50,6 +51,7 @@ class Steering:
         queue: TurnQueue,
         runner: TurnRunner,
         endings: Endings,
+        gate: WorkspaceGate,
     ) -> None:
         self._state = state
         self._journal = journal
@@ -57,6 +59,7 @@ class Steering:
         self._queue = queue
         self._runner = runner
         self._endings = endings
+        self._gate = gate
 
     def was_given(self, turn: Turn) -> bool:
         """Whether the prompt was given to a running turn, whether that has taken it up or not."""
@@ -69,9 +72,12 @@ class Steering:
 
     async def give(self, turn: Turn) -> bool:
         """Give a queued prompt to the turn that runs; False if it has to wait in the queue: none
-        runs, it is a slash command, or the worker is of an earlier version.
+        runs, it is a slash command, what acts in the directory has changed, or the worker is of an
+        earlier version.
         """
         if not turn.steers or not self._takes(turn):
+            return False
+        if not await self._gate.unchanged() or not self._takes(turn):
             return False
         self._queue.steered.append(turn)
         try:
