@@ -147,6 +147,8 @@ class WorkerPool:
             raise WorkerFailed(ErrorKind.START_TIMEOUT, words) from None
         self._start_limit.record_success(session_id)
         self._continuity.note_ready(session_id, ready)
+        if ready.fresh and ready.claude_session_id != session_id:
+            await self._store.transcript_begun(session_id, ready.claude_session_id)
         return worker.spec.epoch
 
     async def _find_or_launch(self, session_id: str, options: WorkerOptions) -> WorkerLife:

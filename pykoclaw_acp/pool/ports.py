@@ -24,6 +24,9 @@ class WorkerStore(Protocol):
     async def worker_started(self, spec: LaunchSpec, handle: WorkerHandle) -> None:
         """Insert the worker's row."""
 
+    async def transcript_begun(self, session_id: str, claude_session_id: str) -> None:
+        """The worker has begun a Claude session under another id than the session's. Patient."""
+
     async def worker_gone(self, session_id: str, epoch: int) -> None:
         """Delete the worker's row: its process is gone, and its spool is in the log."""
 

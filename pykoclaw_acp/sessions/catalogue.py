@@ -138,6 +138,7 @@ class Catalogue:
             await self._store.bury_transcript(session_id)
         else:
             claude |= {session.id, session.record.claude_session_id or session.id}
+            claude |= await self._store.begun_transcripts(session.id)
             await self._sessions.delete(session)
             if conversations.channel(session.record.conversation_name) != conversations.OWN:
                 return None  # other programs go on with it

@@ -66,6 +66,7 @@ _OF_DELETED: Final = (
     _OwnedTable("acp_rewinds", "request_key", "result"),
     _OwnedTable("acp_session_rules", "rule", "rule"),
     _OwnedTable("acp_forks", "acp_session_id", "upto"),
+    _OwnedTable("acp_begun_transcripts", "claude_session_id", "claude_session_id"),
     _OwnedTable("acp_branches", "claude_session_id", "claude_session_id"),
 )
 # Claude sessions of the session: what is left of them makes none again.
@@ -74,6 +75,7 @@ _KEEP: Final = (
     " SELECT claude, ? FROM (SELECT acp_session_id AS claude FROM acp_sessions WHERE acp_session_id = ?"
     " UNION SELECT followed FROM acp_sessions WHERE acp_session_id = ?"
     " UNION SELECT claude_session_id FROM acp_transcripts WHERE acp_session_id = ?"
+    " UNION SELECT claude_session_id FROM acp_begun_transcripts WHERE acp_session_id = ?"
     " UNION SELECT NULLIF(c.session_id, '') FROM acp_sessions s JOIN conversations c"
     " ON c.name = s.conversation_name WHERE s.acp_session_id = ?) AS known"
     " WHERE claude IS NOT NULL ON CONFLICT (claude_session_id) DO NOTHING"
@@ -99,7 +101,7 @@ async def delete(
     at = now_ms()
     gone = Statement(f"{change} WHERE acp_session_id = ?", (at, session_id), rows=1)
     aliases = Statement(f"{change} WHERE alias_of = ?", (at, session_id))
-    kept = Statement(_KEEP, (at, session_id, session_id, session_id, session_id))
+    kept = Statement(_KEEP, (at, *[session_id] * 5))
     await database.commit(Unit(statements=(kept, gone, aliases), durable=True))
     hidden()
     crash_points.reached("session_hidden")

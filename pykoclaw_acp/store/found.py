@@ -185,3 +185,12 @@ def bury(claude_session_id: str) -> tuple[Statement, ...]:
         ),
         unlist(claude_session_id),
     )
+
+
+async def begun(database: Database, session_id: str) -> set[str]:
+    """Claude sessions that workers of this session have begun under other ids than its own."""
+    rows = await database.read(
+        "SELECT claude_session_id FROM acp_begun_transcripts WHERE acp_session_id = ?",
+        (session_id,),
+    )
+    return {claude for (claude,) in rows}

@@ -48,6 +48,7 @@ HAS_SESSION: Final = "EXISTS (SELECT 1 FROM acp_sessions own WHERE own.conversat
 OF_OURS: Final = (
     "(EXISTS (SELECT 1 FROM acp_sessions own WHERE own.acp_session_id = f.claude_session_id)"
     " OR EXISTS (SELECT 1 FROM acp_sessions own WHERE own.followed = f.claude_session_id)"
+    " OR EXISTS (SELECT 1 FROM acp_begun_transcripts own WHERE own.claude_session_id = f.claude_session_id)"
     " OR EXISTS (SELECT 1 FROM acp_transcripts own WHERE own.claude_session_id = f.claude_session_id))"
 )
 """Whether the found transcript `f` belongs to a session of ours, also to a deleted one."""

@@ -70,6 +70,15 @@ class SqlWorkerStore:
         )
         await self._database.commit(Unit(statements=(row,)), patient=True)
 
+    async def transcript_begun(self, session_id: str, claude_session_id: str) -> None:
+        """A worker has begun a Claude session under another id than the session's."""
+        row = Statement(
+            "INSERT INTO acp_begun_transcripts (claude_session_id, acp_session_id) VALUES (?, ?)"
+            " ON CONFLICT (claude_session_id) DO NOTHING",
+            (claude_session_id, session_id),
+        )
+        await self._database.commit(Unit(statements=(row,)), patient=True)
+
     async def worker_gone(self, session_id: str, epoch: int) -> None:
         """The worker is gone, and nothing that it left is needed."""
         row = Statement(

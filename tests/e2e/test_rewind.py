@@ -11,6 +11,7 @@ from tests.e2e.commands import done
 from tests.e2e.harness import Stack, script, text
 from tests.e2e.harness.client import RpcError
 from tests.e2e.rewinds import front
+from tests.waiting import eventually
 
 
 async def test_rewind_puts_back_files_and_memory(stack: Stack) -> None:
@@ -74,6 +75,37 @@ async def test_rewound_turn_stays_forgotten(stack: Stack) -> None:
         assert "two" not in asked
     assert "Another program" not in client.text(session)
     assert "Word: four" in asked
+
+
+async def test_lost_branch_of_deleted_session_does_not_come_back(stack: Stack) -> None:
+    client = await front(stack)
+    session = await client.new(stack.work)
+    for word in ("one", "two"):
+        await client.prompt(session, f"Word: {word}\n" + text(f"Noted {word}."))
+    await client.call("_pykoclaw.dev/rewind", session=session)
+    running = client.prompting(session, script("text Lost.", "bash tail -f /dev/null"))
+    await client.until(lambda: "Lost." in client.text(session))
+    transcripts = await eventually(lambda: _transcripts(stack, 2))
+    stack.worker(session).kill()
+    with pytest.raises(RpcError):
+        await client.answer(running)
+    await client.prompt(session, "Word: three\n" + text("Noted three."))
+    assert len((await client.call("session/list"))["sessions"]) == 1
+    await client.call("session/delete", sessionId=session)
+    assert set(transcripts) < set(_transcripts(stack, 3))
+    await client.close()
+    await stack.end_daemon()
+    again = await front(stack)
+    assert (await again.call("session/list"))["sessions"] == []
+    for claude in _transcripts(stack, 3):
+        with pytest.raises(RpcError, match="not found"):
+            await again.load(claude, stack.work)
+
+
+def _transcripts(stack: Stack, count: int) -> list[str]:
+    """Ids of the transcripts on disk, once there are so many."""
+    found = [path.stem for path in stack.home.glob(".claude/projects/*/*.jsonl")]
+    return found if len(found) >= count else []
 
 
 async def test_rewind_to_before_a_compaction_is_refused(stack: Stack) -> None:

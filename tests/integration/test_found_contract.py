@@ -93,6 +93,20 @@ async def test_transcripts_of_our_sessions_are_not_listed(s: Subject) -> None:
     assert await listed(s) == []
 
 
+async def test_transcript_whose_first_turn_was_lost_is_its_sessions(s: Subject) -> None:
+    session = await s.session("session")
+    for _ in range(2):
+        await s.workers.transcript_begun(session, "one")
+    await s.found.keep_found(HERE, [ONE], [], None)
+    assert await listed(s) == []
+    assert await s.journal.begun_transcripts(session) == {"one"}
+    assert await s.journal.begun_transcripts("other") == set()
+    await s.journal.delete(session)
+    await s.found.keep_found(HERE, [ONE], [], None)
+    assert await listed(s) == []
+    assert await s.journal.begun_transcripts(session) == set()
+
+
 async def test_unlisted_transcript_stays_unlisted_when_buried(s: Subject) -> None:
     await s.found.keep_found(HERE, [ONE], [], None)
     await s.journal.bury_transcript("one")

@@ -104,6 +104,7 @@ class MemoryDatabase:
     condition: StoreCondition = field(default_factory=StoreCondition)
     closed: bool = False
     rules: set[tuple[str, str]] = field(default_factory=set)  # path or session, and rule
+    begun: dict[str, str] = field(default_factory=dict)  # sessions, by Claude session
     buried: set[str] = field(default_factory=set)  # Claude sessions that make no session any more
     sessions: dict[str, SessionRow] = field(default_factory=dict)
     claude_sessions: dict[str, str | None] = field(default_factory=dict)  # by conversation
@@ -210,6 +211,7 @@ class MemoryDatabase:
         """Whether a session, which may be deleted, has this Claude session."""
         return (
             claude_session_id in self.sessions
+            or claude_session_id in self.begun
             or claude_session_id in self.followed.values()
             or any(claude == claude_session_id for _, claude in self.transcripts)
         )

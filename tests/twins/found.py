@@ -46,6 +46,10 @@ class MemoryTranscriptSessions(MemoryStore):
         living = (row.record.branch for row in rows if not row.deleted)
         return {one.source for one in living if one and one.source in claude_session_ids}
 
+    async def begun_transcripts(self, session_id: str) -> set[str]:
+        begun = self.database.read().begun.items()
+        return {claude for claude, one in begun if one == session_id}
+
     async def bury_transcript(self, claude_session_id: str) -> None:
         def bury() -> None:
             if not self.database.is_ours(claude_session_id):

@@ -127,6 +127,10 @@ class MemorySessionStore(MemoryStore):
                     row.deleted, row.record.title, row.record.request_key = True, None, None
             followed = self.database.followed.get(session_id)
             known = {claude for one, claude in self.database.transcripts if one == session_id}
+            begun = [claude for claude, one in self.database.begun.items() if one == session_id]
+            for claude in begun:
+                del self.database.begun[claude]
+            known.update(begun)
             self.database.buried |= {session_id, *known, *([followed] if followed else [])}
             self.database.clear(session_id)
             self.database.rules = {one for one in self.database.rules if one[0] != session_id}

@@ -42,6 +42,12 @@ class MemoryWorkerStore(MemoryStore):
 
         await self.database.write(insert, patient=True)
 
+    async def transcript_begun(self, session_id: str, claude_session_id: str) -> None:
+        def begun() -> None:
+            self.database.begun.setdefault(claude_session_id, session_id)
+
+        await self.database.write(begun, patient=True)
+
     async def worker_gone(self, session_id: str, epoch: int) -> None:
         await self.database.write(
             lambda: self.database.workers.pop((session_id, epoch), None), patient=True

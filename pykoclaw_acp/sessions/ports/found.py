@@ -40,5 +40,8 @@ class TranscriptSessions(Store, Protocol):
         was not prompted.
         """
 
+    async def begun_transcripts(self, session_id: str) -> set[str]:
+        """Claude sessions that the session's workers have begun under other ids than its own."""
+
     async def bury_transcript(self, claude_session_id: str) -> None:
         """The transcript makes no session any more, unless one has it."""

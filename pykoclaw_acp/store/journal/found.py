@@ -57,6 +57,10 @@ class SqlFoundStore(SqlStore):
         """Those of these Claude sessions at which another one is yet to begin."""
         return await branches.branched_off(self._database, claude_session_ids)
 
+    async def begun_transcripts(self, session_id: str) -> set[str]:
+        """Claude sessions that the session's workers have begun under other ids than its own."""
+        return await store.begun(self._database, session_id)
+
     async def bury_transcript(self, claude_session_id: str) -> None:
         """The transcript makes no session any more."""
         await self._commit(Unit(store.bury(claude_session_id), durable=True))
