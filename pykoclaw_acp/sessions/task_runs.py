@@ -64,12 +64,16 @@ class TaskRuns:
 
     @property
     def room(self) -> int:
-        """How many runs may begin now; those that wait for a person's answer do not count."""
-        return max(MOST_RUNS - sum(not self._asks(run) for run in self._running.values()), 0)
+        """How many runs may begin now; those that wait do not count."""
+        return max(MOST_RUNS - sum(not self._waits(run) for run in self._running.values()), 0)
 
-    def _asks(self, run: TaskRun) -> bool:
+    def _waits(self, run: TaskRun) -> bool:
+        """Whether its turn waits for a person's answer, or behind another turn."""
         session = self._sessions.live.get(run.session_id or "")
-        return session is not None and bool(session.permissions.pending_ids)
+        if session is None:
+            return False
+        behind = [turn.turn_id for turn in session.turns[1:] if turn.state == TurnState.QUEUED]
+        return run.turn_id in behind or session.permissions.asks_for(run.turn_id)
 
     @property
     def running(self) -> list[TaskRun]:
@@ -173,7 +177,10 @@ class TaskRuns:
         await self._tidy(run)
 
     async def _turn_of(self, run: TaskRun) -> tuple[Session, Outcome]:
-        """The run's turn, to its end. One that ended before it began is given another id."""
+        """The run's turn, to its end. One that ended before it began is given another id, a few times
+        if that was because another program had a turn.
+        """
+        tries = count(1)
         while True:
             session = await self._session(run)
             await folders.ensure(session, self._data)
@@ -182,7 +189,9 @@ class TaskRuns:
             turn = await session.accept_unattended(self._turn(run, given))
             turn.given = turn.given or given
             outcome, _ = await asyncio.shield(turn.ended)
-            if outcome.failure is None or outcome.failure.kind != ErrorKind.NOT_STARTED:
+            kind = None if outcome.failure is None else outcome.failure.kind
+            busy = kind == ErrorKind.CONVERSATION_BUSY and next(tries) < MOST_TRIES
+            if kind != ErrorKind.NOT_STARTED and not busy:
                 return session, outcome
             again = str(uuid4())
             await self._store.place(replace(run, turn_id=again), run.turn_id)

@@ -61,10 +61,10 @@ CLOSING_BUSY_TIMEOUT_MS = 500
 class Database:
     """The open database. Its coroutines may be called by any number of tasks of one event loop."""
 
-    def __init__(self, path: Path, opened: OpenedDatabase) -> None:
+    def __init__(self, path: Path, opened: OpenedDatabase, data: Path) -> None:
         """Use `open`."""
         self.path = path
-        self.blobs = BlobFiles(path.parent)
+        self.blobs = BlobFiles(data)
         self.clock = opened.clock
         self.journal_mode = opened.mode
         self.condition = StoreCondition()
@@ -102,7 +102,9 @@ class Database:
         file untouched, if it is damaged, newer than this program, unreadable, or unwritable with no
         room for a copy. The caller holds the data directory's lock.
         """
-        return cls(path, await open_files(path, spare))
+        # SQLite keeps its other files beside the file that a link leads to.
+        real = await asyncio.to_thread(path.resolve)
+        return cls(real, await open_files(real, spare), path.parent)
 
     async def commit(self, unit: Unit, *, patient: bool = False) -> list[int]:
         """Commit the unit; returns the seqs of its events, in their order.

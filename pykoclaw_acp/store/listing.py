@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections.abc import Iterator
 from datetime import datetime
@@ -82,7 +83,7 @@ def _page(query: ListQuery, unopened: Unopened, read: Rows) -> list[ListedSessio
         (_place(row[0]), row[1], row)
         for sql, parameters in _statements(query, query.limit + len(theirs))
         for row in read(sql, parameters)
-        if isinstance(row[1], str) and (row[2] is not None or row[1] not in theirs)
+        if row[2] is not None or row[1] not in theirs
     ]
     rows += ((one.updated_at, one.session_id, one) for one in others)
     rows.sort(key=itemgetter(0, 1), reverse=True)
@@ -152,19 +153,30 @@ def _others(
     if query.archived is Archived.ONLY:
         return [], set()
     rows = read(_OTHERS, (json.dumps(sorted(unopened.names(read))),))
+    placed = [
+        (_place(at) if at else _time(created), name, cwd)
+        for name, _, cwd, created, at in rows
+        if conversations.channel(name) not in query.hidden
+    ]
+    if (after := query.after) is not None:
+        placed = [
+            one
+            for one in placed
+            if one[0] < after[0] or (one[0] == after[0] and conversations.id_of(one[1]) < after[1])
+        ]
+    if len(placed) > query.limit:  # an id takes long to make
+        least = heapq.nlargest(query.limit, (at for at, *_ in placed))[-1]
+        placed = [one for one in placed if one[0] >= least]
     found = [
         ListedSession(
             conversations.id_of(name),
             name,
             readable.text(cwd) if query.cwds is None else query.cwds[0],
-            _place(at) if at else _time(created),
+            at,
             conversations.title(name),
         )
-        for name, _, cwd, created, at in rows
-        if isinstance(name, str) and conversations.channel(name) not in query.hidden
+        for at, name, cwd in placed
     ]
-    if (after := query.after) is not None:
-        found = [one for one in found if one.place < after]
     return found, {claude for _, claude, *_ in rows}
 
 

@@ -28,6 +28,7 @@ def verify(path: Path, migrations: list[migrate.Migration], *, adopt: bool = Fal
     Changes no byte and leaves no file. A missing or empty file is a new database. `adopt`: as
     `inspection.inspect`.
     """
+    path = path.resolve()  # beside which SQLite keeps its files
     if _size(path) == 0:
         if _size(_beside(path, "-wal")) > 0:
             raise damaged(path, "it is empty or missing, but its write-ahead log is there")

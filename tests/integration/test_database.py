@@ -18,7 +18,8 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.errors import DatabaseUnusable
+from pykoclaw_acp.errors import DatabaseUnusable, StoreUnavailable
+from pykoclaw_acp.store.changes import Changes
 from pykoclaw_acp.store.database import Database, DatabaseClosed, NewEvent, Statement, Unit
 from pykoclaw_acp.store.engine import Engine
 from pykoclaw_acp.store.sqlite import ENGINE, sqlite3
@@ -85,6 +86,30 @@ async def test_a_new_file_is_private_and_wal(path: Path) -> None:
     finally:
         await database.close()
     assert list(files(path)) == ["pykoclaw.db"]
+
+
+async def test_database_behind_a_link_is_watched_where_it_is(path: Path, tmp_path: Path) -> None:
+    real = tmp_path / "disk"
+    real.mkdir()
+    path.symlink_to(real / "pykoclaw.db")
+    database = await Database.open(path)
+    changed = asyncio.Event()
+    changes = Changes(database.path)
+    changes.tell(changed)
+    watching = asyncio.create_task(changes.run())
+    try:
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("INSERT INTO conversations (name, created_at) VALUES ('wa-1', '2026')")
+            other.commit()
+        await asyncio.wait_for(changed.wait(), 60)
+        assert sorted(files(real / "pykoclaw.db")) == [
+            "pykoclaw.db", "pykoclaw.db-shm", "pykoclaw.db-wal"]  # fmt: skip
+        (real / "pykoclaw.db-wal").rename(real / "moved")
+        with pytest.raises(StoreUnavailable):
+            await database.commit(NEW_SESSION)
+    finally:
+        watching.cancel()
+        await database.close()
 
 
 async def test_every_connection_has_foreign_keys_off(

@@ -17,6 +17,7 @@ from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.model.session_options import RequestedOptions, SessionOptions
+from pykoclaw_acp.server.turn_locks import FileLocks
 from pykoclaw_acp.sessions import folders
 from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.sessions.scheduler import Scheduler
@@ -26,6 +27,7 @@ from pykoclaw_acp.store import tasks
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.units import Unit
 from pykoclaw_acp.system import other_scheduler
+from pykoclaw_acp.system.turn_lock import TurnLock
 from tests.integration.asking import Asking
 from tests.integration.programs import upsert_row
 from tests.integration.queueing import execute, fetch
@@ -415,6 +417,33 @@ async def test_many_due_tasks_leave_workers_for_people(tmp_path: Path, path: Pat
             task(path, session.record.conversation_name, "hang", id=f"t{number}")
         await eventually(lambda: len(r.launcher.launched) == 4)
         assert not await within(lambda: len(r.launcher.launched) > 4, 1)
+
+
+async def test_run_in_a_busy_conversation_is_tried_again(tmp_path: Path, path: Path) -> None:
+    locks = FileLocks(str(tmp_path), 0.1)
+    async with rig(tmp_path, locks=locks) as r, scheduling(r):
+        session = await r.session()
+        name = session.record.conversation_name
+        other = TurnLock.take(str(tmp_path), name, "whatsapp")
+        assert isinstance(other, TurnLock)
+        one = task(path, name)
+        busy = "SELECT 1 FROM acp_turns WHERE error LIKE '%conversation_busy%'"
+        await eventually(lambda: fetch(path, busy))
+        assert logs(path, one) == []
+        other.release()
+        await eventually(lambda: logs(path, one))
+        assert [state for state, _, _ in logs(path, one)] == ["success"]
+
+
+async def test_tasks_behind_one_long_turn_hold_up_no_others(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        busy, other = await r.session(), await r.session()
+        await r.prompt(busy, "hang")
+        for _ in range(4):
+            task(path, busy.record.conversation_name)
+        await eventually(lambda: len(busy.turns) == 5)
+        last = task(path, other.record.conversation_name)
+        await eventually(lambda: logs(path, last))
 
 
 async def test_tasks_waiting_for_a_person_hold_up_no_others(tmp_path: Path, path: Path) -> None:

@@ -73,6 +73,12 @@ class Broker:
         """Ids of the requests that are pending, parked ones too."""
         return list(self._pending)
 
+    def asks_for(self, turn_id: str) -> bool:
+        """Whether the turn waits for an answer; not once it has given up its worker for that."""
+        return any(
+            one.request.turn_id == turn_id and not one.parking for one in self._pending.values()
+        )
+
     # --- requests come and go
 
     def open(self, epoch: int, request: PermissionRequest, seq: int) -> PendingRequest:
