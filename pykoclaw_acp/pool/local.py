@@ -69,9 +69,9 @@ class LocalLauncher:
         """Fork a worker and connect to it; raises LaunchFailed."""
         files = self._files(spec)
         try:
-            os.makedirs(files.temporary, mode=0o700, exist_ok=True)
-        except OSError as error:
-            raise _failed(error, "its temporary directory cannot be made") from error
+            _make_places(files)
+        except (OSError, ConfigurationError) as error:
+            raise _failed(error, "its directories cannot be made") from error
         forked = await self._fork_server.fork(ForkRequest(spec, files))
         if forked.error is not None:
             raise LaunchFailed(forked.kind, forked.error)
@@ -192,7 +192,7 @@ class LocalLauncher:
         )
 
 
-def _failed(error: OSError | LaunchFailed, what: str) -> LaunchFailed:
+def _failed(error: OSError | ConfigurationError | LaunchFailed, what: str) -> LaunchFailed:
     if (found := shortage.of(error, forks=True)) is not None:
         return LaunchFailed(*found)
     return LaunchFailed(ErrorKind.START_FAILED, f"{what}: {error}")
@@ -207,6 +207,14 @@ def _remove(files: WorkerFiles, *, keep_spool: bool) -> None:
         with contextlib.suppress(OSError):
             os.unlink(path)
     shutil.rmtree(files.temporary, ignore_errors=True)
+
+
+def _make_places(files: WorkerFiles) -> None:
+    """The directories of a worker, which somebody may have removed under the server."""
+    socket, spool = Path(files.socket), Path(files.spool)
+    secure_directory(socket.parents[1])
+    for place in (socket.parent, spool.parent, Path(files.temporary)):
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _close_to_readers(directory: Path) -> None:

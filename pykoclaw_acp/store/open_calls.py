@@ -35,7 +35,9 @@ def _find(rows: Rows, session_id: str, upto: int) -> list[Row]:
     below = upto + 1
     while page := rows(_HEADS, (session_id, below, PAGE)):
         for seq, kind, head in page:
-            if (named := _ID.search(head)) is None or named[1] in over:
+            # Bytes, which SQLite keeps in a column of text, are no payload.
+            named = _ID.search(head) if isinstance(head, str) else None
+            if named is None or named[1] in over:
                 continue
             call = named[1]
             if kind == "tool_progressed":

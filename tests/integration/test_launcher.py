@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed, RestartWanted
 from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.pool.local_forkserver import MAX_LOG
@@ -47,6 +49,26 @@ async def test_launch_truncates_oversized_workers_log(
         with pytest.raises(LaunchFailed):
             await launcher.launch(spec(tmp_path))
         assert (tmp_path / "workers.log").stat().st_size == kept
+
+
+async def test_directories_removed_under_the_server_are_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state"
+    launcher = LocalLauncher(tmp_path, state, resident=True)
+
+    async def refuse(*_: object) -> None:
+        raise LaunchFailed(ErrorKind.START_FAILED, "no more is needed")
+
+    monkeypatch.setattr(launcher._fork_server, "fork", refuse)
+    one = spec(tmp_path)
+    for _ in range(2):
+        with pytest.raises(LaunchFailed, match="no more is needed"):
+            await launcher.launch(one)
+        (instance,) = (path for path in state.iterdir() if path.is_dir())
+        places = [instance / name for name in ("sockets", "spool")]
+        assert [place.stat().st_mode & 0o777 for place in (instance, *places)] == [0o700] * 3
+        shutil.rmtree(state)
 
 
 @pytest.mark.parametrize("there", ["directory", "link", "pipe"])

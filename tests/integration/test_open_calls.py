@@ -25,10 +25,11 @@ from pykoclaw_acp.model.events import (
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.protocol import projection
-from pykoclaw_acp.store import events
+from pykoclaw_acp.store import events, open_calls
 from tests.integration.adopting import _die, alive, daemon, found, killed
 from tests.integration.linked import Front, front, new
 from tests.integration.memory_launcher import MemoryChannel
+from tests.integration.queueing import execute
 from tests.integration.rig import Client, Rig, hanging, rig
 from tests.waiting import eventually
 
@@ -90,6 +91,21 @@ async def test_load_shows_commands_progress_then_end_once(
         await eventually(lambda: isinstance(late.shown[-1].event, ToolEnded))
         assert calls(late.shown)[2:] == [output("one two three"), ToolEnded("call", "completed")]
         assert late.places == list(range(1, session.last_seq + 1))
+
+
+async def test_calls_row_that_is_bytes_is_left_out(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session, turn, channel = await hanging(r)
+        tell(channel, turn.turn_id, BEGUN)
+        channel.say(channel.ended(turn.turn_id))
+        await acknowledged(channel)
+        upto = session.last_seq
+        assert len(await open_calls.find(r.database, session.id, upto)) == 1
+        execute(
+            r.database.path,
+            "UPDATE acp_log SET payload = CAST(payload AS BLOB) WHERE kind = 'tool_started'",
+        )
+        assert await open_calls.find(r.database, session.id, upto) == []
 
 
 async def test_long_commands_output_takes_one_row_beside_text(
