@@ -90,18 +90,28 @@ class TranscriptFinder:
 
     async def find(self, claude_session_id: str) -> FoundTranscript | None:
         """The transcript of this session as it is now; None if there is none, or it is of no session
-        of its own.
+        of its own. Raises InternalError if that cannot be seen.
         """
         path = await self._roots.call(partial(self._roots.find, claude_session_id))
         if path is None:
             return None
         try:
-            async for answer in self._readers.ask(wire.Examine(path, self._helpers)):
-                if isinstance(answer, wire.FolderChanges) and answer.transcripts:
-                    found = self._found(answer.transcripts[0])
-                    return found if found.is_session else None
+            try:
+                return await self._examine(path)
+            except ReaderDied:  # it may have been killed since it was asked last
+                return await self._examine(path)
         except (ReaderDied, OSError) as error:
             log.warning("A transcript could not be examined", action="unexamined", error=str(error))
+            raise InternalError(
+                f"The transcript of the session cannot be read now ({error}). Nothing was changed: try again, and see"
+                " `pykoclaw-acp logs` if it goes on."
+            ) from error
+
+    async def _examine(self, path: str) -> FoundTranscript | None:
+        async for answer in self._readers.ask(wire.Examine(path, self._helpers)):
+            if isinstance(answer, wire.FolderChanges) and answer.transcripts:
+                found = self._found(answer.transcripts[0])
+                return found if found.is_session else None
         return None
 
     async def remove(self, claude_session_ids: Collection[str]) -> Removed:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.errors import Conflict, InternalError
 from pykoclaw_acp.model.found import Removed
 from pykoclaw_acp.model.listing import ListQuery
 from pykoclaw_acp.model.surroundings import Surroundings
@@ -20,7 +21,7 @@ from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.transcripts import finding, watching, wire
 from pykoclaw_acp.transcripts.finding import TranscriptFinder
-from pykoclaw_acp.transcripts.process import ReaderProcesses
+from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
 from pykoclaw_acp.transcripts.roots import Roots
 from tests.unit.transcripts import Transcript
 from tests.waiting import eventually
@@ -251,6 +252,25 @@ async def test_transcript_is_found_before_it_is_indexed(index: Index) -> None:
     assert removed == Removed(some=True)
     assert [one.name for one in index.folder.iterdir()] == [f"{uuid(3)}.jsonl"]
     assert await finder.remove([uuid(1)]) == Removed()
+
+
+async def test_transcript_is_found_after_its_reader_was_killed(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finder = index.finder()
+    index.transcript(1)
+    for _ in range(3):
+        assert await finder.find(uuid(1)) is not None
+        for pid in index.readers.pids:
+            os.kill(pid, signal.SIGKILL)
+
+    async def dying(_: object) -> AsyncIterator[Any]:
+        raise ReaderDied("it has ended")
+        yield
+
+    monkeypatch.setattr(index.readers, "ask", dying)
+    with pytest.raises(InternalError, match="cannot be read now"):
+        await finder.find(uuid(1))
 
 
 async def test_transcript_that_cannot_be_deleted_is_named(
