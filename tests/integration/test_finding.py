@@ -265,8 +265,9 @@ async def test_transcript_is_found_after_its_reader_was_killed(
             os.kill(pid, signal.SIGKILL)
 
     async def dying(_: object) -> AsyncIterator[Any]:
-        raise ReaderDied("it has ended")
-        yield
+        for reason in ("it has ended",):
+            raise ReaderDied(reason)
+        yield None
 
     monkeypatch.setattr(index.readers, "ask", dying)
     with pytest.raises(InternalError, match="cannot be read now"):
