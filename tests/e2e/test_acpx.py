@@ -11,15 +11,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.e2e import node
 from tests.e2e.harness import Stack, script, text
 from tests.e2e.harness.logs import logs, warnings
 from tests.e2e.harness.stack import PROGRAM
 from tests.pictures import encoded, png
 
-pytestmark = pytest.mark.long
 HERE = Path(__file__).parent / "acpx"
 WAIT = 180  # seconds
 
