@@ -1,9 +1,10 @@
 """The exceptions that callers may catch, and their JSON-RPC codes or exit statuses.
 
 AcpError                       a request failed: the error answer of that request
-├─ ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError, RequestCancelled
+├─ ParseError, InvalidRequest, MethodNotFound, InvalidParams, RequestCancelled
+├─ InternalError, and its SessionUnreadable
 ├─ AuthRequired                Claude refused the credential
-├─ SessionNotFound, SessionUnreadable
+├─ SessionNotFound
 ├─ StoreUnavailable, Overloaded    send the request again later
 ├─ NestedCaller                the caller runs inside of a session
 └─ TurnFailed                  a turn ended without an answer
@@ -90,17 +91,8 @@ class InternalError(AcpError):
     code = -32603
 
 
-class SessionUnreadable(AcpError):
-    """Rows of this session are damaged; `why` says in which way."""
-
-    code = -32603
-
-    def __init__(self, session_id: str, why: str) -> None:
-        super().__init__(
-            f"What the database has of the session {session_id} is damaged ({why}). Nothing of it was changed, and"
-            " other sessions go on. Restore a backup, or repair its row in acp_sessions.",
-            {"sessionId": session_id},
-        )
+class SessionUnreadable(InternalError):
+    """Rows of this session are damaged."""
 
 
 class RequestCancelled(AcpError):
@@ -232,9 +224,7 @@ class RestartWanted(StartupError):
 
 
 class DatabaseBusy(StartupError):
-    """Another program keeps the database to itself, reading included; a later start succeeds
-    (EX_TEMPFAIL).
-    """
+    """Another program denies even reading the database; a later start succeeds (EX_TEMPFAIL)."""
 
     exit_code = 75
     kind = ErrorKind.DATABASE_BUSY
@@ -266,9 +256,7 @@ class ConfigurationError(StartupError):
 
 
 class DirectoryUnusable(ConfigurationError):
-    """A directory, or a file in one, that the program needs cannot be read or written (EX_CONFIG of
-    sysexits.h).
-    """
+    """A directory, or a file in one, that the program needs cannot be used (EX_CONFIG)."""
 
     kind = ErrorKind.DIRECTORY_UNUSABLE
 

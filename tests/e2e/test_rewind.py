@@ -77,7 +77,7 @@ async def test_rewound_turn_stays_forgotten(stack: Stack) -> None:
     assert "Word: four" in asked
 
 
-async def test_lost_branch_of_deleted_session_does_not_come_back(stack: Stack) -> None:
+async def test_lost_branch_of_deleted_session_stays_deleted(stack: Stack) -> None:
     client = await front(stack)
     session = await client.new(stack.work)
     for word in ("one", "two"):

@@ -88,7 +88,7 @@ async def test_a_new_file_is_private_and_wal(path: Path) -> None:
     assert list(files(path)) == ["pykoclaw.db"]
 
 
-async def test_database_behind_a_link_is_watched_where_it_is(path: Path, tmp_path: Path) -> None:
+async def test_database_behind_a_link_is_watched_there(path: Path, tmp_path: Path) -> None:
     real = tmp_path / "disk"
     real.mkdir()
     path.symlink_to(real / "pykoclaw.db")

@@ -93,7 +93,7 @@ async def test_transcripts_of_our_sessions_are_not_listed(s: Subject) -> None:
     assert await listed(s) == []
 
 
-async def test_transcript_whose_first_turn_was_lost_is_its_sessions(s: Subject) -> None:
+async def test_transcript_of_lost_first_turn_is_its_sessions(s: Subject) -> None:
     session = await s.session("session")
     for _ in range(2):
         await s.workers.transcript_begun(session, "one")

@@ -130,7 +130,7 @@ async def test_own_database_with_failing_migrations_is_untouched(path: Path) -> 
         ("ALTER TABLE conversations RENAME COLUMN cwd TO dir", "conversations has no column cwd"),
     ],
 )
-async def test_table_that_is_gone_is_named_at_the_start(path: Path, change: str, says: str) -> None:
+async def test_missing_table_is_named_at_the_start(path: Path, change: str, says: str) -> None:
     await (await Database.open(path)).close()
     with closing(sqlite3.connect(path)) as other:
         other.execute(change)

@@ -435,7 +435,7 @@ async def test_run_in_a_busy_conversation_is_tried_again(tmp_path: Path, path: P
         assert [state for state, _, _ in logs(path, one)] == ["success"]
 
 
-async def test_tasks_behind_one_long_turn_hold_up_no_others(tmp_path: Path, path: Path) -> None:
+async def test_tasks_behind_one_turn_hold_up_nobody(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r, scheduling(r):
         busy, other = await r.session(), await r.session()
         await r.prompt(busy, "hang")
@@ -446,7 +446,7 @@ async def test_tasks_behind_one_long_turn_hold_up_no_others(tmp_path: Path, path
         await eventually(lambda: logs(path, last))
 
 
-async def test_tasks_waiting_for_a_person_hold_up_no_others(tmp_path: Path, path: Path) -> None:
+async def test_tasks_waiting_for_people_hold_up_nobody(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r, scheduling(r):
         sessions = [await r.session() for _ in range(5)]
         for session in sessions[:4]:

@@ -162,9 +162,7 @@ async def test_rules_and_tasks_outlast_another_answer_about_trust(
         assert (second.rules, second.plan) == (("Bash(make)",), tasks)
 
 
-async def test_prompt_goes_into_no_turn_that_has_changed_what_acts(
-    tmp_path: Path, work: Path
-) -> None:
+async def test_prompt_waits_if_the_turn_changed_workspace(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path) as r:
         one = await Working.begin(r, work)
         await one.answer(await one.prompt(), "allow_always")

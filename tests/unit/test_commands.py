@@ -993,7 +993,7 @@ def test_prompt_takes_either_session_or_new_one(asked: list[Any], arguments: lis
 
 
 @pytest.mark.parametrize("command", ["login", "logout"])
-def test_each_account_is_signed_in_at_its_own_place(
+def test_each_account_signs_in_at_its_place(
     asked: list[Any], monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     places: list[str | None] = []

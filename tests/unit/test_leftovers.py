@@ -175,7 +175,7 @@ def test_temporarily_unreadable_spool_is_not_damaged(
     assert list(read_spool(path.with_name("missing"), 7, 0)) == []
 
 
-def test_damaged_spool_is_read_to_its_end_where_none_can_be_kept(path: Path) -> None:
+def test_damaged_spool_that_cannot_be_kept_is_read(path: Path) -> None:
     path.write_bytes(b"".join(LINES[:2]) + b"?\n?\n" + b"".join(LINES[4:6]) + b"?\n")
     whole = path.read_bytes()
     (path.parents[1] / DAMAGED).write_text("no directory can be made here")

@@ -155,7 +155,7 @@ async def test_pauses_double_up_to_an_hour() -> None:
     assert pauses(rows) == [*doubled, 3600.0, 3600.0, 3600.0]
 
 
-async def test_notice_due_in_quiet_hours_waits_for_their_end(
+async def test_notice_due_in_quiet_hours_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lefts = [60.0, 60.0, 0.0]

@@ -42,7 +42,11 @@ class SqlSessionStore(SqlStore):
             if record is not None:
                 record.surroundings = await surroundings.find(self._database, record.session_id)
         except readable.ERRORS as error:
-            raise SessionUnreadable(session_id, f"{type(error).__name__}: {error}") from error
+            raise SessionUnreadable(
+                f"What the database has of the session {session_id} is damaged ({type(error).__name__}: {error})."
+                " Nothing of it was changed, and other sessions go on. Restore a backup, or repair its row in acp_sessions.",
+                {"sessionId": session_id},
+            ) from error
         return record
 
     async def find_created(self, request_key: str) -> str | None:
