@@ -44,7 +44,8 @@ class SqlSessionStore(SqlStore):
         except readable.ERRORS as error:
             raise SessionUnreadable(
                 f"What the database has of the session {session_id} is damaged ({type(error).__name__}: {error})."
-                " Nothing of it was changed, and other sessions go on. Restore a backup, or repair its row in acp_sessions.",
+                " Nothing of it was changed, and other sessions go on. Restore a backup, or repair its row in"
+                " acp_sessions.",
                 {"sessionId": session_id},
             ) from error
         return record
