@@ -351,12 +351,13 @@ async def test_other_file_at_path_is_named_and_untouched(tmp_path: Path) -> None
     await close_abandoned()
 
 
+@pytest.mark.parametrize("suffix", ["", "-wal"])
 async def test_move_during_commit_makes_server_reopen_database(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
 ) -> None:
     async with rig(tmp_path) as r:
         check = OpenFile.check_after_commit
-        path, away = tmp_path / DATABASE, tmp_path / "moved.db"
+        path, away = tmp_path / f"{DATABASE}{suffix}", tmp_path / "moved"
 
         def move(self: OpenFile) -> None:
             path.rename(away)
