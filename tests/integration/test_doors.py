@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from pykoclaw_acp.link.framing import MAX_LINE_EARLY
 from pykoclaw_acp.link.lines import GREETING
-from pykoclaw_acp.server import admission
+from pykoclaw_acp.server import admission, clients
 from tests.integration.doors import INITIALIZE, door
 from tests.integration.linked import front
 from tests.integration.linked import new as new_of_front
@@ -34,6 +35,18 @@ async def test_client_introducing_itself_late_is_disconnected(
     async with door(tmp_path) as opened:
         visitor = await opened.visitor(begun)
         assert await visitor.line() is None
+
+
+async def test_another_users_client_is_disconnected_unheard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with door(tmp_path) as opened:
+        monkeypatch.setattr(clients, "peer_uid", lambda _: os.geteuid() + 1)
+        visitor = await opened.visitor(json.dumps(INITIALIZE).encode() + b"\n")
+        assert await visitor.line() is None
+        monkeypatch.undo()
+        visitor = await opened.visitor(json.dumps(INITIALIZE).encode() + b"\n")
+        assert (await visitor.line() or {})["result"]["protocolVersion"] == 1
 
 
 async def test_bytes_one_by_one_are_no_introduction(

@@ -44,7 +44,7 @@ from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool.leftovers import read_spool
 from pykoclaw_acp.pool.local_whereabouts import ask
-from pykoclaw_acp.worker import main, orphan
+from pykoclaw_acp.worker import main, orphan, reception
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.main import Worker
@@ -270,6 +270,21 @@ async def test_whoever_is_not_our_daemon_is_turned_away(tmp_path: Path, frame: T
         await stranger.send(frame)
         assert await stranger.receive() is None
         await stranger.line.close()
+        ours = await rig.connect()
+        await ours.ready()
+        await ours.line.close()
+
+
+async def test_another_user_is_turned_away_unheard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with worker(tmp_path) as rig:
+        with monkeypatch.context() as patch:
+            patch.setattr(reception, "peer_is_ours", lambda _: False)
+            stranger = await rig.connect()
+            await stranger.send(Hello(epoch=3, after=0, protocol=PROTOCOL))
+            assert await stranger.receive() is None
+            await stranger.line.close()
         ours = await rig.connect()
         await ours.ready()
         await ours.line.close()
