@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import sys
@@ -16,13 +15,13 @@ from pykoclaw_acp.commands.attach import Questions, Screen, read_answers
 from pykoclaw_acp.commands.daemon import NoSuchSession, ask, stream
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
+from pykoclaw_acp.front.call import is_long
 from pykoclaw_acp.front.resuming import Notifications, resumed
 from pykoclaw_acp.front.words_of_claude import WordsOfClaude, note
-from pykoclaw_acp.link.framing import MAX_LINE_EARLY
+from pykoclaw_acp.link.framing import MAX_PROMPT_EARLY
 from pykoclaw_acp.model.turns import TurnState
 from pykoclaw_acp.system.environment import of_sessions
 
-LONGEST: Final = MAX_LINE_EARLY - 128 * 1024  # bytes as JSON; an environment comes with it
 STATUS: Final[dict[str, int]] = {
     TurnState.DONE: 0,
     TurnState.FAILED: 1,
@@ -49,9 +48,9 @@ def main(
     prompt = sys.stdin.read() if reads else text
     if not (prompt or "").strip():
         raise CommandFailed("The prompt is empty.")
-    if len(json.dumps(prompt, ensure_ascii=False).encode(errors="surrogatepass")) > LONGEST:
+    if is_long(prompt or ""):
         raise CommandFailed(
-            f"The prompt is longer than {LONGEST >> 10} KiB; nothing was sent. Put long material in files."
+            f"The prompt is longer than {MAX_PROMPT_EARLY >> 10} KiB; nothing was sent. Put long material in files."
         )
     present = not reads and not detach and not as_json and sys.stdin.isatty()
     view = _Page(present) if terminal.is_terminal() and not as_json else _Plain(as_json)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front.dial import RESTART, Dialer, NotStarted
 from pykoclaw_acp.link import places as at
-from pykoclaw_acp.link.framing import LineFramer, Oversized
+from pykoclaw_acp.link.framing import MAX_PROMPT_EARLY, LineFramer, Oversized
 from pykoclaw_acp.link.places import Places
 
 if TYPE_CHECKING:
@@ -40,6 +40,12 @@ class CallFailed(Exception):
         self.code = code
         self.message = message
         self.data = data
+
+
+def is_long(prompt: str) -> bool:
+    """Whether the prompt is longer, as JSON, than the daemon takes on such a connection."""
+    encoded = json.dumps(prompt, ensure_ascii=False).encode(errors="surrogatepass")
+    return len(encoded) > MAX_PROMPT_EARLY
 
 
 def call(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pykoclaw_acp.errors import InvalidParams, SessionNotFound
+from pykoclaw_acp.model import conversations
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import overview
@@ -24,7 +25,7 @@ class SessionFinder:
             )
         found = await overview.matching(self._database, word)
         if not found:
-            if create:
+            if create and not conversations.is_made_of_name(word):
                 session = await self._sessions.of_name(word, create=True)
             else:
                 session = await self._sessions.of_conversation(word)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -212,8 +214,8 @@ async def test_conversation_is_resolved_by_name_or_id_prefix(
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli, front(r) as one:
         await began(r, WHATSAPP)
         session = conversations.id_of(WHATSAPP)
-        for word in (WHATSAPP, session[:6], session):
-            found = await cli.call("conversations/resolve", conversation=word)
+        for word, create in ((WHATSAPP, 0), (session[:6], 0), (session, 0), (session, 1)):
+            found = await cli.call("conversations/resolve", conversation=word, create=bool(create))
             assert found == {
                 "session": session,
                 "conversation": WHATSAPP,
@@ -250,6 +252,20 @@ async def test_row_of_bytes_hides_no_conversation(
         assert found["session"] == session
         assert "result" in await load(one, 1, conversations.id_of("tg-1"))
         assert "error" in await load(one, 2, conversations.id_of("tg-2"))
+
+
+async def test_name_to_begin_is_no_beginning_of_an_id(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        other = next(
+            name
+            for name in (f"wa-{n}" for n in count())
+            if re.match(r"[a-f]{2}\d", conversations.id_of(name))
+        )
+        await began(r, other)
+        session = conversations.id_of(other)
+        name = f"{session[:2]}-{session[2]}"  # of a channel that is named with hexadecimal digits
+        found = await cli.call("conversations/resolve", conversation=name, create=True)
+        assert found["conversation"] == name
 
 
 async def test_other_channels_conversation_begins_by_its_name(tmp_path: Path) -> None:

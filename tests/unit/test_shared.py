@@ -157,6 +157,8 @@ def test_no_prompt_goes_while_process_holds_lock(tmp_path: Path) -> None:
         shared.prompt(NAME, "Hello", data=tmp_path)
     with pytest.raises(ValueError, match="empty"):
         shared.prompt(NAME, " \n", data=tmp_path)
+    with pytest.raises(ValueError, match="longer than 896 KiB"):
+        shared.prompt(NAME, "x" * 2**20, data=tmp_path)
 
 
 def test_nothing_happens_without_daemon_or_leave_to_start(tmp_path: Path) -> None:
