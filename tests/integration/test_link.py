@@ -273,10 +273,10 @@ async def test_cancel_without_worker_is_acknowledged_once_stored(
         await eventually(lambda: r.launcher.live)
         asked, may_end, end = asyncio.Event(), asyncio.Event(), SessionJournal.finish
 
-        async def finish(*given: Any) -> Any:
+        async def finish(*given: Any, **more: Any) -> Any:
             asked.set()
             await may_end.wait()
-            return await end(*given)
+            return await end(*given, **more)
 
         monkeypatch.setattr(SessionJournal, "finish", finish)
         one.notify(4, "session/cancel", sessionId=session)
