@@ -26,7 +26,7 @@ import pytest
 from pykoclaw_acp.model.notices import DeliveryTarget
 from pykoclaw_acp.model.permissions import Decision
 from pykoclaw_acp.model.turns import AWAY_GRACE
-from pykoclaw_acp.notify import command, sender, teller, webhook
+from pykoclaw_acp.notify import command, quiet, sender, teller, webhook
 from pykoclaw_acp.notify.acceptance import NotAccepted
 from pykoclaw_acp.notify.quiet import QuietHours
 from pykoclaw_acp.notify.targets import CommandTarget, Target, Webhook
@@ -684,7 +684,7 @@ class Quiet(QuietHours):
 async def test_quiet_hours_hold_everything_until_they_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(teller, "LONGEST_WAIT", 0.01)
+    monkeypatch.setattr(quiet, "LONGEST_WAIT", 0.01)
     monkeypatch.setattr(Quiet, "over", False)
     async with rig(tmp_path) as r, telling(r, CHAT, quiet=Quiet(0, 1)) as one:
         await r.run(await away(r), "say 1")

@@ -31,7 +31,7 @@ from tests.integration.store_faults import (
 )
 from tests.promises import check, check_at_rest, turns
 
-LONGEST: Final = 60  # statements of one scenario, above which something is wrong
+LONGEST: Final = 80  # statements of one scenario, above which something is wrong
 PATIENCE: Final = 30.0  # s of the program's time in which it must have told what it cannot do
 
 
