@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import structlog
 from msgspec.structs import replace
@@ -35,6 +36,17 @@ OFFER_WAIT: Final = (
 )
 
 log: Final = structlog.get_logger()
+
+
+class Change(NamedTuple):
+    """A mode, a model or another option (its id and value) that is wanted in `parameter` of a
+    request.
+    """
+
+    parameter: str
+    mode: str | None = None
+    model: str | None = None
+    option: tuple[str, str] | None = None
 
 
 class Choosing:
@@ -93,24 +105,21 @@ class Choosing:
         model: str | None = None,
         option: tuple[str, str] | None = None,
     ) -> Selection:
-        """Change the mode, the model or another option: its id and value. What another model does
-        not have is reset with it. If Claude starts, which says for the first time what it offers, a
-        value that is not known waits for that. Raises InvalidParams, which names `parameter`, for a
-        value that is not offered.
+        """As `choose_all`, of one change."""
+        return await self.choose_all([Change(parameter, mode, model, option)])
+
+    async def choose_all(self, changes: Sequence[Change]) -> Selection:
+        """Make all these changes, or none. What another model does not have is reset with it. If
+        Claude starts, which says for the first time what it offers, a value that is not known waits
+        for that. Raises InvalidParams, which names the parameter, for a value that is not offered.
         """
 
         def change(offer: Offer | None) -> Chosen:
-            now, chosen = self._selection(offer), _chosen(self._state.options)
-            if mode is not None:
-                require(parameter, mode, now.modes, offer)
-                chosen = replace(chosen, mode=mode)
-            if model is not None:
-                require(parameter, model, now.models, offer)
-                chosen = replace(chosen, model=model)
-            if option is not None:
-                config = _with_option(now, chosen.config, option, parameter, offer)
-                chosen = replace(chosen, config=config)
-            return offers.fitting(chosen, offer)
+            bypass, chosen = self._state.options.bypass, _chosen(self._state.options)
+            for one in changes:
+                now = offers.selection(chosen, offer, bypass=bypass)
+                chosen = offers.fitting(_changed(chosen, one, now, offer), offer)
+            return chosen
 
         async with self._choice:
             offer = await self._offer()
@@ -215,6 +224,19 @@ def _configuration(options: WorkerOptions) -> str:
 
 def _chosen(options: WorkerOptions) -> Chosen:
     return Chosen(options.permission_mode, options.model or offers.DEFAULT_MODEL, options.config)
+
+
+def _changed(chosen: Chosen, wanted: Change, now: Selection, offer: Offer | None) -> Chosen:
+    if wanted.mode is not None:
+        require(wanted.parameter, wanted.mode, now.modes, offer)
+        chosen = replace(chosen, mode=wanted.mode)
+    if wanted.model is not None:
+        require(wanted.parameter, wanted.model, now.models, offer)
+        chosen = replace(chosen, model=wanted.model)
+    if wanted.option is not None:
+        config = _with_option(now, chosen.config, wanted.option, wanted.parameter, offer)
+        chosen = replace(chosen, config=config)
+    return chosen
 
 
 def _with_option(

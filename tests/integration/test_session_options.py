@@ -194,6 +194,19 @@ async def test_options_change_when_a_session_is_opened_again(tmp_path: Path) -> 
         assert (await launched(r, wire, session)).asked.max_turns == 9
 
 
+async def test_refused_load_changes_none_of_its_choices(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        await r.journal.keep_offer("/", OFFER)
+        session = (await new(wire))["result"]["sessionId"]
+        before = values(await load(wire, session))
+        wanted = {"model": "haiku", "permissionMode": "plan", "effort": "low"}
+        words(await load(wire, session, claudeCode={"options": wanted}))  # haiku has no effort
+        assert values(await load(wire, session)) == before
+        both = {"permissionMode": "plan", "model": "claude-big", "effort": "max"}
+        found = values(await load(wire, session, claudeCode={"options": both}))
+        assert (found["mode"], found["effort"]) == ("plan", "max")
+
+
 @pytest.mark.parametrize("method", ["session/prompt", "session/close", "session/set_mode"])
 async def test_every_method_refuses_unknown_keys_of_ours(tmp_path: Path, method: str) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
