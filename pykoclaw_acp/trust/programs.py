@@ -14,8 +14,16 @@ _PROJECT: Final = re.compile(
     r"\$(?:CLAUDE_PROJECT_DIR|PWD)\b|\$\{(?:CLAUDE_PROJECT_DIR|PWD)[^}]*\}"
 )
 _SKILL: Final = re.compile(r"\$\{?CLAUDE_(?:SKILL_DIR|PLUGIN_ROOT)\b\}?")
-_ENDS: Final = ("", ".js", ".mjs", ".cjs", ".ts", ".py", "/index.js", "/__main__.py")
+_RUN: Final = re.compile(
+    r"(?:^|[\s;&|(\"'])(?:node|bun|deno|tsx|ts-node|python[\d.]*|ruby|perl)\s+(?:run\s+|-\S+\s+)*([^\s;&|]+)"
+)
+"""An interpreter and what it runs."""
+_ENDS: Final = (".js", ".mjs", ".cjs", ".ts", ".py", "/index.js", "/__main__.py")
 """What may be left out of a program's path where it is run."""
+_KINDS: Final = (
+    *(".sh", ".bash", ".zsh", ".fish", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".ps1"),
+    *(".bat", ".cmd"),
+)
 LONGEST: Final = 1024  # characters of a path
 
 
@@ -26,8 +34,20 @@ def words(command: str) -> dict[str, None]:
     found = [command, *quoted, *_BETWEEN.split(bare), *_BETWEEN.split(command)]
     if "\\" in bare:
         found += _BETWEEN.split(bare.replace("\\", ""))
-    found += [name.replace(".", "/") for name in _MODULE.findall(command)]
+    run = [name.replace(".", "/") for name in _MODULE.findall(command)]
+    run += [name.rstrip("/") for name in _RUN.findall(bare)]
+    found += [name + end for name in run for end in _ENDS]
     return dict.fromkeys(word for word in found if word)
+
+
+def is_program(path: str) -> bool:
+    """Whether the file can be run, by its name or by its mode; not what Python keeps of one."""
+    if f"{os.sep}__pycache__{os.sep}" in path:
+        return False
+    try:
+        return path.lower().endswith(_KINDS) or bool(os.stat(path).st_mode & 0o111)
+    except OSError:
+        return False
 
 
 def paths(word: str, bases: Iterable[str], roots: Sequence[str]) -> set[str]:
@@ -37,13 +57,7 @@ def paths(word: str, bases: Iterable[str], roots: Sequence[str]) -> set[str]:
     if len(word) > LONGEST or "\0" in word or word.startswith("-"):
         return set()
     inside = tuple(f"{root.rstrip('/')}/" for root in roots)
-    return {
-        f"{path}{end}"
-        for base in bases
-        for path in _from(word, base)
-        if path.startswith(inside)
-        for end in (_ENDS if "/" in word and "." not in os.path.basename(path) else _ENDS[:1])
-    }
+    return {path for base in bases for path in _from(word, base) if path.startswith(inside)}
 
 
 def _from(word: str, base: str) -> Iterator[str]:

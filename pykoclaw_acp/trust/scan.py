@@ -205,7 +205,8 @@ class _Scan:
             return
         if found:
             self._say(path, found, file.digest)
-            self._programs(settings.strings(value), directory)
+            acting = {name: one for name, one in value.items() if name != "permissions"}
+            self._programs(settings.strings(acting), directory)
             self._programs_in(os.path.join(directory, ".claude", "hooks"))
 
     def _of_settings(self, value: dict[str, Any], directory: str) -> list[str]:
@@ -249,7 +250,8 @@ class _Scan:
 
     def _programs_in(self, folder: str) -> None:
         for path in self._looking.files(folder):
-            self._program(path)
+            if programs.is_program(path):
+                self._program(path)
 
     def _program(self, path: str) -> None:
         if not stat.S_ISREG(self._looking.kind(path)) or path in self._files:

@@ -352,6 +352,35 @@ def test_script_named_in_common_ways_belongs_to_content(
     assert unchanged(look(work))
 
 
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        (hook("npx eslint --fix src/ ./tests"), "src/index.js"),
+        (hook("ruff check src"), "src/__main__.py"),
+        (hook("cd src && make && npm test && python3 -m pytest"), "src/main.py"),
+        (hook('ls "$CLAUDE_PROJECT_DIR/src"'), "src.py"),
+        (hook("python3 .claude/hooks/h.py"), ".claude/hooks/__pycache__/h.cpython-311.pyc"),
+        (hook("python3 .claude/hooks/h.py"), ".claude/hooks/h.log"),
+        (hook("find .claude/plans -name 'x'"), ".claude/plans/plan.md"),
+        (
+            hook("make")
+            | {"permissions": {"allow": ["Edit(CHANGELOG.md)"], "deny": ["Read(./.env)"]}},
+            "CHANGELOG.md",
+        ),
+    ],
+)
+def test_what_is_no_program_changes_unasked(
+    work: Path, settings: dict[str, Any], name: str
+) -> None:
+    write(work / ".claude/settings.json", settings)
+    write(work / ".claude/hooks/h.py", "pass")
+    (work / "src").mkdir()
+    before = look(work)
+    for text in ("one", "two"):
+        write(work / name, text)
+        assert look(work).key == before.key
+
+
 def test_padding_hides_no_named_script(work: Path) -> None:
     """What is never shown, or comes after a long text, costs no look at the programs."""
     script = write(work / "tools/check.sh", "one")
