@@ -104,7 +104,7 @@ class Database:
         """
         # SQLite keeps its other files beside the file that a link leads to.
         real = await asyncio.to_thread(path.resolve)
-        return cls(real, await open_files(real, spare), path.parent)
+        return cls(real, await open_files(real, spare, path), path.parent)
 
     async def commit(self, unit: Unit, *, patient: bool = False) -> list[int]:
         """Commit the unit; returns the seqs of its events, in their order.

@@ -36,13 +36,18 @@ class LogMissing(FileGone):
 class OpenFile:
     """Device and inode of the database, of its WAL and of the WAL's index, as far as they exist."""
 
-    def __init__(self, path: Path) -> None:
-        """Record the files at `path`, which the caller has just opened."""
+    def __init__(self, path: Path, link: Path | None = None) -> None:
+        """Record the files at `path`, which the caller has just opened, and where `link` leads, by
+        which it was found.
+        """
         self._path = str(path)
         self._log = f"{path}-wal"
+        self._written_names = (self._path, self._log, str(link or path))
         self._known = {
-            name: _place(name) for name in (self._path, self._log, f"{path}-shm") if os.path.exists(name)
-        }  # fmt: skip
+            name: _place(name)
+            for name in (*self._written_names, f"{path}-shm")
+            if os.path.exists(name)
+        }
         self._index = os.open(f"{path}-shm", os.O_RDONLY) if f"{path}-shm" in self._known else None
 
     def check(self) -> None:
@@ -67,7 +72,7 @@ class OpenFile:
         cannot be checked.
         """
         try:
-            for name in (self._path, self._log):
+            for name in self._written_names:
                 if name in self._known:
                     self._check(name)
         except FileGone as error:

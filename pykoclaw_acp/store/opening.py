@@ -47,16 +47,18 @@ class OpenedDatabase:
     trouble: tuple[DatabaseState, str] | None = None
 
 
-async def open_files(path: Path, spare: Sequence[Path] = ()) -> OpenedDatabase:
-    """Open the file, or a copy in the first directory of `spare` with room; raises as
-    `Database.open`.
+async def open_files(
+    path: Path, spare: Sequence[Path] = (), link: Path | None = None
+) -> OpenedDatabase:
+    """Open the file, to which `link` may lead, or a copy in the first directory of `spare` with room;
+    raises as `Database.open`.
     """
     migrations = migrate.load()
     try:
         await asyncio.to_thread(preflight.verify, path, migrations)
         with suppress(FileExistsError):
             _create(path)
-        return await _open(path, migrations)
+        return await _open(path, link, migrations)
     except OSError as error:
         raise DatabaseUnusable(f"The database {path} cannot be used: {error.strerror}.") from error
     except (sqlite3.Error, DatabaseUnusable) as error:
@@ -92,13 +94,15 @@ def _create(path: Path) -> None:
     os.close(descriptor)
 
 
-async def _open(path: Path, migrations: list[migrate.Migration]) -> OpenedDatabase:
+async def _open(
+    path: Path, link: Path | None, migrations: list[migrate.Migration]
+) -> OpenedDatabase:
     accessible = history_copy.is_accessible(path)
     async with AsyncExitStack() as stack:
         writer, readers, mode, clock = await _connect(stack, path, migrations)
         refused = await writer.run(_try_to_write)
         checkpoints = await Checkpoints.open(writer, path, mode)
-        file = OpenFile(path)
+        file = OpenFile(path, link)
         stack.pop_all()
     return OpenedDatabase(
         writer, readers, mode, clock, file, checkpoints, accessible=accessible, trouble=refused

@@ -104,9 +104,12 @@ async def test_database_behind_a_link_is_watched_there(path: Path, tmp_path: Pat
         await asyncio.wait_for(changed.wait(), 60)
         assert sorted(files(real / "pykoclaw.db")) == [
             "pykoclaw.db", "pykoclaw.db-shm", "pykoclaw.db-wal"]  # fmt: skip
-        (real / "pykoclaw.db-wal").rename(real / "moved")
-        with pytest.raises(StoreUnavailable):
+        (real / "backup.db").write_bytes(b"")
+        (tmp_path / "new").symlink_to(real / "backup.db")
+        (tmp_path / "new").rename(path)
+        with pytest.raises(StoreUnavailable) as refused:
             await database.commit(NEW_SESSION)
+        assert (refused.value.state, str(path) in refused.value.message) == ("gone", True)
     finally:
         watching.cancel()
         await database.close()
