@@ -29,10 +29,14 @@ class FileLocks:
         self._closed = False
 
     async def acquire(
-        self, conversation: str, waits: Callable[[str], None] = lambda _: None
+        self,
+        conversation: str,
+        waits: Callable[[str], None] = lambda _: None,
+        *,
+        patience: float = 0,
     ) -> None:
         """Take the lock; without it if the disk takes no file."""
-        loop = asyncio.get_running_loop()
+        loop, limit = asyncio.get_running_loop(), max(self._timeout, patience)
         began, told = loop.time(), False
         while True:
             try:
@@ -51,8 +55,8 @@ class FileLocks:
                 told = True
                 log.info("Another program runs a turn", action="lock_waits", holder=str(found))
                 waits(str(found))
-            if waited >= self._timeout:
-                raise _busy(found, self._timeout)
+            if waited >= limit:
+                raise _busy(found, limit)
             await asyncio.sleep(LOOK)
 
     def release(self, conversation: str) -> None:

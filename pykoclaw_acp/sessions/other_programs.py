@@ -22,7 +22,7 @@ from pykoclaw_acp.model.events import BY_WORDS, Event, TitleChanged, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.prompt_text import Note
-from pykoclaw_acp.model.turns import STARTED, SessionRecord, Turn
+from pykoclaw_acp.model.turns import STARTED, Turn
 from pykoclaw_acp.sessions.background import BackgroundTurns
 from pykoclaw_acp.sessions.context import SessionContext
 from pykoclaw_acp.sessions.ports import Imported, RowStanding, Transcripts, TurnLocks, Workers
@@ -33,50 +33,12 @@ from pykoclaw_acp.sessions.turns.queue import TurnQueue
 from pykoclaw_acp.tasks import Tasks, told_elsewhere
 
 STORE_CHECK: Final = 0.5  # s between two looks at whether the database can be written
+PATIENCE: Final = (
+    900.0  # s in which a prompt that nobody could send again waits for another program
+)
 PAUSE: Final = 0.2  # s between two looks at a transcript that keeps growing
 
 log: Final = structlog.get_logger()
-
-
-class RowsOnly:
-    """Follows the rows of conversations, and looks at no transcript."""
-
-    async def exists(self, claude_session_id: str) -> bool:  # noqa: ARG002
-        """It knows of none."""
-        return False
-
-    async def holding(
-        self,
-        record: SessionRecord,  # noqa: ARG002
-        claude_session_id: str,  # noqa: ARG002
-        uuids: Collection[str],  # noqa: ARG002
-    ) -> set[str] | None:
-        """Nobody knows."""
-        return None
-
-    async def take_in(
-        self,
-        record: SessionRecord,
-        row_session_id: str | None,
-        *,
-        own: Collection[str],  # noqa: ARG002
-    ) -> Imported:
-        """Another Claude session in the row continues the conversation, unless ours is yet to branch
-        off.
-        """
-        known = record.claude_session_id
-        if row_session_id in (None, known):
-            return Imported(RowStanding.SAME, followed=known)
-        if record.branch is not None:
-            return Imported(RowStanding.SIDE, followed=known)
-        return Imported(RowStanding.MOVED_ON, followed=row_session_id)
-
-    async def note_told(self, session_id: str) -> None:
-        """It makes no digests."""
-
-    def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
-        """Nothing to watch."""
-        return lambda: None
 
 
 class OtherPrograms:
@@ -112,6 +74,7 @@ class OtherPrograms:
         self._missing: str | None = None  # Claude session in the row that has no transcript
         self._branched = False  # the log says that there is a branch which Claude lacks
         self._told: str | None = None  # as `_missing`; the log says so
+        self.waits = False  # for another program's turn
 
     def __bool__(self) -> bool:
         """Whether a look is going on or wanted."""
@@ -136,7 +99,7 @@ class OtherPrograms:
         while not looking.done() and troubles == self._journal.troubles:
             await asyncio.wait([looking], timeout=STORE_CHECK)
 
-    async def before_prompt(self) -> list[Event]:
+    async def before_prompt(self, *, unattended: bool = False) -> list[Event]:
         """Take the conversation's lock and look. Replace the worker if it lacks turns of others,
         the transcript lacks its own, or its options are no longer the session's, once no turn that
         Claude began by itself runs on it. Returns what the log says.
@@ -144,8 +107,7 @@ class OtherPrograms:
         Raises WorkerFailed if another program keeps the lock, or Claude's memory is lost and has to
         be there.
         """
-        if self._locks is not None:
-            await self._locks.acquire(self._state.record.conversation_name, self._say_it_waits)
+        await self._lock_conversation(PATIENCE if unattended else 0)
         await self.look()
         if self._workers.is_live(self._state.id) and (why := await self._why_replace()):
             await self._background.over()
@@ -158,6 +120,15 @@ class OtherPrograms:
             return []
         self._told = self._missing
         return notes.transcript_missing(self._missing)
+
+    async def _lock_conversation(self, patience: float) -> None:
+        if self._locks is None:
+            return
+        name, self.waits = self._state.record.conversation_name, True
+        try:
+            await self._locks.acquire(name, self._say_it_waits, patience=patience)
+        finally:
+            self.waits = False
 
     async def before_early_start(self) -> bool:
         """Whether a worker may be started without a prompt: it has what was taken in until now, and

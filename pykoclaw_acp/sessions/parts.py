@@ -13,7 +13,7 @@ from pykoclaw_acp.sessions.directories import Directories
 from pykoclaw_acp.sessions.early_start import EarlyStart
 from pykoclaw_acp.sessions.limit_waiting import LimitWaiting
 from pykoclaw_acp.sessions.next_worker import NextWorker
-from pykoclaw_acp.sessions.other_programs import OtherPrograms, RowsOnly
+from pykoclaw_acp.sessions.other_programs import OtherPrograms
 from pykoclaw_acp.sessions.permissions.broker import Broker
 from pykoclaw_acp.sessions.ports import (
     Journal,
@@ -22,6 +22,7 @@ from pykoclaw_acp.sessions.ports import (
     Workers,
     Workspaces,
 )
+from pykoclaw_acp.sessions.rows_only import RowsOnly
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.surroundings import SessionSurroundings
 from pykoclaw_acp.sessions.turns.deduplication import Deduplication

@@ -68,12 +68,13 @@ class TaskRuns:
         return max(MOST_RUNS - sum(not self._waits(run) for run in self._running.values()), 0)
 
     def _waits(self, run: TaskRun) -> bool:
-        """Whether its turn waits for a person's answer, or behind another turn."""
+        """Whether its turn waits for a person's answer, or behind another one."""
         session = self._sessions.live.get(run.session_id or "")
         if session is None:
             return False
         behind = [turn.turn_id for turn in session.turns[1:] if turn.state == TurnState.QUEUED]
-        return run.turn_id in behind or session.permissions.asks_for(run.turn_id)
+        asks = session.permissions.asks_for(run.turn_id)
+        return asks or run.turn_id in behind or session.others.waits
 
     @property
     def running(self) -> list[TaskRun]:
@@ -177,10 +178,7 @@ class TaskRuns:
         await self._tidy(run)
 
     async def _turn_of(self, run: TaskRun) -> tuple[Session, Outcome]:
-        """The run's turn, to its end. One that ended before it began is given another id, a few times
-        if that was because another program had a turn.
-        """
-        tries = count(1)
+        """The run's turn, to its end. One that ended before it began is given another id."""
         while True:
             session = await self._session(run)
             await folders.ensure(session, self._data)
@@ -189,9 +187,7 @@ class TaskRuns:
             turn = await session.accept_unattended(self._turn(run, given))
             turn.given = turn.given or given
             outcome, _ = await asyncio.shield(turn.ended)
-            kind = None if outcome.failure is None else outcome.failure.kind
-            busy = kind == ErrorKind.CONVERSATION_BUSY and next(tries) < MOST_TRIES
-            if kind != ErrorKind.NOT_STARTED and not busy:
+            if outcome.failure is None or outcome.failure.kind != ErrorKind.NOT_STARTED:
                 return session, outcome
             again = str(uuid4())
             await self._store.place(replace(run, turn_id=again), run.turn_id)

@@ -419,20 +419,23 @@ async def test_many_due_tasks_leave_workers_for_people(tmp_path: Path, path: Pat
         assert not await within(lambda: len(r.launcher.launched) > 4, 1)
 
 
-async def test_run_in_a_busy_conversation_is_tried_again(tmp_path: Path, path: Path) -> None:
+async def test_run_waits_for_another_programs_turn(tmp_path: Path, path: Path) -> None:
     locks = FileLocks(str(tmp_path), 0.1)
     async with rig(tmp_path, locks=locks) as r, scheduling(r):
-        session = await r.session()
-        name = session.record.conversation_name
-        other = TurnLock.take(str(tmp_path), name, "whatsapp")
-        assert isinstance(other, TurnLock)
-        one = task(path, name)
-        busy = "SELECT 1 FROM acp_turns WHERE error LIKE '%conversation_busy%'"
-        await eventually(lambda: fetch(path, busy))
-        assert logs(path, one) == []
-        other.release()
-        await eventually(lambda: logs(path, one))
-        assert [state for state, _, _ in logs(path, one)] == ["success"]
+        sessions = [await r.session() for _ in range(5)]
+        names = [session.record.conversation_name for session in sessions]
+        taken = [TurnLock.take(str(tmp_path), name, "whatsapp") for name in names[:4]]
+        runs = [task(path, name) for name in names[:4]]
+        await eventually(lambda: all(session.others.waits for session in sessions[:4]))
+        last = task(path, names[4])
+        await eventually(lambda: logs(path, last))  # nobody else is held up
+        assert [one for one in runs if logs(path, one)] == []  # as long as a client's prompt waits
+        for lock in taken:
+            assert isinstance(lock, TurnLock)
+            lock.release()
+        await eventually(lambda: all(logs(path, one) for one in runs))
+        assert {logs(path, one)[0][0] for one in runs} == {"success"}
+        assert len(fetch(path, "SELECT 1 FROM acp_turns")) == 5
 
 
 async def test_tasks_behind_one_turn_hold_up_nobody(tmp_path: Path, path: Path) -> None:

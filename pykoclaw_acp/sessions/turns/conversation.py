@@ -15,7 +15,7 @@ class TurnConversation(Protocol):
     def context(self) -> SessionContext:
         """Claude's memory of it."""
 
-    async def before_prompt(self) -> list[Event]:
+    async def before_prompt(self, *, unattended: bool = False) -> list[Event]:
         """Lock it, and take in what others did. Returns what the log says."""
 
     async def before_early_start(self) -> bool:

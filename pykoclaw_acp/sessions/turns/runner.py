@@ -236,7 +236,7 @@ class TurnRunner:
             self._waited = False
             # Before the look, so that this sees what such a worker lacks.
             await self._unless_cancelled(turn, self._early.over())
-            looked = await self._unless_cancelled(turn, self._look())
+            looked = await self._unless_cancelled(turn, self._look(turn))
             if looked is None:
                 return None
             try:
@@ -255,11 +255,11 @@ class TurnRunner:
             if not self._waited:
                 return options, epoch, said
 
-    async def _look(self) -> list[Event]:
+    async def _look(self, turn: Turn) -> list[Event]:
         """Keep other programs from the conversation, take in what they did, and look at the
         directories. Returns what the log says.
         """
-        said = await self._others.before_prompt()
+        said = await self._others.before_prompt(unattended=turn.task_id is not None)
         return [*said, *await self._directories.before_prompt()]
 
     async def _acquire(self, turn: Turn) -> tuple[WorkerOptions, int, list[Event]]:
