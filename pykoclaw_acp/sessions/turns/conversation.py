@@ -16,7 +16,9 @@ class TurnConversation(Protocol):
         """Claude's memory of it."""
 
     async def before_prompt(self, *, unattended: bool = False) -> list[Event]:
-        """Lock it, and take in what others did. Returns what the log says."""
+        """Lock it, and take in what others did. Returns what the log says. `unattended`: nobody would
+        send the prompt again, so that it waits longer for the lock.
+        """
 
     async def before_early_start(self) -> bool:
         """Whether a worker may be started without a prompt."""
