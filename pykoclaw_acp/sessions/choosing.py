@@ -38,7 +38,7 @@ OFFER_WAIT: Final = (
 log: Final = structlog.get_logger()
 
 
-class Change(NamedTuple):
+class WantedChoice(NamedTuple):
     """A mode, a model or another option (its id and value) that is wanted in `parameter` of a
     request.
     """
@@ -106,9 +106,9 @@ class Choosing:
         option: tuple[str, str] | None = None,
     ) -> Selection:
         """As `choose_all`, of one change."""
-        return await self.choose_all([Change(parameter, mode, model, option)])
+        return await self.choose_all([WantedChoice(parameter, mode, model, option)])
 
-    async def choose_all(self, changes: Sequence[Change]) -> Selection:
+    async def choose_all(self, changes: Sequence[WantedChoice]) -> Selection:
         """Make all these changes, or none. What another model does not have is reset with it. If
         Claude starts, which says for the first time what it offers, a value that is not known waits
         for that. Raises InvalidParams, which names the parameter, for a value that is not offered.
@@ -226,7 +226,7 @@ def _chosen(options: WorkerOptions) -> Chosen:
     return Chosen(options.permission_mode, options.model or offers.DEFAULT_MODEL, options.config)
 
 
-def _changed(chosen: Chosen, wanted: Change, now: Selection, offer: Offer | None) -> Chosen:
+def _changed(chosen: Chosen, wanted: WantedChoice, now: Selection, offer: Offer | None) -> Chosen:
     if wanted.mode is not None:
         require(wanted.parameter, wanted.mode, now.modes, offer)
         chosen = replace(chosen, mode=wanted.mode)

@@ -10,7 +10,7 @@ from pykoclaw_acp.model import choices as offers
 from pykoclaw_acp.model.choices import Chosen, Config, Offer
 from pykoclaw_acp.model.session_options import RequestedOptions
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.sessions.choosing import Change, otherwise, require
+from pykoclaw_acp.sessions.choosing import WantedChoice, otherwise, require
 from pykoclaw_acp.sessions.ports import Journal, OfferStore, SessionStore, Transcripts
 from pykoclaw_acp.sessions.session import Session
 
@@ -92,15 +92,15 @@ async def grant(
             f"`{requested.given['system_prompt']}`: the conversation has begun with another system prompt,"
             " which Claude keeps. Leave it out, or create a session."
         )
-    named, changes = requested.given, list[Change]()
+    named, changes = requested.given, list[WantedChoice]()
     if requested.model is not None:
         offer = await store.offer(session.options.cwd)
-        changes.append(Change(named["model"], model=_model(requested, offer)))
+        changes.append(WantedChoice(named["model"], model=_model(requested, offer)))
     if requested.mode is not None:
-        changes.append(Change(named["mode"], mode=requested.mode))
+        changes.append(WantedChoice(named["mode"], mode=requested.mode))
     for option, wanted in ((offers.EFFORT, requested.effort), (offers.FAST, requested.fast)):
         if wanted is not None:
-            changes.append(Change(named[option], option=(option, wanted)))
+            changes.append(WantedChoice(named[option], option=(option, wanted)))
     await session.choosing.choose_all(changes)
     if options != before:
         await store.set_options(session.id, options)

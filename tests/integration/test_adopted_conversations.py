@@ -254,7 +254,7 @@ async def test_row_of_bytes_hides_no_conversation(
         assert "error" in await load(one, 2, conversations.id_of("tg-2"))
 
 
-async def test_name_to_begin_is_no_beginning_of_an_id(tmp_path: Path) -> None:
+async def test_name_to_begin_is_no_id(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         other = next(
             name

@@ -403,7 +403,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("value", ["'garbage'", GARBAGE], ids=["garbage", "bytes"])
 @pytest.mark.parametrize("table", DAMAGES)
-async def test_damaged_row_of_one_session_stops_no_start(
+async def test_damaged_row_of_a_session_stops_nobody(
     tmp_path: Path, alive: WorkerProcess, table: str, value: str
 ) -> None:
     first_data = tmp_path / "first"
@@ -427,9 +427,7 @@ async def test_damaged_row_of_one_session_stops_no_start(
             assert "0 1 2 " in "".join(await texts(second, other))
 
 
-async def test_unfinished_turn_of_missing_session_stops_no_start(
-    tmp_path: Path, alive: WorkerProcess
-) -> None:
+async def test_turn_of_missing_session_stops_no_start(tmp_path: Path, alive: WorkerProcess) -> None:
     async with killed(tmp_path, alive) as first:
         other = await first.session()
         await first.run(other, "say 1")
