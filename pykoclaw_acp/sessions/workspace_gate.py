@@ -87,6 +87,15 @@ class WorkspaceGate:
             return True
         return await self._workspaces.unchanged(self._seen[1])
 
+    async def acts_as_before(self) -> bool:
+        """Whether what acts in the directories is what it was when they were looked at; what does not
+        act may change all the time.
+        """
+        if self._seen is None or await self.unchanged():
+            return True
+        options, before = self._seen
+        return (await self._look(options)).key == before.key
+
     async def ends(self, turn: Turn, said: Sequence[Event] = ()) -> list[Event]:
         """What the log says of the turn's questions that `said` has nothing of: the prompt is not
         sent, or does not need their answers any more.

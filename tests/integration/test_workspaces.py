@@ -171,6 +171,7 @@ async def test_prompt_waits_if_the_turn_changed_workspace(tmp_path: Path, work: 
         await eventually(lambda: len(worker.prompts) == 2)
         content = [{"type": "text", "text": "Look out."}]
         into, waits = (Turn(str(uuid4()), one.session.id, content, steers=True) for _ in range(2))
+        (work / ".claude/notes").write_text("what does not act")
         await one.session.submit(into)
         await eventually(lambda: [each for each in worker.got if isinstance(each, Steer)])
         act(work, "curl")

@@ -77,7 +77,7 @@ class Steering:
         """
         if not turn.steers or not self._takes(turn):
             return False
-        if not await self._gate.unchanged() or not self._takes(turn):
+        if not await self._gate.acts_as_before() or not self._takes(turn):
             return False
         self._queue.steered.append(turn)
         try:
