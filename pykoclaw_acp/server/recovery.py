@@ -101,9 +101,11 @@ async def recover(
     going_on: list[UnfinishedTurn] = []
     requeued = resident and standing.copied_from is None
     turns_left = await turns.unfinished(database)
+    for session_id in {left.turn.session_id for left in turns_left} - records.keys():
+        records[session_id] = await _record(journal, session_id)
     for left in turns_left:
         queued = left.turn.state == TurnState.QUEUED
-        known = await _record(journal, left.turn.session_id) is not None
+        known = records[left.turn.session_id] is not None
         runs = queued and requeued and known and left.turn.attempts < endings.MAX_ATTEMPTS
         if runs or (not queued and epochs.get(left.turn.session_id) == left.epoch):
             going_on.append(left)
