@@ -86,7 +86,7 @@ class Import:
         if path is None or look is None:
             self.found.replaced |= row is not None
             return None
-        if row is not None and (row.size, row.mtime, row.inode) == look:
+        if row is not None and stamp(row) == look:
             return row
         self.found.changed = True
         # A copy that was made before the first look is what it was made for.
@@ -239,6 +239,11 @@ class Import:
             turn, self.record.conversation_name, text if isinstance(text, str) else "", prompts
         )
         return msgspec.structs.replace(event, origin=by)
+
+
+def stamp(row: TranscriptRow) -> files.FileStamp:
+    """The transcript as it was when it was read to its end."""
+    return files.FileStamp(row.size, row.mtime, row.inode)
 
 
 async def _look(path: str) -> files.FileStamp | None:

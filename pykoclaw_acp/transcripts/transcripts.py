@@ -24,7 +24,7 @@ from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.system import transcript_files as files
 from pykoclaw_acp.transcripts import holding
 from pykoclaw_acp.transcripts.branches import lacking
-from pykoclaw_acp.transcripts.importing import ALL, AddedEvents, Import, NotImported
+from pykoclaw_acp.transcripts.importing import ALL, AddedEvents, Import, NotImported, stamp
 from pykoclaw_acp.transcripts.ports import ImportStore
 from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
 from pykoclaw_acp.transcripts.roots import Roots
@@ -123,11 +123,7 @@ class ImportedTranscripts:
             look.found.changed = True
         self._watcher.follow(
             session,
-            {
-                rows[one].path: _stamp(rows[one])
-                for one in (followed, target)
-                if one and one in rows
-            },
+            {rows[one].path: stamp(rows[one]) for one in (followed, target) if one and one in rows},
         )
         before = self._seen.get(session)
         logged = list(look.found.logged)
@@ -272,7 +268,3 @@ class ImportedTranscripts:
         digest_id = str(uuid5(NAMESPACE_OID, f"{session} {which}"))
         self._returned[session] = told, digest_id
         return f"{_HEADING}\n\n{text}", digest_id
-
-
-def _stamp(row: TranscriptRow) -> files.FileStamp:
-    return files.FileStamp(row.size, row.mtime, row.inode)

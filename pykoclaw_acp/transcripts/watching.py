@@ -96,9 +96,8 @@ class Watcher:
             if not sessions:
                 self._begin(path)
             sessions.add(session_id)
-            if path in self._polls:
-                self._call_soon(session_id)  # what is there is not known before somebody looks
-            elif files.look(path) != self._files[session_id][path]:
+            # On a disk that may not answer nobody knows what is there before somebody looks.
+            if path in self._polls or files.look(path) != self._files[session_id][path]:
                 self._call_soon(session_id)
 
     def _leave(self, session_id: str, paths: Collection[str]) -> None:
