@@ -18,10 +18,9 @@ from typing import Final
 from uuid import uuid4
 
 from pykoclaw_acp.errors import StartupError
-from pykoclaw_acp.front.call import CallFailed, DaemonAbsent, call, follow, is_long
+from pykoclaw_acp.front.call import CallFailed, DaemonAbsent, call, follow, unfit
 from pykoclaw_acp.front.resuming import PATIENCE, Notifications, resumed
 from pykoclaw_acp.front.words_of_claude import WordsOfClaude
-from pykoclaw_acp.link.framing import MAX_PROMPT_EARLY
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.system.environment import of_sessions
 from pykoclaw_acp.system.turn_lock import Holder, TurnLock
@@ -93,12 +92,8 @@ def prompt(
     Raises Refused, NotReached, ValueError for a text that is empty or too long, and RuntimeError if this process holds
     the conversation's lock, which the daemon takes itself.
     """
-    if not text.strip():
-        raise ValueError("The prompt is empty.")
-    if is_long(text):
-        raise ValueError(
-            f"The prompt is longer than {MAX_PROMPT_EARLY >> 10} KiB; nothing was sent. Put long material in files."
-        )
+    if why := unfit(text):
+        raise ValueError(why)
     places = _places(data)
     if (places.data, conversation) in _held:
         raise RuntimeError("The daemon takes the conversation's lock itself: release it first.")

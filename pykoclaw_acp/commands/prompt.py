@@ -15,10 +15,9 @@ from pykoclaw_acp.commands.attach import Questions, Screen, read_answers
 from pykoclaw_acp.commands.daemon import NoSuchSession, ask, stream
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
-from pykoclaw_acp.front.call import is_long
+from pykoclaw_acp.front.call import unfit
 from pykoclaw_acp.front.resuming import Notifications, resumed
 from pykoclaw_acp.front.words_of_claude import WordsOfClaude, note
-from pykoclaw_acp.link.framing import MAX_PROMPT_EARLY
 from pykoclaw_acp.model.turns import TurnState
 from pykoclaw_acp.system.environment import of_sessions
 
@@ -46,12 +45,8 @@ def main(
     if reads and terminal.is_terminal() and sys.stdin.isatty():
         terminal.line("Type the prompt, then Ctrl-D.", err=True)
     prompt = sys.stdin.read() if reads else text
-    if not (prompt or "").strip():
-        raise CommandFailed("The prompt is empty.")
-    if is_long(prompt or ""):
-        raise CommandFailed(
-            f"The prompt is longer than {MAX_PROMPT_EARLY >> 10} KiB; nothing was sent. Put long material in files."
-        )
+    if why := unfit(prompt or ""):
+        raise CommandFailed(why)
     present = not reads and not detach and not as_json and sys.stdin.isatty()
     view = _Page(present) if terminal.is_terminal() and not as_json else _Plain(as_json)
     sending = _sent(

@@ -42,10 +42,14 @@ class CallFailed(Exception):
         self.data = data
 
 
-def is_long(prompt: str) -> bool:
-    """Whether the prompt is longer, as JSON, than the daemon takes on such a connection."""
+def unfit(prompt: str) -> str:
+    """Why the daemon would not take the prompt on such a connection; empty if it would."""
+    if not prompt.strip():
+        return "The prompt is empty."
     encoded = json.dumps(prompt, ensure_ascii=False).encode(errors="surrogatepass")
-    return len(encoded) > MAX_PROMPT_EARLY
+    if len(encoded) <= MAX_PROMPT_EARLY:
+        return ""
+    return f"The prompt is longer than {MAX_PROMPT_EARLY >> 10} KiB; nothing was sent. Put long material in files."
 
 
 def call(

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 MAX_LINE_IN: Final = 64 * 1024 * 1024  # bytes; Mitto sends images inline
 MAX_LINE_EARLY: Final = 1024 * 1024  # bytes, from a client that has not sent `initialize`
-MAX_PROMPT_EARLY: Final = (
-    MAX_LINE_EARLY - 128 * 1024
-)  # of those, for a prompt beside its environment
+MAX_PROMPT_EARLY: Final = MAX_LINE_EARLY - 128 * 1024  # for a prompt beside an environment
 MAX_LINE_OUT: Final = 8 * 1024 * 1024  # bytes; Mitto closes the connection at 10 MiB
 MAX_LONG_LINE_OUT: Final = 24 * 1024 * 1024  # to those that take more; the TypeScript SDK: 32 MiB
 SMALL: Final = 64 * 1024  # bytes of an unfinished line that nobody counts
