@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.commands import done
-from tests.e2e.harness import Stack, script, text
+from tests.e2e.harness import Client, Stack, script, text
 from tests.e2e.harness.client import RpcError
 from tests.e2e.rewinds import front
 from tests.waiting import eventually
@@ -62,12 +62,18 @@ async def test_rewind_puts_back_files_and_memory(stack: Stack) -> None:
     assert "Word: 1" not in "\n".join(stack.asked()[-1]["user_texts"])
 
 
-async def test_rewound_turn_stays_forgotten(stack: Stack) -> None:
+async def rewound(stack: Stack) -> tuple[Client, str]:
+    """A client, and its session of two turns, of which the second was rewound."""
     client = await front(stack)
     session = await client.new(stack.work)
     for word in ("one", "two"):
         await client.prompt(session, f"Word: {word}\n" + text(f"Noted {word}."))
     await client.call("_pykoclaw.dev/rewind", session=session)
+    return client, session
+
+
+async def test_rewound_turn_stays_forgotten(stack: Stack) -> None:
+    client, session = await rewound(stack)
     for word in ("three", "four", "five"):
         await client.prompt(session, f"Word: {word}\n" + text(f"Noted {word}."))
         asked = "\n".join(stack.asked()[-1]["user_texts"])
@@ -78,11 +84,7 @@ async def test_rewound_turn_stays_forgotten(stack: Stack) -> None:
 
 
 async def test_lost_branch_of_deleted_session_stays_deleted(stack: Stack) -> None:
-    client = await front(stack)
-    session = await client.new(stack.work)
-    for word in ("one", "two"):
-        await client.prompt(session, f"Word: {word}\n" + text(f"Noted {word}."))
-    await client.call("_pykoclaw.dev/rewind", session=session)
+    client, session = await rewound(stack)
     running = client.prompting(session, script("text Lost.", "bash tail -f /dev/null"))
     await client.until(lambda: "Lost." in client.text(session))
     transcripts = await eventually(lambda: _transcripts(stack, 2))
