@@ -33,9 +33,7 @@ from pykoclaw_acp.sessions.turns.queue import TurnQueue
 from pykoclaw_acp.tasks import Tasks, told_elsewhere
 
 STORE_CHECK: Final = 0.5  # s between two looks at whether the database can be written
-PATIENCE: Final = (
-    900.0  # s in which a prompt that nobody could send again waits for another program
-)
+PATIENCE: Final = 900.0  # s; of a prompt that nobody would send again, for another program
 PAUSE: Final = 0.2  # s between two looks at a transcript that keeps growing
 
 log: Final = structlog.get_logger()
