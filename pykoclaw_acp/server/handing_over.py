@@ -8,6 +8,7 @@ import structlog
 
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.errors import SessionUnreadable
+from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import OpenTools
 from pykoclaw_acp.model.permissions import RequestPolicy, StoredRequest
 from pykoclaw_acp.model.turns import STARTED, TurnState
@@ -48,6 +49,9 @@ async def hand_over(
         ]
         open_tools = await events.open_tools(database, session.id, worker.identity.epoch)
         adopted.append((session, worker, open_tools, open_questions))
+    helpers = sessions.catalogue.settings.helper_prompts
+    for turn in [left.turn for left in found.turns]:
+        turn.helper = prompt_text.by_client_itself(turn.content, turn.client, helpers)
     queued = [left.turn for left in found.turns if left.turn.state == TurnState.QUEUED]
     waiting = [(await _session(sessions, turn.session_id), turn) for turn in queued]
     about_trust = [

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from pykoclaw_acp.channel.options import TRUSTED, WITHOUT, WorkerOptions, is_restricted
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StoreUnavailable, WorkerFailed
-from pykoclaw_acp.model import prompt_text, trust
+from pykoclaw_acp.model import trust
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest, Workspace
 from pykoclaw_acp.model.trust import ANY, FIRST_USE, Trusted
@@ -144,8 +144,7 @@ class WorkspaceGate:
         without = WITHOUT + content.key
         if self._workers.workspace(self._state.id) == without:
             return [], without
-        helper = turn.helper or prompt_text.by_client_itself(turn.content, turn.client)
-        if helper:  # nobody reads its answer
+        if turn.helper:  # nobody reads its answer
             return [], without
         changes = {one.path: trust.changes(one.path, one.files, known) for one in doubtful}
         request, decision = await self._ask(turn, doubtful, changes, pause)

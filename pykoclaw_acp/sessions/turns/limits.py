@@ -11,7 +11,6 @@ from typing import Final
 from msgspec.structs import replace as replaced
 
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.limit_waits import WAIT, goes_on_from, tries_of
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 
@@ -64,5 +63,4 @@ def again(outcome: Outcome, turn: Turn) -> Outcome:
 
 def _may_go_on(turn: Turn) -> bool:
     """Whether a person waits for what the turn was to do."""
-    by_program = turn.task_id is not None or turn.aside or turn.helper
-    return not by_program and not prompt_text.by_client_itself(turn.content, turn.client)
+    return turn.task_id is None and not turn.aside and not turn.helper
