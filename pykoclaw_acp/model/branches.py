@@ -75,13 +75,16 @@ class Fork:
 @dataclass(frozen=True, slots=True)
 class RewindPoint:
     """The beginning of a turn: its id, the turns from there on, the history before it up to `upto`,
-    and what Claude then remembers.
+    and what Claude then remembers. `commands`: it and those that follow while they were slash
+    commands: before one of its own the CLI makes no copies of files. `after`: the turn after them.
     """
 
     turn_id: str
     turns: int
     upto: int
     memory: Memory
+    commands: tuple[str, ...] = ()
+    after: str | None = None
 
     @property
     def branch(self) -> Branch:

@@ -24,6 +24,11 @@ from pykoclaw_acp.sessions.ports.branches import BranchStore
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.tasks import Tasks
 
+NO_COPY: Final = "No file checkpoint found"  # the CLI's words
+NO_COPIES: Final = (
+    "The files cannot be put back: the CLI made no copies of them before this prompt. Nothing was changed."
+    " To rewind only what Claude remembers, use `rewind --no-files`, or `files: false` in the request."
+)
 BUSY: Final = (
     "A turn of this session runs. Wait until it has ended, or stop it with session/cancel."
 )
@@ -126,7 +131,6 @@ class Rewinding:
 
     async def _files(self, session: Session, point: RewindPoint, *, dry: bool) -> dict[str, Any]:
         """The CLI's answer; a worker that is launched for it acts on nothing in the directory."""
-        entry = point.turn_id.rpartition("/")[2]  # a fork's copy of a turn has it in its id
         live = self._workers.workspace(session.id)
         options = session.surroundings.options()
         if live is None:
@@ -135,11 +139,31 @@ class Rewinding:
             options = replace(options, workspace=live)
         try:
             epoch = await self._workers.acquire(session.id, options)
-            return await session.requests.rewind_files(entry, epoch, dry=dry)
+            prompt = point.after if point.commands else point.turn_id
+            for turn_id in (*point.commands, prompt):
+                answer = turn_id and await self._ask(session, turn_id, epoch, dry=dry)
+                if answer:
+                    return answer
+            if prompt is None:
+                return _NOTHING
+            raise InvalidRequest(NO_COPIES)
         except WorkerFailed as failure:
             return {"canRewind": False, "error": failure.message}
         finally:
             self._workers.release(session.id)
+
+    async def _ask(
+        self, session: Session, turn_id: str, epoch: int, *, dry: bool
+    ) -> dict[str, Any] | None:
+        """The CLI's answer; None: it made no copies before this turn."""
+        entry = turn_id.rpartition("/")[2]  # a fork's copy of a turn has it in its id
+        try:
+            answer = await session.requests.rewind_files(entry, epoch, dry=dry)
+        except InvalidRequest as error:
+            if NO_COPY in error.message:
+                return None
+            raise
+        return None if NO_COPY in str(answer.get("error")) else answer
 
 
 _NOTHING: Final[dict[str, Any]] = {"canRewind": True}

@@ -11,12 +11,13 @@ import msgspec
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
 from pykoclaw_acp.model import turns
 from pykoclaw_acp.model.branches import Branch, ForkPoint, RewindPoint, Rewound
-from pykoclaw_acp.model.prompt_text import Note
+from pykoclaw_acp.model.prompt_text import Note, command_at
 from pykoclaw_acp.model.seams import original
 from pykoclaw_acp.model.turns import SessionRecord, TurnState
 from pykoclaw_acp.store import imports, notes, remembered
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sql import LOG_KEY, STARTED, UNFINISHED, places
+from pykoclaw_acp.store.turns import content
 
 REWOUND: Final = "Claude does not remember this message any more: it was rewound."
 NO_PROMPT: Final = (
@@ -54,6 +55,11 @@ _SENT: Final = (
 _COUNT: Final = (
     "SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ? AND position >= ? AND origin = 'client'"  # noqa: S608
     f" AND rewound_at IS NULL{_SENT}"
+)
+_PROMPTS: Final = (
+    "SELECT turn_id, CASE WHEN LENGTH(prompt) < 65536 THEN prompt ELSE '' END FROM acp_turns"  # noqa: S608
+    " WHERE acp_session_id = ? AND position >= ? AND origin = 'client' AND rewound_at IS NULL"
+    f"{_SENT} ORDER BY position"
 )
 _REWIND: Final = (
     "UPDATE acp_turns SET rewound_at = ? WHERE acp_session_id = ? AND rewound_at IS NULL"  # noqa: S608
@@ -148,7 +154,20 @@ async def rewind_point(
         raise InvalidRequest(NO_PROMPT)
     memory = await remembered.at(database, record, first - 1, at_end=False)
     ((count,),) = await database.read(_COUNT, (session, position))
-    return RewindPoint(turn_id, count, first - 1, memory)
+    commands, after = await _commands(database, session, position)
+    return RewindPoint(turn_id, count, first - 1, memory, commands, after)
+
+
+async def _commands(
+    database: Database, session_id: str, position: int
+) -> tuple[tuple[str, ...], str | None]:
+    """The turns from there on while they were slash commands, and the one after them."""
+    commands: list[str] = []
+    for turn_id, prompt in await database.read(_PROMPTS, (session_id, position)):
+        if command_at(content(prompt)) is None:
+            return tuple(commands), turn_id if commands else None
+        commands.append(turn_id)
+    return tuple(commands), None
 
 
 async def rewound(database: Database, request_key: str) -> Rewound | None:

@@ -62,6 +62,21 @@ async def test_rewind_puts_back_files_and_memory(stack: Stack) -> None:
     assert "Word: 1" not in "\n".join(stack.asked()[-1]["user_texts"])
 
 
+async def test_rewind_over_commands_of_cli_finds_files(stack: Stack) -> None:
+    """Before such a command the CLI makes no copies of files: those of the next turn are as good."""
+    client = await front(stack)
+    session = await client.new(stack.work)
+    made = stack.work / "made.txt"
+    await client.prompt(session, script("write made.txt <<< 1", "text Noted."))
+    await client.prompt(session, "/help")
+    plan = await client.call("_pykoclaw.dev/rewind", session=session, dryRun=True)
+    assert (plan["turns"], plan["files"]) == (1, [])
+    await client.prompt(session, script("write made.txt <<< 2", "text Noted."))
+    command = stack.rows("SELECT turn_id FROM acp_turns WHERE prompt LIKE '%/help%'")[0]["turn_id"]
+    done = await client.call("_pykoclaw.dev/rewind", session=session, message=command)
+    assert (done["turns"], made.read_text()) == (2, "1")
+
+
 async def rewound(stack: Stack) -> tuple[Client, str]:
     """A client, and its session of two turns, of which the second was rewound."""
     client = await front(stack)

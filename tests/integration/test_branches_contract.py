@@ -40,9 +40,11 @@ async def s(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Sub
         yield made
 
 
-async def begun(s: Subject, session: str, name: str, *notes: Note) -> int:
+async def begun(s: Subject, session: str, name: str, *notes: Note, words: str | None = None) -> int:
     """A turn that Claude has taken up, whose prompt is in the log; the epoch of its worker."""
     turn = prompt(session, name)
+    if words is not None:
+        turn.content = [{"type": "text", "text": words}]
     await s.journal.accept(turn)
     epoch = await s.workers.next_epoch(session)
     await s.journal.dispatch(turn, epoch, [UserMessage(name, HELLO)], notes)
@@ -50,9 +52,9 @@ async def begun(s: Subject, session: str, name: str, *notes: Note) -> int:
     return epoch
 
 
-async def ran(s: Subject, session: str, name: str, *notes: Note) -> None:
+async def ran(s: Subject, session: str, name: str, *notes: Note, words: str | None = None) -> None:
     """A turn of two events, whose end Claude remembers by `end-<name>`."""
-    epoch = await begun(s, session, name, *notes)
+    epoch = await begun(s, session, name, *notes, words=words)
     said = EventFrame(epoch=epoch, n=2, turn_id=name, event=Text(f"answer-{name}", "Hi."))
     ended = TurnEnded(
         epoch=epoch, n=3, turn_id=name, stop_reason="end_turn", claude_session_id="claude"
@@ -183,6 +185,16 @@ async def test_prompt_that_was_never_sent_is_not_rewound(s: Subject) -> None:
         "c", 1, 4, memory("b")
     )
     assert (await s.branches.rewind_point(await found(s), "b")).turns == 2
+
+
+async def test_commands_at_beginning_of_rewind_are_told(s: Subject) -> None:
+    await three(s)
+    for turn_id, words in (("d", "/help"), ("e", "/cost now"), ("f", "Hello"), ("g", "/help")):
+        await ran(s, "one", turn_id, words=words)
+    record = await found(s)
+    for message, commands, after in (("f", (), None), ("d", ("d", "e"), "f"), ("g", ("g",), None)):
+        place = await s.branches.rewind_point(record, message)
+        assert (place.commands, place.after) == (commands, after)
 
 
 async def test_rewound_turns_are_forgotten_but_logged(s: Subject) -> None:

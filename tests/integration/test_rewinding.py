@@ -210,6 +210,20 @@ async def test_files_that_could_not_be_restored_are_told(
         assert await r.database.read("SELECT 1 FROM acp_turns WHERE rewound_at IS NOT NULL") == []
 
 
+async def test_prompt_without_copies_names_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        await session.idle()
+        none = InvalidRequest("No file checkpoint found for this message.")
+        monkeypatch.setattr(session.requests, "rewind_files", AsyncMock(side_effect=none))
+        with pytest.raises(InvalidRequest, match=r"made no copies .* use `rewind --no-files`"):
+            await rewinding(r).rewind(session, None, files=True, dry=False)
+        assert await r.database.read("SELECT 1 FROM acp_turns WHERE rewound_at IS NOT NULL") == []
+
+
 @pytest.mark.parametrize(
     ("files", "told"),
     [

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from pykoclaw_acp.errors import Conflict, InvalidParams, InvalidRequest, RowRefused
 from pykoclaw_acp.model.branches import (
@@ -21,7 +22,7 @@ from pykoclaw_acp.model.events import Event, OpenTools, Text, Thinking, UserMess
 from pykoclaw_acp.model.imports import TranscriptTurn
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import RequestOutcome, RequestPolicy
-from pykoclaw_acp.model.prompt_text import Note
+from pykoclaw_acp.model.prompt_text import Note, command_at
 from pykoclaw_acp.model.seams import original
 from pykoclaw_acp.model.turns import STARTED, Outcome, PromptKeys, SessionRecord, TurnState
 from pykoclaw_acp.store.branches import NO_PROMPT, REWOUND, RUNNING
@@ -62,7 +63,12 @@ class MemoryBranchStore(MemoryStore):
             raise InvalidRequest(NO_PROMPT)
         count = sum(one.position >= newest.position for one in turns if _was_sent(one))
         memory = self._memory(record, first - 1, at_end=False)
-        return RewindPoint(newest.turn_id, count, first - 1, memory)
+        following = [one for one in turns if one.position >= newest.position and _was_sent(one)]
+        commands = list(takewhile(lambda one: command_at(one.content) is not None, following))
+        rest = following[len(commands) :] if commands else []
+        after = rest[0].turn_id if rest else None
+        ids = tuple(one.turn_id for one in commands)
+        return RewindPoint(newest.turn_id, count, first - 1, memory, ids, after)
 
     def _turns(self, session_id: str) -> list[TurnRow]:
         rows = self.database.read().turns.values()
