@@ -21,6 +21,7 @@ T = TypeVar("T")
 WINDOW: Final = 60  # s, of which the worst is kept
 LIMIT: Final = 0.25  # s of lag that the log tells of
 LOOK: Final = 0.1  # s; how often the watcher looks while the loop works
+CPU_LOOK: Final = 0.02  # s; how often the CPU time is asked for, at most: a system call
 SWITCH: Final = 0.0005  # s after which a thread that reads for the loop gets Python's lock
 REST: Final = 20  # looks without work, after which the watcher sleeps until there is some
 _PACKAGE: Final = __name__.partition(".")[0]
@@ -47,7 +48,8 @@ class LoopLag:
         self.rounds = 0  # that have begun
         self._limit = limit
         self._since = 0.0  # when this round began (s, monotonic); 0: the loop waits
-        self._cpu = 0.0  # CPU time of its thread at that moment (s)
+        self._cpu = 0.0  # CPU time of its thread then, or up to CPU_LOOK before (s)
+        self._cpu_asked = 0.0  # when that was (s, monotonic)
         self._worst: deque[tuple[int, float]] = deque()  # by second, in order
         self._seen: tuple[float, Doing] | None = None
         self._work = threading.Event()  # wakes the watcher
@@ -84,8 +86,10 @@ class LoopLag:
     def begins(self) -> None:
         """A round begins."""
         self.rounds += 1
-        self._cpu = time.thread_time()
-        self._since = time.monotonic()
+        now = time.monotonic()
+        if now - self._cpu_asked >= CPU_LOOK:
+            self._cpu, self._cpu_asked = time.thread_time(), now
+        self._since = now
         if self._resting:
             self._work.set()
 
