@@ -62,7 +62,7 @@ class MemoryFront:
         self.refused: list[Asked] = []  # for now, and not asked again yet
         self.line: FrontLine | None = None
         self._linked = False
-        self._wanted: set[str] = set()  # sessions that it asked for since it came to this daemon
+        self._wanted: set[str] = set()  # sessions with which it came to this daemon, or asked for
         self._sessions: dict[int, str] = {}
         self.ask("initialize", **INITIALIZE)
 
@@ -111,7 +111,7 @@ class MemoryFront:
             self.ask(one.method, one.marker, **one.params)
 
     def wants(self, session: str) -> bool:
-        """Whether it has asked this daemon for anything in the session."""
+        """Whether it came to this daemon with the session open, or has asked for anything in it."""
         return session in self._wanted
 
     def key(self, number: int) -> str:
@@ -133,7 +133,8 @@ class MemoryFront:
         """Introduce itself to a daemon, and say what no daemon has answered."""
         line = self.line = FrontLine(self)
         self._sessions = {}
-        self._wanted = {str(self.asked[number].params.get("sessionId")) for number in self.open}
+        asked = {str(self.asked[number].params.get("sessionId")) for number in self.open}
+        self._wanted = asked | set(self.ledger.sessions)
         # In memory a client has what its front was given.
         line.send(
             self.ledger.hello(
