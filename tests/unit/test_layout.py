@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = "pykoclaw_acp"
 MOST_LINES = 350
+CLASS = re.compile(r"^ *class (\w+)[(\[:]", re.MULTILINE)
 
 
 def test_no_module_is_too_long_for_readers() -> None:
@@ -28,9 +29,8 @@ def test_no_module_is_too_long_for_readers() -> None:
 def test_no_class_name_is_defined_twice() -> None:
     modules: dict[str, list[str]] = defaultdict(list)
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ClassDef):
-                modules[node.name].append(str(path.relative_to(ROOT)))
+        for name in CLASS.findall(path.read_text()):
+            modules[name].append(str(path.relative_to(ROOT)))
     assert modules
     assert {name: paths for name, paths in modules.items() if len(paths) > 1} == {}
 

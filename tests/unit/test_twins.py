@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 from collections.abc import Iterator
@@ -68,7 +69,8 @@ def twin(port: type) -> type[Any] | None:
     return None
 
 
-def called() -> set[tuple[str, str]]:
+@functools.cache
+def called() -> frozenset[tuple[str, str]]:
     """What contract tests use of which field of a subject."""
     found: set[tuple[str, str]] = set()
     for path in Path(journals.__file__).parent.glob("test_*_contract.py"):
@@ -78,7 +80,7 @@ def called() -> set[tuple[str, str]]:
         for one in ast.walk(ast.parse(text)):
             if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Attribute):
                 found.add((one.value.attr, one.attr))
-    return found
+    return frozenset(found)
 
 
 def unexamined(port: type) -> set[str]:
