@@ -12,6 +12,7 @@ from uuid import uuid4
 from pykoclaw_acp.channel.frames import EventFrame, TurnStarted
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.config.settings import Settings
+from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.choices import Command, Selection
 from pykoclaw_acp.model.events import Text, UserMessage
 from pykoclaw_acp.model.log import Logged
@@ -102,6 +103,7 @@ class Rig:
 
     async def prompt(self, session: Session, text: str) -> Turn:
         turn = Turn(str(uuid4()), session.id, [{"type": "text", "text": text}])
+        turn.helper = prompt_text.by_client_itself(turn.content, None)
         if not session.subscriptions:
             session.subscribe(Client(), 0)
         await session.submit(turn)
