@@ -86,11 +86,12 @@ async def test_commands_and_prompts_for_idle_session_wait(tmp_path: Path) -> Non
             await steered(session, "/review it", linked),
         ]
         assert not [one for one in worker.got if isinstance(one, Steer)]
-        await steered(session, "Look at /etc.", linked)
+        into = await steered(session, "Look at /etc.", linked)
         assert [one for one in worker.got if isinstance(one, Steer)]
+        take_up(worker, into, host)
         for command in commands:
             session.cancel(command)
-        worker.say(worker.ended(host.turn_id))
+        worker.say(worker.ended(host.turn_id), worker.ended(into.turn_id))
         await host.over()
         await session.idle()
         again = await steered(session, "say 1")

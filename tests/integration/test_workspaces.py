@@ -179,7 +179,7 @@ async def test_prompt_waits_if_the_turn_changed_workspace(tmp_path: Path, work: 
         assert len([each for each in worker.got if isinstance(each, Steer)]) == 1
         assert waits.state == TurnState.QUEUED
         take_up(worker, into, host)
-        worker.say(worker.ended(host.turn_id))
+        worker.say(worker.ended(host.turn_id), worker.ended(into.turn_id))
         await one.asked(2)  # before it is sent
 
 
