@@ -5,6 +5,7 @@ remembered.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock
@@ -484,6 +485,27 @@ async def test_in_a_clients_helper_session_nobody_is_asked(tmp_path: Path, work:
         assert one.person.asked == []
         one.session.cancel()
         await over(turn)
+
+
+async def test_users_helper_prompt_of_before_asks_nobody(tmp_path: Path, work: Path) -> None:
+    """One that an earlier daemon had accepted, by the user's own setting."""
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        turn = Turn(str(uuid4()), one.session.id, [{"type": "text", "text": "say 1"}])
+        await r.journal.accept(turn)
+    data = tmp_path / "data"
+    data.chmod(0o700)
+    async with asking_rig(data, **looking()) as r:
+        known = r.sessions.catalogue
+        known.settings = replace(known.settings, helper_prompts=("say 1",))
+        found = await recovered(r, data)
+        await hand_over(found, r.sessions, r.pool, r.database)
+        again = Working(r, await r.sessions.get(one.session.id))
+        again.session.unclaimed.claim_by_id(turn.turn_id)
+        await eventually(lambda: not again.session.busy)
+        assert [each.restricted for each in again.options] == [True]
+        assert again.person.asked == []
+        assert (await r.states())[turn.turn_id] == "done"
 
 
 async def test_change_while_question_waits_is_asked_about(tmp_path: Path, work: Path) -> None:
