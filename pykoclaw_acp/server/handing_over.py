@@ -51,7 +51,8 @@ async def hand_over(
         adopted.append((session, worker, open_tools, open_questions))
     helpers = sessions.catalogue.settings.helper_prompts
     for turn in [left.turn for left in found.turns]:
-        turn.helper = prompt_text.by_client_itself(turn.content, turn.client, helpers)
+        by_client = prompt_text.by_client_itself(turn.content, turn.client, helpers)
+        turn.helper = by_client and turn.task_id is None
     queued = [left.turn for left in found.turns if left.turn.state == TurnState.QUEUED]
     waiting = [(await _session(sessions, turn.session_id), turn) for turn in queued]
     about_trust = [

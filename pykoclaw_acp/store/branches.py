@@ -57,9 +57,9 @@ _COUNT: Final = (
     f" AND rewound_at IS NULL{_SENT}"
 )
 _PROMPTS: Final = (
-    "SELECT turn_id, CASE WHEN LENGTH(prompt) < 65536 THEN prompt ELSE '' END FROM acp_turns"  # noqa: S608
+    "SELECT turn_id, CASE WHEN LENGTH(prompt) < 8192 THEN prompt ELSE '' END FROM acp_turns"  # noqa: S608
     " WHERE acp_session_id = ? AND position >= ? AND origin = 'client' AND rewound_at IS NULL"
-    f"{_SENT} ORDER BY position"
+    f"{_SENT} ORDER BY position LIMIT 1000"
 )
 _REWIND: Final = (
     "UPDATE acp_turns SET rewound_at = ? WHERE acp_session_id = ? AND rewound_at IS NULL"  # noqa: S608
