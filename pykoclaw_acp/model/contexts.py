@@ -13,6 +13,11 @@ from pykoclaw_acp.model.prompt_text import Note
 SETTING: Final = "PYKOCLAW_LOST_CONTEXT"
 
 
+def entry_uuid(turn_id: str) -> str:
+    """Uuid of a turn's prompt in Claude's transcript; the id of a fork's copy of the turn ends with it."""
+    return turn_id.rpartition("/")[2]
+
+
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
     """A turn as Claude's transcript has it: its prompt, and its last entry. `whole`: it ended well.
@@ -27,7 +32,7 @@ class TurnEnd:
     @property
     def entries(self) -> tuple[str, str]:
         """Uuids of its first and its last entry."""
-        return self.turn_id.rpartition("/")[2], self.last_uuid  # a fork's copy has both in its id
+        return entry_uuid(self.turn_id), self.last_uuid
 
     def lost(self, held: Collection[str]) -> bool:
         """Whether a transcript with these entries lacks the turn, its beginning, or its end."""

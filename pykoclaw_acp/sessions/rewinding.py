@@ -18,6 +18,7 @@ from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.options import WITHOUT
 from pykoclaw_acp.errors import InvalidRequest, WorkerFailed
 from pykoclaw_acp.model.branches import RewindPoint, Rewound
+from pykoclaw_acp.model.contexts import entry_uuid
 from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.branches import BranchStore
@@ -156,9 +157,8 @@ class Rewinding:
         self, session: Session, turn_id: str, epoch: int, *, dry: bool
     ) -> dict[str, Any] | None:
         """The CLI's answer; None: it made no copies before this turn."""
-        entry = turn_id.rpartition("/")[2]  # a fork's copy of a turn has it in its id
         try:
-            answer = await session.requests.rewind_files(entry, epoch, dry=dry)
+            answer = await session.requests.rewind_files(entry_uuid(turn_id), epoch, dry=dry)
         except InvalidRequest as error:
             if NO_COPY in error.message:
                 return None

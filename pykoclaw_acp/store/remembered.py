@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model.branches import Branch, Memory
+from pykoclaw_acp.model.contexts import entry_uuid
 from pykoclaw_acp.model.imports import chain
 from pykoclaw_acp.model.own_calls import COMPACTION
 from pykoclaw_acp.model.turns import SessionRecord
@@ -150,6 +151,6 @@ async def _branched_at(database: Database, record: SessionRecord) -> list[str]:
     )
     found = await database.read(_ENTRY, (session, entry, entry, record.last_seq))
     if own or not found:
-        return [turn_id.rpartition("/")[2] for (turn_id,) in own]  # a fork's copy has it in its id
+        return [entry_uuid(turn_id) for (turn_id,) in own]
     others = await database.read(_IMPORTED_TURNS, (session, session, found[0][1]))
     return [others[0][0]] if others else []

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from pykoclaw_acp.model.branches import Branch
-from pykoclaw_acp.model.contexts import TurnEnd
+from pykoclaw_acp.model.contexts import TurnEnd, entry_uuid
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.store import branches, events, notes
@@ -53,7 +53,7 @@ class SqlContextStore(SqlStore):
     async def forgotten(self, session_id: str) -> set[str]:
         """Ids of the prompts of turns that were rewound."""
         rows = await self._database.read(_FORGOTTEN, (session_id, session_id))
-        return {turn.rpartition("/")[2] for (turn,) in rows}  # a fork's copy has both in its id
+        return {entry_uuid(turn) for (turn,) in rows}
 
     async def has_note(self, note_id: str) -> bool:
         """Whether there is a note with this id."""
