@@ -17,17 +17,26 @@ from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.rewinding import Rewinding
+from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import limit_waits
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from pykoclaw_acp.store.units import Statement, Unit
 from tests.integration.asking import BOTH, Person, park, write
 from tests.integration.asking import rig as asking_rig
+from tests.integration.callers import prompted
 from tests.integration.rig import Rig, hanging, rig
 from tests.waiting import eventually
 
 
 def rewinding(r: Rig) -> Rewinding:
     return Rewinding(SqlBranchStore(r.database), r.pool)
+
+
+async def at_rest(r: Rig) -> Session:
+    """A session whose only turn has ended."""
+    session = await prompted(r, "say 1")
+    await session.idle()
+    return session
 
 
 async def test_next_worker_branches_off_before_the_turn(tmp_path: Path) -> None:
@@ -152,9 +161,7 @@ async def test_turn_that_begins_meanwhile_is_kept(
 ) -> None:
     """As one that the answer to a parked question begins; a rewind that takes long does not forget it."""
     async with rig(tmp_path) as r:
-        session = await r.session()
-        await r.run(session, "say 1")
-        await session.idle()
+        session = await at_rest(r)
         begun: list[Turn] = []
 
         async def begin() -> None:
@@ -176,9 +183,7 @@ async def test_prompt_after_look_at_files_has_rules(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path) as r:
-        session = await r.session()
-        await r.run(session, "say 1")
-        await session.idle()
+        session = await at_rest(r)
         row = (session.id, "Bash(make)", "", 1)
         await write(r, Statement("INSERT INTO acp_session_rules VALUES (?, ?, ?, ?)", row))
         await r.pool.stop(session.id)
@@ -194,9 +199,7 @@ async def test_files_that_could_not_be_restored_are_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path) as r:
-        session = await r.session()
-        await r.run(session, "say 1")
-        await session.idle()
+        session = await at_rest(r)
 
         async def rewind_files(turn_id: str, epoch: int, *, dry: bool) -> dict[str, Any]:
             return {"canRewind": dry, "filesChanged": ["a"], "error": "the worker is gone"}
@@ -214,9 +217,7 @@ async def test_prompt_without_copies_names_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path) as r:
-        session = await r.session()
-        await r.run(session, "say 1")
-        await session.idle()
+        session = await at_rest(r)
         none = InvalidRequest("No file checkpoint found for this message.")
         monkeypatch.setattr(session.requests, "rewind_files", AsyncMock(side_effect=none))
         with pytest.raises(InvalidRequest, match=r"made no copies .* use `rewind --no-files`"):
@@ -236,9 +237,7 @@ async def test_log_says_only_known_things_of_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[str], told: str
 ) -> None:
     async with rig(tmp_path) as r:
-        session = await r.session()
-        await r.run(session, "say 1")
-        await session.idle()
+        session = await at_rest(r)
         answer = {"canRewind": True, "filesChanged": files}
         monkeypatch.setattr(session.requests, "rewind_files", AsyncMock(return_value=answer))
         await rewinding(r).rewind(session, None, files=True, dry=False)
@@ -278,9 +277,7 @@ async def test_cancelled_rewind_is_whole_or_undone(
 ) -> None:
     """Whole, if the files are being put back; not at all, if they are only looked at."""
     async with rig(tmp_path) as r:
-        session = await r.session()
-        await r.run(session, "say 1")
-        await session.idle()
+        session = await at_rest(r)
         asked: list[bool] = []
 
         async def rewind_files(turn_id: str, epoch: int, *, dry: bool) -> dict[str, Any]:
