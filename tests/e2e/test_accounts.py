@@ -47,6 +47,7 @@ async def refused(client: Client, session: str, prompt: str = text("Never.")) ->
     return error.value
 
 
+@pytest.mark.long
 async def test_clients_have_their_own_keys_alone(stack: Stack) -> None:
     """The first client starts the daemon, and its key is nobody else's."""
     first = await stack.front(ANTHROPIC_API_KEY=FIRST)
@@ -140,6 +141,7 @@ cp {file} "$CLAUDE_CONFIG_DIR/.credentials.json"
 """
 
 
+@pytest.mark.long
 async def test_an_account_is_kept(stack: Stack) -> None:
     login(stack.root / "made")
     cli = stack.root / "claude-that-logs-in"

@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.e2e import node
 from tests.e2e.harness import Stack, script, text
 from tests.e2e.harness.logs import logs, warnings
@@ -19,6 +21,8 @@ from tests.pictures import encoded, png
 
 HERE = Path(__file__).parent / "acpx"
 WAIT = 180  # seconds
+
+pytestmark = pytest.mark.long
 
 Message = dict[str, Any]
 

@@ -48,6 +48,7 @@ async def goes_on(stack: Stack, client: Client, session: str, *before: str) -> N
     assert stack.asked()[-1]["user_texts"] == [*before, text("It goes on.")]
 
 
+@pytest.mark.long
 async def test_in_the_middle_of_the_answer(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
@@ -146,6 +147,7 @@ async def test_cancel_waiting_prompt_while_previous_one_runs(shared: Stack) -> N
     await goes_on(shared, client, session, slow)
 
 
+@pytest.mark.long
 async def test_all_prompts_of_the_session(shared: Stack) -> None:
     client = await shared.start()
     session, other = await client.new(shared.work), await client.new(shared.work)
@@ -199,7 +201,8 @@ async def test_while_the_model_gives_no_answer(shared: Stack) -> None:
     assert client.text(session).endswith("It goes on.")
 
 
-@pytest.mark.parametrize("work", [pytest.param("answer", marks=pytest.mark.long), "tool"])
+@pytest.mark.long
+@pytest.mark.parametrize("work", ["answer", "tool"])
 async def test_close_in_the_middle_of_a_turn(shared: Stack, work: str) -> None:
     client = await shared.start()
     session = await client.new(shared.work)

@@ -55,6 +55,7 @@ async def test_command_ends_silently_when_reader_stops_reading(stack: Stack) -> 
     assert (process.returncode, error) == (1, b"")
 
 
+@pytest.mark.long
 async def test_a_restart_loses_no_turn(stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)
@@ -71,6 +72,7 @@ async def test_a_restart_loses_no_turn(stack: Stack) -> None:
     assert len(stack.asked()) == 1
 
 
+@pytest.mark.long
 async def test_stop_ends_daemon_and_all_its_processes(stack: Stack) -> None:
     assert [(await run(stack, command)).status for command in ("restart", "stop")] == [3, 3]
     client, _, _ = await working(stack)
@@ -195,6 +197,7 @@ async def test_a_renamed_session_has_its_title_everywhere(shared: Stack) -> None
     assert "The parser" in (await done(shared, "sessions", "list")).out
 
 
+@pytest.mark.long
 async def test_a_deleted_session_is_gone(shared: Stack) -> None:
     client, session, prompt = await working(shared)
     (key,) = shared.rows("SELECT log_key FROM acp_sessions WHERE acp_session_id = ?", session)
@@ -215,6 +218,7 @@ async def test_a_deleted_session_is_gone(shared: Stack) -> None:
     )
 
 
+@pytest.mark.long
 async def test_wrong_setting_ends_no_daemon_nor_running_turn(
     stack: Stack,
 ) -> None:

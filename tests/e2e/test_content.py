@@ -148,16 +148,8 @@ async def test_what_is_refused_leaves_nothing(shared: Stack) -> None:
     assert (await client.prompt(session, text("It goes on.")))["stopReason"] == "end_turn"
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        "blobs_written",
-        *(
-            pytest.param(step, marks=pytest.mark.long)
-            for step in ("turn_queued", "turn_dispatched")
-        ),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("step", ["blobs_written", "turn_queued", "turn_dispatched"])
 async def test_image_survives_a_crash_at_any_step(stack: Stack, step: str) -> None:
     """The front gives the prompt to the next daemon, and Claude is asked once."""
     daemon = await stack.daemon(PYKOCLAW_CRASH_AT=step)

@@ -84,6 +84,7 @@ async def test_lost_transcript_is_told_and_made_up_for(stack: Stack) -> None:
         assert client.text(session).count("Claude does not remember") == int(lost)
 
 
+@pytest.mark.long
 async def test_lost_transcript_is_only_told_if_so_set(stack: Stack) -> None:
     client = await stack.start(PYKOCLAW_LOST_CONTEXT="off")
     session = await client.new(stack.work)

@@ -135,12 +135,7 @@ def test_demo_passes_in_pipe_beside_terminals_one(
     ("environment", "step", "reason"),
     [
         ({"PYKOCLAW_CLI_PATH": "/nonexistent/claude"}, "first token", "/nonexistent/claude"),
-        pytest.param(
-            {"PYKOCLAW_CRASH_AT": "recovered"},
-            "session/new",
-            "The daemon ended before it was ready",
-            marks=pytest.mark.long,
-        ),
+        ({"PYKOCLAW_CRASH_AT": "recovered"}, "session/new", "The daemon ended before it was ready"),
     ],
 )
 @pytest.mark.long
@@ -213,12 +208,13 @@ def test_it_says_that_the_front_died(
     assert left_behind(temporary) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "moment"),
     [
         (signal.SIGINT, b"Once there was"),
-        pytest.param(signal.SIGTERM, b"May I?", marks=pytest.mark.long),
-        pytest.param(signal.SIGTERM, b"SIGKILL  the daemon", marks=pytest.mark.long),
+        (signal.SIGTERM, b"May I?"),
+        (signal.SIGTERM, b"SIGKILL  the daemon"),
     ],
 )
 def test_interrupted_it_leaves_nothing(

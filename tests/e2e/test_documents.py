@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.e2e.commands import done, run
 from tests.e2e.harness import Stack, script, text
 from tests.unit.documents import ROOT, blocks, codes, table
@@ -35,6 +37,7 @@ def keys(value: Any, known: set[str], prefix: str = "") -> Iterator[str]:
                 yield path
 
 
+@pytest.mark.long
 async def test_json_output_has_the_documented_keys(stack: Stack) -> None:
     client = await stack.front()
     client.permit = lambda _: None

@@ -128,6 +128,7 @@ def test_no_command_is_forgotten() -> None:
     assert set(leaves(cli)) == COMMANDS.keys() | OWN_TESTS
 
 
+@pytest.mark.long
 async def test_every_command_works(stack: Stack, acp: tuple[str, ...]) -> None:
     client = await stack.front(program=acp)
     session = await client.new(stack.work)

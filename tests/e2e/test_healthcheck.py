@@ -67,6 +67,7 @@ async def test_ours_passes_cold_and_warm(stack: Stack) -> None:
     assert stack.daemon_pid() is not None
 
 
+@pytest.mark.long
 async def test_ours_checks_agent_that_deploy_script_names(stack: Stack) -> None:
     """Such a program is not taken for Claude's CLI by the daemon that it starts either."""
     program, _ = pykoclaw_program.install(stack.root / "bin")
@@ -108,6 +109,7 @@ async def test_another_answer_is_a_failure(program: str, stack: Stack) -> None:
     assert len(result.error.splitlines()) == 1
 
 
+@pytest.mark.long
 async def test_the_log_level_is_the_daemons(stack: Stack) -> None:
     """As an option and as the earlier plugin's variable; the option is the stronger one."""
     client = await stack.front(

@@ -151,6 +151,7 @@ async def test_prompt_ends_though_server_writes_without_end(stack: Stack) -> Non
     assert "Works." in client.text(session)
 
 
+@pytest.mark.long
 async def test_user_signs_in_on_page_client_opens(stack: Stack) -> None:
     """Once: Claude keeps the token, where only the user can read it."""
     async with serving(sign_in=True) as web:

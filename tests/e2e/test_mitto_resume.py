@@ -48,7 +48,8 @@ async def test_1_sessions_resume_while_the_store_is_written(stack: Stack, web: M
     assert "Remember this." in json.dumps(stack.asked()[-1]["messages"])
 
 
-@pytest.mark.parametrize("method", ["resume", pytest.param("load", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["resume", "load"])
 async def test_a_sessions_open_at_once_without_a_process(
     stack: Stack, web: Mitto, method: str
 ) -> None:
@@ -174,13 +175,10 @@ async def test_c_long_paragraph_mitto_lost_is_reshown_whole(
     assert again.replace(CONTINUED, "", 1).split() == [*numbers.split(), "The", "end."]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("falls_back", "killed"),
-    [
-        (False, signal.SIGKILL),
-        pytest.param(False, signal.SIGTERM, marks=pytest.mark.long),
-        pytest.param(True, signal.SIGTERM, marks=pytest.mark.long),
-    ],
+    [(False, signal.SIGKILL), (False, signal.SIGTERM), (True, signal.SIGTERM)],
 )
 async def test_c_code_block_mitto_lost_is_reshown_whole(
     shared: Stack, monkeypatch: pytest.MonkeyPatch, *, falls_back: bool, killed: signal.Signals

@@ -19,10 +19,8 @@ from tests.e2e.mitto_helpers import AT_ONCE, ENDLESS, claudes, fold, listed, pla
 from tests.waiting import eventually
 
 
-@pytest.mark.parametrize(
-    "method",
-    ["new", *(pytest.param(method, marks=pytest.mark.long) for method in ("resume", "load"))],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("method", ["new", "resume", "load"])
 async def test_3_commands_are_sent_after_the_answer(stack: Stack, web: Mitto, method: str) -> None:
     """Not before the answer, and not in the 20 ms after it."""
     first = Conversation()
@@ -221,6 +219,7 @@ async def test_f_leaving_plan_mode_is_reported(shared: Stack) -> None:
     )
 
 
+@pytest.mark.long
 async def test_j_several_mittos_share_one_daemon(shared: Stack) -> None:
     """Two workspaces with the same command: two fronts, the same request ids."""
     webs = [Mitto(shared) for _ in range(3)]

@@ -134,6 +134,7 @@ async def test_18_a_front_killed_while_starting_is_harmless(stack: Stack, web: M
     assert stack.daemon_pid() is not None
 
 
+@pytest.mark.long
 async def test_b_a_front_starts_and_outlives_the_daemon(stack: Stack, web: Mitto) -> None:
     """Its stderr stays a single line, whatever tools write, and although the daemon dies (5)."""
     conversation = Conversation()

@@ -94,6 +94,7 @@ async def test_15_json_has_the_types_go_expects(shared: Stack) -> None:
     )
 
 
+@pytest.mark.long
 async def test_17_mittos_http_server_is_in_users_configuration(stack: Stack, web: Mitto) -> None:
     """As `claude mcp add --scope user` writes it, for every workspace, helper sessions included."""
     async with serving() as mitto:

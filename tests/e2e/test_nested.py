@@ -188,10 +188,8 @@ async def test_process_without_parents_and_environment_is_still_inside(
     assert error["data"]["sessionId"] == session
 
 
-@pytest.mark.parametrize(
-    ("access", "operates"),
-    [pytest.param("clients", False, marks=pytest.mark.long), ("all", True)],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("access", "operates"), [("clients", False), ("all", True)])
 async def test_the_setting_allows_it(stack: Stack, access: str, operates: bool) -> None:
     client, session = await begun(stack, access)
     (stack.work / "speaker.py").write_text(SPEAKER)
@@ -205,6 +203,7 @@ async def test_the_setting_allows_it(stack: Stack, access: str, operates: bool) 
     assert ("PYKOCLAW_NESTED_ACCESS=all" in said) is not operates
 
 
+@pytest.mark.long
 async def test_daemon_of_another_home_is_usable_from_inside(shared: Stack, tmp_path: Path) -> None:
     """A session may start daemons of its own, as tests and demos do, and operate them."""
     client, session = await begun(shared)

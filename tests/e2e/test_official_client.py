@@ -92,6 +92,7 @@ async def connected(stack: Stack) -> AsyncIterator[tuple[ClientSideConnection, E
             yield connection, editor, process.pid
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings(
     "ignore::ResourceWarning"
 )  # the SDK leaves the pipes of a killed agent to the collector

@@ -85,6 +85,7 @@ async def test_earlier_plugins_conversation_is_shown_and_remembered(
     assert client.text(OLD) == "The old answer.The new answer."
 
 
+@pytest.mark.long
 async def test_others_turn_is_known_beside_our_live_worker(
     stack: Stack,
 ) -> None:
@@ -105,9 +106,8 @@ async def test_others_turn_is_known_beside_our_live_worker(
     assert client.text(session).split(".") == ["First", "Second", "Third", "Fourth", ""]
 
 
-@pytest.mark.parametrize(
-    "begun_early", [False, pytest.param(True, marks=pytest.mark.long)], ids=["idle", "unused"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("begun_early", [False, True], ids=["idle", "unused"])
 async def test_others_remember_their_turn_after_our_claude_ends(
     stack: Stack, begun_early: bool
 ) -> None:

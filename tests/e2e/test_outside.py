@@ -205,6 +205,7 @@ async def test_question_is_answered_in_the_terminal(stack: Stack) -> None:
 # --- tasks
 
 
+@pytest.mark.long
 async def test_task_commands_list_change_and_run(stack: Stack) -> None:
     client, session = await conversation(stack)
     schedule(stack, "aaaa1111", name(session), text("Done it."), next_run="2099-01-01T00:00:00+00:00",

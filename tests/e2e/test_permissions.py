@@ -136,6 +136,7 @@ async def test_everything_else_is_a_no(shared: Stack, answer: Any, outcome: str)
     assert row["answered_at"] is not None
 
 
+@pytest.mark.long
 async def test_always_allow_lasts_for_session_without_project_writes(shared: Stack) -> None:
     client, session = await asked(shared, lambda _: selected("allow_always"))
     await client.prompt(
@@ -245,6 +246,7 @@ async def test_server_killed_while_a_question_is_open(stack: Stack) -> None:
     assert not (stack.work / "made").exists()
 
 
+@pytest.mark.long
 async def test_mode_from_the_settings(stack: Stack) -> None:
     client = await stack.start(PYKOCLAW_PERMISSION_MODE="acceptEdits")
     client.permit = refuse
@@ -254,6 +256,7 @@ async def test_mode_from_the_settings(stack: Stack) -> None:
     assert (stack.work / "note.txt").read_text() == "without a question"
 
 
+@pytest.mark.long
 async def test_cancel_withdraws_subagents_question_after_prompt_was_answered(
     stack: Stack,
 ) -> None:

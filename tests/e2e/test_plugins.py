@@ -27,6 +27,7 @@ def allow(_: dict[str, Any]) -> dict[str, Any]:
     return {"outcome": {"outcome": "selected", "optionId": "allow_once"}}
 
 
+@pytest.mark.long
 async def test_task_tools_ask_write_rows_and_outlive_daemon(stack: Stack) -> None:
     client = await stack.front()
     asked: list[str] = []

@@ -29,6 +29,7 @@ async def named(client: Client) -> Client:
     return client
 
 
+@pytest.mark.long
 async def test_claude_starts_while_the_first_prompt_is_written(stack: Stack) -> None:
     client = await named(await stack.spawn())
     session = await client.new(stack.work)
@@ -56,6 +57,7 @@ async def test_prompt_after_the_early_process_was_killed(stack: Stack, dies: str
     assert [one["user_texts"] for one in stack.asked()] == [[text("Said.")]]
 
 
+@pytest.mark.long
 async def test_early_process_ends_with_its_daemon(stack: Stack) -> None:
     """The next one does not know how long it has waited; the first prompt starts another."""
     client = await named(await stack.spawn_front())
@@ -69,6 +71,7 @@ async def test_early_process_ends_with_its_daemon(stack: Stack) -> None:
     assert client.text(session) == "Said."
 
 
+@pytest.mark.long
 async def test_without_early_start_only_prompt_starts_worker(stack: Stack) -> None:
     client = await stack.start(PYKOCLAW_EARLY_START="off")
     session = await client.new(stack.work)
@@ -96,9 +99,8 @@ def umask(mask: int) -> Iterator[None]:
         os.umask(before)
 
 
-@pytest.mark.parametrize(
-    ("setting", "mode"), [("", 0o644), pytest.param("0027", 0o640, marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("setting", "mode"), [("", 420), ("0027", 416)])
 async def test_what_claude_makes_has_users_umask(stack: Stack, setting: str, mode: int) -> None:
     with umask(0o022):
         client = await stack.front(PYKOCLAW_UMASK=setting)
@@ -289,10 +291,9 @@ SUBAGENT = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", [COMMAND, SUBAGENT], ids=["command", "subagent"])
-@pytest.mark.parametrize(
-    "how", ["close", *(pytest.param(one, marks=pytest.mark.long) for one in ("delete", "command"))]
-)
+@pytest.mark.parametrize("how", ["close", "delete", "command"])
 async def test_nothing_begins_in_a_session_that_is_closed(
     stack: Stack, task: str, how: str
 ) -> None:

@@ -306,6 +306,7 @@ sys.addaudithook(hook)
 """
 
 
+@pytest.mark.long
 async def test_what_libraries_print_does_not_reach_the_client(stack: Stack) -> None:
     library = stack.root / "library"
     library.mkdir()
@@ -320,6 +321,7 @@ async def test_what_libraries_print_does_not_reach_the_client(stack: Stack) -> N
         assert f"noise {noise}" in said
 
 
+@pytest.mark.long
 async def test_stdin_is_not_shared_with_children(stack: Stack) -> None:
     """A tool that reads its stdin gets nothing of the client's messages."""
     client = await stack.start()

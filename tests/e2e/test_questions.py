@@ -94,11 +94,7 @@ async def test_answer_given_without_daemon_is_kept(stack: Stack) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "number",
-    [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL],
-    ids=["SIGTERM", "SIGKILL"],
-)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "SIGKILL"])
 async def test_a_question_outlives_the_daemon_and_its_client(
     stack: Stack, number: signal.Signals
 ) -> None:

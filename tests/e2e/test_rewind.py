@@ -87,6 +87,7 @@ async def rewound(stack: Stack) -> tuple[Client, str]:
     return client, session
 
 
+@pytest.mark.long
 async def test_rewound_turn_stays_forgotten(stack: Stack) -> None:
     client, session = await rewound(stack)
     for word in ("three", "four", "five"):
@@ -98,6 +99,7 @@ async def test_rewound_turn_stays_forgotten(stack: Stack) -> None:
     assert "Word: four" in asked
 
 
+@pytest.mark.long
 async def test_lost_branch_of_deleted_session_stays_deleted(stack: Stack) -> None:
     client, session = await rewound(stack)
     running = client.prompting(session, script("text Lost.", "bash tail -f /dev/null"))
@@ -125,6 +127,7 @@ def _transcripts(stack: Stack, count: int) -> list[str]:
     return found if len(found) >= count else []
 
 
+@pytest.mark.long
 async def test_rewind_to_before_a_compaction_is_refused(stack: Stack) -> None:
     client = await front(stack)
     session = await client.new(stack.work)
@@ -155,6 +158,7 @@ async def test_rewind_to_before_a_compaction_is_refused(stack: Stack) -> None:
     assert "PYKOCLAW_LOST_CONTEXT" not in client.text(session)
 
 
+@pytest.mark.long
 async def test_summary_for_lost_memory_omits_rewound_turn(stack: Stack) -> None:
     client = await front(stack)
     session = await client.new(stack.work)
@@ -175,6 +179,7 @@ async def test_summary_for_lost_memory_omits_rewound_turn(stack: Stack) -> None:
     assert "two" not in asked
 
 
+@pytest.mark.long
 async def test_turn_goes_on_after_one_task_stops(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)

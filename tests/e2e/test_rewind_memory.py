@@ -37,6 +37,7 @@ def turns(stack: Stack) -> list[str]:
     return [row["turn_id"] for row in found]
 
 
+@pytest.mark.long
 async def test_second_rewind_keeps_what_was_before_the_first(stack: Stack) -> None:
     """The first one covered a turn of a terminal."""
     client = await front(stack)
@@ -56,6 +57,7 @@ async def test_second_rewind_keeps_what_was_before_the_first(stack: Stack) -> No
     assert "PYKOCLAW_LOST_CONTEXT" not in client.text(session)
 
 
+@pytest.mark.long
 async def test_rewind_keeps_a_terminals_turn_before_it(stack: Stack) -> None:
     client = await front(stack)
     session = await client.new(stack.work)

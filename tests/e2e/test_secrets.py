@@ -63,6 +63,7 @@ def _holds(path: Path, secret: str) -> bool:
         return False
 
 
+@pytest.mark.long
 async def test_no_core_dump_holds_memory(stack: Stack) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))

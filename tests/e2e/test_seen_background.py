@@ -77,6 +77,7 @@ async def until_shown(client: Client, session: str, call: str, said: str) -> Non
     await client.until(lambda: said in words(shown(client.of(session), call)))
 
 
+@pytest.mark.long
 async def test_running_commands_output_comes_live_and_once(
     stack: Stack,
 ) -> None:
@@ -170,6 +171,7 @@ async def test_a_client_with_terminals_sees_commands_in_them(shared: Stack) -> N
     assert screen(client, session).split() == ["begun", "over"]
 
 
+@pytest.mark.long
 async def test_immediate_commands_colours_reach_terminals_live_and_again(
     stack: Stack,
 ) -> None:
@@ -257,6 +259,7 @@ async def test_commands_in_the_background(stack: Stack) -> None:
     await seen_again(stack, client, session, **NAMED)
 
 
+@pytest.mark.long
 async def test_command_beyond_time_limit_continues_in_background(
     stack: Stack,
 ) -> None:
@@ -276,6 +279,7 @@ async def test_command_beyond_time_limit_continues_in_background(
     await seen_again(stack, client, session, **NAMED)
 
 
+@pytest.mark.long
 async def test_monitors_lines_start_claudes_own_turns(stack: Stack) -> None:
     client = await begin(stack)
     session = await client.new(stack.work)
@@ -295,6 +299,7 @@ async def test_monitors_lines_start_claudes_own_turns(stack: Stack) -> None:
     await seen_again(stack, client, session, **NAMED)
 
 
+@pytest.mark.long
 async def test_subagents_in_the_background_and_waited_for(stack: Stack) -> None:
     client = await begin(stack)
     session = await client.new(stack.work)
@@ -347,6 +352,7 @@ async def test_subagents_in_the_background_and_waited_for(stack: Stack) -> None:
     await seen_again(stack, client, session, **NAMED)
 
 
+@pytest.mark.long
 async def test_cancel_stops_subagents_whose_prompt_was_answered(stack: Stack) -> None:
     """Commands in the background go on, as after the cancel of a turn."""
     client = await begin(stack)
@@ -386,6 +392,7 @@ async def test_cancel_stops_subagents_whose_prompt_was_answered(stack: Stack) ->
     await seen_again(stack, client, session, **NAMED)
 
 
+@pytest.mark.long
 async def test_call_of_command_ended_with_session_says_so(stack: Stack) -> None:
     client = await begin(stack)
     session = await client.new(stack.work)
@@ -397,6 +404,7 @@ async def test_call_of_command_ended_with_session_says_so(stack: Stack) -> None:
     assert shown(client.of(session), call)["status"] == "failed"
 
 
+@pytest.mark.long
 async def test_imported_sessions_subagents_are_shown_as_live(stack: Stack) -> None:
     """One that was waited for, and one in the background."""
     client = await begin(stack)

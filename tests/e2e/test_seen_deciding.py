@@ -110,6 +110,7 @@ async def test_plan_is_shown_asked_and_its_mode_follows(stack: Stack) -> None:
     await seen_again(stack, client, session)
 
 
+@pytest.mark.long
 async def test_lasting_rule_holds_in_later_sessions_until_removed(shared: Stack) -> None:
     client = await shared.spawn_front()
     await client.initialize(**EDITOR)
@@ -200,6 +201,7 @@ async def test_answers_around_daemon_crash_count(stack: Stack) -> None:
     assert r"\"Which size?\"=\"Large\"" in told
 
 
+@pytest.mark.long
 async def test_questions_are_answered_in_one_form(stack: Stack) -> None:
     client, session = await editor(stack, FORMS)
     content = {"question_0": ["Blue", "Red"], "question_1_custom": "my own"}
@@ -218,6 +220,7 @@ async def test_questions_are_answered_in_one_form(stack: Stack) -> None:
     await seen_again(stack, client, session, **FORMS)
 
 
+@pytest.mark.long
 async def test_questions_are_answered_one_by_one(stack: Stack) -> None:
     client, session = await editor(stack)
     choices = iter(["choice_1", "choice_0", "choice_1"])

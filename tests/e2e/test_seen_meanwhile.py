@@ -59,6 +59,7 @@ async def test_compaction_clear_and_commands(stack: Stack) -> None:
     assert again.text(session).count(REPORT) == again.text(session).count("## Usage") == 1
 
 
+@pytest.mark.long
 async def test_waits_are_counted_and_errors_are_told_once(stack: Stack) -> None:
     client = await stack.spawn(CLAUDE_CODE_MAX_RETRIES="2")
     named = {"clientInfo": {"name": "zed", "version": "1"}}
@@ -126,6 +127,7 @@ async def test_wait_is_told_live_with_services_seconds(stack: Stack) -> None:
     assert last["title"] == "Claude's rate limit was reached; stopped before a retry"
 
 
+@pytest.mark.long
 async def test_service_nobody_runs_is_no_lost_connection(stack: Stack) -> None:
     client = await stack.spawn(ANTHROPIC_BASE_URL="http://127.0.0.1:1", CLAUDE_CODE_MAX_RETRIES="1")
     await client.initialize()
@@ -139,6 +141,7 @@ async def test_service_nobody_runs_is_no_lost_connection(stack: Stack) -> None:
     await seen_again(stack, client, session)
 
 
+@pytest.mark.long
 async def test_fallback_model_lost_connection_and_compaction_are_shown(stack: Stack) -> None:
     """The model falls back, the connection breaks off in the middle of the answer, and the context
     is too full before the next one.
@@ -167,6 +170,7 @@ async def test_fallback_model_lost_connection_and_compaction_are_shown(stack: St
     await seen_again(stack, client, session)
 
 
+@pytest.mark.long
 async def test_rich_clients_get_notices_and_compaction_updates(stack: Stack) -> None:
     client = await stack.spawn(PYKOCLAW_THINKING="hide")
     rich: dict[str, Any] = {"clientCapabilities": {"session": {"notices": {}, "compaction": {}}}}
@@ -190,6 +194,7 @@ async def test_rich_clients_get_notices_and_compaction_updates(stack: Stack) -> 
     assert "thinking" in [row["kind"] for row in stack.log(session)]
 
 
+@pytest.mark.long
 async def test_compaction_that_failed_says_why_once(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -202,6 +207,7 @@ async def test_compaction_that_failed_says_why_once(stack: Stack) -> None:
     await seen_again(stack, client, session)
 
 
+@pytest.mark.long
 async def test_limits_and_hooks_are_one_line_each(stack: Stack) -> None:
     hooks = {"PreToolUse": "echo no echoes >&2; exit 2", "PostToolUse": "exit 1"}
     configured = {
@@ -238,6 +244,7 @@ async def test_limits_and_hooks_are_one_line_each(stack: Stack) -> None:
     await seen_again(stack, client, session)
 
 
+@pytest.mark.long
 async def test_hooks_stopping_more_than_calls_say_so(stack: Stack) -> None:
     objection = json.dumps({"decision": "block", "reason": "not read well"})
     commands = {

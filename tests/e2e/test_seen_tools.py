@@ -6,6 +6,8 @@ import base64
 import json
 from typing import Any, Final
 
+import pytest
+
 from pykoclaw_acp.translation.results import STOPPED
 from tests.e2e.given_servers import program
 from tests.e2e.harness import Client, Stack, script, text
@@ -58,6 +60,7 @@ def diffs(call: dict[str, Any]) -> list[tuple[str | None, str]]:
     ]
 
 
+@pytest.mark.long
 async def test_tools_read_well_live_again_and_imported(stack: Stack) -> None:
     prepare(stack)
     client = await stack.start()

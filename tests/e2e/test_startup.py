@@ -118,6 +118,7 @@ async def test_setting_that_cannot_be_used(stack: Stack) -> None:
     assert not stack.data.exists()
 
 
+@pytest.mark.long
 async def test_client_connects_after_socket_file_was_removed(stack: Stack) -> None:
     """As at a logout, or by a cleaner of temporary files."""
     client = await stack.front()

@@ -7,6 +7,8 @@ import json
 import signal
 from typing import Any
 
+import pytest
+
 from tests.e2e.harness import Client, Stack, script, text
 
 STEER = {"pykoclaw.dev/steering": "steer"}
@@ -76,6 +78,7 @@ async def test_cancel_takes_back_what_was_not_taken_up(shared: Stack) -> None:
     assert client.text(session) == "\n\nCancelled.\n\nNext."
 
 
+@pytest.mark.long
 async def test_steered_prompt_is_given_once_whoever_dies(stack: Stack) -> None:
     await stack.daemon()
     client = await stack.front()

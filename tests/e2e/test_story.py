@@ -179,10 +179,8 @@ async def test_session_that_was_never_prompted(stack: Stack, opening: str) -> No
     assert stack.asked()[-1]["session"] == session
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [pytest.param("before the first byte", marks=pytest.mark.long), "in the middle of the answer"],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("moment", ["before the first byte", "in the middle of the answer"])
 async def test_everything_is_killed_in_the_first_turn(stack: Stack, moment: str) -> None:
     slow = (
         script("hang 60s") if moment.startswith("before") else script("repeat 2000x20ms word{n} ")
@@ -253,6 +251,7 @@ async def test_unknown_session_is_an_error(shared: Stack) -> None:
         assert (refused.value.code, refused.value.data) == (-32002, {"sessionId": unknown})
 
 
+@pytest.mark.long
 async def test_session_is_kept_once_new_has_answered(stack: Stack) -> None:
     """The row is committed before the answer: a SIGKILL right after it changes nothing."""
     client = await stack.spawn()

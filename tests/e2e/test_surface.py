@@ -36,6 +36,7 @@ async def opened(client: Client, stack: Stack) -> tuple[str, dict[str, Any]]:
     return answer["sessionId"], answer
 
 
+@pytest.mark.long
 async def test_terminals_model_is_shown_where_session_continues(stack: Stack) -> None:
     client = await stack.start()
     session = await client.new(stack.work)
@@ -97,6 +98,7 @@ async def test_mode_set_during_turn_applies_at_once(shared: Stack) -> None:
     assert current(client, session) == ["acceptEdits", "dontAsk"]
 
 
+@pytest.mark.long
 async def test_effort_and_fast_mode_work_and_survive_restart(
     stack: Stack,
 ) -> None:

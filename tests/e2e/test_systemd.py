@@ -105,6 +105,7 @@ async def fed(manager: UserManager) -> int:
     return int(await manager.show(SERVICE, "WatchdogTimestampMonotonic"))
 
 
+@pytest.mark.long
 async def test_dialling_starts_the_daemon(systemd: UserManager) -> None:
     assert await systemd.show(SERVICE, "ActiveState") == "inactive"
     assert (await initialize(systemd))["result"]["protocolVersion"] == 1
@@ -127,6 +128,7 @@ async def test_the_daemon_is_well_for_the_watchdog(systemd: UserManager) -> None
     assert await systemd.show(SERVICE, "NRestarts") == "0"
 
 
+@pytest.mark.long
 async def test_a_daemon_that_hangs_is_replaced(systemd: UserManager) -> None:
     await initialize(systemd)
     pid = await systemd.main_pid()

@@ -27,6 +27,7 @@ def server(stack: Stack, stdin: int, stdout: int) -> subprocess.Popen[bytes]:
         )
 
 
+@pytest.mark.long
 async def test_one_socket_as_both_ends(stack: Stack) -> None:
     """As systemd's socket activation and inetd hand it over."""
     ours, theirs = socket.socketpair()
@@ -138,16 +139,8 @@ async def test_calls_before_end_of_input_are_answered(stack: Stack) -> None:
     assert [row["state"] for row in stack.rows("SELECT state FROM acp_turns")] == ["cancelled"]
 
 
-@pytest.mark.parametrize(
-    "closed",
-    [
-        "<&- >&-",
-        *(
-            pytest.param(closed, marks=pytest.mark.long)
-            for closed in ("<&-", ">&-", "<&- 2>&-", "</dev/null >&- 2>&-")
-        ),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("closed", ["<&- >&-", "<&-", ">&-", "<&- 2>&-", "</dev/null >&- 2>&-"])
 async def test_closed_streams_are_no_reason_for_a_traceback(stack: Stack, closed: str) -> None:
     command = f"exec {sys.executable} -m pykoclaw_acp serve --stdio {closed}"
     done = await asyncio.to_thread(

@@ -49,11 +49,8 @@ def kill_claude(stack: Stack, session: str) -> None:
     claude.kill()
 
 
-@pytest.mark.parametrize(
-    "kill",
-    [kill_worker, pytest.param(kill_claude, marks=pytest.mark.long)],
-    ids=lambda kill: kill.__name__,
-)
+@pytest.mark.long
+@pytest.mark.parametrize("kill", [kill_worker, kill_claude], ids=lambda kill: kill.__name__)
 async def test_killed_while_a_tool_runs(shared: Stack, kill: Callable[[Stack, str], None]) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
@@ -106,6 +103,7 @@ async def test_killed_in_the_middle_of_the_answer(
     assert [one["user_texts"][-1] for one in shared.asked()] == [ENDLESS, text("It goes on.")]
 
 
+@pytest.mark.long
 async def test_killed_before_claude_said_anything(shared: Stack) -> None:
     """Whether Claude had begun is not known: the turn says so, and is not run again."""
     client = await shared.start()
@@ -157,6 +155,7 @@ async def test_worker_that_hangs(stack: Stack) -> None:
     await goes_on(stack, client, session, ENDLESS)
 
 
+@pytest.mark.long
 async def test_errors_of_the_model(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
@@ -194,12 +193,10 @@ def messages(client: Client, session: str) -> list[str]:
 WORDS = " ".join(f"word{n}" for n in range(1, 31))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("directive", "kind"),
-    [
-        pytest.param("stream-error overloaded_error", "overloaded", marks=pytest.mark.long),
-        ("cut", "server_error"),
-    ],
+    [("stream-error overloaded_error", "overloaded"), ("cut", "server_error")],
 )
 async def test_stream_that_breaks(shared: Stack, directive: str, kind: str) -> None:
     """What was said stays, what is missing is an error and no end of turn."""
@@ -253,6 +250,7 @@ async def test_prompt_that_is_too_long(shared: Stack, prompt: str) -> None:
     assert (error.code, error.kind) == (-32010, "context_too_large")
 
 
+@pytest.mark.long
 async def test_directory_that_is_gone(shared: Stack) -> None:
     client = await shared.start()
     gone = shared.root / "gone"

@@ -90,6 +90,7 @@ async def test_tools_as_a_client_sees_them(shared: Stack) -> None:
     assert client.text(session) == "Done."
 
 
+@pytest.mark.long
 async def test_parallel_tools_are_kept_apart(stack: Stack) -> None:
     client = await stack.start(PYKOCLAW_PERMISSION_MODE="acceptEdits")
     session = await client.new(stack.work)
@@ -174,6 +175,7 @@ async def test_resource_link_reaches_the_model(shared: Stack) -> None:
     assert (first["text"], second) == ("Look at", link)
 
 
+@pytest.mark.long
 async def test_sessions_do_not_wait_for_each_other(shared: Stack) -> None:
     client = await shared.start()
     slow, quick = await client.new(shared.work), await client.new(shared.work)

@@ -39,6 +39,7 @@ async def test_users_model_and_mode_are_shown_and_used(stack: Stack, by_itself: 
     assert "haiku" in stack.asked()[-1]["model"]
 
 
+@pytest.mark.long
 async def test_our_settings_and_clients_model_go_first(stack: Stack) -> None:
     write(stack, OWN)
     client = await stack.front(PYKOCLAW_PERMISSION_MODE="plan", ANTHROPIC_MODEL="claude-mine-1")

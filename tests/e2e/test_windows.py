@@ -90,12 +90,9 @@ async def missed(stack: Stack, session: str, client: Client) -> str:
     return client.text(session).removesuffix("From now on.")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "daemon_too",
-    [
-        pytest.param(False, id="window", marks=pytest.mark.long),
-        pytest.param(True, id="window and daemon"),
-    ],
+    "daemon_too", [pytest.param(False, id="window"), pytest.param(True, id="window and daemon")]
 )
 async def test_of_two_windows_one_dies_behind_the_other(stack: Stack, daemon_too: bool) -> None:
     one = await window(stack)
@@ -221,6 +218,7 @@ async def test_old_version_fronts_are_told_apart_too(stack: Stack, tmp_path: Pat
     assert await missed(stack, session, again) == "Second."
 
 
+@pytest.mark.long
 async def test_direct_socket_client_counts_as_own_process(stack: Stack) -> None:
     await stack.daemon()
     direct = (sys.executable, "-c", DIRECT, stack.places.socket)

@@ -115,6 +115,7 @@ async def test_nothing_acts_without_trust_but_words_count(stack: Stack) -> None:
     assert tool_asked, "the repository's own permissions.allow must not count"
 
 
+@pytest.mark.long
 async def test_what_the_directory_forbids_counts_without_trust(stack: Stack) -> None:
     work = stack.root / "clone"
     (work / ".claude").mkdir(parents=True)
@@ -143,6 +144,7 @@ async def test_what_the_directory_forbids_counts_without_trust(stack: Stack) -> 
     assert not (work / "ran").exists()
 
 
+@pytest.mark.long
 async def test_trusted_content_acts_and_its_change_is_asked(
     shared: Stack, repository: Repository
 ) -> None:
@@ -208,6 +210,7 @@ async def test_the_question_outlives_the_daemon(stack: Stack, repository: Reposi
     )  # the same one, each time
 
 
+@pytest.mark.long
 async def test_operators_answer_waits_for_client_with_key(
     stack: Stack, repository: Repository
 ) -> None:
@@ -260,6 +263,7 @@ async def test_the_commands_list_add_and_remove(stack: Stack, repository: Reposi
     assert len(asked(client)) == 2
 
 
+@pytest.mark.long
 async def test_off_trusts_every_directory(stack: Stack, repository: Repository) -> None:
     client = await stack.front(PYKOCLAW_WORKSPACE_TRUST="off")
     choose(client, WITHOUT)

@@ -27,6 +27,7 @@ def ended_on_disk(stack: Stack) -> bool:
     return any(b'"frame":"turn_ended"' in path.read_bytes() for path in spools)
 
 
+@pytest.mark.long
 async def test_turn_ending_without_daemon_is_complete_afterwards(stack: Stack) -> None:
     session, _, worker = await alone(stack)
     await eventually(lambda: ended_on_disk(stack), 60)
@@ -39,6 +40,7 @@ async def test_turn_ending_without_daemon_is_complete_afterwards(stack: Stack) -
     assert len(stack.asked()) == 2
 
 
+@pytest.mark.long
 async def test_dead_fronts_prompt_runs_after_return_and_deploy(
     stack: Stack,
 ) -> None:
@@ -83,6 +85,7 @@ async def test_killed_worker_leaves_what_it_wrote(stack: Stack) -> None:
     assert turn(stack)["state"] == "failed"
 
 
+@pytest.mark.long
 async def test_orphan_worker_ends_at_timeout_and_reports_it(stack: Stack) -> None:
     session, before, _ = await alone(stack, LONG, {"PYKOCLAW_ORPHAN_GRACE": "1"})
     await eventually(lambda: not stack.processes(), 20)
@@ -123,16 +126,17 @@ async def test_question_survives_daemon_death_and_is_answered_later(stack: Stack
     assert stack.worker(session).pid == worker.pid
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "step",
     [
-        pytest.param("worker_epoch", marks=pytest.mark.long),
-        pytest.param("worker_launched", marks=pytest.mark.long),
-        pytest.param("worker_recorded", marks=pytest.mark.long),
-        pytest.param("worker_ready", marks=pytest.mark.long),
+        "worker_epoch",
+        "worker_launched",
+        "worker_recorded",
+        "worker_ready",
         "turn_dispatched",
-        pytest.param("prompt_sent", marks=pytest.mark.long),
-        pytest.param("frames_received", marks=pytest.mark.long),
+        "prompt_sent",
+        "frames_received",
     ],
 )
 async def test_daemon_death_before_worker_starts_only_delays_turn(stack: Stack, step: str) -> None:
@@ -146,15 +150,9 @@ async def test_daemon_death_before_worker_starts_only_delays_turn(stack: Stack, 
     assert sum(one.is_worker for one in stack.processes()) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "step",
-    [
-        "worker_attached",
-        *(
-            pytest.param(step, marks=pytest.mark.long)
-            for step in ("recovered", "worker_ready", "frames_received", "frames_committed")
-        ),
-    ],
+    "step", ["worker_attached", "recovered", "worker_ready", "frames_received", "frames_committed"]
 )
 async def test_daemon_death_during_adoption_leaves_all_to_next(stack: Stack, step: str) -> None:
     session, _, worker = await alone(stack)

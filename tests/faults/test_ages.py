@@ -119,6 +119,7 @@ async def test_database_of_each_age_is_shared(stack: Stack, age: str, first: str
     assert {"wa-andy-9@g.us", "wa-andy-8@g.us", "wa-andy-7@g.us", "wa-andy-6@g.us"} <= names
 
 
+@pytest.mark.long
 async def test_three_programs_start_at_once_on_nothing(stack: Stack) -> None:
     place = (stack.data, stack.environment)
     async with (
@@ -181,6 +182,7 @@ def with_large_log(stack: Stack, events: int = EVENTS) -> list[str]:
     return sessions
 
 
+@pytest.mark.long
 async def test_conversion_of_large_log_lets_others_write(
     stack: Stack, record_property: Callable[[str, object], None]
 ) -> None:

@@ -128,6 +128,7 @@ async def test_who_is_turned_away_hears_why(stack: Stack) -> None:
     assert "PYKOCLAW_MAX_CLIENTS" in error["message"]
 
 
+@pytest.mark.long
 async def test_front_refused_for_max_clients_repeats_reason(stack: Stack) -> None:
     await stack.daemon(
         program=FEW_FILES,

@@ -45,6 +45,7 @@ async def test_second_daemon_death_before_sending_prompt_fails_it(stack: Stack, 
     assert stack.daemon_pid() == third, "it lives"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("step", ["prompt_received"])
 async def test_second_daemon_death_before_accepting_prompt_fails_it(
     stack: Stack, step: str
@@ -84,6 +85,7 @@ def refused(stack: Stack) -> bool:
     return log.exists() and "refused unread" in log.read_text()
 
 
+@pytest.mark.long
 async def test_answer_two_daemons_die_over_is_reasked(stack: Stack) -> None:
     stack.environment["PYKOCLAW_CRASH_AT"] = "answer_received"
     await stack.daemon()

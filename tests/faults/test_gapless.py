@@ -117,6 +117,7 @@ async def test_a_daemon_that_dies_is_a_pause(
     await check(stack, session, client)
 
 
+@pytest.mark.long
 @moments
 async def test_a_daemon_of_a_new_version_goes_on(stack: Stack, moment: int, tmp_path: Path) -> None:
     installed = tmp_path / "installed"
@@ -148,6 +149,7 @@ async def test_a_daemon_of_a_new_version_goes_on(stack: Stack, moment: int, tmp_
     await check(stack, session, client)
 
 
+@pytest.mark.long
 @moments
 async def test_temporarily_stopped_daemon_loses_nothing(stack: Stack, moment: int) -> None:
     client = await stack.front()
@@ -162,12 +164,9 @@ async def test_temporarily_stopped_daemon_loses_nothing(stack: Stack, moment: in
     await check(stack, session, client)
 
 
+@pytest.mark.long
 @moments
-@pytest.mark.parametrize(
-    "daemon_too",
-    [False, pytest.param(True, marks=pytest.mark.long)],
-    ids=["front", "front and daemon"],
-)
+@pytest.mark.parametrize("daemon_too", [False, True], ids=["front", "front and daemon"])
 async def test_a_new_front_goes_on_by_the_cursor(
     stack: Stack, moment: int, daemon_too: bool
 ) -> None:

@@ -74,6 +74,7 @@ async def goes_on(stack: Stack, session: str, worker: Process) -> Client:
 # --- moved
 
 
+@pytest.mark.long
 async def test_a_moved_directory_keeps_its_worker(stack: Stack) -> None:
     session, _, worker = await alone(stack)
     known = instance(stack)["instance"]
@@ -240,11 +241,8 @@ async def says_that_it_was_put_back(stack: Stack, session: str, worker: Process)
     assert seqs == list(range(1, len(seqs) + 1))
 
 
-@pytest.mark.parametrize(
-    "restore",
-    [put_back, pytest.param(put_back_whole, marks=pytest.mark.long)],
-    ids=["file", "directory"],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("restore", [put_back, put_back_whole], ids=["file", "directory"])
 async def test_worker_unknown_to_restored_database_ends_in_words(
     stack: Stack, restore: Callable[[Stack, Path], None]
 ) -> None:
@@ -279,6 +277,7 @@ async def test_worker_ahead_of_restored_database_ends_in_words(stack: Stack) -> 
     assert '"restored"' in stack.rows("SELECT error FROM acp_turns ORDER BY created_at")[0]["error"]
 
 
+@pytest.mark.long
 async def test_prompt_run_after_backup_is_not_called_unsent(stack: Stack) -> None:
     """Nobody comes for it, so that it is not sent again either."""
     await stack.daemon()

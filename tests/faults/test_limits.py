@@ -193,6 +193,7 @@ async def test_turn_and_waiting_prompts_continue_while_unwritable(
     assert logged(stack, "store_available")
 
 
+@pytest.mark.long
 @limited_by(AT_START, OF_START)
 async def test_start_shows_history_and_continues_once_writable(
     stack: Stack, limit: Limit, systemd: Systemd
@@ -243,6 +244,7 @@ async def limited_daemon(stack: Stack, **environment: str) -> asyncio.subprocess
     return process
 
 
+@pytest.mark.long
 async def test_waiting_front_gets_no_false_prompt_rejection(stack: Stack, locked: Limit) -> None:
     """Its daemon dies while the database is locked; the next one cannot even look what was
     accepted.
@@ -297,6 +299,7 @@ async def _serve_in_vain(stack: Stack, *before: str) -> str:
     return said.decode()
 
 
+@pytest.mark.long
 async def test_no_room_for_new_database_is_reported(stack: Stack) -> None:
     full = FullDisk(stack)
     full.on()
@@ -306,6 +309,7 @@ async def test_no_room_for_new_database_is_reported(stack: Stack) -> None:
         full.off()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [0, 1])
 async def test_limit_of_file_size_is_named(stack: Stack, size: int) -> None:
     """With 0 there is no temporary directory either."""

@@ -184,6 +184,7 @@ async def test_daemon_needs_no_thread_under_memory_limit(stack: Stack) -> None:
     assert stack.daemon_pid() == pid
 
 
+@pytest.mark.long
 async def test_front_without_memory_says_so_and_turn_continues(stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)
@@ -261,6 +262,7 @@ def most_processes(soft: str, *pids: int) -> None:
         subprocess.run(command, check=True)
 
 
+@pytest.mark.long
 async def test_process_limit_is_reported_and_turns_continue_anyway(
     elsewhere: tuple[Path, str],
 ) -> None:

@@ -58,6 +58,7 @@ async def goes_on(stack: Stack, session: str, worker: Process) -> None:
     assert len(stack.asked()) == 1
 
 
+@pytest.mark.long
 async def test_stop_releases_moved_data_directory(stack: Stack) -> None:
     client, session, _, worker = await in_a_turn(stack)
     await client.kill()

@@ -401,7 +401,13 @@ DAMAGES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("value", ["'garbage'", GARBAGE], ids=["garbage", "bytes"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param("'garbage'", id="garbage", marks=pytest.mark.long),
+        pytest.param(GARBAGE, id="bytes"),
+    ],
+)
 @pytest.mark.parametrize("table", DAMAGES)
 async def test_damaged_row_of_a_session_stops_nobody(
     tmp_path: Path, alive: WorkerProcess, table: str, value: str

@@ -278,6 +278,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 def test_twelve_thousand_deltas_leave_a_small_log(path: Path, other: sqlite3.Connection) -> None:
     """On its own SQLite, which is affected where it is older than 3.51.3: 90 MB before."""
     assert other.execute("PRAGMA journal_mode").fetchone() == ("wal",)

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 
+from pykoclaw_acp.sessions import surroundings
 from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from tests.integration import linked
@@ -158,7 +159,9 @@ async def test_a_turn_that_has_begun_needs_nobody(tmp_path: Path) -> None:
             assert len(r.launcher.launched) == 1
 
 
-async def test_a_task_aside_is_of_its_conversations_account(tmp_path: Path) -> None:
+async def test_a_task_aside_is_of_its_conversations_account(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "pykoclaw.db"
     async with rig(tmp_path) as r, scheduling(r):
         async with linked.front(r, "one", environment={NAME: KEY}) as one:
@@ -168,6 +171,7 @@ async def test_a_task_aside_is_of_its_conversations_account(tmp_path: Path) -> N
             first = task(path, name, context_mode="isolated")
             await eventually(lambda: logs(path, first))
             assert (len(r.launcher.launched), environment(r)) == (2, {NAME: KEY})
+        monkeypatch.setattr(surroundings, "RETURN", 0.0)
         second = task(path, name, context_mode="isolated")
         await eventually(lambda: logs(path, second))
         (found,) = logs(path, second)

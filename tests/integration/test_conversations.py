@@ -528,13 +528,8 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize(
-    "step",
-    [
-        pytest.param(step, marks=pytest.mark.long if step == "merge_piece_finished" else ())
-        for step in crash_points.MERGING
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("step", crash_points.MERGING)
 async def test_each_start_after_a_kill_continues_the_merge(tmp_path: Path, step: str) -> None:
     path = tmp_path / "pykoclaw.db"
     database = await Database.open(path)

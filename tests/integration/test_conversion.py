@@ -302,6 +302,7 @@ KILLS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kill", KILLS)
 async def test_kill_during_conversion_loses_nothing_next_daemon_continues(
     tmp_path: Path, kill: str

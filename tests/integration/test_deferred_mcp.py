@@ -85,6 +85,7 @@ def test_tools_of_the_sdk_answer(before: str) -> None:
     assert answer == f"({{'readOnlyHint': True}}, '42') {all_of_it} {server}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "use",
     [
@@ -138,6 +139,7 @@ def held(tmp_path: Path, code: str) -> str:
     return run(IMPORTED + needed + code, PYTHONPATH=f"{tmp_path}:{os.getcwd()}")
 
 
+@pytest.mark.long
 def test_import_that_needs_the_rest_never_hangs(tmp_path: Path) -> None:
     """One thread loads it, and comes to a module that another one imports, which needs it."""
     code = (
@@ -151,6 +153,7 @@ def test_import_that_needs_the_rest_never_hangs(tmp_path: Path) -> None:
     assert held(tmp_path, code) == "MCPServer False\n"
 
 
+@pytest.mark.long
 def test_a_thread_waits_for_what_another_one_loads(tmp_path: Path) -> None:
     code = (
         "import time\nfound = []\n"
@@ -175,6 +178,7 @@ def test_broken_package_says_so_each_time(tmp_path: Path) -> None:
     assert held(tmp_path, code) == "gone\ngone\n"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "other",
     [

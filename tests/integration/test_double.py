@@ -339,6 +339,7 @@ def pykoclaw(
     )
 
 
+@pytest.mark.long
 def test_installed_program_runs_commands_of_plugins(data: Path, tmp_path: Path) -> None:
     failing = ["fails_to_load", "fails_to_construct", "fails_to_migrate", "fails_to_serve"]
     site = installed.install(tmp_path / "env", ["hello", *failing])

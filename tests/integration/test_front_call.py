@@ -108,7 +108,10 @@ def test_a_daemon_that_goes_away_is_absent(places: Places) -> None:
         call(places, "_m", {})
 
 
-def test_without_a_socket_the_server_is_named(places: Places) -> None:
+def test_without_a_socket_the_server_is_named(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front_call, "_START_TIMEOUT", 0.2)
     with (
         Daemon(places, listens=False),
         pytest.raises(DaemonAbsent, match=r"\(pid \d+\) has no socket") as absent,

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from pykoclaw_acp.model.events import Text, encode
 from pykoclaw_acp.store import migrate
 from pykoclaw_acp.store.conversion import Conversion
@@ -84,6 +86,7 @@ def old(path: Path) -> sqlite3.Connection:
     return connection
 
 
+@pytest.mark.long
 def test_no_migration_of_large_database_holds_lock(tmp_path: Path) -> None:
     path = files.current(tmp_path)
     every = migrate.load()

@@ -132,6 +132,7 @@ text done
     assert (results[uses[3]["id"]], results[uses[4]["id"]]) == ("one+three", "parallel")
 
 
+@pytest.mark.long
 async def test_faults_are_what_the_cli_takes_for_them(model: ScriptedModel, tmp_path: Path) -> None:
     async with claude(model.url, tmp_path) as client:
         overloaded = await turn(client, "[[script error 529 times=1 retry-after=1 ;; text fine]]")
@@ -204,6 +205,7 @@ async def test_next_request_holds_history_after_server_restart(tmp_path: Path) -
     assert "1. user: The word is pelican." in str(final.result)
 
 
+@pytest.mark.long
 async def test_turns_started_by_cli_continue_the_script(
     model: ScriptedModel, tmp_path: Path
 ) -> None:
@@ -229,6 +231,7 @@ async def test_turns_started_by_cli_continue_the_script(
     assert [request["user_texts"] for request in subagent] == [[prompt]] * 2
 
 
+@pytest.mark.long
 async def test_titles_and_summaries_are_side_requests(model: ScriptedModel, tmp_path: Path) -> None:
     async with claude(model.url, tmp_path, CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="") as client:
         assert result(await turn(client, "Buy milk. [[script text bought]]")).result == "bought"

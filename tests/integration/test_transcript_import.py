@@ -505,6 +505,7 @@ async def test_line_a_crash_cut_is_damaged_later(p: Place) -> None:
     assert await p.log() == [*said, DAMAGED, "after"]
 
 
+@pytest.mark.long
 async def test_reader_of_huge_lines_stays_small(p: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     megabyte = "0123456789abcdef" * 65536
     p.transcript.prompt("huge", "p1")

@@ -44,6 +44,7 @@ async def written(w: World, claude: str, words: str) -> None:
     await eventually(lambda: words in w.transcript(claude).read_text())
 
 
+@pytest.mark.long
 async def test_imported_turn_reads_as_a_live_one(w: World) -> None:
     live, imported = await w.session(), await w.session()
     (w.work / "a.txt").write_text("one\n")
@@ -64,6 +65,7 @@ async def test_imported_turn_reads_as_a_live_one(w: World) -> None:
     assert (await w.look(live, claude)).logged == []
 
 
+@pytest.mark.long
 async def test_turns_of_others_are_between_ours(w: World) -> None:
     session = await w.session()
     async with w.claude(session_id=session) as client:
@@ -102,6 +104,7 @@ async def test_conversation_of_others_is_imported_whole(w: World) -> None:
     assert (again.standing, again.logged, again.digest) == (RowStanding.MOVED_ON, [], None)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("looked", [True, False])
 async def test_terminals_compaction_after_our_turn_shows_once(w: World, looked: bool) -> None:
     session = await w.session()
@@ -130,6 +133,7 @@ async def test_terminals_compaction_after_our_turn_shows_once(w: World, looked: 
     assert len(ends) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["/compact", "/context", "/rewind"])
 async def test_worker_is_behind_after_terminals_command(w: World, command: str) -> None:
     session = await w.session()
@@ -149,6 +153,7 @@ async def test_worker_is_behind_after_terminals_command(w: World, command: str) 
     assert "[terminal" not in await w.said(session)
 
 
+@pytest.mark.long
 async def test_blank_session_in_row_is_side_turn(w: World) -> None:
     session = await w.session()
     async with w.claude(session_id=session) as client:
@@ -167,6 +172,7 @@ async def test_blank_session_in_row_is_side_turn(w: World) -> None:
     assert (await w.look(session, claude)).standing is RowStanding.SAME
 
 
+@pytest.mark.long
 async def test_session_to_branch_off_is_told_of_others(w: World) -> None:
     """After a rewind: other programs go on with what was forgotten, also under another id."""
     session = await w.session()
@@ -195,6 +201,7 @@ async def test_session_to_branch_off_is_told_of_others(w: World) -> None:
     assert "meanwhile" not in found.digest, "that was told"
 
 
+@pytest.mark.long
 async def test_fork_that_holds_our_history_goes_on(w: World) -> None:
     session = await w.session()
     async with w.claude(session_id=session) as client:
@@ -242,6 +249,7 @@ async def test_two_programs_at_once_lose_no_side(w: World) -> None:
     assert (await w.look(session, claude)).digest is None
 
 
+@pytest.mark.long
 async def test_branch_of_cli_exiting_last_goes_on(w: World) -> None:
     """A CLI notes its own last entry when it exits, also if another one has written since."""
     session = await w.session()
@@ -286,6 +294,7 @@ async def test_cleared_session_is_followed_without_its_past(w: World) -> None:
     assert found.followed == fresh
 
 
+@pytest.mark.long
 async def test_claudes_own_turn_is_not_imported(w: World) -> None:
     session = await w.session()
     async with w.claude(session_id=session) as client:
@@ -306,6 +315,7 @@ async def test_claudes_own_turn_is_not_imported(w: World) -> None:
     assert [one.status for one in ended] == ["completed"]
 
 
+@pytest.mark.long
 async def test_background_turn_of_others_is_imported(w: World) -> None:
     session = await w.session()
     first = str(uuid.uuid4())

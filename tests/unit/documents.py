@@ -4,7 +4,6 @@ tables, names.
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -103,18 +102,7 @@ def _texts(constant: object) -> Iterator[str]:
                 yield from _texts(part)
 
 
-def sentences() -> frozenset[str]:
-    """Every text of the program; what is put in at run time is a blank space."""
-    said = set()
-    trees = (ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py"))
-    for node in (node for tree in trees for node in ast.walk(tree)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            said.add(node.value)
-        elif isinstance(node, ast.JoinedStr):
-            said.add(
-                "".join(
-                    str(part.value) if isinstance(part, ast.Constant) else " "
-                    for part in node.values
-                )
-            )
-    return frozenset(said)
+def written() -> str:
+    """The program's sources; a text that is written in several pieces is one text here."""
+    sources = "\n".join(path.read_text() for path in PACKAGE.rglob("*.py"))
+    return re.sub(r'"\s*[rf]{0,2}"', "", sources)
