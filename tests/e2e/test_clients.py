@@ -192,7 +192,10 @@ class Player:
         return [self.named(one) for one in value] if isinstance(value, list) else value
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(one, marks=() if one == "zed" else pytest.mark.long) for one in NAMES],
+)
 async def test_client_plays_its_fixture(shared: Stack, name: str) -> None:
     (shared.root / "other").mkdir()
     fixture = json.loads((FIXTURES / f"{name}.json").read_text())
