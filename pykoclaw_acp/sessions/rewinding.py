@@ -8,7 +8,7 @@ off there. Files come first: what was done of them can be done again, if the ser
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import structlog
@@ -30,6 +30,12 @@ NO_COPIES: Final = (
     "The files cannot be put back: the CLI made no copies of them before this prompt. Nothing was changed."
     " To rewind only what Claude remembers, use `rewind --no-files`, or `files: false` in the request."
 )
+_LEFT: Final = (
+    "Not all files could be put back. As they were stay: {}. The others are as before. Claude's memory was"
+    " not rewound. Let the agent write there (a directory, a link or a protection may be in the way) and send"
+    " the request again, or rewind only what Claude remembers, with `rewind --no-files` or `files: false`."
+)
+MOST_NAMES: Final = 5  # that an error tells
 BUSY: Final = (
     "A turn of this session runs. Wait until it has ended, or stop it with session/cancel."
 )
@@ -110,6 +116,10 @@ class Rewinding:
                 f"The files could not be put back: {done.get('error')} Some may be as before. Claude's"
                 " memory was not rewound. Send the request again."
             )
+        # The CLI calls it a success though it could not write some, or found no file in their place.
+        left = (await self._files(session, point, dry=True)).get("filesChanged") or []
+        if left:
+            raise InvalidRequest(_LEFT.format(_names([str(one) for one in left])))
         crash_points.reached("files_put_back")
 
     async def _forget(
@@ -164,6 +174,11 @@ class Rewinding:
                 return None
             raise
         return None if NO_COPY in str(answer.get("error")) else answer
+
+
+def _names(paths: Sequence[str]) -> str:
+    more = len(paths) - MOST_NAMES
+    return ", ".join(paths[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 _NOTHING: Final[dict[str, Any]] = {"canRewind": True}

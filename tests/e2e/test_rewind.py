@@ -14,6 +14,25 @@ from tests.e2e.rewinds import front
 from tests.waiting import eventually
 
 
+@pytest.mark.long
+async def test_what_cannot_be_put_back_is_named(stack: Stack) -> None:
+    client = await front(stack)
+    session = await client.new(stack.work)
+    await client.prompt(
+        session, script("write made.txt <<< 1", "write other.txt <<< 1", "text Made.")
+    )
+    made, other = stack.work / "made.txt", stack.work / "other.txt"
+    made.unlink()
+    made.mkdir()
+    with pytest.raises(RpcError, match=r"As they were stay: /\S+/made.txt\. The others"):
+        await client.call("_pykoclaw.dev/rewind", session=session)
+    assert not other.exists()
+    assert "Rewound" not in client.text(session)
+    made.rmdir()
+    await client.call("_pykoclaw.dev/rewind", session=session)
+    assert "Rewound" in client.text(session)
+
+
 async def test_rewind_puts_back_files_and_memory(stack: Stack) -> None:
     client = await front(stack)
     session = await client.new(stack.work)

@@ -67,7 +67,7 @@ async def test_files_as_both_ends(stack: Stack) -> None:
     )
     with asked.open() as source, answered.open("wb") as sink:
         process = server(stack, source.fileno(), sink.fileno())
-        assert await asyncio.to_thread(process.wait, 20) == 0
+        assert await asyncio.to_thread(process.wait, 120) == 0
     assert json.loads(answered.read_text())["result"]["protocolVersion"] == 1
 
 
@@ -110,7 +110,7 @@ async def piped(stack: Stack, *requests: bytes) -> dict[int, dict[str, Any]]:
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
         env=stack.environment, cwd=stack.root,
     )  # fmt: skip
-    out, _ = await asyncio.wait_for(process.communicate(b"".join(requests)), 20)
+    out, _ = await asyncio.wait_for(process.communicate(b"".join(requests)), 120)
     assert process.returncode == 0
     asked = [json.loads(line) for line in requests]
     methods = {one["id"]: one["method"] for one in asked}
@@ -157,7 +157,7 @@ async def test_a_terminal_blocks_again_afterwards(stack: Stack) -> None:
     try:
         process = server(stack, theirs, theirs)
         os.write(ours, b"\x04")
-        assert await asyncio.to_thread(process.wait, 20) == 0
+        assert await asyncio.to_thread(process.wait, 120) == 0
         assert not fcntl.fcntl(theirs, fcntl.F_GETFL) & os.O_NONBLOCK
     finally:
         os.close(ours)

@@ -39,6 +39,22 @@ async def at_rest(r: Rig) -> Session:
     return session
 
 
+class Copies:
+    """Answers as the CLI: which files differ from its copies, and which it has put back, it says."""
+
+    def __init__(self, files: list[str], stay: list[str] | None = None) -> None:
+        self._files = files
+        self._stay = stay or []
+        self.asked: list[bool] = []
+
+    async def __call__(self, turn_id: str, epoch: int, *, dry: bool) -> dict[str, Any]:
+        self.asked.append(dry)
+        files = self._files
+        if not dry:
+            self._files = self._stay
+        return {"canRewind": True, "filesChanged": files}
+
+
 async def test_next_worker_branches_off_before_the_turn(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
@@ -213,6 +229,24 @@ async def test_files_that_could_not_be_restored_are_told(
         assert await r.database.read("SELECT 1 FROM acp_turns WHERE rewound_at IS NOT NULL") == []
 
 
+async def test_file_that_stays_is_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The CLI says nothing of one that it cannot write, or in whose place a directory is."""
+    async with rig(tmp_path) as r:
+        session = await at_rest(r)
+        copies = Copies(["/a", *(f"/b{n}" for n in range(7))], [f"/b{n}" for n in range(7)])
+        monkeypatch.setattr(session.requests, "rewind_files", copies)
+        before = session.last_seq
+        told = r"As they were stay: /b0, /b1, /b2, /b3, /b4 and 2 more\. .* memory was not rewound"
+        with pytest.raises(InvalidRequest, match=told):
+            await rewinding(r).rewind(session, None, files=True, dry=False)
+        assert session.last_seq == before
+        assert session.record.branch is None
+        await rewinding(r).rewind(session, None, files=False, dry=False)
+        assert session.record.branch == Branch("")
+
+
 async def test_prompt_without_copies_names_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,8 +272,7 @@ async def test_log_says_only_known_things_of_files(
 ) -> None:
     async with rig(tmp_path) as r:
         session = await at_rest(r)
-        answer = {"canRewind": True, "filesChanged": files}
-        monkeypatch.setattr(session.requests, "rewind_files", AsyncMock(return_value=answer))
+        monkeypatch.setattr(session.requests, "rewind_files", Copies(files))
         await rewinding(r).rewind(session, None, files=True, dry=False)
         (said,) = [one.event for one in await session.log.read_after(session.last_seq - 1, 1)]
         assert isinstance(said, Text)
@@ -278,14 +311,14 @@ async def test_cancelled_rewind_is_whole_or_undone(
     """Whole, if the files are being put back; not at all, if they are only looked at."""
     async with rig(tmp_path) as r:
         session = await at_rest(r)
-        asked: list[bool] = []
+        copies = Copies(["a"])
 
         async def rewind_files(turn_id: str, epoch: int, *, dry: bool) -> dict[str, Any]:
-            asked.append(dry)
+            answer = await copies(turn_id, epoch, dry=dry)
             if dry == looks:
                 call.cancel()
             await asyncio.sleep(0)
-            return {"canRewind": True, "filesChanged": ["a"]}
+            return answer
 
         monkeypatch.setattr(session.requests, "rewind_files", rewind_files)
         rewind = rewinding(r).rewind(session, None, files=True, dry=False)
@@ -294,8 +327,8 @@ async def test_cancelled_rewind_is_whole_or_undone(
             await call
         if looks:
             assert (await r.run(session, "say 1")).state == "done"
-            assert asked == [True]
+            assert copies.asked == [True]
             assert await r.database.read("SELECT 1 FROM acp_turns WHERE rewound_at > 0") == []
         else:
             await eventually(lambda: session.record.branch == Branch(""))
-            assert asked == [True, False]
+            assert copies.asked == [True, False, True]
