@@ -42,13 +42,14 @@ class OpenFile:
         """
         self._path = str(path)
         self._log = f"{path}-wal"
+        self._shared = f"{path}-shm"
         self._written_names = (self._path, self._log, str(link or path))
         self._known = {
             name: _place(name)
-            for name in (*self._written_names, f"{path}-shm")
+            for name in (*self._written_names, self._shared)
             if os.path.exists(name)
         }
-        self._index = os.open(f"{path}-shm", os.O_RDONLY) if f"{path}-shm" in self._known else None
+        self._index = os.open(self._shared, os.O_RDONLY) if self._shared in self._known else None
 
     def check(self) -> None:
         """Raises FileGone if a path leads to another file or the WAL was truncated; takes 8 µs.
@@ -99,11 +100,23 @@ class OpenFile:
                 "use. Put it back, or stop the daemon and start it where the file is now."
             ) from None
         if found != self._known[name]:
+            meanwhile = ""
+            if name not in (self._log, self._shared) and self._log_stayed():
+                meanwhile = (
+                    f", move {self._log} and {self._shared} away, which belong to the first one and would damage "
+                    "another,"
+                )
             raise FileGone(
                 f"Another file is at {name} (inode {found[1]}) than the one that was opened (inode "
-                f"{self._known[name][1]}): it was replaced while it was in use. Put the first one back, or stop the "
-                "daemon and start it again."
+                f"{self._known[name][1]}): it was replaced while it was in use. Put the first one back; or stop the "
+                f"daemon{meanwhile} and start it again."
             )
+
+    def _log_stayed(self) -> bool:
+        try:
+            return _place(self._log) == self._known.get(self._log)
+        except OSError:
+            return False
 
     def _written(self) -> int:
         """Size of the WAL according to its index."""

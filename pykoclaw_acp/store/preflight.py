@@ -79,9 +79,16 @@ def _shortage(path: Path, error: sqlite3.Error) -> tuple[ErrorKind, str] | None:
 def damaged(path: Path, reason: str) -> DatabaseUnusable:
     """The start-up error for a damaged file."""
     recovered = shlex.quote(f"{path}.recovered")
+    log = _beside(path, "-wal")
+    of_another = (
+        f"If it was put there in the place of another one, {log} and {path.name}-shm may belong to that one: move "
+        "them away and try again. Otherwise restore"
+        if _size(path) and _size(log)
+        else "Restore"
+    )
     return DatabaseUnusable(
-        f"The database {path} is damaged: {reason}. It was not touched. Restore a backup of it, or save what can be "
-        f"read with `sqlite3 {shlex.quote(str(path))} .recover | sqlite3 {recovered}` and put that in its place."
+        f"The database {path} is damaged: {reason}. It was not touched. {of_another} a backup of it, or save what can "
+        f"be read with `sqlite3 {shlex.quote(str(path))} .recover | sqlite3 {recovered}` and put that in its place."
     )
 
 

@@ -411,7 +411,9 @@ async def test_damaged_file_with_killed_writers_log_stays_untouched(path: Path) 
     assert path.with_name("pykoclaw.db-wal").stat().st_size > 0
     a_page_of_zeros(path)
     before = files(path)
-    assert "is damaged: " in await refusal(path)
+    message = await refusal(path)
+    assert "is damaged: " in message
+    assert "may belong to that one: move them away and try again. Otherwise restore" in message
     assert files(path) == before
 
 

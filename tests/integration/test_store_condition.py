@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -322,6 +323,18 @@ async def test_a_file_that_was_moved_away_acknowledges_nothing(tmp_path: Path) -
         assert not r.database.reopen_wanted.is_set()
 
 
+async def test_log_beside_another_file_is_to_be_moved(tmp_path: Path) -> None:
+    """SQLite would apply it to that one when the daemon starts again."""
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        path = tmp_path / DATABASE
+        path.rename(tmp_path / "first.db")
+        shutil.copy(tmp_path / "first.db", path)
+        with pytest.raises(StoreUnavailable, match="replaced while it was in use") as refused:
+            await r.prompt(session, "say 1")
+        assert f"stop the daemon, move {path}-wal and {path}-shm away," in refused.value.message
+
+
 async def test_other_file_at_path_is_named_and_untouched(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
@@ -333,6 +346,7 @@ async def test_other_file_at_path_is_named_and_untouched(tmp_path: Path) -> None
             await r.prompt(session, "say 1")
         assert refused.value.state == "gone"
         assert f"inode {path.stat().st_ino}" in refused.value.message
+        assert "stop the daemon and start it again" in refused.value.message
         await other.commit(
             Unit(
                 (
