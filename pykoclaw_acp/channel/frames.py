@@ -207,6 +207,14 @@ class Gap(_Numbered, frozen=True, kw_only=True, tag="gap"):
     file: str | None = None
 
 
+class Offered(Frame, frozen=True, kw_only=True, tag="offered"):
+    """What Claude offers has changed since Ready: an MCP server brought prompts, or skills were
+    loaded anew.
+    """
+
+    offer: Offer
+
+
 class Heartbeat(Frame, frozen=True, kw_only=True, tag="heartbeat"):
     """The worker's loop is alive."""
 
@@ -277,7 +285,9 @@ Numbered = (
     | Skipped
     | Gap
 )
-FromWorker = Ready | Numbered | Heartbeat | Pong | Place | Lost | DatabaseCall | WorkerReply
+FromWorker = (
+    Ready | Numbered | Offered | Heartbeat | Pong | Place | Lost | DatabaseCall | WorkerReply
+)
 
 to_worker: Final[msgspec.json.Decoder[ToWorker]] = msgspec.json.Decoder(ToWorker)
 from_worker: Final[msgspec.json.Decoder[FromWorker]] = msgspec.json.Decoder(FromWorker)

@@ -138,6 +138,7 @@ MODELS: Final = (
 )
 EFFORTS: Final = ("low", "medium", "high")  # those of every model, until Claude has reported its
 MORE_EFFORTS: Final = ("xhigh", "max")  # those that only some models have
+OF_SERVER: Final = "mcp__"
 _OF_USER: Final = "(user)"
 _SOURCE: Final = re.compile(r"\((?:project|local|managed|plugin|mcp)\b[^()]*\)\Z", re.IGNORECASE)
 _NAMES: Final = {"xhigh": "Extra high"}
@@ -221,6 +222,16 @@ def fit(commands: tuple[Command, ...]) -> tuple[Command, ...]:
     )
 
 
+def of_servers(commands: tuple[Command, ...]) -> tuple[Command, ...]:
+    """Those that are prompts of MCP servers, which another session may not have."""
+    return tuple(one for one in commands if one.name.startswith(OF_SERVER))
+
+
+def of_directory(commands: tuple[Command, ...]) -> tuple[Command, ...]:
+    """The others."""
+    return tuple(one for one in commands if not one.name.startswith(OF_SERVER))
+
+
 def elsewhere(offer: Offer | None, models: tuple[Model, ...]) -> Offer:
     """What an offer of one directory says of others: the commands of Claude and of the user. Of what
     belongs to a project, a plugin or an MCP server nobody knows whether it is there, too.
@@ -233,7 +244,7 @@ def _is_everywhere(command: Command) -> bool:
     """By its description, which ends with where the command is from unless it is Claude's own."""
     if command.description.endswith(_OF_USER):
         return True
-    own = not command.name.startswith("mcp__") and ":" not in command.name
+    own = not command.name.startswith(OF_SERVER) and ":" not in command.name
     return own and _SOURCE.search(command.description) is None
 
 

@@ -13,6 +13,7 @@ from pykoclaw_acp.channel.frames import (
     Heartbeat,
     Lost,
     Numbered,
+    Offered,
     Place,
     Pong,
     Ready,
@@ -58,7 +59,9 @@ class Inbox:
             elif isinstance(frame, Skipped) and frame.n and not self.foreign:
                 raise ValueError(f"frame {frame.n} is not one of this protocol")
             elif (
-                not isinstance(frame, Heartbeat | Place | Pong | DatabaseCall | WorkerReply)
+                not isinstance(
+                    frame, Offered | Heartbeat | Place | Pong | DatabaseCall | WorkerReply
+                )
                 and frame.n
             ):
                 check_order(frame, last)

@@ -13,7 +13,6 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.channel.database import DatabaseCall
 from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     Ack,
@@ -21,19 +20,18 @@ from pykoclaw_acp.channel.frames import (
     FromWorker,
     Hello,
     Ping,
-    Pong,
     Ready,
     Stop,
     ToWorker,
 )
 from pykoclaw_acp.channel.processes import WorkerRecord
-from pykoclaw_acp.channel.requests import WorkerReply
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed, StaleEpoch, StoreClosed, WorkerFailed
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool import ending
 from pykoclaw_acp.pool.callers import Caller
+from pykoclaw_acp.pool.hearing import Hearing
 from pykoclaw_acp.pool.inbox import Inbox
 from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.listener import WorkerListener
@@ -93,6 +91,7 @@ class WorkerLife:
         self._hurry = False
         self._liveness = Liveness(context.limits.stall_timeout, self.kill)
         self._caller = Caller(context.database, self.send)
+        self._hearing = Hearing(self.spec, self._liveness, self._caller, context.listener)
 
     # --- its state
 
@@ -272,13 +271,7 @@ class WorkerLife:
     async def _take(self, batch: list[FromWorker]) -> None:
         """Commit what is new, then acknowledge it."""
         inbox = self._inbox
-        if any(isinstance(frame, Pong) and frame.epoch == self.spec.epoch for frame in batch):
-            self._liveness.pong()
-        for frame in batch:
-            if isinstance(frame, DatabaseCall) and frame.epoch == self.spec.epoch:
-                self._caller.take(frame)
-            elif isinstance(frame, WorkerReply) and frame.epoch == self.spec.epoch:
-                self._context.listener.replied(self.spec.session_id, frame)
+        self._hearing.take(batch)
         frames = inbox.sort(batch)
         if any(isinstance(frame, Background) for frame in frames):
             self._context.changed(self)

@@ -21,7 +21,10 @@ class WorkerListener(Protocol):
         """
 
     def ready(self, session_id: str, offer: Offer) -> None:
-        """The session's worker takes prompts."""
+        """The session's worker takes prompts; so much is known of what Claude offers."""
+
+    def offered(self, session_id: str, offer: Offer) -> None:
+        """What Claude offers in the session has changed."""
 
     async def adopted(self, session_id: str, ready: Ready, *, foreign: bool) -> None:
         """A worker of an earlier daemon has answered; a `foreign` one, of another protocol version,

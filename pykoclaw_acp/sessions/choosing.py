@@ -69,6 +69,8 @@ class Choosing:
         self._next_worker = next_worker
         self._early = early
         self._reported = asyncio.Event()  # what Claude offers
+        # Prompts of the session's MCP servers, and the servers that they are of.
+        self._of_servers: tuple[object, tuple[Command, ...]] = (None, ())
         self._choice = asyncio.Lock()
         self._old_epoch: int | None = None  # of a worker whose version does not take SetConfig
 
@@ -95,7 +97,11 @@ class Choosing:
     async def commands(self) -> tuple[Command, ...]:
         """Slash commands, as far as known without Claude."""
         offer = await self._offer()
-        return () if offer is None else offer.commands
+        return () if offer is None else offer.commands + self._server_commands()
+
+    def _server_commands(self) -> tuple[Command, ...]:
+        servers, commands = self._of_servers
+        return commands if servers == self._state.options.mcp_servers else ()
 
     async def choose(
         self,
@@ -182,24 +188,31 @@ class Choosing:
         )
         await self.tell_worker(runs_with)
 
-    async def keep_offer(self, offer: Offer) -> None:
-        """Store what a worker that is ready offers, and tell clients what of it is new."""
+    async def keep_offer(self, offer: Offer, *, starts: bool) -> None:
+        """Store what a worker offers, and tell clients what of it is new. `starts`: its MCP servers
+        may not have connected yet.
+        """
         if offer == Offer():
             self._reported.set()
             return
         known, options = await self._offer(), self._state.options
+        of_servers = offers.of_servers(offer.commands)
+        if starts:
+            of_servers = of_servers or self._server_commands()
+        told = None if known is None else known.commands + self._server_commands()
+        offer = replace(offer, commands=offers.of_directory(offer.commands))
         with contextlib.suppress(StoreUnavailable):  # the next worker reports it again
             await self._store.keep_offer(options.cwd, offer, _configuration(options))
+        self._of_servers = options.mcp_servers, of_servers
         self._reported.set()
-        if offer == known:
-            return
         before, now = self._selection(known), self._selection(offer)
+        commands = offer.commands + of_servers
         for subscription in list(self._state.subscriptions):
             with contextlib.suppress(ConnectionError):
                 if now != before:
                     await subscription.client.show_choices(subscription.session_id, now)
-                if known is None or offer.commands != known.commands:
-                    await subscription.client.offer(subscription.session_id, offer.commands)
+                if commands != told:
+                    await subscription.client.offer(subscription.session_id, commands)
 
 
 def require(parameter: str, wanted: str, choices: tuple[Choice, ...], offer: Offer | None) -> None:

@@ -30,8 +30,13 @@ class WorkerEvents:
         """Keep what a worker that is ready offers."""
         if (live := self._live.get(session_id)) is not None:
             live.requests.worker_ready()
-            live.reports.keep_offer(offer)
+            live.reports.keep_offer(offer, starts=True)
             live.next_worker.worker_ready()
+
+    def offered(self, session_id: str, offer: Offer) -> None:
+        """Keep what Claude offers now."""
+        if (live := self._live.get(session_id)) is not None:
+            live.reports.keep_offer(offer, starts=False)
 
     async def adopted(self, session_id: str, ready: Ready, *, foreign: bool) -> None:
         """Give an adopted worker, which has answered, what it missed."""

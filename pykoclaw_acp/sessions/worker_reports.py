@@ -79,9 +79,9 @@ class WorkerReports:
         """Whether something that a report caused goes on."""
         return bool(self._tasks)
 
-    def keep_offer(self, offer: Offer) -> None:
-        """Store what the worker, which is ready, offers."""
-        self._tasks.start(self._choosing.keep_offer(offer))
+    def keep_offer(self, offer: Offer, *, starts: bool) -> None:
+        """Store what the worker offers, as it starts or later."""
+        self._tasks.start(self._choosing.keep_offer(offer, starts=starts))
 
     async def frames(self, epoch: int, frames: Sequence[Numbered]) -> list[PendingRequest]:
         """Commit a worker's frames, then tell everybody. Returns what it asks."""

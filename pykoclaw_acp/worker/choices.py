@@ -38,6 +38,7 @@ class Choices:
 
     def __init__(self, options: WorkerOptions, tell: Callable[[Event], None]) -> None:
         self.offer = Offer()
+        self.offer_changed: Callable[[], object] = lambda: None
         self._tell = tell
         self._now = Chosen(
             options.permission_mode, options.model or choices.DEFAULT_MODEL, options.config
@@ -160,6 +161,11 @@ class Choices:
         elif message.subtype == "init":
             self._turn_runs_with(message.data.get("model"))
             self._follow_fast_mode(message.data)
+        elif message.subtype == "commands_changed":
+            offer = replace(self.offer, commands=offering.commands(message.data))
+            if offer != self.offer:
+                self.offer = offer
+                self.offer_changed()
 
     def _turn_runs_with(self, model: object) -> None:
         if not isinstance(model, str):

@@ -30,6 +30,7 @@ from pykoclaw_acp.channel.frames import (
     Hello,
     Interrupt,
     Lost,
+    Offered,
     Ping,
     Place,
     Pong,
@@ -80,6 +81,7 @@ class Worker:
         self._daemon = DaemonLine()
         self._calls = DatabaseCalls(spec.epoch, self._daemon.send)
         self._claude = ClaudeSession(spec, files.temporary, self._outbox, self._calls)
+        self._claude.choices.offer_changed = lambda: self._start(self._daemon.send(self._offered()))
         self._home = HeldDirectory(spec.data)
         self._reception = Reception(spec.epoch, self._place, self._serve_daemon)
         self._committed = 0  # frames, when this daemon came
@@ -107,8 +109,7 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ended.set)
         self._start(self._reception.accept(listener, self._start))
-        async with asyncio.timeout(ACCEPT_WAIT):
-            await self._claimed.wait()
+        await asyncio.wait_for(self._claimed.wait(), ACCEPT_WAIT)
         self._start(self._frames())
         self._start(self._heartbeats())
         self._start(self._live())
@@ -205,6 +206,9 @@ class Worker:
             steered=self._claude.steered.ids,
             running=self._claude.running,
         )
+
+    def _offered(self) -> Offered:
+        return Offered(epoch=self._spec.epoch, offer=self._claude.choices.offer)
 
     def _spool_full(self) -> None:
         message = (

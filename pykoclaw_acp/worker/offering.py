@@ -1,9 +1,10 @@
 """What the CLI says that it offers, in its answer to `initialize` and in the first message of a
-turn: pure functions.
+turn, and when its commands change: pure functions.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from pykoclaw_acp.model import choices
@@ -11,6 +12,7 @@ from pykoclaw_acp.model.choices import Command, Model, Offer
 
 # Reasons against fast mode that do not say whether it can be had: it was not asked for yet.
 _UNDECIDED: Final = ("sdk_opt_in_required", "pending")
+_PROMPT: Final = " (MCP)"  # ends the name of a prompt of an MCP server, which is `server:prompt`
 _NOT_KNOWN: Final = "Custom model"  # how the CLI describes a name that it does not know
 _WHY_NOT_FAST: Final = {
     "free": "the account has no paid plan",
@@ -25,10 +27,15 @@ _WHY_NOT_FAST: Final = {
 
 def of(info: dict[str, Any]) -> Offer:
     """Commands and models from the answer to `initialize`."""
-    commands = tuple(_command(one) for one in _dicts(info.get("commands")) if one.get("name"))
     fast = why_not_fast(info) is None
     models = [one for one in _dicts(info.get("models")) if isinstance(one.get("value"), str)]
-    return Offer(choices.fit(commands), tuple(_model(one, fast=fast) for one in models))
+    return Offer(commands(info), tuple(_model(one, fast=fast) for one in models))
+
+
+def commands(info: dict[str, Any]) -> tuple[Command, ...]:
+    """Commands from the answer to `initialize`, or from the notice that they have changed."""
+    found = (_command(one) for one in _dicts(info.get("commands")) if one.get("name"))
+    return choices.fit(tuple(found))
 
 
 def without_unknown(offer: Offer, model: str) -> Offer | None:
@@ -59,8 +66,12 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 
 
 def _command(given: dict[str, Any]) -> Command:
+    name = str(given["name"])
+    if name.endswith(_PROMPT):  # as it is shown; this is how it can be typed
+        server, _, prompt = name.removesuffix(_PROMPT).partition(":")
+        name = f"{choices.OF_SERVER}{re.sub(r'[^a-zA-Z0-9_-]', '_', server)}__{prompt}"
     return Command(
-        str(given["name"]),
+        name,
         str(given.get("description") or ""),
         str(given.get("argumentHint") or ""),
     )

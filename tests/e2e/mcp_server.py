@@ -1,5 +1,5 @@
-"""A stdio MCP server by hand: one tool says what its secret is made of, one asks the user. Tests
-run it as a script.
+"""A stdio MCP server by hand: one tool says what its secret is made of, one asks the user; and a
+prompt. Tests run it as a script.
 
 `survey` passes its arguments on as an elicitation, and says what came back.
 """
@@ -17,7 +17,7 @@ def answer(method: str, params: dict[str, object]) -> dict[str, object]:
         info = {"name": "secretary", "version": "1"}
         return {
             "protocolVersion": params["protocolVersion"],
-            "capabilities": {"tools": {}},
+            "capabilities": {"tools": {}, "prompts": {}},
             "serverInfo": info,
         }
     if method == "tools/list":
@@ -33,6 +33,8 @@ def answer(method: str, params: dict[str, object]) -> dict[str, object]:
                 for name, said in TOOLS.items()
             ]
         }
+    if method == "prompts/list":
+        return {"prompts": [{"name": "remind", "description": "Reminds."}]}
     if method == "tools/call":
         asks = params["name"] == "survey"
         words = elicit(params["arguments"]) if asks else f"backwards: {os.environ['SECRET'][::-1]}"

@@ -68,6 +68,7 @@ async def test_servers_reach_claude_and_their_secrets_nothing_else(
             for server in (web, events):
                 assert {one.get("authorization") for _, one in server.requests} == {LITERAL}
             if round_ == 1:
+                await client.until(lambda: "mcp__local__remind" in commands(client, session))
                 await no_secret_seen(stack)
                 await stack.end_daemon(signal.SIGKILL)
                 for one in stack.processes():
@@ -80,6 +81,10 @@ async def test_servers_reach_claude_and_their_secrets_nothing_else(
         last = client.of(session, "tool_call_update")[-1]
         assert last["status"] == "failed", "the client has taken its servers back"
         await no_secret_seen(stack)
+
+
+def commands(client: Client, session: str) -> set[str]:
+    return {one["name"] for one in client.commands.get(session, [])}
 
 
 async def no_secret_seen(stack: Stack) -> None:

@@ -16,6 +16,7 @@ from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
 from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     EventFrame,
+    Offered,
     Prompt,
     Ready,
     ToWorker,
@@ -384,6 +385,38 @@ async def test_commands_follow_answer_once_first_worker_knows_them(tmp_path: Pat
         say_ready(channel, OFFER)
         await wire.answer(running)
         assert len(commands(wire)) == 4, "they were told again, and had not changed"
+
+
+def newest_commands(wire: Wire, session: str) -> list[str] | None:
+    told = [
+        line["params"]["update"]["availableCommands"]
+        for line in wire.lines
+        if line.get("params", {}).get("sessionId") == session
+        and line["params"].get("update", {}).get("sessionUpdate") == "available_commands_update"
+    ]
+    return [one["name"] for one in told[-1]] if told else None
+
+
+async def test_commands_that_change_are_told_to_their_sessions(tmp_path: Path) -> None:
+    """Prompts of MCP servers, which connect with the first prompt, are the session's own."""
+    more = (*OFFER.commands, Command("mcp__s__greet", "Greet"), Command("late", "Late"))
+    there = {"cwd": "/", "mcpServers": []}
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        running, channel = await slow_worker(r, wire, session)
+        say_ready(channel, OFFER)
+        await eventually(lambda: newest_commands(wire, session) == ["review"])
+        channel.say(Offered(epoch=1, offer=Offer(more, OFFER.models)))
+        everything = ["review", "late", "mcp__s__greet"]
+        await eventually(lambda: newest_commands(wire, session) == everything)
+        await wire.answer(running)
+        other = (await wire.call("session/new", **there))["result"]["sessionId"]
+        await eventually(lambda: newest_commands(wire, other) == ["review", "late"])
+        async with client(r) as second:
+            await second.call("session/resume", sessionId=session, **there)
+            await eventually(lambda: newest_commands(second, session) == everything)
+        channel.say(Offered(epoch=1, offer=OFFER))
+        await eventually(lambda: newest_commands(wire, session) == ["review"])
 
 
 async def test_new_directory_has_users_commands_until_claude_speaks(
