@@ -5,6 +5,8 @@ anew.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
+import os
 import signal
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
@@ -26,6 +28,7 @@ from pykoclaw_acp.system.systemd import Notifier, inherited_sockets
 
 # s that systemd lets a start take: a huge database is migrated, never killed over it
 RECOVERY_WAIT: Final = 600.0
+SHUTDOWN_WAIT: Final = 20.0  # s; systemd kills after 30 (TimeoutStopSec)
 LOG_LOOK: Final = 3600.0  # s; how often the log's size is looked at
 
 log: Final = structlog.get_logger()
@@ -64,7 +67,7 @@ class Daemon:
                 try:
                     await self._main_loop()
                 finally:
-                    await self._shutdown()
+                    await self._leave()
         finally:
             self._listening.end()
 
@@ -123,6 +126,18 @@ class Daemon:
             raise RestartWanted("The daemon can take no more clients.") from error
         if not self._stop.is_set():
             log.warning("The database is opened anew", action="database_reopened")
+
+    async def _leave(self) -> None:
+        """`_shutdown`, or the end of the process if that hangs, as with a database that does not
+        answer: nothing is lost that a new daemon does not find.
+        """
+        leaving = _start(self._shutdown(), "shutdown")
+        await asyncio.wait([leaving], timeout=SHUTDOWN_WAIT)
+        if not leaving.done():
+            log.error("The daemon cannot close its files and ends", action="daemon_gave_up")
+            faulthandler.dump_traceback()
+            os._exit(RestartWanted.exit_code)
+        leaving.result()
 
     async def _shutdown(self) -> None:
         """Let go of clients, workers and the database; clients may wait if the database is opened

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import traceback
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
@@ -106,7 +108,14 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 def _serve(calls: _Calls) -> None:
     while (call := calls.get()) is not None:
-        call()
+        try:
+            call()
+        except BaseException:  # noqa: BLE001  nobody would hear of it, as when memory is short
+            # Callers would wait for ever, and what a transaction has done is not known: the next
+            # process finds that out, as after a crash.
+            with suppress(BaseException):
+                traceback.print_exc()
+            os._exit(os.EX_TEMPFAIL)
         del call  # and what it holds
 
 

@@ -47,6 +47,7 @@ from pykoclaw_acp.channel.spool import Spool
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import ClaudeNotStarted
+from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import reaper, threads
 from pykoclaw_acp.system.processes import die_with_parent, reap_orphans
@@ -63,8 +64,7 @@ ACCEPT_WAIT: Final = 10.0  # s; a daemon that died before it connected never com
 # s after a send in which deltas of a fast model become one event; slower ones never wait
 GATHER: Final = 0.002
 LAST_ACK_WAIT: Final = 2.0  # s; how long the last frames wait for their acknowledgement
-# s; for what tools left running in sessions of their own, when no daemon will end it
-STRAYS_GRACE: Final = 1.0
+STRAYS_GRACE: Final = 1.0  # s; for what tools left running, when no daemon will end it
 END_WAIT: Final = 5.0  # s; for the end of a turn that the worker itself interrupts
 
 log: Final = structlog.get_logger()
@@ -81,7 +81,7 @@ class Worker:
         self._daemon = DaemonLine()
         self._calls = DatabaseCalls(spec.epoch, self._daemon.send)
         self._claude = ClaudeSession(spec, files.temporary, self._outbox, self._calls)
-        self._claude.choices.offer_changed = lambda: self._start(self._daemon.send(self._offered()))
+        self._claude.choices.offer_changed = self._offer
         self._home = HeldDirectory(spec.data)
         self._reception = Reception(spec.epoch, self._place, self._serve_daemon)
         self._committed = 0  # frames, when this daemon came
@@ -109,7 +109,8 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ended.set)
         self._start(self._reception.accept(listener, self._start))
-        await asyncio.wait_for(self._claimed.wait(), ACCEPT_WAIT)
+        async with asyncio.timeout(ACCEPT_WAIT):
+            await self._claimed.wait()
         self._start(self._frames())
         self._start(self._heartbeats())
         self._start(self._live())
@@ -207,8 +208,8 @@ class Worker:
             running=self._claude.running,
         )
 
-    def _offered(self) -> Offered:
-        return Offered(epoch=self._spec.epoch, offer=self._claude.choices.offer)
+    def _offer(self, offer: Offer) -> None:
+        self._start(self._daemon.send(Offered(epoch=self._spec.epoch, offer=offer)))
 
     def _spool_full(self) -> None:
         message = (

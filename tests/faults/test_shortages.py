@@ -17,7 +17,7 @@ import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -26,6 +26,8 @@ from tests.e2e.commands import run
 from tests.e2e.harness import Stack, script, text
 from tests.e2e.harness.client import RpcError
 from tests.waiting import eventually, eventually_sync
+
+BROKEN: Final = (sys.executable, "-m", "tests.e2e.broken_writer_daemon")
 
 
 async def refusal(client: Any, session: str) -> RpcError | None:
@@ -304,3 +306,20 @@ async def test_process_limit_is_reported_and_turns_continue_anyway(
     finally:
         stdin.close()
         await server.wait()
+
+
+@pytest.mark.parametrize("how", ["dies", pytest.param("hangs", marks=pytest.mark.long)])
+async def test_daemon_whose_writer_is_gone_makes_room(stack: Stack, how: str) -> None:
+    """A hang is noticed after 12 s, and the files cannot be closed then."""
+    broken = stack.root / "broken"
+    first = await stack.daemon(program=(*BROKEN, how, os.fspath(broken)))
+    client = await stack.front()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("Before."))
+    broken.touch()
+    running = client.prompting(session, text("After."))
+    await asyncio.wait_for(first.wait(), 120)
+    assert first.returncode == os.EX_TEMPFAIL
+    await client.answer(running)
+    assert client.text(session) == "Before.After."
+    assert len(stack.rows("SELECT 1 FROM acp_turns WHERE state = 'done'")) == 2
