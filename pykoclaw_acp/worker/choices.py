@@ -38,7 +38,7 @@ class Choices:
 
     def __init__(self, options: WorkerOptions, tell: Callable[[Event], None]) -> None:
         self.offer = Offer()
-        self.offer_changed: Callable[[Offer], None] = lambda _: None
+        self.offer_changed: Callable[[], None] = lambda: None
         self._tell = tell
         self._now = Chosen(
             options.permission_mode, options.model or choices.DEFAULT_MODEL, options.config
@@ -165,7 +165,7 @@ class Choices:
             offer = replace(self.offer, commands=offering.commands(message.data))
             if offer != self.offer:
                 self.offer = offer
-                self.offer_changed(offer)
+                self.offer_changed()
 
     def _turn_runs_with(self, model: object) -> None:
         if not isinstance(model, str):

@@ -47,7 +47,6 @@ from pykoclaw_acp.channel.spool import Spool
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import ClaudeNotStarted
-from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.system import reaper, threads
 from pykoclaw_acp.system.processes import die_with_parent, reap_orphans
@@ -186,7 +185,6 @@ class Worker:
         self._ended.set()
 
     def _ready(self) -> Ready:
-        upto = self._outbox.number()
         return Ready(
             epoch=self._spec.epoch,
             pid=os.getpid(),
@@ -199,7 +197,7 @@ class Worker:
             mode=self._claude.choices.mode,
             model=self._claude.choices.model,
             config=self._claude.choices.config,
-            upto=upto if upto > self._committed else 0,
+            upto=upto if (upto := self._outbox.number()) > self._committed else 0,
             offer=self._claude.choices.offer,
             told=self._claude.told,
             blocks=True,
@@ -208,7 +206,8 @@ class Worker:
             running=self._claude.running,
         )
 
-    def _offer(self, offer: Offer) -> None:
+    def _offer(self) -> None:
+        offer = self._claude.choices.offer
         self._start(self._daemon.send(Offered(epoch=self._spec.epoch, offer=offer)))
 
     def _spool_full(self) -> None:
