@@ -369,6 +369,7 @@ async def test_attached_terminal_answers_next_daemons_questions(stack: Stack) ->
         assert (stack.work / "made").is_dir()
 
 
+@pytest.mark.long
 async def test_a_question_is_answered_by_a_command(shared: Stack) -> None:
     client = await shared.front()
     client.permit = lambda _: None
@@ -420,6 +421,7 @@ async def test_logs_of_daemon_started_by_client(stack: Stack) -> None:
     assert json.loads(last)["event"]
 
 
+@pytest.mark.long
 async def test_nothing_is_wrong_with_a_daemon_that_runs(stack: Stack) -> None:
     client = await stack.front()
     await client.new(stack.work)  # which the front does not answer before there is a daemon

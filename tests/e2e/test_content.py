@@ -39,6 +39,7 @@ async def run(stack: Stack, *arguments: str) -> str:
     return str(done.stdout)
 
 
+@pytest.mark.long
 async def test_all_kinds_reach_the_model_and_survive_everything(stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)

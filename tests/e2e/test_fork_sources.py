@@ -24,6 +24,7 @@ async def forked(client: Client, stack: Stack, source: str) -> str:
     return str(made)
 
 
+@pytest.mark.long
 async def test_forks_of_evicted_or_closed_sessions_remember_them(stack: Stack) -> None:
     client = await stack.start(PYKOCLAW_MAX_WORKERS="1")
     evicted, closed = await client.new(stack.work), await client.new(stack.work)

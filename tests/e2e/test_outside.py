@@ -128,6 +128,7 @@ async def test_prompt_survives_a_restart_of_the_daemon(stack: Stack) -> None:
     assert len(stack.asked()) == 2
 
 
+@pytest.mark.long
 async def test_exit_status_says_how_the_turn_ended(shared: Stack) -> None:
     client, session = await talking(shared)
     failed = await run(shared, "prompt", session, script("error 400 invalid_request_error No."))

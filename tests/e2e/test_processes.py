@@ -44,7 +44,7 @@ async def test_claude_starts_while_the_first_prompt_is_written(stack: Stack) -> 
     await client.until(lambda: stack.claude(other) is None)
 
 
-@pytest.mark.parametrize("dies", ["worker", "claude"])
+@pytest.mark.parametrize("dies", [pytest.param("worker", marks=pytest.mark.long), "claude"])
 async def test_prompt_after_the_early_process_was_killed(stack: Stack, dies: str) -> None:
     client = await named(await stack.spawn())
     session = await client.new(stack.work)

@@ -81,6 +81,7 @@ async def test_rewind_puts_back_files_and_memory(stack: Stack) -> None:
     assert "Word: 1" not in "\n".join(stack.asked()[-1]["user_texts"])
 
 
+@pytest.mark.long
 async def test_rewind_over_commands_of_cli_finds_files(stack: Stack) -> None:
     """Before such a command the CLI makes no copies of files: those of the next turn are as good."""
     client = await front(stack)

@@ -93,6 +93,7 @@ async def test_fork_keeps_a_terminals_turn_before_a_rewind(stack: Stack) -> None
     assert "it gets a summary" not in client.text(made)
 
 
+@pytest.mark.long
 async def test_terminals_turn_after_a_rewind_is_told(stack: Stack) -> None:
     client = await front(stack)
     session = await client.new(stack.work)

@@ -123,7 +123,7 @@ async def test_commands_shell_says_which_one_it_runs(stack: Stack) -> None:
 @pytest.mark.parametrize(
     ("dies", "who"),
     [
-        ("worker", "Claude's worker process died."),
+        pytest.param("worker", "Claude's worker process died.", marks=pytest.mark.long),
         ("claude", "Claude's process died: exit status -9."),
     ],
     ids=["worker", "claude"],

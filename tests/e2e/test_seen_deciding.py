@@ -181,6 +181,7 @@ async def test_always_allowed_in_session_outlives_claude_and_daemon(
     assert (await done(stack, "rules", "list", "--json")).json == []
 
 
+@pytest.mark.long
 async def test_answers_around_daemon_crash_count(stack: Stack) -> None:
     client = await stack.spawn_front()
     await client.initialize(**EDITOR)

@@ -85,7 +85,7 @@ DEATHS: list[Death] = [
     evicted,
 ]
 # By the death of everything; the others by crash tests, and by tests of failed turns and of the pool.
-ORDINARY = (everything, fork_server_killed)
+ORDINARY = (everything,)
 
 FIRST = script(
     "thinking I should make the directory.", "text Let me make it.", "bash mkdir made && echo done",

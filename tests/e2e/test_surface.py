@@ -158,6 +158,7 @@ async def test_effort_and_fast_mode_work_and_survive_restart(
     assert "fast" not in config(client, session)
 
 
+@pytest.mark.long
 async def test_clients_claude_options_work_also_after_restart(stack: Stack) -> None:
     chosen, prompt = str(uuid4()), "Answer like a pelican."
     asked = {

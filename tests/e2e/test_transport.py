@@ -71,10 +71,11 @@ async def test_files_as_both_ends(stack: Stack) -> None:
     assert json.loads(answered.read_text())["result"]["protocolVersion"] == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "prompt",
     [
-        pytest.param(None, id="idle", marks=pytest.mark.long),
+        pytest.param(None, id="idle"),
         pytest.param(script("repeat 400x10ms word{n} "), id="in an answer"),
     ],
 )

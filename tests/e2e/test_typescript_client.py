@@ -21,11 +21,12 @@ HERE = Path(__file__).parent / "typescript"
 WAIT = 180  # seconds
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",
     [
         pytest.param((), id="front"),
-        pytest.param(("serve", "--stdio"), id="stdio", marks=pytest.mark.long),
+        pytest.param(("serve", "--stdio"), id="stdio"),
     ],
 )
 async def test_whole_surface_works_with_typescript_client(

@@ -286,6 +286,7 @@ async def test_trusted_settings_act_when_occasion_comes(
     await eventually(lambda: repository.ran >= ACTS_LATER)
 
 
+@pytest.mark.long
 async def test_no_command_reads_untrusted_directory_env_file(
     stack: Stack, repository: Repository
 ) -> None:

@@ -71,7 +71,16 @@ def test_sdk_imports_no_mcp_clients_or_servers() -> None:
     assert not [one for one in modules if one.startswith(("mcp.client", "mcp.server.", "uvicorn"))]
 
 
-@pytest.mark.parametrize("before", ["", "deferred_mcp.complete()\n", "import claude_agent_sdk\n"])
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        *(
+            pytest.param(one, marks=pytest.mark.long)
+            for one in ("deferred_mcp.complete()\n", "import claude_agent_sdk\n")
+        ),
+    ],
+)
 def test_tools_of_the_sdk_answer(before: str) -> None:
     code = (
         "print(deferred_mcp.is_complete())\n"

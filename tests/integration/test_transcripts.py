@@ -332,6 +332,7 @@ async def test_background_turn_of_others_is_imported(w: World) -> None:
     assert [one.status for one in log if isinstance(one, ToolEnded)] == ["completed"]
 
 
+@pytest.mark.long
 async def test_subagents_own_messages_are_not_imported(w: World) -> None:
     session = await w.session()
     script = (
@@ -347,6 +348,7 @@ async def test_subagents_own_messages_are_not_imported(w: World) -> None:
     assert "agent is done" in told(log)
 
 
+@pytest.mark.long
 async def test_scheduled_prompt_names_the_scheduler(w: World) -> None:
     session = await w.session(conversation="acp-12345678")
     await w.schedule("acp-12345678", text("job"))
@@ -376,6 +378,7 @@ async def test_transcript_that_is_gone_is_missing(w: World) -> None:
     assert (await w.look(session, "../../etc/passwd")).standing is RowStanding.MISSING
 
 
+@pytest.mark.long
 async def test_attached_session_hears_of_the_terminal(w: World) -> None:
     session = await w.session()
     claude = await w.terminal(text("one"))

@@ -18,9 +18,16 @@ TEST = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 FILES = [
     path for folder in ("e2e", "faults") for path in sorted((TESTS / folder).glob("test_*.py"))
 ]
-# Seeded walks: a few of them would find nothing that other tests do not. A client from npm that takes
-# half a minute for each test, and of which a recording is played in `test_clients.py`.
-ALWAYS_LONG = {"test_walk.py", "test_acpx.py"}
+# Seeded walks: a few of them would find nothing that other tests do not. Clients on Node, which take
+# half a minute for each test: of one a recording is played in `test_clients.py`, the other does what
+# `test_official_client.py` does. Forks and rewinds that begin with several ends of Claude.
+ALWAYS_LONG = {
+    "test_walk.py",
+    "test_acpx.py",
+    "test_typescript_client.py",
+    "test_fork_sources.py",
+    "test_rewind_memory.py",
+}
 
 
 def is_ordinary(test: ast.AST) -> bool:
