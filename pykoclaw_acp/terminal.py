@@ -131,9 +131,13 @@ def prose(text: str) -> None:
 
 def complain(*lines: str) -> None:
     """Write lines to standard error; a failure to write is ignored."""
+    complain_text(joined(joined([shown(one), Shown("\n")]) for one in lines))
+
+
+def complain_text(text: Shown) -> None:
+    """Write escaped text to standard error, as `complain` does."""
     try:
-        for one in lines:
-            line(one, err=True)
+        write(text, err=True)
     except OSError:  # redirected to a full disk: the exit status still tells
         sys.stderr = None  # Python would flush it at exit, and replace the exit status
 

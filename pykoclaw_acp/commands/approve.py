@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
-from pykoclaw_acp.commands.question import choices, rendered
+from pykoclaw_acp.commands.question import options, rendered
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.system.environment import of_sessions
 from pykoclaw_acp.terminal import Shown, joined, shown
@@ -23,12 +23,6 @@ DONE: Final = {
     "deny": "Denied.",
 }
 ANSWERED: Final = "Answered."
-_FLAGS: Final[dict[str, str]] = {
-    "allow_once": "--allow",
-    "allow_always": "--always",
-    "allow_lasting": "--lasting",
-    "deny": "--deny",
-}
 _END: Final = shown("\n", "command")
 _HOW: Final = "Answer one with `pykoclaw-acp approve REQUEST` and one of its options above.\n"
 
@@ -100,11 +94,7 @@ def _shown(question: dict[str, Any]) -> Shown:
         f"{question['id'][:12]}  session {question['session'][:8]}, pending for {show.since(question['askedAt'])}, "
         f"until {_until(question)}"
     )
-    options = choices(question, _FLAGS)
-    if asked := question.get("questions"):
-        options = [f"{' '.join(['--answer TEXT'] * len(asked))}: answer", *options]
-    lines = [part for one in options for part in (shown(f"  {one}"), _END)]
-    return joined([shown(facts, fg="yellow"), _END, rendered(question), *lines, _END])
+    return joined([shown(facts, fg="yellow"), _END, rendered(question), options(question), _END])
 
 
 def _until(question: dict[str, Any]) -> str:

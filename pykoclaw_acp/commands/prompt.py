@@ -13,6 +13,7 @@ from uuid import uuid4
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands.attach import Questions, Screen, read_answers
 from pykoclaw_acp.commands.daemon import NoSuchSession, ask, stream
+from pykoclaw_acp.commands.question import options, rendered
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front.call import unfit
@@ -136,10 +137,13 @@ class _View:
         """An event of the session."""
 
     def question(self, question: dict[str, Any]) -> None:
-        """A permission request: say how it can be answered."""
-        terminal.complain(
-            f"Claude asks: {question['title']}",
-            f"Answer with: pykoclaw-acp approve {question['id'][:12]} --allow, --always or --deny",
+        """A permission request: show it, and say how it can be answered."""
+        how = f"Answer with: pykoclaw-acp approve {question['id'][:12]} OPTION\n"
+        waits = terminal.shown("Claude waits for an answer.\n", "command")
+        terminal.complain_text(
+            terminal.joined(
+                [waits, rendered(question), terminal.shown(how, "command"), options(question)]
+            )
         )
 
     def settled(self, question: str) -> None:

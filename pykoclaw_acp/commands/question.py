@@ -17,6 +17,12 @@ _PLANS: Final = "ExitPlanMode"  # its text is Claude's own Markdown
 _FENCE: Final = re.compile("(`{3,})(?:sh|json)?")
 _COLOURS: Final = {"-": "red", "+": "green"}
 _USUAL: Final = {"allow_once": "allow", "deny": "deny"}
+_FLAGS: Final = {
+    "allow_once": "--allow",
+    "allow_always": "--always",
+    "allow_lasting": "--lasting",
+    "deny": "--deny",
+}
 
 
 def rendered(question: dict[str, Any]) -> Shown:
@@ -88,6 +94,14 @@ def choices(question: dict[str, Any], names: Mapping[str, str]) -> list[str]:
     return [
         f"{name}: {meanings[decision]}" for decision, name in names.items() if decision in meanings
     ]
+
+
+def options(question: dict[str, Any]) -> Shown:
+    """Lines with the options of `pykoclaw-acp approve` by which the request can be answered."""
+    found = choices(question, _FLAGS)
+    if asked := question.get("questions"):
+        found.insert(0, f"{' '.join(['--answer TEXT'] * len(asked))}: answer")
+    return joined(part for one in found for part in (shown(f"  {one}"), shown("\n", "command")))
 
 
 def _change(part: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:

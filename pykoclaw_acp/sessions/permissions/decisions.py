@@ -80,15 +80,19 @@ def by_operator(
     if request.questions:
         answered = questions.answers(request.questions, given)
         if len(given) != len(request.questions) or not answered:
-            raise InvalidParams(
-                f"Claude asks {len(request.questions)} question(s): answer each, in their order, with an `--answer`."
-            )
+            raise InvalidParams(_how_to_answer(len(request.questions)))
         return Decision(RequestOutcome.ACCEPT, by=by, content={questions.ANSWERS: answered})
     raise InvalidParams(
         "This request is a form: only a client that shows forms can fill it in. Deny it, or wait."
         if request.form is None or request.form.url is None
         else "This request is a page to be opened: only a client that opens pages can do it. Deny it, or wait."
     )
+
+
+def _how_to_answer(asked: int) -> str:
+    if asked == 1:
+        return "Claude asks a question: answer it with `--answer`, or refuse to with `--deny`."
+    return f"Claude asks {asked} questions: answer each, in order, with an `--answer`, or refuse to with `--deny`."
 
 
 def by_client(request: PermissionRequest, outcome: dict[str, Any], name: str) -> Decision:

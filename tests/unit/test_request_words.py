@@ -1,0 +1,94 @@
+"""What the command line says of a permission request: how to answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from pykoclaw_acp.commands import prompt
+from pykoclaw_acp.model.events import TextPart
+from pykoclaw_acp.model.permissions import Form, PermissionRequest
+from pykoclaw_acp.model.questions import Question, QuestionOption, described
+from pykoclaw_acp.protocol.control.following import QuestionNotification
+from pykoclaw_acp.server.command_client import whole
+
+CALL = PermissionRequest(
+    epoch=1,
+    ask_id="0123456789abcdef",
+    turn_id="t",
+    tool_call_id="c",
+    title="git push",
+    tool_kind="execute",
+    tool="Bash",
+    input={"command": "git push"},
+    content=(TextPart("command:\n```sh\ngit push\n```"),),
+)
+WHICH = Question("Which?", "H", (QuestionOption("A", "the first"), QuestionOption("B")))
+ASKS = replace(
+    CALL,
+    title="Ask: Which?",
+    tool="AskUserQuestion",
+    content=(TextPart(described((WHICH,))),),
+    questions=(WHICH,),
+)
+RULED = replace(CALL, always="`git push`", rules=("Bash(git push)",))
+FORM = replace(CALL, title="Form", form=Form("good", "Your name?", {}))
+
+
+def told(request: PermissionRequest) -> dict[str, Any]:
+    """What the daemon tells `prompt` of it."""
+    notice = QuestionNotification(
+        id=request.ask_id,
+        session="s",
+        title=request.title,
+        always=request.always is not None,
+        **whole(request),
+    )
+    return dict(msgspec.json.decode(msgspec.json.encode(notice)))
+
+
+@pytest.mark.parametrize(
+    ("request_", "shown", "options"),
+    [
+        (ASKS, "  │ - A: the first", ["--answer TEXT: answer", "--deny: Decline"]),
+        (
+            RULED,
+            "  │   git push",
+            [
+                "--allow: Allow once",
+                "--always: Always allow `git push` in this session",
+                "--lasting: Always allow `git push` in this directory, in later sessions too",
+                "--deny: Reject",
+            ],
+        ),
+        (CALL, "  │   git push", ["--allow: Allow once", "--deny: Reject"]),
+        (FORM, "  │ Your name?", ["--deny: Decline"]),
+    ],
+    ids=["question", "rules", "once", "form"],
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_prompt_names_options_that_work(
+    request_: PermissionRequest,
+    shown: str,
+    options: list[str],
+    as_json: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def stream(*_: Any, **__: Any) -> Generator[dict[str, Any], None, dict[str, Any]]:
+        yield {"method": "_pykoclaw.dev/question", "params": told(request_)}
+        return {"state": "done", "text": "", "error": None, "session": "s"}
+
+    monkeypatch.setattr(prompt, "stream", stream)
+    assert prompt.main(None, "Hi", detach=False, key=None, as_json=as_json) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == ["Claude waits for an answer.", request_.title]
+    assert shown in lines
+    at = lines.index("Answer with: pykoclaw-acp approve 0123456789ab OPTION")
+    assert [one for one in lines[at + 1 :] if one.startswith("  ")] == [
+        f"  {one}" for one in options
+    ]
