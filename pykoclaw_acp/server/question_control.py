@@ -65,7 +65,7 @@ class QuestionControl:
         option = OPTIONS[params.decision]
         if asked.request.workspaces:
             return Answered(done=DONE[option])
-        return Answered(done=words.effect(asked.request, option))
+        return Answered(done=words.effect(asked.request, option, params.reason))
 
     async def pending(self, prefix: str = "") -> list[tuple[QuestionInfo, PermissionRequest]]:
         """Pending permission requests whose id begins with `prefix`."""

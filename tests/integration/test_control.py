@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.channel.frames import EventFrame
@@ -369,6 +370,18 @@ async def test_present_follower_is_shown_questions_and_answers_them(tmp_path: Pa
         assert not viewer.told("question")
         late = await cli.refused("questions/answer", question="question-1", decision="deny")
         assert late["code"] == -32600
+
+
+async def test_operator_is_told_what_became_of_plan(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session, channel, turn = await hanging(r)
+        for subscription in session.subscriptions:
+            subscription.close()
+        for reason, said in (("", "is told to ask"), ("Smaller.", "is told what should change")):
+            channel.say(replace(question(channel, turn, f"plan-{reason}"), plan=True))
+            await eventually(lambda: cli.call("questions/list"))
+            given: dict[str, Any] = {"question": "plan", "decision": "deny", "reason": reason}
+            assert said in (await cli.call("questions/answer", **given))["done"]
 
 
 @pytest.mark.parametrize("method", ["trust/show", "trust/add", "trust/remove"])

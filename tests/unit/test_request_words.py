@@ -1,4 +1,4 @@
-"""What the command line says of a permission request: how to answer it."""
+"""What the command line says of a permission request: how to answer it, and what came of that."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pykoclaw_acp.model.permissions import Form, PermissionRequest
 from pykoclaw_acp.model.questions import Question, QuestionOption, described
 from pykoclaw_acp.protocol.control.following import QuestionNotification
 from pykoclaw_acp.server.command_client import whole
+from pykoclaw_acp.sessions.permissions import words
 
 CALL = PermissionRequest(
     epoch=1,
@@ -37,6 +38,8 @@ ASKS = replace(
 )
 RULED = replace(CALL, always="`git push`", rules=("Bash(git push)",))
 FORM = replace(CALL, title="Form", form=Form("good", "Your name?", {}))
+PLAN = replace(CALL, plan=True, always="edits (mode Accept edits)")
+EDITS = replace(CALL, always="edits (turns on the mode Accept edits)", mode=True)
 
 
 def told(request: PermissionRequest) -> dict[str, Any]:
@@ -92,3 +95,32 @@ def test_prompt_names_options_that_work(
     assert [one for one in lines[at + 1 :] if one.startswith("  ")] == [
         f"  {one}" for one in options
     ]
+
+
+@pytest.mark.parametrize(
+    ("request_", "option", "reason", "effect"),
+    [
+        (PLAN, "allow_once", "", "asks before each edit (mode Ask first)"),
+        (PLAN, "allow_always", "", "edits unasked (mode Accept edits)"),
+        (PLAN, "reject_once", "", "Not approved: Claude is told to ask what should change"),
+        (PLAN, "reject_once", "Smaller.", "Not approved: Claude is told what should change"),
+        (
+            EDITS,
+            "allow_always",
+            "",
+            "Until another mode is chosen: edits (turns on the mode Accept",
+        ),
+        (ASKS, "reject_once", "", "Declined: Claude is told"),
+        (FORM, "reject_once", "", "Declined: the MCP server"),
+        (RULED, "allow_always", "", "for the rest of the session; `pykoclaw-acp rules list`"),
+        (replace(CALL, always="x"), "allow_always", "", "a mode that was turned on stays"),
+        (CALL, "allow_once", "", None),
+        (CALL, "reject_once", "", None),
+        (ASKS, "allow_once", "", None),
+    ],
+)
+def test_effect_of_decision_is_what_happens(
+    request_: PermissionRequest, option: str, reason: str, effect: str | None
+) -> None:
+    said = words.effect(request_, option, reason)
+    assert said == effect or (said is not None and effect is not None and effect in said)

@@ -250,10 +250,9 @@ async def test_label_says_until_when_always_holds(
     request, _ = await asked(suggested, "allow_once", lasting=True)
     always = permissions.choices(request)["allow_always"]
     assert always.endswith(until)
-    told = words.effect(request, "allow_always") or "Allowed for the rest of the session"
-    assert told.startswith(
-        "Allowed for the rest of the session" if "session" in until else "Allowed until Claude's"
-    )
+    told = words.effect(request, "allow_always")
+    assert told is not None
+    assert told.startswith("Allowed until Claude's") == ("process" in until)
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "😀", '"'])

@@ -28,9 +28,17 @@ IN_SESSION: Final = (
     " `pykoclaw-acp rules remove` removes it."
 )
 UNTIL_END: Final = (
-    "Allowed until Claude's process ends, not for the rest of the session: rules that may hold a secret, and those of "
-    "a directory that is not trusted, are not kept."
+    "Allowed until Claude's process ends, not for the rest of the session: rules that may hold a secret, those of a "
+    "directory that is not trusted, and access to other directories are not kept; a mode that was turned on stays."
 )
+_DECLINED: Final = "Declined: the MCP server is told so."
+_UNANSWERED: Final = "Declined: Claude is told that you do not want to answer."
+_PLAN_EFFECTS: Final = {
+    ALLOW_ONCE: "Approved: Claude carries out the plan, and asks before each edit (mode Ask first).",
+    ALLOW_ALWAYS: "Approved: Claude carries out the plan, and edits unasked (mode Accept edits).",
+    REJECT_ONCE: "Not approved: Claude is told to ask what should change.",
+}
+_CHANGE: Final = "Not approved: Claude is told what should change, and to present the plan again."
 _CHOICES: Final = {
     ALLOW_ONCE: "allowed, this once",
     ALLOW_ALWAYS: "allowed, for the rest of this session",
@@ -70,13 +78,22 @@ def _unanswered(decision: Decision) -> str:
     return refused.UNANSWERED
 
 
-def effect(request: PermissionRequest, option: str) -> str | None:
-    """How long an allowance holds, for the operator who has made it; None: as its name says."""
-    if option != ALLOW_ALWAYS or request.plan or request.filled_in:
+def effect(request: PermissionRequest, option: str, reason: str = "") -> str | None:
+    """What a decision has brought about, and how long it holds, for the operator who has made it;
+    None: what its name says. `reason`: of a refusal.
+    """
+    if request.filled_in:
+        declined = _UNANSWERED if request.questions else _DECLINED
+        return declined if option == REJECT_ONCE else None
+    if request.plan:
+        return _CHANGE if option == REJECT_ONCE and reason else _PLAN_EFFECTS[option]
+    if option != ALLOW_ALWAYS:
         return None
-    if not request.kept:
-        return UNTIL_END
-    return IN_SESSION if request.rules else None
+    if request.rules:
+        return IN_SESSION
+    return (
+        f"Allowed. Until another mode is chosen: {request.always}." if request.mode else UNTIL_END
+    )
 
 
 # --- parked requests
