@@ -142,7 +142,8 @@ OF_SERVER: Final = "mcp__"
 _OF_USER: Final = "(user)"
 _SOURCE: Final = re.compile(r"\((?:project|local|managed|plugin|mcp)\b[^()]*\)\Z", re.IGNORECASE)
 _NAMES: Final = {"xhigh": "Extra high"}
-# They need a terminal or a log-in, or say nothing here.
+# Claude's own that need a terminal, a log-in or tools that workers do not have (`loop`: timers), or
+# say nothing here.
 UNFIT: Final = frozenset(
     {
         "agents",
@@ -154,6 +155,7 @@ UNFIT: Final = frozenset(
         "keybindings-help",
         "login",
         "logout",
+        "loop",
         "output-style:new",
         "release-notes",
         "todos",
@@ -214,11 +216,13 @@ def selection(chosen: Chosen, offer: Offer | None, *, bypass: bool) -> Selection
 
 
 def fit(commands: tuple[Command, ...]) -> tuple[Command, ...]:
-    """Commands that work in a client."""
+    """Commands that work in a client; one of a user that has the name of an unfit one is not it."""
     return tuple(
         one
         for one in commands
-        if one.name not in UNFIT and not one.name.startswith("__") and " " not in one.name
+        if not (one.name in UNFIT and _is_claudes(one))
+        and not one.name.startswith("__")
+        and " " not in one.name
     )
 
 
@@ -241,11 +245,17 @@ def elsewhere(offer: Offer | None, models: tuple[Model, ...]) -> Offer:
 
 
 def _is_everywhere(command: Command) -> bool:
-    """By its description, which ends with where the command is from unless it is Claude's own."""
     if command.description.endswith(_OF_USER):
         return True
-    own = not command.name.startswith(OF_SERVER) and ":" not in command.name
-    return own and _SOURCE.search(command.description) is None
+    return (
+        not command.name.startswith(OF_SERVER) and ":" not in command.name and _is_claudes(command)
+    )
+
+
+def _is_claudes(command: Command) -> bool:
+    """By its description, which ends with where the command is from unless it is Claude's own."""
+    of_user = command.description.endswith(_OF_USER)
+    return not of_user and _SOURCE.search(command.description) is None
 
 
 def _efforts(its: Model) -> tuple[str, ...]:

@@ -35,6 +35,9 @@ COMMANDS = [
     {"name": "clear", "description": "Forget"},
     {"name": "rename", "description": "Name it"},
     {"name": "login", "description": "Log in"},
+    {"name": "loop", "description": "Run a prompt or slash command on a recurring interval"},
+    {"name": "focus", "description": "Look at one module (project)"},
+    {"name": "cost", "description": "What the cloud costs (user)"},
     {"name": "__hidden", "description": ""},
     {"name": "workflow-launch-exec", "description": "Execute a server-launched workflow"},
     {"name": "two words", "description": ""},
@@ -108,6 +111,8 @@ async def test_offer_omits_what_clients_cannot_use() -> None:
         ("review", "Review it", "[path]"),
         ("clear", "Forget", ""),
         ("rename", "Name it", ""),
+        ("focus", "Look at one module (project)", ""),
+        ("cost", "What the cloud costs (user)", ""),
     ]
     assert [(one.id, one.name, one.description) for one in made.offer.models] == [
         ("default", "Default (recommended)", ""), ("opus", "Opus", "Big"), ("haiku", "Haiku", ""),

@@ -52,7 +52,7 @@ from pykoclaw_acp.sessions import new_session, opening
 from pykoclaw_acp.sessions.turns import deduplication, queue
 from pykoclaw_acp.store import inspection  # noqa: F401  its exceptions are counted
 from pykoclaw_acp.translation import results, texts
-from pykoclaw_acp.worker import whole
+from pykoclaw_acp.worker import options, whole
 from tests.unit.documents import codes, constants, section, table, text
 
 
@@ -324,3 +324,9 @@ def one_of_each_event() -> list[events.Event]:
     ]
     assert {type(event) for event in made} == set(get_args(events.Event))
     return made
+
+
+def test_command_without_its_tools_is_named() -> None:
+    (line,) = (one for one in text("docs/protocol.md").split("\n* ") if "`/loop`" in one)
+    assert [one for one in options.DISALLOWED if f"`{one}`" not in line] == []
+    assert "loop" in choices.UNFIT
