@@ -15,7 +15,7 @@ import structlog
 from pykoclaw_acp.errors import Conflict, InvalidParams, RowRefused, SessionNotFound
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.sessions import directories
 from pykoclaw_acp.sessions.ports import ConversationStore
 from pykoclaw_acp.system import disks
 from pykoclaw_acp.tasks import Pace
@@ -100,7 +100,7 @@ async def adopt(
         raise SessionNotFound(session_id)
     owner = await store.owner_of(name)
     if owner is None:
-        await require_directory(cwd)
+        await directories.require_own(cwd)
         record = SessionRecord(
             session_id, name, cwd, title=conversations.title(name), client=client
         )
@@ -158,18 +158,6 @@ async def is_same_place(one: str | None, other: str) -> bool:
 
 async def _real(path: str) -> str:
     return await disks.call(path, partial(os.path.realpath, path))
-
-
-async def require_directory(cwd: str | None) -> None:
-    """Raises InvalidParams if a session's directory, which it keeps for ever, does not exist."""
-    if cwd is None:
-        return
-    try:
-        found = await disks.call(cwd, partial(os.path.isdir, cwd))
-    except TimeoutError as error:
-        raise InvalidParams(f"`cwd`: {disks.SILENT}.") from error
-    if not found:
-        raise InvalidParams(f"`cwd`: there is no such directory: {neutral(cwd)}")
 
 
 async def _share(store: ConversationStore, session_id: str, name: str, owner: str) -> str:

@@ -95,17 +95,19 @@ class Directories:
         return await _look((options.cwd, *options.additional_directories))
 
 
-async def require(paths: Collection[str], known: Collection[str] = ()) -> None:
+async def require_own(cwd: str | None) -> None:
+    """Raises InvalidParams if a session's directory, which it keeps for ever, does not exist."""
+    if cwd is not None:
+        _require("cwd", cwd, await _looked_at(cwd))
+
+
+async def require_added(paths: Collection[str], known: Collection[str] = ()) -> None:
     """Raises InvalidParams for an added directory that does not exist, unless the session knew it
     before.
     """
     new = [path for path in paths if path not in known]
-    if not new:
-        return
-    for path, (one, why) in (await _look(new)).items():
-        if one is None:
-            at = list(paths).index(path)
-            raise InvalidParams(f"`additionalDirectories[{at}]`: {why}.")
+    for path, found in (await _look(new)).items():
+        _require(f"additionalDirectories[{list(paths).index(path)}]", path, found)
 
 
 def cwd_missing(path: str, why: str) -> str:
@@ -151,6 +153,12 @@ async def _look(paths: Iterable[str]) -> dict[str, tuple[Identity | None, str]]:
     return dict(zip(given, await asyncio.gather(*map(_looked_at, given)), strict=True))
 
 
+def _require(field: str, path: str, found: tuple[Identity | None, str]) -> None:
+    one, why = found
+    if one is None:
+        raise InvalidParams(f"`{field}`: {neutral(path)} cannot be used: {why}.")
+
+
 async def _looked_at(path: str) -> tuple[Identity | None, str]:
     try:
         return await disks.call(path, partial(_identity, path))
@@ -163,6 +171,8 @@ def _identity(path: str) -> tuple[Identity | None, str]:
     try:
         status = os.stat(os.path.join(path, ""))  # the separator: a file is none
     except OSError as error:
+        if error.errno in _ABSENT and os.path.exists(path.rstrip("/")):
+            return None, "it is no directory"
         if error.errno in _ABSENT:
             return None, "there is no such directory"
         return None, f"it cannot be looked at ({error.strerror})"

@@ -20,7 +20,7 @@ from pykoclaw_acp.model.log import TurnsPlace
 from pykoclaw_acp.model.seams import Left
 from pykoclaw_acp.model.session_options import NOTHING_REQUESTED, RequestedOptions
 from pykoclaw_acp.sessions import directories, new_session
-from pykoclaw_acp.sessions.adopting import OTHER_DIRECTORY, is_same_place, require_directory
+from pykoclaw_acp.sessions.adopting import OTHER_DIRECTORY, is_same_place
 from pykoclaw_acp.sessions.joints import Joint
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
@@ -71,8 +71,8 @@ async def create(
     again.
     """
     sessions = subscriber.sessions
-    await require_directory(options.cwd)
-    await directories.require(options.directories)
+    await directories.require_own(options.cwd)
+    await directories.require_added(options.directories)
     begun = await sessions.beginnings.begin(subscriber.given, options.account)
     session = await sessions.create(
         options.cwd,
@@ -203,7 +203,7 @@ async def fork(
     sessions = subscriber.sessions
     source = await sessions.catalogue.open(session_id, options.cwd, subscriber.name, elsewhere=True)
     new_session.require_same(source.surroundings.account, options.account)
-    await require_directory(options.cwd)
+    await directories.require_own(options.cwd)
     if not source.busy:
         await source.others.look_if_possible()
     made, at = await sessions.forks.fork(
@@ -272,8 +272,8 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
     if session is None:
         session = await sessions.catalogue.open(session_id, options.cwd, subscriber.name)
     elif known is None:
-        await require_directory(options.cwd)
-    await directories.require(options.directories, session.record.additional_directories)
+        await directories.require_own(options.cwd)
+    await directories.require_added(options.directories, session.record.additional_directories)
     if not session.busy:  # else when its turn has ended
         await session.others.look_if_possible()
     await sessions.reopen(

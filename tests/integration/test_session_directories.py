@@ -38,7 +38,17 @@ async def test_bad_directories_are_refused_in_words(tmp_path: Path) -> None:
     async with rig(tmp_path / "data") as r, client(r) as wire:
         made = await opened(wire, "session/new", cwd="/")
         session = made["result"]["sessionId"]
-        for path in (missing, file):
+        nobodys = "there is no such directory"
+        bad = {
+            missing: nobodys,
+            file: "it is no directory",
+            f"{file}/": "it is no directory",
+            f"{file}/below": nobodys,
+        }
+        for path, why in bad.items():
+            answer = await opened(wire, "session/new", cwd=path)
+            assert answer["error"]["code"] == -32602
+            assert answer["error"]["message"] == f"`cwd`: {path} cannot be used: {why}."
             for method, more in (
                 ("session/new", {}),
                 ("session/load", {"sessionId": session}),
@@ -49,7 +59,7 @@ async def test_bad_directories_are_refused_in_words(tmp_path: Path) -> None:
                 )
                 assert answer["error"]["code"] == -32602
                 assert answer["error"]["message"] == (
-                    "`additionalDirectories[1]`: there is no such directory."
+                    f"`additionalDirectories[1]`: {path} cannot be used: {why}."
                 )
 
 
