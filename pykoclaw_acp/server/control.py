@@ -70,7 +70,7 @@ class Control:
             questions,
             workers,
             Trusting(sessions, database),
-            RuleControl(sessions, database),
+            RuleControl(sessions, database, self.finder),
             TurnControl(sessions, database, self.finder),
             McpControl(sessions),
             ImportControl(

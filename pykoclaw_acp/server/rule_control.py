@@ -13,6 +13,7 @@ from pykoclaw_acp.model.rules import LastingRule
 from pykoclaw_acp.protocol.control.rules import RemoveRuleParams, RuleInfo, RulesParams
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
+from pykoclaw_acp.server.session_finder import SessionFinder
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import conversations, rules, workers
@@ -23,9 +24,10 @@ from pykoclaw_acp.system import disks
 class RuleControl:
     """Rules of all directories and sessions, whether these are in memory or not."""
 
-    def __init__(self, sessions: Sessions, database: Database) -> None:
+    def __init__(self, sessions: Sessions, database: Database, finder: SessionFinder) -> None:
         self._sessions = sessions
         self._database = database
+        self._finder = finder
 
     @property
     def methods(self) -> dict[str, Method[Call, Any]]:
@@ -43,15 +45,15 @@ class RuleControl:
 
     async def remove(self, call: Call, params: RemoveRuleParams) -> list[RuleInfo]:  # noqa: ARG002
         """Remove a rule, or all of a directory or a session; workers that have them end as soon as
-        nothing runs on them. Returns what was removed.
+        nothing runs on them. Returns what was removed. Raises InvalidParams if there is none, and
+        SessionNotFound if there is no such session.
         """
         self._database.condition.require()
         if bool(params.path) == bool(params.session):
             raise InvalidParams("Give `path` or `session`.")
         known = await rules.listing(self._database)
-        owners = await conversations.aliases(self._database)
         found = (
-            _of_session(known, owners.get(params.session, params.session))
+            await self._of_session(known, params.session)
             if params.session
             else await self._of_directory(known, params.path)
         )
@@ -77,13 +79,22 @@ class RuleControl:
                 found.append(session)
         return found
 
+    async def _of_session(self, known: Sequence[LastingRule], word: str) -> list[LastingRule]:
+        """The rules of the session that is meant: of those that have rules, or else of all."""
+        owners = await conversations.aliases(self._database)
+        found = _beginning(known, owners.get(word, word))
+        if found:
+            return found
+        session = await self._finder.id_of(word)
+        return [one for one in known if one.session == session]
+
     async def _of_directory(self, known: Sequence[LastingRule], path: str) -> list[LastingRule]:
         """The rules of a directory, and of the sessions there."""
         paths = {path, await _real(path)}
         return [one for one in known if one.path in paths or await _real(one.path) in paths]
 
 
-def _of_session(known: Sequence[LastingRule], prefix: str) -> list[LastingRule]:
+def _beginning(known: Sequence[LastingRule], prefix: str) -> list[LastingRule]:
     """The rules of the session whose id begins so; raises InvalidParams if several do."""
     found = [one for one in known if one.session is not None and one.session.startswith(prefix)]
     if len({one.session for one in found}) > 1:

@@ -15,9 +15,16 @@ from pykoclaw_acp.server.control import Control
 from pykoclaw_acp.server.lag import LoopLag
 from pykoclaw_acp.server.outside import OutsidePrompts
 from pykoclaw_acp.server.peer import DirectPeer
+from pykoclaw_acp.server.rule_control import RuleControl
+from pykoclaw_acp.server.session_finder import SessionFinder
 from pykoclaw_acp.sessions.session import Session
 from tests.integration.rig import Rig
 from tests.waiting import eventually
+
+
+def rule_control(r: Rig) -> Any:
+    """The handlers of rules alone, which need no call."""
+    return RuleControl(r.sessions, r.database, SessionFinder(r.sessions, r.database))
 
 
 class Caller:

@@ -372,6 +372,22 @@ async def test_present_follower_is_shown_questions_and_answers_them(tmp_path: Pa
         assert late["code"] == -32600
 
 
+async def test_rules_of_unknown_session_are_refused_as_such(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session = await prompted(r)
+        unknown = await cli.refused("rules/remove", session="nobody")
+        assert unknown["code"] == -32002
+        for word in (session.id[:8], session.record.conversation_name):
+            none = await cli.refused("rules/remove", session=word)
+            assert (none["code"], "no such rule" in none["message"]) == (-32602, True)
+            rule = Statement(
+                "INSERT INTO acp_session_rules VALUES (?, 'Bash(ls)', '', 1)", (session.id,)
+            )
+            await r.database.commit(Unit(statements=(rule,)))
+            (gone,) = await cli.call("rules/remove", session=word)
+            assert gone["session"] == session.id
+
+
 async def test_operator_is_told_what_became_of_plan(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         session, channel, turn = await hanging(r)

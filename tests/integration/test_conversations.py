@@ -28,7 +28,6 @@ from pykoclaw_acp.model.events import Event, Text, TitleChanged
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.protocol.control.rules import RemoveRuleParams
-from pykoclaw_acp.server.rule_control import RuleControl
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import (
     batch,
@@ -48,6 +47,7 @@ from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.workers import SqlWorkerStore
 from pykoclaw_acp.system import processes
 from tests.integration.adopting import daemon, killed
+from tests.integration.callers import rule_control
 from tests.integration.linked import INITIALIZE, Front, front
 from tests.integration.linked import words as prompt
 from tests.integration.memory_launcher import MemoryChannel
@@ -640,7 +640,7 @@ async def test_rules_are_removed_under_each_id(tmp_path: Path) -> None:
         await shared(r)
         insert = Statement("INSERT INTO acp_session_rules VALUES (?, 'Bash(ls)', '', 1)", (ONE,))
         await r.database.commit(Unit(statements=(insert,)))
-        control: Any = RuleControl(r.sessions, r.database)
+        control = rule_control(r)
         (gone,) = await control.remove(None, RemoveRuleParams(session=TWO))
         assert (gone.session, gone.rule) == (ONE, "Bash(ls)")
         assert await rules.listing(r.database) == []

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.protocol.control.rules import RemoveRuleParams
-from pykoclaw_acp.server.rule_control import RuleControl
 from pykoclaw_acp.store.database import Statement, Unit
 from tests.integration.adopting import alive, daemon, found, killed
+from tests.integration.callers import rule_control
 from tests.integration.rig import rig
 from tests.waiting import eventually
 
@@ -108,7 +107,7 @@ async def test_worker_with_removed_rule_is_replaced_after_turn(
         )
         await first.database.commit(Unit(statements=(insert,)))
         if removed:
-            control: Any = RuleControl(first.sessions, first.database)
+            control = rule_control(first)
             await control.remove(None, RemoveRuleParams(session=session.id))
     async with daemon(tmp_path, first, stall_timeout=300.0) as second:
         again = await found(second, session)
@@ -134,6 +133,6 @@ async def test_removed_rule_holds_no_longer_for_background_commands(tmp_path: Pa
             "INSERT INTO acp_session_rules VALUES (?, 'Bash(ls)', '', 1)", (session.id,)
         )
         await r.database.commit(Unit(statements=(insert,)))
-        control: Any = RuleControl(r.sessions, r.database)
+        control = rule_control(r)
         await control.remove(None, RemoveRuleParams(session=session.id))
         await eventually(lambda: channel not in r.launcher.live)
