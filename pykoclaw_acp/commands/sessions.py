@@ -143,16 +143,21 @@ def archive(session: str) -> None:
         if cancelled
         else ""
     )
+    begin = "Archived." if done.get("changed", True) else "It was archived already."
     terminal.line(
-        f"Archived.{turns} `sessions list --all` shows it, and clients can still open it; it stays out of"
+        f"{begin}{turns} `sessions list --all` shows it, and clients can still open it; it stays out of"
         " lists until `sessions unarchive`."
     )
 
 
 def unarchive(session: str) -> None:
     """Take the session back from the archive."""
-    ask("sessions/unarchive", session=session)
-    terminal.line("Taken back: lists have the session again.")
+    done = ask("sessions/unarchive", session=session)
+    terminal.line(
+        "Taken back: lists have the session again."
+        if done.get("changed", True)
+        else "It was not archived; nothing was changed."
+    )
 
 
 def delete(session: str, sure: bool) -> None:

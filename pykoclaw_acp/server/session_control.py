@@ -25,6 +25,7 @@ from pykoclaw_acp.protocol.control.sessions import (
     Resolved,
     ResolveParams,
     SessionDetails,
+    UnarchiveResult,
 )
 from pykoclaw_acp.protocol.messages import Empty
 from pykoclaw_acp.server import fitting
@@ -151,15 +152,21 @@ class SessionControl:
     async def archive(self, call: Call, params: NamedSessionParams) -> ArchiveResult:  # noqa: ARG002
         """Close the session, and leave it out of lists; says how many turns that ended."""
         session = await self._finder.find(params.session)
+        changed = not await self._is_archived(session.id)
         unfinished = sum(not one.ended.done() for one in session.turns) + session.background
         await self._sessions.catalogue.archive(session.id, archived=True)
-        return ArchiveResult(cancelled=unfinished)
+        return ArchiveResult(cancelled=unfinished, changed=changed)
 
-    async def unarchive(self, call: Call, params: NamedSessionParams) -> Empty:  # noqa: ARG002
-        """Let lists have the session again."""
+    async def unarchive(self, call: Call, params: NamedSessionParams) -> UnarchiveResult:  # noqa: ARG002
+        """Let lists have the session again; says whether it was archived."""
         session_id = await self._finder.id_of(params.session)
+        changed = await self._is_archived(session_id)
         await self._sessions.catalogue.archive(session_id, archived=False)
-        return Empty()
+        return UnarchiveResult(changed=changed)
+
+    async def _is_archived(self, session_id: str) -> bool:
+        summary = await overview.summary(self._database, session_id)
+        return summary is not None and summary.archived_at is not None
 
     async def delete(self, call: Call, params: NamedSessionParams) -> Deleted:  # noqa: ARG002
         """End its turns, and delete what was said in it."""

@@ -160,8 +160,10 @@ async def test_archive_says_how_many_turns_it_has_cancelled(tmp_path: Path) -> N
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         session, _, _ = await hanging(r)
         await r.prompt(session, "say 1")
-        assert await cli.call("sessions/archive", session=session.id) == {"cancelled": 2}
-        assert await cli.call("sessions/archive", session=session.id) == {"cancelled": 0}
+        archived = [await cli.call("sessions/archive", session=session.id) for _ in range(2)]
+        assert archived == [{"cancelled": 2, "changed": True}, {"cancelled": 0, "changed": False}]
+        taken = [await cli.call("sessions/unarchive", session=session.id) for _ in range(2)]
+        assert [one["changed"] for one in taken] == [True, False]
 
 
 async def test_archived_session_is_unlisted_until_taken_back(tmp_path: Path) -> None:

@@ -964,6 +964,7 @@ def test_stop_ends_daemon_that_had_no_lock(
         ),
         ({"cancelled": 0}, "Archived. `sessions list"),
         ({}, "Archived. `sessions list"),  # an earlier daemon
+        ({"cancelled": 0, "changed": False}, "It was archived already. `sessions list"),
     ],
 )
 def test_archive_says_what_it_stopped(asked: list[Any], done: dict[str, int], told: str) -> None:
@@ -971,6 +972,21 @@ def test_archive_says_what_it_stopped(asked: list[Any], done: dict[str, int], to
     out = run("sessions", "archive", "5e55").stdout
     assert out.startswith(told)
     assert "until `sessions unarchive`" in out
+
+
+@pytest.mark.parametrize(
+    ("done", "told"),
+    [
+        ({"changed": True}, "Taken back: lists have the session again."),
+        ({"changed": False}, "It was not archived; nothing was changed."),
+        ({}, "Taken back: lists have the session again."),  # an earlier daemon
+    ],
+)
+def test_unarchive_says_whether_it_was_archived(
+    asked: list[Any], done: dict[str, bool], told: str
+) -> None:
+    ANSWERS["sessions/unarchive"] = done
+    assert run("sessions", "unarchive", "5e55").stdout == f"{told}\n"
 
 
 def test_place_beyond_the_history_is_an_error(

@@ -39,9 +39,18 @@ class RenameParams(NamedSessionParams, frozen=True, kw_only=True):
 
 
 class ArchiveResult(FullAnswer, frozen=True, kw_only=True):
-    """Result of `sessions/archive`: how many turns that ran or waited were cancelled."""
+    """Result of `sessions/archive`: how many turns that ran or waited were cancelled; `changed`: it was
+    not archived before.
+    """
 
     cancelled: int
+    changed: bool
+
+
+class UnarchiveResult(FullAnswer, frozen=True, kw_only=True):
+    """Result of `sessions/unarchive`; `changed`: it was archived before."""
+
+    changed: bool
 
 
 class Deleted(FullAnswer, frozen=True, kw_only=True):
