@@ -320,7 +320,7 @@ def scripted_model(ctx: click.Context) -> None:
         )
     from pykoclaw_acp.scripted_model import __main__ as program
 
-    ctx.exit(program.main(ctx.args))
+    ctx.exit(program.main(ctx.args, ctx.command_path))
 
 
 for command in (

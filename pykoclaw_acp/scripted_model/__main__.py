@@ -1,4 +1,4 @@
-"""`python -m pykoclaw_acp.scripted_model`: the scripted model as a process."""
+"""`pykoclaw-acp scripted-model`: the scripted model as a process."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from .record import RequestRecord
 LAST_PORT: Final = 65535
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Serve on loopback until SIGTERM, SIGINT or, if requested, the end of stdin."""
-    parser = argparse.ArgumentParser(
-        prog="python -m pykoclaw_acp.scripted_model", description=__doc__
-    )
+def main(argv: list[str] | None = None, called: str = "pykoclaw-acp scripted-model") -> int:
+    """Serve on loopback until SIGTERM, SIGINT or, if requested, the end of stdin; `called`: the
+    command as it was typed.
+    """
+    words = "Run a local Messages API that plays scripts, for use offline."
+    parser = argparse.ArgumentParser(prog=called, description=words)
     parser.add_argument(
         "--port", type=_port, default=0, help="TCP port on 127.0.0.1; 0 selects a free one"
     )

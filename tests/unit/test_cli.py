@@ -169,13 +169,20 @@ def test_demo_without_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch
 def test_the_scripted_model_gets_all_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
 
-    def program(arguments: list[str]) -> int:
-        seen.extend(arguments)
+    def program(arguments: list[str], called: str) -> int:
+        seen.extend([called, *arguments])
         return 3
 
     put_module(monkeypatch, "pykoclaw_acp.scripted_model.__main__", main=program)
     assert run("scripted-model", "--port", "0", "--help", "x").exit_code == 3
-    assert seen == ["--port", "0", "--help", "x"]
+    assert seen == ["pykoclaw-acp scripted-model", "--port", "0", "--help", "x"]
+
+
+def test_scripted_models_help_names_command_that_was_typed() -> None:
+    shown = run("scripted-model", "--help").stdout
+    assert shown.startswith("usage: pykoclaw-acp scripted-model [-h]")
+    assert "Run a local Messages API" in shown
+    assert "python" not in shown
 
 
 @pytest.mark.parametrize(("platform", "machine"), [("darwin", "x86_64"), ("linux", "riscv64")])
