@@ -244,7 +244,7 @@ VERDICTS: Final = {
     ),
     "A hook that objects": Verdict("which hook, and what it said", "nothing"),
     "An MCP server that does not work": Verdict(
-        "which one, and why", "which one, to a client that shows notices"
+        "which one, and why", "which one, and that `/mcp` says why"
     ),
     "A model in place of another": Verdict("both models", "nothing"),
 }
