@@ -19,6 +19,10 @@ MAX_NAMES: Final = 64 * 1024  # characters of a block's other fields together
 SMALL_TEXT: Final = 64 * 1024  # characters; a longer one of a resource is a blob
 STEP: Final = 64 * 1024  # characters that are encoded at once
 _MEGA: Final = 1024 * 1024
+_NOT_FETCHED: Final = (
+    ": this agent fetches none from its `uri`. Or send the address as a `resource_link`, which Claude can"
+    " follow with its tools"
+)
 
 
 @dataclass(slots=True)
@@ -33,6 +37,11 @@ class Attachments:
         name = f"prompt[{at}]"
         given = {"mimeType": block.mime_type, "uri": block.uri}
         _require_short(name, given)
+        if not block.data:
+            instead = "" if block.uri is None else _NOT_FETCHED
+            raise InvalidParams(
+                f"`{name}.data`: is empty. Send the image in it, as base64{instead}."
+            )
         require_size(name, len(block.data) // 4 * 3 - block.data[-2:].count("="), MAX_IMAGE)
         data = yield from _decoded(f"{name}.data", block.data)
         _require_image(f"{name}.data", data)

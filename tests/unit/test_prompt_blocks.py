@@ -111,6 +111,11 @@ def test_images_bytes_count_whatever_is_declared(declared: str) -> None:
         ({"type": "audio", "data": "AAAA", "mimeType": "audio/wav"}, "`prompt[0]`: .* not audio"),
         (image(b"x" * 100), "`prompt[0].data`: is no PNG, JPEG, GIF or WebP image"),
         (image(PICTURE[:14]), "`prompt[0].data`: is no PNG"),
+        (image(b""), "`prompt[0].data`: is empty"),
+        (
+            image(b"") | {"uri": "http://x/y.png"},
+            "is empty. Send the image in it, as base64: this agent fetches none from its `uri`",
+        ),
         (image(PICTURE) | {"data": "AAA"}, "`prompt[0].data`: is not base64"),
         (image(PICTURE) | {"data": "AA==" + "A" * 2**16}, "`prompt[0].data`: is not base64"),
         (image(png(20_000, 1)), "has 20000 × 1 pixels; this agent takes 16,384 at most"),
