@@ -172,23 +172,6 @@ async def test_form_is_not_parked_when_room_is_needed(tmp_path: Path) -> None:
         assert await given(asking) == ("accept", {"name": "Ada"})
 
 
-async def test_client_without_forms_is_absent_for_waiting_form(tmp_path: Path) -> None:
-    async with rig(tmp_path, "wait") as r:
-        asking = await begin(r, able := Person(forms=True))
-        asking.ask("q1", form=FORM)
-        await person_asked(able)
-        plain = Person()
-        asking.session.subscribe(plain, 0)
-        next(place for place in asking.session.subscriptions if place.client is able).close()
-        await asking.away("q1")  # the last one that could be asked has left
-        asking.session.subscribe(Person(), 0)
-        back = Person(forms=True)
-        asking.session.subscribe(back, 0)
-        await back.answer("q1", ADA)
-        assert await asking.settled("q1") == ("accept", None, "editor")
-        assert plain.asked == []
-
-
 # --- a new daemon
 
 

@@ -36,6 +36,13 @@ def is_attended(subscriptions: Sequence[Subscription], pending: PendingRequest) 
     )
 
 
+def is_unsupported(subscriptions: Sequence[Subscription], pending: PendingRequest) -> bool:
+    """Whether it is a form, clients are there, and none of them can show it."""
+    there = [one for one in subscriptions if one.alive and one.client.present]
+    form = pending.request.form
+    return form is not None and bool(there) and not any(_shows(one.client, form) for one in there)
+
+
 def passed(subscriptions: Sequence[Subscription], pending: PendingRequest) -> Decision | None:
     """What a client that is there said instead of choosing; it counts if nobody else comes."""
     return next((said for one, said in pending.passed.items() if one in subscriptions), None)

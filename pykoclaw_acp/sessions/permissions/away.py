@@ -27,7 +27,9 @@ class Away:
     """Runs a clock for each pending request that no client can answer, and acts by the away policy.
 
     A parked request is settled by a choice alone. Forms are never parked, because the MCP server
-    waits inside of a tool call: under `park` they wait. Whoever sees a request through parks it.
+    waits inside of a tool call: under `park` they wait. While only clients that cannot show it are
+    there, a form is cancelled once a client that can has had the time to come back, as after a
+    restart. Whoever sees a request through parks it.
     """
 
     def __init__(
@@ -48,8 +50,14 @@ class Away:
     def start_clocks(self) -> None:
         """Start the clocks of requests that a client which left was the last to be asked."""
         for one in self._pending.values():
-            if not self.is_attended(one) and (not one.clock.runs or one.passed):
+            again = one.passed or one.request.form is not None  # for who stays decides how long
+            if not self.is_attended(one) and (not one.clock.runs or again):
                 self.start(one)
+
+    def hasten_unsupported(self, one: PendingRequest) -> None:
+        """Let a form that waits be cancelled soon: a client came that cannot show it."""
+        if one.clock.waits and self.is_unsupported(one):
+            self.start(one)
 
     def restart_clocks(self) -> None:
         """Start anew the clocks that run, under another away policy of the session."""
@@ -62,7 +70,8 @@ class Away:
         if not one.holds_worker:
             return
         policy = self._state.record.away_policy or self._times.away_policy
-        if audience.passed(self._state.subscriptions, one) is not None:
+        passed = audience.passed(self._state.subscriptions, one) is not None
+        if passed or self.is_unsupported(one):
             policy = AwayPolicy.DENY
         if policy == AwayPolicy.PARK and one.request.workspaces:  # it has no worker to give up
             one.clock.stop()
@@ -82,6 +91,8 @@ class Away:
         """Let the away policy decide: nobody came in time."""
         if (decision := audience.passed(self._state.subscriptions, one)) is not None:
             one.decide(decision)
+        elif self.is_unsupported(one):
+            one.decide(decisions.UNSUPPORTED)
         elif policy != AwayPolicy.PARK:
             one.decide(decisions.by_policy(one.request, policy))
         elif one.holds_worker:
@@ -90,6 +101,10 @@ class Away:
     def is_attended(self, one: PendingRequest) -> bool:
         """As `audience.is_attended`, by the clients that follow the session now."""
         return audience.is_attended(self._state.subscriptions, one)
+
+    def is_unsupported(self, one: PendingRequest) -> bool:
+        """As `audience.is_unsupported`, by the clients that follow the session now."""
+        return audience.is_unsupported(self._state.subscriptions, one)
 
     def _note_policy(
         self, one: PendingRequest, policy: RequestPolicy, deadline: Deadline | None

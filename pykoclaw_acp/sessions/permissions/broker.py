@@ -88,7 +88,7 @@ class Broker:
         one = self._add(epoch, request, seq, self._store.clock.now())
         if self._use_parked_answer(one):
             return one
-        if request.form is not None and self._state.attended and not self.away.is_attended(one):
+        if self.away.is_unsupported(one):
             one.decide(decisions.UNSUPPORTED)
             return one
         self._start_limit(one, at_least=0)
@@ -161,9 +161,12 @@ class Broker:
     # --- clients come and go
 
     def add_client(self, subscription: Subscription) -> None:
-        """Ask a client that came what is pending, and stop the away clocks."""
+        """Ask a client that came what is pending, and stop the away clocks; a form that it cannot
+        show does not wait long for another one.
+        """
         for one in self._pending.values():
             if not audience.can_ask(self._state.subscriptions, subscription, one.request):
+                self.away.hasten_unsupported(one)
                 continue
             self.away.stop(one)
             self._ask(one, subscription)

@@ -26,11 +26,17 @@ class AwayClock:
         self._act = act
         self._timer: asyncio.TimerHandle | None = None
         self._since = 0.0  # the loop's time
+        self._policy = AwayPolicy.WAIT
 
     @property
     def runs(self) -> bool:
         """Nobody is there, and the policy has not acted."""
         return self._timer is not None
+
+    @property
+    def waits(self) -> bool:
+        """Nobody is there, and the policy is to wait."""
+        return self.runs and self._policy == AwayPolicy.WAIT
 
     @property
     def away(self) -> bool:
@@ -50,7 +56,7 @@ class AwayClock:
             and row.deadline_clock is not None
         ):
             wait = min(wait, max((row.deadline_clock - now) / 1000, self._times.away_grace))
-        self._since = loop.time()
+        self._since, self._policy = loop.time(), policy
         self._timer = loop.call_later(wait, self._end, policy)
         return Deadline(int((time.time() + wait) * 1000), now + int(wait * 1000))
 
