@@ -24,6 +24,10 @@ NO_PROMPT: Final = (
     "The turn of this message was not begun by a prompt of this server, but by another program or by"
     " Claude itself. Nothing was changed. Choose another message."
 )
+NEVER_SENT: Final = (
+    "This message was cancelled before it was sent to Claude, which does not know it: there is nothing of it to"
+    " rewind. Nothing was changed. Choose another message."
+)
 RUNNING: Final = "The turn of this message still runs. Wait until it has ended."
 _OLDEST_RUNNING: Final = (
     f"SELECT MIN(first_seq) FROM acp_turns WHERE acp_session_id = ? AND state IN {STARTED}"  # noqa: S608
@@ -51,6 +55,10 @@ _REWINDABLE: Final = (
 # Of a prompt that was cancelled before it was sent Claude knows nothing.
 _SENT: Final = (
     f" AND NOT (state = '{TurnState.CANCELLED}' AND dispatched_at IS NULL AND taken_by IS NULL)"
+)
+_UNSENT: Final = (
+    "SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND turn_id IN (?, ?) AND first_seq IS NULL"  # noqa: S608
+    f" AND state = '{TurnState.CANCELLED}' AND dispatched_at IS NULL AND taken_by IS NULL"
 )
 _COUNT: Final = (
     "SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ? AND position >= ? AND origin = 'client'"  # noqa: S608
@@ -134,14 +142,17 @@ async def rewind_point(
     """The beginning of the turn that a message belongs to; without one, of the newest prompt that
     was sent to Claude.
 
-    Raises InvalidParams for an unknown message, InvalidRequest if the turn was rewound or nothing
-    was prompted, or if it is not known what Claude remembers there.
+    Raises InvalidParams for an unknown message, InvalidRequest if the turn was rewound, nothing was
+    prompted, the message was cancelled in the queue, or it is not known what Claude remembers there.
     """
     session = record.session_id
     newest = f"{_REWINDABLE}{_SENT} ORDER BY position DESC LIMIT 1"
     values: tuple[object, ...] = (session,)
     if message_id is not None:
         place = await _end_of(database, session, message_id, record.last_seq)
+        known = original(message_id)
+        if await database.read(_UNSENT, (session, known, copied(session, known))):
+            raise InvalidRequest(NEVER_SENT)
         if place.rewound:
             raise InvalidRequest(REWOUND)
         newest = f"{_REWINDABLE} AND first_seq <= ? ORDER BY position DESC LIMIT 1"

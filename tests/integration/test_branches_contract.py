@@ -187,6 +187,21 @@ async def test_prompt_that_was_never_sent_is_not_rewound(s: Subject) -> None:
     assert (await s.branches.rewind_point(await found(s), "b")).turns == 2
 
 
+async def test_prompt_cancelled_in_queue_is_no_place(s: Subject) -> None:
+    await three(s)
+    await s.journal.accept(prompt("one", "d"))
+    await s.journal.finish("one", "d", Outcome(TurnState.CANCELLED), [], unsaid=True)
+    await s.journal.say_cancelled("one", "d", [UserMessage("d", HELLO)])
+    with pytest.raises(InvalidRequest, match="cancelled before it was sent"):
+        await s.branches.rewind_point(await found(s), "d")
+    await s.branches.fork(fork(await point(s, "d")))
+    with pytest.raises(InvalidRequest, match="cancelled before it was sent"):
+        await s.branches.rewind_point(await found(s, "fork"), "d")
+    await ran(s, "one", "e")
+    with pytest.raises(InvalidRequest, match="cancelled before it was sent"):
+        await s.branches.rewind_point(await found(s), "d")
+
+
 async def test_commands_at_beginning_of_rewind_are_told(s: Subject) -> None:
     await three(s)
     for turn_id, words in (("d", "/help"), ("e", "/cost now"), ("f", "Hello"), ("g", "/help")):

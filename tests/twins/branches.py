@@ -25,7 +25,7 @@ from pykoclaw_acp.model.permissions import RequestOutcome, RequestPolicy
 from pykoclaw_acp.model.prompt_text import Note, command_at
 from pykoclaw_acp.model.seams import original
 from pykoclaw_acp.model.turns import STARTED, Outcome, PromptKeys, SessionRecord, TurnState
-from pykoclaw_acp.store.branches import NO_PROMPT, REWOUND, RUNNING
+from pykoclaw_acp.store.branches import NEVER_SENT, NO_PROMPT, REWOUND, RUNNING
 from pykoclaw_acp.store.remembered import NOT_KNOWN
 from tests.twins.base import MemoryStore
 from tests.twins.database import SessionRow, TurnRow
@@ -51,6 +51,11 @@ class MemoryBranchStore(MemoryStore):
         session, upto = record.session_id, record.last_seq
         if message_id is not None:
             upto = self._end_of(session, message_id, upto)
+            message = original(message_id)
+            for turn_id in (message, f"{session}/{message}"):
+                turn = self.database.read().turns.get(turn_id)
+                if turn is not None and not _was_sent(turn) and self._first(turn) is None:
+                    raise InvalidRequest(NEVER_SENT)
         turns = [one for one in self._turns(session) if not one.background and not one.rewound]
         begun = [(self._first(one), one) for one in turns if not one.unfinished]
         if message_id is None:
