@@ -41,7 +41,8 @@ async def until_done(
             if isinstance(error, (StoreClosed, *final)):
                 raise
             if tries & (tries - 1) == 0:  # an outage of days costs some twenty lines
-                log.exception(what, action="tried_again", tries=tries, pause=pause)
+                with suppress(MemoryError):  # what is tried must not end with a line of the log
+                    log.exception(what, action="tried_again", tries=tries, pause=pause)
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await (asyncio.sleep(pause) if hurry is None or hurried else hurry.wait())

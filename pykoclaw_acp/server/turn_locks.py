@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Final
 
@@ -35,7 +36,9 @@ class FileLocks:
         *,
         patience: float = 0,
     ) -> None:
-        """Take the lock; without it if the disk takes no file."""
+        """Take the lock; without it if the disk takes no file, or if this process did not release it
+        in a moment: no turn of ours runs, and other programs are kept out.
+        """
         loop, limit = asyncio.get_running_loop(), max(self._timeout, patience)
         began, told = loop.time(), False
         while True:
@@ -51,6 +54,9 @@ class FileLocks:
                 self._held[conversation] = found
                 return
             waited = loop.time() - began
+            if waited >= MOMENT and found.program == PROGRAM and found.pid == os.getpid():
+                log.error("A turn's lock was not released", action="lock_left")
+                return
             if not told and waited >= MOMENT:
                 told = True
                 log.info("Another program runs a turn", action="lock_waits", holder=str(found))

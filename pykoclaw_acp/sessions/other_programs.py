@@ -171,8 +171,10 @@ class OtherPrograms:
         if not taking.done():
             taking.cancel()
         elif taking.exception() is None:
-            await over
-            self.unlock()
+            try:
+                await over
+            finally:
+                self.unlock()
 
     def _say_it_waits(self, holder: str) -> None:
         said = notes.waits_for(str(uuid4()), holder)

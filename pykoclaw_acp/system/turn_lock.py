@@ -53,9 +53,10 @@ class TurnLock:
                     _write(descriptor, conversation, program)
                     return cls(descriptor, path)
             except BlockingIOError:
-                holder = _holder(descriptor)
-                os.close(descriptor)
-                return holder
+                try:
+                    return _holder(descriptor)
+                finally:
+                    os.close(descriptor)
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -66,8 +67,15 @@ class TurnLock:
         """Release the lock; further calls do nothing."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(self._path)
+            try:
+                with contextlib.suppress(OSError):
+                    os.unlink(self._path)
+            finally:
+                os.close(descriptor)
+
+    def __del__(self) -> None:
+        """Of one that got lost on its way, as when memory is short, nobody would close the file."""
+        if (descriptor := self._descriptor) is not None:
             os.close(descriptor)
 
 

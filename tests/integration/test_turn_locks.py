@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.errors import WorkerFailed
+from pykoclaw_acp.model.turns import Outcome, Turn
 from pykoclaw_acp.server import turn_locks
 from pykoclaw_acp.server.turn_locks import FileLocks
+from pykoclaw_acp.sessions.turns import outcomes
 from pykoclaw_acp.system import turn_lock
 from pykoclaw_acp.system.turn_lock import Holder, TurnLock
 from tests.integration.adopting import alive, daemon, found, killed
-from tests.integration.asking import choice
+from tests.integration.asking import LONG, choice
 from tests.integration.rig import hanging, rig
 from tests.integration.trusting import Working, act
 from tests.integration.trusting import rig as trust_rig
@@ -122,6 +125,86 @@ async def test_prompt_that_waited_long_names_lock_holder(tmp_path: Path) -> None
         assert f"bot (process {os.getpid()})" in outcome.failure.message
         lock.release()
         assert (await r.run(session, "say 1")).state == "done"
+
+
+def short_of_memory(*_: object, **__: object) -> NoReturn:
+    raise MemoryError
+
+
+@pytest.mark.parametrize("place", ["pending_notes", "begin_attempt", "dispatch"])
+async def test_turn_that_cannot_start_leaves_no_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    async with rig(tmp_path, locks=locks(tmp_path)) as r:
+        session = await r.session()
+        name = session.record.conversation_name
+        with monkeypatch.context() as patched:
+            patched.setattr(r.journal, place, short_of_memory)
+            turn = await r.prompt(session, "say 1")
+            turn.begun = False
+            outcome = (await asyncio.wait_for(turn.ended, 30))[0]
+        assert outcome.state == "failed"
+        await eventually(lambda: holder(tmp_path, name) is None)
+        assert (await r.run(session, "say 1")).state == "done"
+
+
+async def test_turn_that_cannot_end_at_once_ends_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path, locks=locks(tmp_path)) as r:
+        session = await r.session()
+        name = session.record.conversation_name
+        real, tries = outcomes.not_started, 0
+
+        def not_started(turn: Turn, error: Exception) -> Outcome:
+            nonlocal tries
+            tries += 1
+            if tries <= 2:
+                raise MemoryError
+            return real(turn, error)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(r.journal, "dispatch", short_of_memory)
+            patched.setattr(outcomes, "not_started", not_started)
+            outcome = await r.run(session, "say 1")
+        assert outcome.state == "failed"
+        await eventually(lambda: holder(tmp_path, name) is None)
+        assert (await r.run(session, "say 1")).state == "done"
+
+
+async def test_lock_that_gets_lost_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(dict[str, TurnLock]):
+        def __setitem__(self, name: str, lock: TurnLock) -> None:
+            raise MemoryError
+
+    taking = locks(tmp_path)
+    monkeypatch.setattr(taking, "_held", Full())
+    with pytest.raises(MemoryError):
+        await taking.acquire("acp-1")
+    await eventually(lambda: holder(tmp_path, "acp-1") is None)
+
+
+async def test_lock_is_released_if_its_file_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = held(tmp_path, "acp-1")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", short_of_memory)
+        with pytest.raises(MemoryError):
+            lock.release()
+    assert holder(tmp_path, "acp-1") is None
+
+
+async def test_own_process_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn_locks, "MOMENT", 0.0)
+    left = TurnLock.take(str(tmp_path), "acp-1", turn_locks.PROGRAM)
+    assert isinstance(left, TurnLock)
+    waits: list[str] = []
+    await asyncio.wait_for(locks(tmp_path, LONG).acquire("acp-1", waits.append), 30)
+    assert waits == []
+    left.release()
 
 
 async def test_a_cancelled_prompt_leaves_no_lock(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Coroutine, Sequence
 from functools import partial
@@ -22,6 +23,7 @@ from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Turn, TurnState
+from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.directories import Directories, cwd_missing
@@ -85,6 +87,14 @@ class TurnRunner:
     async def run(self, turn: Turn) -> None:
         """Run a queued turn to its end, whatever happens."""
         try:
+            await self._run(turn)
+            await turn.over()
+            self._titling.after(turn)
+        finally:
+            self._others.unlock()
+
+    async def _run(self, turn: Turn) -> None:
+        try:
             if not await self._unclaimed.wait_for_claim(turn):
                 await self._end_unclaimed(turn)
             elif not turn.cancelled.is_set():
@@ -95,13 +105,13 @@ class TurnRunner:
             log.info("The turn is left to the next daemon", action="turn_left")
         except Exception as error:
             if not isinstance(error, WorkerFailed | StoreUnavailable):
-                log.exception("The turn could not be run", action="turn_broken")
-            await self._endings.finish(turn, limits.again(outcomes.not_started(turn, error), turn))
-        try:
-            await turn.over()
-            self._titling.after(turn)
-        finally:
-            self._others.unlock()
+                with contextlib.suppress(MemoryError):
+                    log.exception("The turn could not be run", action="turn_broken")
+            ending = partial(self._end_broken, turn, error)
+            await until_done(ending, "A turn that could not be run could not be ended")
+
+    async def _end_broken(self, turn: Turn, error: Exception) -> None:
+        await self._endings.finish(turn, limits.again(outcomes.not_started(turn, error), turn))
 
     async def suspend(self, turns: Sequence[Turn]) -> None:
         """Start no worker any more, and count these turns as not being prepared."""
