@@ -108,7 +108,7 @@ class SessionParts:
             others=self.others, next_worker=self.next_worker, usage_limit=times.usage_limit,
         )  # fmt: skip
         self.deduplication = Deduplication(record, journal, queue, times.rejoin_window)
-        self.intake = Intake(record, self.deduplication, self.unclaimed, queue)
+        self.intake = Intake(record, self.deduplication, self.unclaimed, queue, journal)
 
     @property
     def options(self) -> WorkerOptions:

@@ -90,12 +90,10 @@ class Session(SessionParts):
         self._tasks.start(self.deduplication.mark_request_answered(request_key))
 
     async def accept(self, turn: Turn, author: Subscription, *, joins: bool = False) -> Turn:
-        """The turn that this prompt is: a new one, or the one that it was before if the prompt is
-        sent again. `joins`: an earlier daemon had taken it: it is no new one.
-
-        Raises TurnFailed if it were new and must not, InvalidParams for an idempotency key that
-        stood at another prompt or a prompt that is too long, InvalidRequest if the session was
-        closed in the meantime, Overloaded if too much waits already.
+        """The turn that this prompt is: a new one, or what it was before if it is sent again. `joins`:
+        an earlier daemon had taken it. Raises TurnFailed if it were new and must not, InvalidParams
+        for an idempotency key of another prompt or one that is too long, InvalidRequest if the
+        session was closed in the meantime, Overloaded if too much waits already.
         """
         return await self.intake.finish(self._accept(turn, author, joins=joins))
 
@@ -103,6 +101,8 @@ class Session(SessionParts):
         async with self.intake.recognised(turn, author, joins=joins) as known:
             if known is turn:
                 await self.submit(turn)
+            elif self.intake.is_forgotten(known):
+                self.enqueue(known)
         return known
 
     async def accept_unattended(self, turn: Turn) -> Turn:
@@ -138,10 +138,10 @@ class Session(SessionParts):
 
     def enqueue(self, turn: Turn) -> None:
         """Run a turn that is in the journal as `queued`."""
-        log.info("Turn queued", action="turn_queued", session=self.id, turn=turn.turn_id)
         self._queue.add(turn)
         if not self.busy and not self._suspended:
             self._start_turns()
+        log.info("Turn queued", action="turn_queued", session=self.id, turn=turn.turn_id)
 
     def _start_turns(self) -> None:
         running = self._run_turns()

@@ -54,6 +54,12 @@ async def test_accepted_prompt_waits_and_marks_session_prompted(s: Subject) -> N
         session, PromptKeys(request="front:9", fingerprint="print")
     )
     assert not await s.journal.has_unfinished("other", PromptKeys(request="front:1"))
+    known = await s.journal.find_unfinished(session, PromptKeys(request="front:1"))
+    assert known is not None
+    assert (known.turn_id, known.state, known.recovered) == ("a", TurnState.QUEUED, True)
+    for other in (PromptKeys(request="front:9"), PromptKeys(idempotency="mine")):
+        assert await s.journal.find_unfinished(session, other) is None
+    assert await s.journal.find_unfinished("other", PromptKeys(request="front:1")) is None
     assert await s.journal.turns_of_front(session, "front") == ["a"]
     assert await s.journal.turns_of_front(session, "fron") == []
 

@@ -212,6 +212,14 @@ class MemoryTurnJournal(MemoryStore):
             _ended(newest) if newest is not None and ended is not None and ended >= since else None
         )
 
+    async def find_unfinished(self, session_id: str, keys: PromptKeys) -> Turn | None:
+        rows = self.database.read().turns.values()
+        mine = [one for one in rows if one.session_id == session_id and one.unfinished]
+        row = next((one for one in mine if one.keys.request == keys.request is not None), None)
+        if row is None:
+            return None
+        return Turn(row.turn_id, session_id, row.content, row.keys, state=row.state, recovered=True)
+
     async def has_unfinished(self, session_id: str, keys: PromptKeys) -> bool:
         rows = self.database.read().turns.values()
         mine = [one.keys for one in rows if one.session_id == session_id and one.unfinished]

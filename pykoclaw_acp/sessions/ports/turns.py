@@ -91,5 +91,8 @@ class TurnJournal(Store, Protocol):
     async def has_unfinished(self, session_id: str, keys: PromptKeys) -> bool:
         """Whether a turn without an end has this request key or idempotency key."""
 
+    async def find_unfinished(self, session_id: str, keys: PromptKeys) -> Turn | None:
+        """The turn without an end that has this request key."""
+
     async def turns_of_front(self, session_id: str, front: str) -> list[str]:
         """Ids of the turns that came through a front."""

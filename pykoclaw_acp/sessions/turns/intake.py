@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import InvalidRequest, SessionNotFound, TurnFailed
-from pykoclaw_acp.model.turns import SessionRecord, Turn
+from pykoclaw_acp.model.turns import SessionRecord, Turn, TurnState
+from pykoclaw_acp.sessions.ports import TurnJournal
 from pykoclaw_acp.sessions.subscription import Subscription
 from pykoclaw_acp.sessions.turns import outcomes
 from pykoclaw_acp.sessions.turns.deduplication import Deduplication
@@ -31,6 +32,7 @@ class Intake:
         deduplication: Deduplication,
         unclaimed: Unclaimed,
         queue: TurnQueue,
+        journal: TurnJournal,
     ) -> None:
         self.lock = asyncio.Lock()
         self.ends = False
@@ -39,6 +41,7 @@ class Intake:
         self._deduplication = deduplication
         self._unclaimed = unclaimed
         self._queue = queue
+        self._journal = journal
         self._tasks = Tasks()
 
     def __bool__(self) -> bool:
@@ -67,7 +70,7 @@ class Intake:
             find = self._deduplication.find(turn.keys, turn.client or "", author.opened_at)
             known = await find or turn
             if known is turn and joins:
-                raise TurnFailed(outcomes.PROMPT_LOST, {"errorKind": ErrorKind.RESTORED})
+                known = await self._in_journal(turn)
             if known is turn and (self._record.closed or self._record.cwd is None):
                 raise InvalidRequest(NOT_OPEN)
             if known is turn:
@@ -91,6 +94,23 @@ class Intake:
             if known is None:
                 self._queue.require_room(turn)
             yield known or turn
+
+    def is_forgotten(self, turn: Turn) -> bool:
+        """Whether a prompt that waits in the journal is not in the queue."""
+        waits = turn.state == TurnState.QUEUED and not turn.ended.done()
+        return waits and turn not in self._queue.turns
+
+    async def _in_journal(self, turn: Turn) -> Turn:
+        """The turn of a prompt that was accepted and is not in memory, as after a shortage of it: one
+        that was not begun yet. Raises TurnFailed if it was begun, or the journal does not have it.
+        """
+        known = await self._journal.find_unfinished(self._record.session_id, turn.keys)
+        if known is None:
+            raise TurnFailed(outcomes.PROMPT_LOST, {"errorKind": ErrorKind.RESTORED})
+        if known.state != TurnState.QUEUED:
+            raise TurnFailed(outcomes.PROMPT_BEGUN, {"errorKind": ErrorKind.INTERNAL})
+        known.helper = turn.helper
+        return known
 
     def _lose_call(self, accepting: asyncio.Task[Turn]) -> None:
         if not accepting.cancelled() and accepting.exception() is None:

@@ -62,6 +62,11 @@ PROMPT_LOST: Final = (
     "The database was put back to an earlier state, in which this prompt is not known. It was accepted before, and may "
     "have been run, so it was not sent again: look at what was done, then repeat it."
 )
+PROMPT_BEGUN: Final = (
+    "The daemon has lost sight of this prompt's turn, as may happen when memory is short. Claude was given the "
+    "prompt, so it was not sent again. Restart the daemon (`pykoclaw-acp restart`): the next one goes on with the "
+    "turn, or says how it ended."
+)
 GIVEN: Final = (
     "The database was put back to an earlier state, from before this prompt was sent to Claude. Claude's transcript "
     "has it, so it was not sent again: look at what was done. To have it done once more, repeat it."

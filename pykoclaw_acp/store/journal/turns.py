@@ -139,6 +139,14 @@ class SqlTurnJournal(SqlStore):
         """
         return await turns.newest(self._database, session_id, since)
 
+    async def find_unfinished(self, session_id: str, keys: PromptKeys) -> Turn | None:
+        """The turn without an end that has this request key."""
+        if keys.request is None:
+            return None
+        found = [one.turn for one in await turns.unfinished(self._database)]
+        mine = [one for one in found if one.session_id == session_id]
+        return next((one for one in mine if one.keys.request == keys.request), None)
+
     async def has_unfinished(self, session_id: str, keys: PromptKeys) -> bool:
         """Whether a turn without an end has this request key or idempotency key."""
         return await turns.has_unfinished(self._database, session_id, keys)
