@@ -11,27 +11,18 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.errors import InvalidParams
-from pykoclaw_acp.model.permissions import Form, PermissionRequest
+from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.protocol.control.questions import OperatorDecision
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.store import permissions
-from tests.integration.asking import LONG, SOON, Asking, Person, begin, restarted, rig
+from tests.integration.asking import LONG, SOON, Person, begin, restarted, rig
+from tests.integration.forms import ADA, FORM, PAGE, SCHEMA, given, person_asked
 from tests.integration.rig import Rig
 from tests.integration.rig import rig as plain_rig
 from tests.integration.wires import Wire, _listen, hanging
 from tests.waiting import eventually, pass_loop_time
 
-SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-FORM = Form("secretary", "Who are you?", SCHEMA)
-PAGE = Form("web", "Sign in.", {}, "https://example.org/authorize")
 ALLOWING: tuple[OperatorDecision, ...] = ("allow_once", "allow_always")
-ADA = {"action": "accept", "content": {"name": "Ada"}}
-
-
-async def given(asking: Asking) -> tuple[str, Any]:
-    """What the worker was told: the decision and the content."""
-    (answer,) = await eventually(lambda: asking.answers)
-    return answer.decision, answer.content
 
 
 # --- answers
@@ -91,10 +82,6 @@ async def test_only_clients_that_open_pages_get_one(tmp_path: Path) -> None:
         assert await asking.settled("q1") == ("accept", None, "pages")
         assert await given(asking) == ("accept", None)
         assert forms.ids == []
-
-
-async def person_asked(person: Person) -> None:
-    await eventually(lambda: person.ids)
 
 
 async def test_form_is_cancelled_without_form_capable_clients(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pykoclaw_acp.model.permissions import Form
 from tests.integration.asking import LONG, Asking, Person, begin, rig
-from tests.integration.test_forms import ADA, FORM, PAGE, given, person_asked
+from tests.integration.forms import ADA, FORM, PAGE, given, person_asked
 from tests.waiting import pass_loop_time
 
 
