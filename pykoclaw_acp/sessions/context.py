@@ -18,7 +18,7 @@ from pykoclaw_acp.model import contexts, digest
 from pykoclaw_acp.model.branches import Branch, Memory
 from pykoclaw_acp.model.contexts import Loss, TurnEnd
 from pykoclaw_acp.model.digest import MOST_TURNS, TurnSummary
-from pykoclaw_acp.model.events import Text, ToolStarted, UserMessage
+from pykoclaw_acp.model.events import Event, Plan, Text, ToolStarted, UserMessage
 from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.sessions.ports import Transcripts, Workers
@@ -135,6 +135,8 @@ class SessionContext:
             return
         text = await self._digest(loss) if self._policy is LostContext.AUTO else ""
         said = contexts.said(loss, digest=bool(text))
+        if branch is not None:
+            said += await self.without_tasks()
         note = contexts.note(loss, text) if text else None
         seqs = await self._journal.lose_context(self._state.id, branch, note, said, lost)
         self._told = loss.name
@@ -156,6 +158,13 @@ class SessionContext:
                     told.follow(one.event)
             after = page[-1].seq
         return contexts.no_record(name, text) if (text := told.text()) else None
+
+    async def without_tasks(self, upto: int | None = None) -> list[Event]:
+        """What empties the plan that the log shows, at its end or at this place, because the next
+        Claude session is another one. The CLI keeps a list of tasks for each of its sessions, and
+        takes none along to another.
+        """
+        return [Plan(())] if await self._journal.last_plan(self._state.id, upto) else []
 
     def _begin_at(self, branch: Branch) -> None:
         record = self._state.record

@@ -101,10 +101,10 @@ class Forks:
     ) -> Session:
         session_id = str(uuid4())
         tools = await self._store.open_tools(source.id, point.upto)
-        said = tools.failed(GOES_ON)
+        context = source.others.context
+        said = [*tools.failed(GOES_ON), *await context.without_tasks(point.upto)]
         if source.record.title is not None:
             said.append(TitleChanged(titles.shorten(f"{source.record.title}{SUFFIX}") or SUFFIX))
-        context = source.others.context
         note = await context.note_at(point.upto, point.memory, f"fork-{session_id}")
         if note is not None:
             said.append(Text(f"fork-summary-{session_id}", SUMMARY, note=True))

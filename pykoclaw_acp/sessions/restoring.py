@@ -15,7 +15,7 @@ from uuid import uuid4
 import structlog
 
 from pykoclaw_acp.errors import Conflict
-from pykoclaw_acp.model.events import Event, OpenTools, Text, TitleChanged, ToolEnded
+from pykoclaw_acp.model.events import Event, OpenTools, Plan, Text, TitleChanged, ToolEnded
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.names import ConversationNames
@@ -86,14 +86,17 @@ class Restorer:
         batches: AsyncIterator[EventBatch],
         words: Callable[[bool], str],
     ) -> None:
-        tools, told, at = OpenTools(), Recollection(), 0
+        tools, told, plan, at = OpenTools(), Recollection(), Plan(()), 0
         async for batch in batches:
             for event in batch.events:
                 tools.follow(event)
                 told.follow(event)
+                plan = event if isinstance(event, Plan) else plan
             await self._store.restore(record.session_id, at, batch.events, batch.data)
             at += len(batch.events)
         said: list[Event] = [ToolEnded(tool, "failed") for tool in tools]
+        if plan.entries:
+            said.append(Plan(()))  # Claude has no tasks here
         if (line := titles.shorten(title or "")) is not None:
             said.append(TitleChanged(line))
         summary = told.text()

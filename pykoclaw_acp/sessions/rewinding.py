@@ -130,6 +130,7 @@ class Rewinding:
         context = session.others.context
         note = await context.note_at(point.upto, point.memory, f"rewound-{point.turn_id}")
         said = _note(point, rewound, summary=note is not None)
+        said += await context.without_tasks()
         seqs = await self._store.rewind(
             session.id, point, said, rewound, note=note, request_key=request_key
         )

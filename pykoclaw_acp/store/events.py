@@ -23,6 +23,7 @@ from pykoclaw_acp.tasks import in_pieces
 from pykoclaw_acp.translation.tools import asked_input
 
 PAGE_SIZE: Final = 1024 * 1024  # characters after which a page ends
+LAST_SEQ: Final = 2**63 - 1  # that a row can have
 PLAN_WITHIN: Final = 20_000  # seqs at the end of a log in which a plan is looked for
 # Each part has the limit: else all that follows would be sorted for every page.
 _PAGE: Final = (
@@ -50,7 +51,8 @@ _PROGRESS: Final = (
 _PLAN: Final = (
     "SELECT e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
     " WHERE s.acp_session_id = ? AND e.kind = 'plan'"
-    " AND e.seq > (SELECT MAX(n.seq) - ? FROM acp_log n WHERE n.log_key = s.log_key)"
+    " AND e.seq <= ? AND e.seq >"
+    " (SELECT MAX(n.seq) - ? FROM acp_log n WHERE n.log_key = s.log_key AND n.seq <= ?)"
     " ORDER BY e.seq DESC LIMIT 1"
 )
 _NEXT_PLAN: Final = (  # and what may begin a turn
@@ -143,9 +145,10 @@ async def open_tools(database: Database, session_id: str, epoch: int) -> OpenToo
     return tools
 
 
-async def last_plan(database: Database, session_id: str) -> tuple[PlanEntry, ...]:
-    """The entries of the newest plan among the newest rows; empty if there is none."""
-    found = await database.read(_PLAN, (session_id, PLAN_WITHIN), PAGE_SIZE)
+async def last_plan(database: Database, session_id: str, upto: int | None) -> tuple[PlanEntry, ...]:
+    """The entries of the newest plan among the newest rows up to there; empty if there is none."""
+    last = LAST_SEQ if upto is None else upto
+    found = await database.read(_PLAN, (session_id, last, PLAN_WITHIN, last), PAGE_SIZE)
     plan = decode(found[0][0]) if found else None
     return plan.entries if isinstance(plan, Plan) else ()
 

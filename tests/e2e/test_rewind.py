@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.commands import done
+from tests.e2e.forks import fork
 from tests.e2e.harness import Client, Stack, script, text
 from tests.e2e.harness.client import RpcError
 from tests.e2e.rewinds import front
@@ -31,6 +32,25 @@ async def test_what_cannot_be_put_back_is_named(stack: Stack) -> None:
     made.rmdir()
     await client.call("_pykoclaw.dev/rewind", session=session)
     assert "Rewound" in client.text(session)
+
+
+@pytest.mark.long
+async def test_claude_has_no_tasks_where_it_branches_off(stack: Stack) -> None:
+    """Neither after a rewind nor in a fork, also not those of before the place."""
+    client = await front(stack)
+    session = await client.new(stack.work)
+    for task in ("One", "Two"):
+        make = json.dumps({"subject": task, "description": "d"})
+        await client.prompt(session, script(f"tool TaskCreate {make}", "text Planned."))
+    made = await fork(client, stack, session)
+    await client.call("_pykoclaw.dev/rewind", session=session, files=False)
+    sizes = [len(one["entries"]) for one in client.of(session, "plan")]
+    assert sizes == [1, 2, 0]
+    for one in (session, made["sessionId"]):
+        await client.load(one, stack.work)
+        assert client.of(one, "plan")[-1]["entries"] == []
+        await client.prompt(one, script("tool TaskList {}", "report"))
+        assert "No tasks found" in client.text(one)
 
 
 async def test_rewind_puts_back_files_and_memory(stack: Stack) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.model.branches import Branch
-from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.events import Plan, PlanEntry, Text
 from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.prompt_text import NOTES_TAG
 from pykoclaw_acp.model.turns import Outcome, TurnState
@@ -206,6 +206,23 @@ async def test_a_foreign_transcript_is_not_gone_on_with(tmp_path: Path) -> None:
         assert spec.branch.source == ""
         assert "Asked: say 1\nAnswered: 0" in given(r)
         assert len(await shown(session)) == 1
+
+
+@pytest.mark.parametrize("gone", [True, False])
+async def test_lost_memory_takes_its_tasks_along(tmp_path: Path, gone: bool) -> None:
+    """Those of a Claude session that lacks some turns only are still there."""
+    async with talked(tmp_path, 2) as (r, session, turns, transcripts):
+        tasks = (PlanEntry("Do it", "pending", "1"),)
+        await session.log.tell([Plan(tasks)])
+        transcripts.held = set() if gone else whole(turns[0])
+        await r.run(session, "say 3")
+        assert r.launcher.launched[-1].spec.options.plan == (() if gone else tasks)
+        client = Client()
+        subscription = session.subscribe(client, 0)
+        await subscription.reached(session.last_seq)
+        subscription.close()
+        plans = [one.event for one in client.shown if isinstance(one.event, Plan)]
+        assert plans == [Plan(tasks), *([Plan(())] if gone else [])]
 
 
 async def test_a_memory_that_is_required_ends_the_prompt(tmp_path: Path) -> None:

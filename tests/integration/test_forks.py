@@ -17,7 +17,7 @@ from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import TurnStarted
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest, SessionNotFound
 from pykoclaw_acp.model.branches import Branch, Fork, ForkedAt, ForkPoint, Memory
-from pykoclaw_acp.model.events import TitleChanged, ToolEnded, ToolStarted
+from pykoclaw_acp.model.events import Plan, PlanEntry, TitleChanged, ToolEnded, ToolStarted
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.sessions.rewinding import Rewinding
@@ -158,6 +158,21 @@ async def test_sources_open_calls_end_in_fork(tmp_path: Path) -> None:
         assert said == [("tool", None), ("tool", "failed")]
         ended = (await words(r, made))[-1]
         assert ended.reason == "It goes on in the session that this one was forked from."
+
+
+async def test_fork_has_no_tasks_of_its_source(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        source = await r.session()
+        turn = await r.prompt(source, "say 1")
+        await source.idle()
+        await r.run(source, "say 1")
+        await source.log.tell([Plan((PlanEntry("Do it", "pending", "1"),))])
+        made, _ = await fork(r, source)
+        assert [one for one in await words(r, made) if isinstance(one, Plan)][-1] == Plan(())
+        await r.run(made, "say 1")
+        assert r.launcher.launched[-1].spec.options.plan == ()
+        early, _ = await fork(r, source, message_id=turn.turn_id)
+        assert not any(isinstance(one, Plan) for one in await words(r, early))
 
 
 async def test_long_begun_call_ends_in_fork(tmp_path: Path) -> None:

@@ -108,9 +108,10 @@ async def test_a_session_goes_on_elsewhere(tmp_path: Path) -> None:
         made = await cli.call("import/finish", upload=await upload(cli, lines), cwd=cwd)
         session: Session = await r.sessions.get(made["session"])
         assert (made["title"], made["leftOut"], made["summary"]) == ("A parser", 0, True)
-        *kept, closed, titled, note = await log(r, session.id)
+        *kept, closed, tasks, titled, note = await log(r, session.id)
         assert kept == SAID
         assert (closed, titled) == (ToolEnded("t2", "failed"), TitleChanged("A parser"))
+        assert tasks == Plan(()), "this Claude has none"
         assert "exported by pykoclaw-acp `9.9`" in note.text
         names = {row[0] for row in await r.database.read("SELECT sha256 FROM acp_blobs")}
         assert len(names) == 1, "an image is kept once, as a file"

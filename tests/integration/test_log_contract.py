@@ -226,3 +226,4 @@ async def test_newest_plan_counts(s: Subject) -> None:
     await s.journal.append(session, [Plan(())])
     for without in (session, other, "nothing"):
         assert await s.journal.last_plan(without) == ()
+    assert await s.journal.last_plan(session, 3) == entries, "up to there"

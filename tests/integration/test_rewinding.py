@@ -12,7 +12,7 @@ import pytest
 
 from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model.branches import Branch
-from pykoclaw_acp.model.events import Event, Text, ToolEnded, ToolStarted
+from pykoclaw_acp.model.events import Event, Plan, PlanEntry, Text, ToolEnded, ToolStarted
 from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Turn
@@ -83,6 +83,22 @@ async def test_next_worker_branches_off_before_the_turn(tmp_path: Path) -> None:
         await rewinding(r).rewind(session, None, files=False, dry=False)
         with pytest.raises(InvalidRequest, match="no prompt"):
             await rewinding(r).rewind(session, None, files=False, dry=False)
+
+
+@pytest.mark.parametrize("tasks", [(PlanEntry("Do it", "pending", "1"),), ()])
+async def test_rewind_empties_the_task_list(tmp_path: Path, tasks: tuple[PlanEntry, ...]) -> None:
+    """Also one of before the rewound turn: the next Claude session has none of its tasks."""
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        await session.log.tell([Plan(tasks)])
+        await r.run(session, "say 1")
+        before = session.last_seq
+        await rewinding(r).rewind(session, None, files=False, dry=False)
+        said = [one.event for one in await r.journal.read(session.id, before, 10)]
+        assert said[1:] == ([Plan(())] if tasks else [])
+        await r.run(session, "say 1")
+        assert r.launcher.launched[-1].spec.options.plan == ()
 
 
 async def test_places_before_a_compaction_are_gone(tmp_path: Path) -> None:

@@ -36,9 +36,10 @@ class MemoryLogStore(MemoryStore):
 
         return await self.database.write(append, patient=patient)
 
-    async def last_plan(self, session_id: str) -> tuple[PlanEntry, ...]:
+    async def last_plan(self, session_id: str, upto: int | None = None) -> tuple[PlanEntry, ...]:
         logged = self.database.read().logs.get(session_id, [])
-        plans = [one.event for one in logged if isinstance(one.event, Plan)]
+        before = [one.event for one in logged if upto is None or one.seq <= upto]
+        plans = [event for event in before if isinstance(event, Plan)]
         return plans[-1].entries if plans else ()
 
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:

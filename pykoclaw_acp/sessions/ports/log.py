@@ -21,8 +21,10 @@ class LogStore(Store, Protocol):
         such session.
         """
 
-    async def last_plan(self, session_id: str) -> tuple[PlanEntry, ...]:
-        """The entries of the newest plan in the newest part of the log; empty if there is none."""
+    async def last_plan(self, session_id: str, upto: int | None = None) -> tuple[PlanEntry, ...]:
+        """The entries of the newest plan in the newest part of the log, or of the log up to this
+        place; empty if there is none.
+        """
 
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
         """The events after a cursor, in order, `limit` rows at most; pieces of a message may come

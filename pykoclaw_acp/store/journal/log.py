@@ -26,9 +26,9 @@ class SqlLogStore(SqlStore):
             Unit(statements, events.rows(session_id, None, said)), patient=patient
         )
 
-    async def last_plan(self, session_id: str) -> tuple[PlanEntry, ...]:
+    async def last_plan(self, session_id: str, upto: int | None = None) -> tuple[PlanEntry, ...]:
         """The entries of the newest plan in the newest part of the log."""
-        return await events.last_plan(self._database, session_id)
+        return await events.last_plan(self._database, session_id, upto)
 
     async def read(self, session_id: str, after: int, limit: int) -> list[Logged]:
         """The events after a cursor, in order."""
