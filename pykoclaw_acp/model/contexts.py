@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import NAMESPACE_OID, uuid5
 
-from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.model.events import Event, note_event
 from pykoclaw_acp.model.prompt_text import Note
 
 SETTING: Final = "PYKOCLAW_LOST_CONTEXT"
@@ -76,8 +76,8 @@ def said(loss: Loss, *, digest: bool) -> list[Event]:
     goes_on = "without it"
     if digest:
         goes_on = "with a summary of them" if loss.lost else "with a summary of the newest turns"
-    text = f"\n\n**{_what(loss)}** The history above is kept; Claude goes on {goes_on}. ({SETTING})\n\n"
-    return [Text(f"context-{loss.note_id}", text, note=True)]
+    text = f"**{_what(loss)}** The history above is kept; Claude goes on {goes_on}. ({SETTING})"
+    return [note_event(f"context-{loss.note_id}", text)]
 
 
 def note(loss: Loss, digest: str) -> Note:

@@ -109,6 +109,11 @@ class Text(_Event, frozen=True, tag="text"):
     note: bool = False
 
 
+def note_event(message_id: str, words: str) -> Text:
+    """A message of ours with these words, between empty lines: clients join the messages of a turn."""
+    return Text(message_id, f"\n\n{words}\n\n", note=True)
+
+
 class Thinking(_Event, frozen=True, tag="thinking"):
     """A part of the agent's reasoning."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.model.events import Event, note_event
 
 WAIT: Final = "wait"  # the value of PYKOCLAW_USAGE_LIMIT with which they do
 KEY: Final = "limit:"  # begins the request key of the turn with which one goes on
@@ -48,4 +48,4 @@ def tries_of(request_key: str) -> int:
 
 def given_up(turn_id: str) -> list[Event]:
     """What the log says when the session does not go on by itself any more."""
-    return [Text(f"{turn_id}-limit", f"\n\n{GIVEN_UP}\n\n", note=True)]
+    return [note_event(f"{turn_id}-limit", GIVEN_UP)]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from pykoclaw_acp.model.events import Event, Failure, Text
+from pykoclaw_acp.model.events import Event, Failure, note_event
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.neutral import neutral
 
-CANCELLED: Final = "\n\nCancelled.\n\n"
-NOT_SENT: Final = "\n\nCancelled before it was sent to Claude.\n\n"
+CANCELLED: Final = "Cancelled."
+NOT_SENT: Final = "Cancelled before it was sent to Claude."
 
 
 def ended(turn_id: str, outcome: Outcome) -> list[Event]:
@@ -25,22 +25,22 @@ def ended(turn_id: str, outcome: Outcome) -> list[Event]:
 
 def cancelled(turn_id: str) -> list[Event]:
     """Says that a turn was cancelled."""
-    return [Text(f"{turn_id}-cancelled", CANCELLED, note=True)]
+    return [note_event(f"{turn_id}-cancelled", CANCELLED)]
 
 
 def not_sent(turn_id: str) -> list[Event]:
     """Says that a prompt was cancelled that waited for its turn."""
-    return [Text(f"{turn_id}-cancelled", NOT_SENT, note=True)]
+    return [note_event(f"{turn_id}-cancelled", NOT_SENT)]
 
 
 def joined(message_id: str) -> list[Event]:
     """Says that a prompt was not given to Claude, because it is the one before, sent again."""
     said = (
-        "\n\n**Claude was not asked again.** This prompt has the words of the one before, whose answer is above, and"
+        "**Claude was not asked again.** This prompt has the words of the one before, whose answer is above, and"
         " came right after its client had opened the session again, as clients send a prompt again by themselves"
-        " when they have lost the connection. To ask again, send it once more.\n\n"
+        " when they have lost the connection. To ask again, send it once more."
     )
-    return [Text(message_id, said, note=True)]
+    return [note_event(message_id, said)]
 
 
 def gap(message_id: str, missing: int, file: str | None) -> list[Event]:
@@ -49,11 +49,11 @@ def gap(message_id: str, missing: int, file: str | None) -> list[Event]:
     """
     kept = f" What is left of the file is kept in {file}." if file is not None else ""
     said = (
-        "\n\n**Something is missing here.** While no server was there, what Claude said and did was kept in a file, and"
+        "**Something is missing here.** While no server was there, what Claude said and did was kept in a file, and"
         f" part of that file is damaged, gone or cannot be read: at least {missing} of its entries.{kept} What"
-        " follows comes after the gap.\n\n"
+        " follows comes after the gap."
     )
-    return [Text(message_id, said, note=True)]
+    return [note_event(message_id, said)]
 
 
 NOT_LOOKED: Final = "other programs"
@@ -62,32 +62,32 @@ NOT_LOOKED: Final = "other programs"
 def transcript_missing(claude_session_id: str) -> list[Event]:
     """Says that what another program said in this Claude session is not known here."""
     said = (
-        "\n\n**Another program has continued this conversation, and what was said there is missing here.** It did so in"
+        "**Another program has continued this conversation, and what was said there is missing here.** It did so in"
         f" the Claude session {claude_session_id}, which has no transcript on this machine. Claude goes on with what"
-        " is shown above.\n\n"
+        " is shown above."
     )
-    return [Text(f"missing-{claude_session_id}", said, note=True)]
+    return [note_event(f"missing-{claude_session_id}", said)]
 
 
 def waits_for(wait_id: str, holder: str) -> list[Event]:
     """Says that a prompt waits for the turn of this program."""
-    said = f"\n\nWaiting for {neutral(holder[:100])}, which runs a turn of this conversation.\n\n"
-    return [Text(f"waits-{wait_id}", said, note=True)]
+    said = f"Waiting for {neutral(holder[:100])}, which runs a turn of this conversation."
+    return [note_event(f"waits-{wait_id}", said)]
 
 
 def branched(note_id: str) -> list[Event]:
     """Says that Claude does not remember what another program's turns above have said."""
     said = (
-        "\n\n**Another program has continued this conversation at the same time.** Claude does not remember what was"
-        " said there; it gets a summary with the next prompt.\n\n"
+        "**Another program has continued this conversation at the same time.** Claude does not remember what was"
+        " said there; it gets a summary with the next prompt."
     )
-    return [Text(f"branched-{note_id}", said, note=True)]
+    return [note_event(f"branched-{note_id}", said)]
 
 
 def not_looked() -> list[Event]:
     """Says that turns of other programs may be missing."""
     said = (
-        "\n\n**Turns of other programs may be missing here.** Claude's transcripts could not be read; the log of"
-        " pykoclaw-acp says why.\n\n"
+        "**Turns of other programs may be missing here.** Claude's transcripts could not be read; the log of"
+        " pykoclaw-acp says why."
     )
-    return [Text(NOT_LOOKED, said, note=True)]
+    return [note_event(NOT_LOOKED, said)]

@@ -20,7 +20,7 @@ from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import Conflict, RowRefused, SessionUnreadable, StoreClosed
 from pykoclaw_acp.model import notes
-from pykoclaw_acp.model.events import Event, OpenTools, Text
+from pykoclaw_acp.model.events import Event, OpenTools, note_event
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.turns import STARTED, Outcome, SessionRecord, Turn, TurnState
 from pykoclaw_acp.pool.launcher import Inheritance, Launcher
@@ -124,7 +124,7 @@ async def recover(
         await _spared(session_id, _close(database, journal, newest[session_id], session_id, words))
     for session_id in standing.put_back - told:
         if await _record(journal, session_id) is not None:
-            note = Text(str(uuid4()), endings.PUT_BACK, note=True)
+            note = note_event(str(uuid4()), endings.PUT_BACK)
             await _spared(session_id, journal.append(session_id, [note]))
     await database.commit(
         Unit(statements=(permissions.interrupt_all(epochs.keys()),)), patient=True

@@ -17,7 +17,7 @@ import structlog
 
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import InvalidParams, WorkerFailed
-from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.model.events import Event, note_event
 from pykoclaw_acp.model.surroundings import House
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.sessions.ports import Workers
@@ -77,7 +77,7 @@ class Directories:
         ]
         said = await self._settings.look()
         words = "\n\n".join(_gone(path, seen[path][1]) for path in dict.fromkeys(gone))
-        return [*said, Text(f"directories-{uuid4()}", f"{words}\n\n", note=True)] if gone else said
+        return [*said, note_event(f"directories-{uuid4()}", words)] if gone else said
 
     async def note(self) -> None:
         """Note those that are there, in which a worker is started before there is a prompt."""

@@ -19,7 +19,7 @@ import structlog
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import Conflict, SessionNotFound
 from pykoclaw_acp.model.branches import Fork, ForkedAt, ForkPoint
-from pykoclaw_acp.model.events import Text, TitleChanged
+from pykoclaw_acp.model.events import TitleChanged, note_event
 from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.ports.branches import BranchStore
 from pykoclaw_acp.sessions.session import Session
@@ -107,9 +107,9 @@ class Forks:
             said.append(TitleChanged(titles.shorten(f"{source.record.title}{SUFFIX}") or SUFFIX))
         note = await context.note_at(point.upto, point.memory, f"fork-{session_id}")
         if note is not None:
-            said.append(Text(f"fork-summary-{session_id}", SUMMARY, note=True))
+            said.append(note_event(f"fork-summary-{session_id}", SUMMARY))
         if not point.complete:
-            said.append(Text(f"fork-{session_id}", LEFT_OUT, note=True))
+            said.append(note_event(f"fork-{session_id}", LEFT_OUT))
         async with self._names.reserve(session_id) as name:
             fork = Fork(
                 session_id, name, source.id, cwd, directories, point, said,

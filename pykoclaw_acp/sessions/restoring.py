@@ -15,7 +15,7 @@ from uuid import uuid4
 import structlog
 
 from pykoclaw_acp.errors import Conflict
-from pykoclaw_acp.model.events import Event, OpenTools, Plan, Text, TitleChanged, ToolEnded
+from pykoclaw_acp.model.events import Event, OpenTools, Plan, TitleChanged, ToolEnded, note_event
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.names import ConversationNames
@@ -100,7 +100,6 @@ class Restorer:
         if (line := titles.shorten(title or "")) is not None:
             said.append(TitleChanged(line))
         summary = told.text()
-        told_to_user = f"\n\n{words(bool(summary))}\n\n"
-        said.append(Text(f"import-{record.session_id}", told_to_user, note=True))
+        said.append(note_event(f"import-{record.session_id}", words(bool(summary))))
         note = Note(f"import-{record.session_id}", TOLD + summary) if summary else None
         await self._store.end_restoring(record, said, note)

@@ -19,7 +19,7 @@ from pykoclaw_acp.channel.options import WITHOUT
 from pykoclaw_acp.errors import InvalidRequest, WorkerFailed
 from pykoclaw_acp.model.branches import RewindPoint, Rewound
 from pykoclaw_acp.model.contexts import entry_uuid
-from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.model.events import Event, note_event
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.branches import BranchStore
 from pykoclaw_acp.sessions.session import Session
@@ -222,4 +222,4 @@ def _note(point: RewindPoint, rewound: Rewound, *, summary: bool) -> list[Event]
         files = _FILE
     lacks = f" {_SUMMARY}" if summary else ""
     text = f"(Rewound: {turns}{lacks} {files} {_STAYS})"
-    return [Text(f"rewound-{point.turn_id}", text, note=True)]
+    return [note_event(f"rewound-{point.turn_id}", text)]

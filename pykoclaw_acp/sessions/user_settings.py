@@ -12,7 +12,7 @@ from uuid import uuid4
 import structlog
 
 from pykoclaw_acp.model import choices
-from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.model.events import Event, note_event
 from pykoclaw_acp.model.surroundings import House
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.sessions.state import SessionState
@@ -69,7 +69,7 @@ class BrokenSettings:
             " them, also without what they forbid, from its next start at the latest. They count again as soon as the"
             " file is corrected."
         )
-        return [Text(f"settings-{uuid4()}", f"{words}\n\n", note=True)]
+        return [note_event(f"settings-{uuid4()}", words)]
 
     def _path(self) -> str:
         """Of the file; empty if the session's Claude does not read it."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 from uuid import uuid4
 
-from pykoclaw_acp.model.events import Event, Text, TextPart, ToolEnded, ToolStarted
+from pykoclaw_acp.model.events import Event, TextPart, ToolEnded, ToolStarted, note_event
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest, StoredRequest, Workspace
 from pykoclaw_acp.neutral import fenced, neutral
 from pykoclaw_acp.sessions.permissions.decisions import (
@@ -104,11 +104,11 @@ def left_out(
     listed = "\n\n".join(_listed(one, changes or {}) for one in workspaces)
     adds = "\n".join(f"pykoclaw-acp trust add {shlex.quote(one.path)}" for one in workspaces)
     said = (
-        f"\n\n**Claude runs here without what acts in {_names(workspaces)}**, because that is not trusted.\n\n{listed}"
+        f"**Claude runs here without what acts in {_names(workspaces)}**, because that is not trusted.\n\n{listed}"
         "\n\nInstructions such as CLAUDE.md count. To let the rest count, from the next prompt on:"
-        f"\n\n{fenced(adds, 'sh')}\n\n"
+        f"\n\n{fenced(adds, 'sh')}"
     )
-    return [Text(f"{turn_id}-workspace", said, note=True)]
+    return [note_event(f"{turn_id}-workspace", said)]
 
 
 def refusal(workspaces: Sequence[Workspace]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from pykoclaw_acp.model.events import WHY, Event, Text
+from pykoclaw_acp.model.events import WHY, Event, note_event
 
 UNKNOWN: Final = "Claude goes on by itself."
 
@@ -17,4 +17,4 @@ def line(turn: str, ended: Sequence[str], watched: Sequence[str] = ()) -> list[E
     why = " ".join(ended) or UNKNOWN
     if watched and not ended:
         why = f"Claude has news of the {' or the '.join(watched)}."
-    return [Text(f"{turn}{WHY}", f"\n\n> {why}\n\n", note=True)]
+    return [note_event(f"{turn}{WHY}", f"> {why}")]

@@ -20,7 +20,7 @@ from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.model import choices
 from pykoclaw_acp.model.choices import Chosen, Config, Offer
-from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, Text
+from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, note_event
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.worker import fast_command, offering, sdk_private
 from pykoclaw_acp.worker.raw_frames import Frame
@@ -306,7 +306,7 @@ class Choices:
 
     def _refused(self, words: str, **kept: Any) -> None:
         """Tell the user in words, and the daemon what holds instead."""
-        self._tell(Text(str(uuid4()), f"\n\n**{words}**\n\n", note=True))
+        self._tell(note_event(str(uuid4()), f"**{words}**"))
         self._changed(**kept)
 
     def _changed(self, **changes: Any) -> None:

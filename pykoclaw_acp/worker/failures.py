@@ -10,7 +10,7 @@ from claude_agent_sdk import ResultMessage
 from msgspec.structs import replace
 
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.model.events import Event, note_event
 from pykoclaw_acp.model.failures import MISREAD, TurnFailure
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.system import shortage
@@ -128,11 +128,9 @@ def refused_to_root(words: str) -> str | None:
 def early_end(turn_id: str, stop_reason: str | None) -> list[Event]:
     """A note for the log if the answer is incomplete: many clients do not show the stop reason."""
     why = _EARLY.get(stop_reason or "")
-    return (
-        []
-        if why is None
-        else [Text(f"{turn_id}-early", f"\n\n**This turn ended early.** {why}\n\n", note=True)]
-    )
+    if why is None:
+        return []
+    return [note_event(f"{turn_id}-early", f"**This turn ended early.** {why}")]
 
 
 def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> TurnFailure:

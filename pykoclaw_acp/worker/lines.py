@@ -8,7 +8,7 @@ import json
 from typing import Any, Final
 from uuid import uuid4
 
-from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.model.events import Event, note_event
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.translation import service_errors
 from pykoclaw_acp.worker.failures import LONGEST, in_one_line
@@ -30,7 +30,7 @@ _HOOKS_SAID: Final = ("blocked_by_hook", "stopped_by_hook")  # what a line of th
 
 def line(words: str) -> list[Event]:
     """A line of ours in Claude's answer."""
-    return [Text(f"line-{uuid4()}", f"\n\n{words}\n\n", note=True)]
+    return [note_event(f"line-{uuid4()}", words)]
 
 
 class Lines:

@@ -18,7 +18,7 @@ import structlog
 from claude_agent_sdk import ClaudeSDKClient, Message, SystemMessage
 
 from pykoclaw_acp.channel.options import McpServer
-from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.model.events import Event, note_event
 from pykoclaw_acp.model.permissions import Form
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.tasks import Tasks
@@ -88,7 +88,7 @@ class ServerStates:
         details = await _details(client)
         lines = [self._line(name, details.get(name, {}), client, turn_id) for name in new]
         words = "\n\n".join(line for line in lines if line)
-        return [Text(f"{turn_id}-servers", f"{words}\n\n", note=True)] if words else []
+        return [note_event(f"{turn_id}-servers", words)] if words else []
 
     def close(self) -> None:
         """Withdraw what the user was asked."""

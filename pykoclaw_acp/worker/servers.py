@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pykoclaw_acp.channel.spec import LaunchSpec
-from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.model.events import Event, note_event
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.worker import pykoclaw_tools
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
@@ -77,7 +77,7 @@ class Servers:
         if not new:
             return []
         self._said.update(map(_mark, new))
-        return [Text(f"{turn_id}-plugins", f"\n\n{_words(new)}\n\n", note=True)]
+        return [note_event(f"{turn_id}-plugins", _words(new))]
 
 
 def _mark(complaint: Complaint) -> str:

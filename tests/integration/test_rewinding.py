@@ -87,7 +87,9 @@ async def test_next_worker_branches_off_before_the_turn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tasks", [(PlanEntry("Do it", "pending", "1"),), ()])
 async def test_rewind_empties_the_task_list(tmp_path: Path, tasks: tuple[PlanEntry, ...]) -> None:
-    """Also one of before the rewound turn: the next Claude session has none of its tasks."""
+    """Also one of before the rewound turn: the next Claude session has none of its tasks. The note is
+    set off by empty lines, as clients join what they are sent.
+    """
     async with rig(tmp_path) as r:
         session = await r.session()
         await r.run(session, "say 1")
@@ -97,6 +99,9 @@ async def test_rewind_empties_the_task_list(tmp_path: Path, tasks: tuple[PlanEnt
         await rewinding(r).rewind(session, None, files=False, dry=False)
         said = [one.event for one in await r.journal.read(session.id, before, 10)]
         assert said[1:] == ([Plan(())] if tasks else [])
+        assert isinstance(said[0], Text)
+        assert said[0].text.startswith("\n\n(Rewound: the last turn")
+        assert said[0].text.endswith("stay.)\n\n")
         await r.run(session, "say 1")
         assert r.launcher.launched[-1].spec.options.plan == ()
 

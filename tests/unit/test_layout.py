@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = "pykoclaw_acp"
 MOST_LINES = 350
+NOTE = "note=True"
 CLASS = re.compile(r"^ *class (\w+)[(\[:]", re.MULTILINE)
 
 
@@ -33,6 +34,12 @@ def test_no_class_name_is_defined_twice() -> None:
             modules[name].append(str(path.relative_to(ROOT)))
     assert modules
     assert {name: paths for name, paths in modules.items() if len(paths) > 1} == {}
+
+
+def test_notes_are_made_in_one_place() -> None:
+    """By `note_event`, so that each stands between empty lines."""
+    makers = [path.name for path in (ROOT / PACKAGE).rglob("*.py") if NOTE in path.read_text()]
+    assert makers == ["events.py"]
 
 
 @pytest.mark.long

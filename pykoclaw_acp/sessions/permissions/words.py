@@ -6,7 +6,7 @@ import json
 from typing import Any, Final
 
 from pykoclaw_acp.model import refused
-from pykoclaw_acp.model.events import Event, Text
+from pykoclaw_acp.model.events import Event, note_event
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest, RequestOutcome
 from pykoclaw_acp.model.questions import ANSWERS
 
@@ -109,10 +109,10 @@ def parked_note(request: PermissionRequest) -> list[Event]:
     elif request.plan:
         waits = "Claude's plan still waits to be approved"
     said = (
-        f"\n\n**This turn was stopped because nobody was there to be asked.** {waits}: answer it, here or with "
-        "`pykoclaw-acp approve`, and the work goes on.\n\n"
+        f"**This turn was stopped because nobody was there to be asked.** {waits}: answer it, here or with "
+        "`pykoclaw-acp approve`, and the work goes on."
     )
-    return [Text(f"{request.ask_id}-parked", said, note=True)]
+    return [note_event(f"{request.ask_id}-parked", said)]
 
 
 def prompt_with_answer(request: PermissionRequest, decision: Decision) -> list[dict[str, Any]]:

@@ -55,8 +55,8 @@ RESTORED: Final = (
     "What Claude has done since then is not kept here, and was stopped."
 )
 PUT_BACK: Final = (
-    "\n\n**The database was put back to an earlier state.** What Claude was doing was stopped. Of what it has done "
-    "since then, what its transcript has follows; files may have changed besides.\n\n"
+    "**The database was put back to an earlier state.** What Claude was doing was stopped. Of what it has done "
+    "since then, what its transcript has follows; files may have changed besides."
 )
 PROMPT_LOST: Final = (
     "The database was put back to an earlier state, in which this prompt is not known. It was accepted before, and may "
