@@ -27,6 +27,7 @@ from pykoclaw_acp.pool.launcher import Inheritance, Launcher
 from pykoclaw_acp.server.identity import InstanceWorkers
 from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.sessions.turns import outcomes as endings
+from pykoclaw_acp.sessions.turns import titling
 from pykoclaw_acp.store import conversations, events, forking, permissions, turns, unsaid_prompts
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -272,6 +273,8 @@ async def _end_turn(
         # It never left. Its client is gone and may send it again, so it is not run behind
         # everybody's back.
         said.extend(await in_pieces(endings.user_messages(turn)))
+        if (record := await _record(journal, turn.session_id)) is not None:
+            said.extend(titling.first(record, turn))
         outcome = endings.not_begun()
     else:
         why = last_words or TurnFailure(ErrorKind.SERVER_LOST, endings.STOPPED)

@@ -160,7 +160,7 @@ async def test_mcp_server_that_does_not_start(shared: Stack) -> None:
     for answer in ("It works without.", "Still."):
         await client.prompt(session, text(answer))
     said = client.text(session)
-    assert said.startswith("**MCP server `broken` does not work: ")
+    assert said.startswith("\n\n**MCP server `broken` does not work: ")
     assert "/nowhere" not in said
     assert said.endswith("\n\nIt works without.Still.")
     (log,) = (shared.home / ".local/state/pykoclaw").rglob("workers.log")

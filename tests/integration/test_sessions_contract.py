@@ -14,7 +14,7 @@ from pykoclaw_acp.model.events import BY_WORDS, Text, TitleChanged
 from pykoclaw_acp.model.permissions import Settlement, Workspace
 from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.surroundings import Surroundings
-from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.model.turns import Outcome, SessionRecord, Turn, TurnState
 from tests.integration.journals import BOTH, DONE, Subject, end, prompt, request, subject
 
 
@@ -161,6 +161,17 @@ async def test_session_with_pending_request_is_in_use(s: Subject) -> None:
     assert not await s.journal.prune(session, later(s))
     await s.journal.settle(Settlement("a", "cancelled"))
     assert await s.journal.unused(later(s)) == [session]
+
+
+async def test_title_that_comes_with_an_end_is_kept(s: Subject) -> None:
+    session = await s.session()
+    turn = Turn("turn", session, [{"type": "text", "text": "Hello"}])
+    await s.journal.accept(turn)
+    ended = Outcome(TurnState.CANCELLED, "cancelled")
+    await s.journal.finish(session, turn.turn_id, ended, [TitleChanged("Hello", BY_WORDS)])
+    found = await s.journal.find(session)
+    assert found is not None
+    assert (found.title, found.title_by) == ("Hello", BY_WORDS)
 
 
 async def test_pruned_session_is_empty_and_can_be_reopened(s: Subject) -> None:

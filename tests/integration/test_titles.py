@@ -7,16 +7,20 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.channel.requests import MakeTitle, WorkerReply
 from pykoclaw_acp.model.events import BY_CLAUDE, BY_CONTENT, BY_WORDS, TitleChanged
 from pykoclaw_acp.model.turns import TurnState
 from pykoclaw_acp.sessions.ports import RowStanding
 from pykoclaw_acp.sessions.session import Session
+from tests.integration.adopting import alive, daemon, killed
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import Rig, rig
 from tests.integration.scripted_transcripts import ScriptedTranscripts
 from tests.waiting import eventually
 from tests.workers import OPTIONS
+
+__all__ = ["alive"]
 
 
 async def changes(r: Rig, session: Session) -> list[tuple[str, str]]:
@@ -114,6 +118,41 @@ async def test_words_replace_title_of_wordless_first_prompt(tmp_path: Path) -> N
         for prompt in ("/init", "/context", "say 1", "/init"):
             await r.run(session, prompt)
         assert await changes(r, session) == [("/init", BY_CONTENT), ("say 1", BY_WORDS)]
+
+
+@pytest.mark.parametrize("refused", [True, False])
+async def test_prompt_claude_never_got_gives_the_title(tmp_path: Path, *, refused: bool) -> None:
+    """The first one is stopped while its worker starts, or no worker can be started for it."""
+    async with rig(tmp_path, options=BY_WORDS_ALONE) as r:
+        session = await r.session()
+        r.launcher.refuse, r.launcher.slow = refused, not refused
+        turn = await r.prompt(session, "say 1")
+        if not refused:
+            await eventually(lambda: r.launcher.launched)
+            session.cancel()
+        await eventually(turn.ended.done)
+        assert turn.state == (TurnState.FAILED if refused else TurnState.CANCELLED)
+        r.launcher.refuse = r.launcher.slow = False
+        for worker in r.launcher.launched:
+            worker.ready()
+        await r.run(session, "say 2")
+        assert await changes(r, session) == [("say 1", BY_WORDS)]
+        found = await r.journal.find(session.id)
+        assert found is not None
+        assert found.title == "say 1"
+
+
+async def test_prompt_of_dead_server_gives_the_title(tmp_path: Path, alive: WorkerProcess) -> None:
+    """One that no server runs any more, of a server that runs as long as its client."""
+    async with killed(tmp_path, alive) as r:
+        session = await r.session()
+        r.launcher.slow = True
+        await r.prompt(session, "say 1")
+        await eventually(lambda: r.launcher.launched)
+    async with daemon(tmp_path, r, resident=False) as second:
+        found = await second.journal.find(session.id)
+        assert found is not None
+        assert (found.title, found.title_by) == ("say 1", BY_WORDS)
 
 
 async def test_turn_without_an_answer_asks_for_no_title(tmp_path: Path) -> None:

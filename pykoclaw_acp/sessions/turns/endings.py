@@ -17,7 +17,7 @@ from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
-from pykoclaw_acp.sessions.turns import outcomes
+from pykoclaw_acp.sessions.turns import outcomes, titling
 from pykoclaw_acp.sessions.turns.queue import TurnQueue
 from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
 from pykoclaw_acp.tasks import Tasks, in_pieces
@@ -94,9 +94,10 @@ class Endings:
             return
         self._ending[turn.turn_id] = turn
         try:
-            said = (
-                await in_pieces(outcomes.user_messages(turn)) if turn.untold and not shown else []
-            )
+            said: list[Event] = []
+            if turn.untold and not shown:
+                said += await in_pieces(outcomes.user_messages(turn))
+                said += titling.first(self._state.record, turn)
             if turn.state == TurnState.QUEUED:
                 said += await self._gate.ends(turn, more)
             outcome = replace(outcome, told=turn.turn_id in self._state.explained)

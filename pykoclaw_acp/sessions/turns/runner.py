@@ -32,7 +32,7 @@ from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.surroundings import SessionSurroundings
-from pykoclaw_acp.sessions.turns import limits, outcomes
+from pykoclaw_acp.sessions.turns import limits, outcomes, titling
 from pykoclaw_acp.sessions.turns.conversation import TurnConversation
 from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.titling import Titling
@@ -223,7 +223,7 @@ class TurnRunner:
         notes = [*await self._gate.ends(turn, notes), *notes]
         self._gate.drop_request(turn)
         said = [*await in_pieces(outcomes.user_messages(turn)), *notes]
-        said += self._titling.first(turn)
+        said += titling.first(self._state.record, turn)
         seqs = await self._journal.dispatch(turn, self._state.epoch, said, carried)
         turn.state, turn.leaving = TurnState.DISPATCHED, True
         self._state.log.committed(seqs, turn.turn_id, said)

@@ -38,18 +38,6 @@ class Titling:
         """Whether Claude is being asked."""
         return bool(self._tasks)
 
-    def first(self, turn: Turn) -> list[Event]:
-        """The title from the words of a prompt that is about to leave, if the session has none; until
-        a prompt has words, one from what it has else.
-        """
-        record = self._state.record
-        if record.auxiliary or not lacks_words(record):
-            return []
-        if (title := titles.title(turn.content)) is not None:
-            return [changed(title, BY_WORDS)]
-        title = titles.of_content(turn.content) if record.title is None else None
-        return [] if title is None else [changed(title, BY_CONTENT)]
-
     def after(self, turn: Turn) -> None:
         """Ask Claude for a title, after an answer, if the setting allows it and the session has
         none but words.
@@ -74,6 +62,18 @@ class Titling:
                 await self._state.log.tell([changed(title, BY_CLAUDE)])
         except (InvalidRequest, StoreUnavailable, StoreClosed) as error:
             log.info("Claude has made no title", action="title_not_made", reason=str(error))
+
+
+def first(record: SessionRecord, turn: Turn) -> list[Event]:
+    """The title from the words of a prompt that the log gets, if the session has none; until a prompt
+    has words, one from what it has else.
+    """
+    if record.auxiliary or not lacks_words(record):
+        return []
+    if (title := titles.title(turn.content)) is not None:
+        return [changed(title, BY_WORDS)]
+    title = titles.of_content(turn.content) if record.title is None else None
+    return [] if title is None else [changed(title, BY_CONTENT)]
 
 
 def lacks_words(record: SessionRecord) -> bool:

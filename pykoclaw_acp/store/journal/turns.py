@@ -100,7 +100,8 @@ class SqlTurnJournal(SqlStore):
         """End a turn that no worker can end; one that has ended keeps its outcome."""
         rows = await in_pieces(events.rows_in_steps(session_id, turn_id, said))
         now = self.clock.now()
-        ended = [turns.end(turn_id, outcome, now, once=True), sessions.used(session_id, now)]
+        ended = [turns.end(turn_id, outcome, now, once=True), *sessions.follow(session_id, said)]
+        ended.append(sessions.used(session_id, now))
         if outcome.goes_on_at is not None:
             wait = LimitWait(session_id, turn_id, outcome.goes_on_at, outcome.tries)
             ended.append(limit_waits.add(wait))
