@@ -16,6 +16,8 @@ from pykoclaw_acp.worker.failures import LONGEST, in_one_line
 BLOCKED: Final = 2  # the exit status with which a hook forbids what is about to happen
 _SHOWN: Final = ("notice", "suggestion", "warning")  # levels; `info` is for the CLI's transcript
 _LONGEST_NOTICE: Final = 1000  # characters; its end says what to do
+_STOPS: Final = "Stop"
+_FEEDBACK: Final = "Stop hook feedback:\n"  # the CLI's words
 _CALLS: Final = "PreToolUse"  # the call that such a hook blocks has failed, and says why
 _AFTERWARDS: Final = ("PostToolUse", "PostToolUseFailure")  # the call has run; Claude is told
 # What cannot be stopped any more, or not by a hook.
@@ -38,6 +40,7 @@ class Lines:
 
     def __init__(self) -> None:
         self._told: set[tuple[str, str]] = set()  # hooks that failed, and what they said
+        self._sent_on: list[str] = []  # reasons for which Claude is sent on, as the hooks said them
 
     def follow(self, subtype: str, data: dict[str, Any]) -> list[Event]:
         """The line of a system message; most have none."""
@@ -48,6 +51,23 @@ class Lines:
         if subtype in ("model_fallback", "model_consent_fallback", "model_refusal_fallback"):
             return _fallback(data)
         return []
+
+    def ended(self) -> None:
+        """The turn has ended: Claude is told no more of what kept it going."""
+        self._sent_on.clear()
+
+    def sent_on(self, words: str) -> list[Event]:
+        """The line of what the CLI tells Claude because a hook keeps it from ending its turn. The CLI
+        reports no hook that asks a model, as that of `/goal` does, so that this is all there is.
+        """
+        if not words.startswith(_FEEDBACK):
+            return []
+        said = words.removeprefix(_FEEDBACK).strip()
+        for reason in self._sent_on:
+            if said.endswith(reason):
+                self._sent_on.remove(reason)
+                return []
+        return line(f"**A hook sent Claude on** (`Stop`){_after(_plain(said))}")
 
     def _hook(self, data: dict[str, Any]) -> list[Event]:
         hook = str(data.get("hook_name"))
@@ -63,6 +83,9 @@ class Lines:
         elif status == BLOCKED or reason is not None:
             if hook.startswith(_CALLS) and not halts:
                 return []
+            if event == _STOPS and not halts:
+                whole = given.get("reason") if reason is not None else data.get("stderr")
+                self._sent_on.append(str(whole or "").strip())
             why = said if reason is None else reason
             return line(f"**A hook {_did(event, halts=halts)}** ({name}){_after(why)}")
         if data.get("outcome") != "error" and status != BLOCKED:

@@ -13,6 +13,7 @@ from claude_agent_sdk import (
     ResultMessage,
     SystemMessage,
     TextBlock,
+    UserMessage,
 )
 from msgspec.structs import replace
 
@@ -27,6 +28,7 @@ from pykoclaw_acp.worker.context_usage import ContextUsage, learn_window
 from pykoclaw_acp.worker.failures import foreign
 from pykoclaw_acp.worker.limits import Limits
 from pykoclaw_acp.worker.lines import Lines, blocks_prompt, line
+from pykoclaw_acp.worker.raw_frames import NO_FRAME, Frame
 from pykoclaw_acp.worker.results import ABORTED
 from pykoclaw_acp.worker.retries import Retries
 
@@ -68,9 +70,9 @@ class Meanwhile:
             return replace(found, retry_after=pause)
         return found
 
-    def follow(self, message: Message) -> list[Event]:
+    def follow(self, message: Message, frame: Frame = NO_FRAME) -> list[Event]:
         """Events that come before those of the message's own content."""
-        events = [*self._held, *self._follow(message)]
+        events = [*self._held, *self._follow(message, frame)]
         self._held.clear()
         if self.quiet is False:
             return events
@@ -78,11 +80,14 @@ class Meanwhile:
             self._held = [one for one in events if isinstance(one, Text)]
         return [one for one in events if not isinstance(one, Text)]
 
-    def _follow(self, message: Message) -> list[Event]:
+    def _follow(self, message: Message, frame: Frame) -> list[Event]:
         events = self.retries.follow(message)
         if isinstance(message, SystemMessage):
             self.answered = blocks_prompt(message.subtype, message.data)
             events += self._system(message)
+        elif isinstance(message, UserMessage) and frame.get("isSynthetic") is True:
+            if not message.parent_tool_use_id:
+                events += self._lines.sent_on(_text(message))
         elif isinstance(message, RateLimitEvent):
             events += self.limits.follow(message)
         elif isinstance(message, ConversationResetMessage):
@@ -94,6 +99,7 @@ class Meanwhile:
     def ended(self, result: ResultMessage) -> list[Event]:
         """The turn has ended: what went on has ended with it."""
         stopped = result.terminal_reason in ABORTED
+        self._lines.ended()
         return [
             *self.retries.end(answered=not result.is_error, stopped=stopped),
             *self._compaction.end(),
@@ -119,5 +125,10 @@ class Meanwhile:
     def _renamed(self, message: AssistantMessage) -> list[Event]:
         """The title that `/rename` has set: the CLI tells of titles at other times, too."""
         title, self._title = self._title, None
-        said = "".join(block.text for block in message.content if isinstance(block, TextBlock))
-        return [TitleChanged(one_line(title))] if title and title in said else []
+        return [TitleChanged(one_line(title))] if title and title in _text(message) else []
+
+
+def _text(message: AssistantMessage | UserMessage) -> str:
+    if isinstance(message.content, str):
+        return message.content
+    return "".join(block.text for block in message.content if isinstance(block, TextBlock))

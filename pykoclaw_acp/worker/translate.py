@@ -73,7 +73,7 @@ class Translator(Translation):
 
     def events(self, message: Message, frame: Frame = NO_FRAME) -> list[Event]:
         """Events of this message, in order; `frame`: what the CLI sent as it."""
-        return [*self.meanwhile.follow(message), *self._said(message, frame)]
+        return [*self.meanwhile.follow(message, frame), *self._said(message, frame)]
 
     def _said(self, message: Message, frame: Frame) -> list[Event]:
         if isinstance(message, StreamEvent):

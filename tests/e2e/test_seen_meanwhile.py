@@ -273,6 +273,16 @@ async def test_hooks_stopping_more_than_calls_say_so(stack: Stack) -> None:
 
 
 @pytest.mark.long
+async def test_goal_that_sends_claude_on_says_so(stack: Stack) -> None:
+    client = await stack.start(CLAUDE_CODE_STOP_HOOK_BLOCK_CAP="2")
+    session = await client.new(stack.work)
+    await client.prompt(session, "/goal make tests pass")
+    note = "\n\n**A hook sent Claude on** (`Stop`): [make tests pass]: "
+    assert client.text(session).count(note) >= 2
+    await seen_again(stack, client, session)
+
+
+@pytest.mark.long
 async def test_settings_claude_leaves_out_are_named_until_corrected(
     stack: Stack,
 ) -> None:

@@ -17,6 +17,7 @@ from claude_agent_sdk import (
     StreamEvent,
     SystemMessage,
     TextBlock,
+    UserMessage,
 )
 from claude_agent_sdk.types import RateLimitInfo
 
@@ -326,6 +327,33 @@ class TestLines:
     ) -> None:
         responded = system("hook_response", hook_name=hook, **data)
         assert texts(run(responded)) == [told]
+
+    def test_hook_that_asks_a_model_is_told_too(self) -> None:
+        """The CLI reports none, as that of `/goal`: only what it tells Claude; of others, both."""
+        reported = system("hook_response", hook_name="Stop", exit_code=2, stderr="lint\nfails\n")
+        given = json.dumps({"decision": "block", "reason": "no  tests"})
+        as_json = system("hook_response", hook_name="Stop", exit_code=0, stdout=given)
+        translator = Translator("/work")
+        said: list[Event] = []
+        for message in (
+            *(
+                reported,
+                as_json,
+                "[make test]: works not",
+                "[make lint]: lint\nfails\n",
+                "no  tests",
+            ),
+            "[make test]: works not",
+        ):
+            if isinstance(message, str):
+                fed_back = UserMessage([TextBlock(f"Stop hook feedback:\n{message}")])
+                said += translator.events(fed_back, {"isSynthetic": True})
+                said += translator.events(fed_back)  # as words of the user's
+            else:
+                said += translator.events(message)
+        sent_on = "**A hook sent Claude on** (`Stop`): "
+        goal = f"{sent_on}[make test]: works not"
+        assert texts(said) == [f"{sent_on}lint fails", f"{sent_on}no tests", goal, goal]
 
     def test_call_that_hook_blocked_says_so_itself(self) -> None:
         assert run(system("hook_response", hook_name="PreToolUse:Bash", exit_code=2)) == []
