@@ -350,9 +350,9 @@ async def assert_failed(one: Working, end: str) -> None:
     """The first question ends after the user's words, live as in the history."""
     later = Person("later")
     one.session.subscribe(later, 0)
-    await eventually(lambda: len(one.person.shown) == len(later.shown) == 4)
+    await eventually(lambda: len(one.person.shown) == len(later.shown) == 5)
     for client in (one.person, later):
-        message, started, ended, _ = (logged.event for logged in client.shown)
+        message, _title, started, ended, _ = (logged.event for logged in client.shown)
         assert isinstance(message, UserMessage)
         assert isinstance(started, ToolStarted)
         assert isinstance(ended, ToolEnded)
