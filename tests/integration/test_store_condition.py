@@ -559,7 +559,7 @@ async def test_with_nobody_behind_it_it_ends_with_words(tmp_path: Path) -> None:
             "not_started",
         )
         kinds = await r.database.read("SELECT kind FROM acp_log ORDER BY seq")
-        assert kinds == [("user_message",), ("failure",)]
+        assert kinds == [("user_message",), ("title_changed",), ("failure",)]
         assert not r.launcher.launched
         assert (await r.run(session, "say 1")).state == "done"
 
