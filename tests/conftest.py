@@ -11,7 +11,10 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from pykoclaw_acp.logging.without_rich import import_structlog
 from tests.leftovers import Run, foreign_variables
+
+import_structlog()  # a traceback that rich draws takes longer than most tests
 
 # Begin a long run, one for each of xdist's workers in turn: last, one would run alone for long.
 LONGEST = ("test_fuzz.py", "test_state_machine.py")

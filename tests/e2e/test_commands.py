@@ -140,6 +140,7 @@ async def test_a_server_without_a_socket_is_named(stack: Stack) -> None:
     )
 
 
+@pytest.mark.long
 async def test_sessions_are_listed_shown_and_exported(stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)

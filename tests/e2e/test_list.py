@@ -51,6 +51,7 @@ async def test_editor_terminal_editor(stack: Stack) -> None:
     assert list(await listed(client)) == [session]
 
 
+@pytest.mark.long
 async def test_terminal_session_is_listed_loaded_continued_and_deleted(
     stack: Stack,
 ) -> None:

@@ -42,6 +42,7 @@ async def test_8_permission_requests_come_one_at_a_time(shared: Stack) -> None:
     assert [statuses[-1] for statuses in conversation.tools.values()] == ["completed"] * len(files)
 
 
+@pytest.mark.long
 async def test_8_without_a_browser_permission_waits_for_one(shared: Stack) -> None:
     """`cancelled` says that nobody is there; opening a tab sends nothing, the next request does."""
     web = Mitto(shared)

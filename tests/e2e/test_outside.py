@@ -64,6 +64,7 @@ def runs(stack: Stack, task_id: str) -> list[tuple[Any, ...]]:
 # --- prompt
 
 
+@pytest.mark.long
 async def test_prompt_from_a_script_prints_the_answer_alone(shared: Stack) -> None:
     client, session = await talking(shared)
     result = await done(shared, "prompt", name(session), text("Ready."))

@@ -195,6 +195,7 @@ async def test_immediate_commands_colours_reach_terminals_live_and_again(
     assert "\\u001b" not in json.dumps(other.of(session, "tool_call_update"))
 
 
+@pytest.mark.long
 async def test_commands_in_the_background(stack: Stack) -> None:
     client = await begin(stack)
     session = await client.new(stack.work)

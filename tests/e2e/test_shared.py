@@ -59,6 +59,7 @@ async def test_a_bot_prompts_through_the_daemon(stack: Stack) -> None:
     assert folder == str(stack.data / "conversations" / NAME)
 
 
+@pytest.mark.long
 async def test_a_prompt_outlives_the_daemon_and_runs_once(stack: Stack) -> None:
     await stack.daemon()
     gate = stack.root / "gate"

@@ -25,7 +25,7 @@ from tests.faults.talking import MARKER, Talker, check_turns, check_updates
 from tests.waiting import eventually
 
 LONG: Final = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
-KILLS: Final = 60 if LONG else 4
+KILLS: Final = 60 if LONG else 2
 SEED: Final = 20261122
 ENOUGH: Final = 120.0  # s
 QUICK: Final = ("--every", "0.05")

@@ -20,10 +20,7 @@ from tests.promises import ENDED
 
 LONG = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
 MOMENTS = 20 if LONG else 1
-SHORT = {
-    "turn_dispatched",
-    "turn_end_committed",
-}
+SHORT = {"turn_end_committed"}
 # Steps that a turn reaches many times; each is tried at seeded times.
 REPEATED = {
     "frames_received": 20,

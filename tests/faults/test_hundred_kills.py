@@ -17,7 +17,7 @@ from tests.faults.talking import MARKER, Talker, check_turns, check_updates
 from tests.waiting import eventually
 
 LONG: Final = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
-KILLS: Final = 100 if LONG else 5
+KILLS: Final = 100 if LONG else 3
 SEED: Final = 20261120
 SESSIONS: Final = 6
 ROLES: Final = ("daemon", "fork server", "worker", "claude", "front")

@@ -408,7 +408,10 @@ DAMAGES = {
         pytest.param(GARBAGE, id="bytes"),
     ],
 )
-@pytest.mark.parametrize("table", DAMAGES)
+@pytest.mark.parametrize(
+    "table",
+    [pytest.param(one, marks=pytest.mark.long if one == "acp_sessions" else ()) for one in DAMAGES],
+)
 async def test_damaged_row_of_a_session_stops_nobody(
     tmp_path: Path, alive: WorkerProcess, table: str, value: str
 ) -> None:

@@ -467,7 +467,8 @@ async def require_merged(database: Database) -> None:
     assert len(await database.read("SELECT DISTINCT log_key FROM acp_log")) == 1
 
 
-@pytest.mark.parametrize("piece", [pytest.param(1, marks=pytest.mark.long), 1000])
+@pytest.mark.long
+@pytest.mark.parametrize("piece", [1, 1000])
 async def test_merge_failing_at_any_statement_is_completed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, piece: int
 ) -> None:

@@ -143,7 +143,9 @@ def test_client_of_foreign_database_gets_command_and_kind(home: Path) -> None:
     assert database(home) == before
 
 
-@pytest.mark.parametrize("count", [6, 12, 20, 47])
+@pytest.mark.parametrize(
+    "count", [12, *(pytest.param(one, marks=pytest.mark.long) for one in (6, 20, 47))]
+)
 def test_a_start_without_descriptors_says_so(count: int, home: Path) -> None:
     before = database(home)
     result = run(

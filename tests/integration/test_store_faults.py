@@ -211,7 +211,7 @@ async def _adopt(s: Stage) -> None:
 
 
 PARK: Final = {"away_policy": "park"}
-MANY: Final = 5  # of a scenario with many statements; no factor of how many errors take turns
+MANY: Final = 11  # of a scenario with many statements; no factor of how many errors take turns
 SCENARIOS: Final = [
     Scenario("a new session", _new, _nothing),
     Scenario("the first prompt", _first, _nothing),

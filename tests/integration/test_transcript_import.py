@@ -174,6 +174,7 @@ async def test_reader_gives_way_after_working_long(p: Place) -> None:
     assert pid not in readers.pids, "what comes next would have to wait"
 
 
+@pytest.mark.long
 async def test_server_that_dies_after_any_piece_goes_on(p: Place) -> None:
     said = turns(p.transcript, 700)
     commit = p.store.commit_piece
@@ -353,6 +354,7 @@ class Deadly(ReaderProcesses):
             yield answer
 
 
+@pytest.mark.long
 async def test_readers_that_always_die_end_the_look(p: Place) -> None:
     turns(p.transcript, 2)
     made = p.transcripts()

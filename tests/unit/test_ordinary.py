@@ -20,13 +20,16 @@ FILES = [
 ]
 # Seeded walks: a few of them would find nothing that other tests do not. Clients on Node, which take
 # half a minute for each test: of one a recording is played in `test_clients.py`, the other does what
-# `test_official_client.py` does. Forks and rewinds that begin with several ends of Claude.
+# `test_official_client.py` does. Forks and rewinds that begin with several ends of Claude; lists and
+# deploys, of which other files have what matters most.
 ALWAYS_LONG = {
     "test_walk.py",
     "test_acpx.py",
     "test_typescript_client.py",
     "test_fork_sources.py",
     "test_rewind_memory.py",
+    "test_list.py",
+    "test_shared.py",
 }
 
 
