@@ -53,12 +53,11 @@ _REWINDABLE: Final = (
     f" AND first_seq IS NOT NULL AND rewound_at IS NULL AND state NOT IN {UNFINISHED}"
 )
 # Of a prompt that was cancelled before it was sent Claude knows nothing.
-_SENT: Final = (
-    f" AND NOT (state = '{TurnState.CANCELLED}' AND dispatched_at IS NULL AND taken_by IS NULL)"
-)
+_NOT_SENT: Final = f"state = '{TurnState.CANCELLED}' AND dispatched_at IS NULL AND taken_by IS NULL"
+_SENT: Final = f" AND NOT ({_NOT_SENT})"
 _UNSENT: Final = (
     "SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND turn_id IN (?, ?) AND first_seq IS NULL"  # noqa: S608
-    f" AND state = '{TurnState.CANCELLED}' AND dispatched_at IS NULL AND taken_by IS NULL"
+    f" AND {_NOT_SENT}"
 )
 _COUNT: Final = (
     "SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ? AND position >= ? AND origin = 'client'"  # noqa: S608
