@@ -226,14 +226,15 @@ def fit(commands: tuple[Command, ...]) -> tuple[Command, ...]:
     )
 
 
-def of_servers(commands: tuple[Command, ...]) -> tuple[Command, ...]:
-    """Those that are prompts of MCP servers, which another session may not have."""
-    return tuple(one for one in commands if one.name.startswith(OF_SERVER))
-
-
-def of_directory(commands: tuple[Command, ...]) -> tuple[Command, ...]:
-    """The others."""
-    return tuple(one for one in commands if not one.name.startswith(OF_SERVER))
+def by_place(
+    commands: tuple[Command, ...],
+) -> tuple[tuple[Command, ...], tuple[Command, ...]]:
+    """Those of the directory, and prompts of MCP servers, which another session may not have."""
+    directory: list[Command] = []
+    servers: list[Command] = []
+    for one in commands:
+        (servers if one.name.startswith(OF_SERVER) else directory).append(one)
+    return tuple(directory), tuple(servers)
 
 
 def elsewhere(offer: Offer | None, models: tuple[Model, ...]) -> Offer:
