@@ -68,6 +68,12 @@ _LOST: Final = re.compile(
 )
 LONGEST: Final = 300  # characters of other programs' words
 
+SPOOL_FULL: Final = TurnFailure(
+    ErrorKind.SPOOL_FULL,
+    "The answer filled the disk space that it may take while no server is there, so the turn was stopped. "
+    "Free some space, or raise PYKOCLAW_SPOOL_LIMIT.",
+)
+
 
 def lacks(error: BaseException, words: str) -> tuple[ErrorKind, str] | None:
     """What had run out when the CLI died with this error and this output: the kind, and a sentence

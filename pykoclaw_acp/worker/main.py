@@ -54,7 +54,7 @@ from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker import death, orphan
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
-from pykoclaw_acp.worker.failures import fault
+from pykoclaw_acp.worker.failures import SPOOL_FULL, fault
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.reception import DaemonLine, Reception
 
@@ -63,7 +63,8 @@ ACCEPT_WAIT: Final = 10.0  # s; a daemon that died before it connected never com
 # s after a send in which deltas of a fast model become one event; slower ones never wait
 GATHER: Final = 0.002
 LAST_ACK_WAIT: Final = 2.0  # s; how long the last frames wait for their acknowledgement
-STRAYS_GRACE: Final = 1.0  # s; for what tools left running, when no daemon will end it
+# s; for what tools left running in sessions of their own, when no daemon will end it
+STRAYS_GRACE: Final = 1.0
 END_WAIT: Final = 5.0  # s; for the end of a turn that the worker itself interrupts
 
 log: Final = structlog.get_logger()
@@ -185,6 +186,7 @@ class Worker:
         self._ended.set()
 
     def _ready(self) -> Ready:
+        upto = self._outbox.number()
         return Ready(
             epoch=self._spec.epoch,
             pid=os.getpid(),
@@ -197,7 +199,7 @@ class Worker:
             mode=self._claude.choices.mode,
             model=self._claude.choices.model,
             config=self._claude.choices.config,
-            upto=upto if (upto := self._outbox.number()) > self._committed else 0,
+            upto=upto if upto > self._committed else 0,
             offer=self._claude.choices.offer,
             told=self._claude.told,
             blocks=True,
@@ -211,11 +213,7 @@ class Worker:
         self._start(self._daemon.send(Offered(epoch=self._spec.epoch, offer=offer)))
 
     def _spool_full(self) -> None:
-        message = (
-            "The answer filled the disk space that it may take while no server is there, so the turn was stopped. "
-            "Free some space, or raise PYKOCLAW_SPOOL_LIMIT."
-        )
-        self._start(self._claude.give_up(TurnFailure(ErrorKind.SPOOL_FULL, message)))
+        self._start(self._claude.give_up(SPOOL_FULL))
 
     # --- the daemon
 
