@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import NoReturn
 from uuid import uuid4
 
 import pytest
@@ -15,10 +14,7 @@ from pykoclaw_acp.errors import TurnFailed
 from pykoclaw_acp.model.turns import PromptKeys, Turn
 from pykoclaw_acp.sessions.session import Session
 from tests.integration.rig import Client, rig
-
-
-def short_of_memory(*_: object) -> NoReturn:
-    raise MemoryError
+from tests.integration.shortages import short_of_memory
 
 
 def sent(session: Session) -> Turn:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
@@ -20,6 +19,7 @@ from pykoclaw_acp.system.turn_lock import Holder, TurnLock
 from tests.integration.adopting import alive, daemon, found, killed
 from tests.integration.asking import LONG, choice
 from tests.integration.rig import hanging, rig
+from tests.integration.shortages import short_of_memory
 from tests.integration.trusting import Working, act
 from tests.integration.trusting import rig as trust_rig
 from tests.integration.wires import client, new, prompt
@@ -125,10 +125,6 @@ async def test_prompt_that_waited_long_names_lock_holder(tmp_path: Path) -> None
         assert f"bot (process {os.getpid()})" in outcome.failure.message
         lock.release()
         assert (await r.run(session, "say 1")).state == "done"
-
-
-def short_of_memory(*_: object, **__: object) -> NoReturn:
-    raise MemoryError
 
 
 @pytest.mark.parametrize("place", ["pending_notes", "begin_attempt", "dispatch"])
