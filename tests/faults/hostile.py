@@ -27,7 +27,7 @@ COSTLY: Final = frozenset((
     "_pykoclaw.dev/sessions/show", "_pykoclaw.dev/workers/stop",
 ))  # fmt: skip
 # of the calls of those, whose work takes longer than all that is done at a door
-SPARED: Final = 0.6
+SPARED: Final = 0.9
 # After these, little is left to attack, or very much.
 RARE: Final = frozenset(
     ("logout", "session/fork", "session/delete", "_pykoclaw.dev/sessions/delete")
@@ -86,9 +86,11 @@ class Generator:
     cwd: str = "/"
     _count: int = 0
     _random: random.Random = field(default_factory=random.Random)
+    _cheap: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
+        self._cheap = tuple(one for one in self.methods if one not in COSTLY | RARE)
 
     def take(self, session: str) -> None:
         """A session was made; with many there are, it takes the place of one, which may be gone."""
@@ -118,7 +120,7 @@ class Generator:
             )
         if kind < 0.94:
             return Frame(self._json(self._value(4)))
-        if kind < 0.945:
+        if kind < 0.942:
             return self._costly()
         return Frame(
             self._json(
@@ -214,9 +216,8 @@ class Generator:
     def _method(self) -> str:
         method = self._random.choice(self.methods)
         spared = SPARED if method in COSTLY else SPARED_RARE if method in RARE else 0
-        cheap = [one for one in self.methods if one not in COSTLY | RARE]
-        if spared and cheap and self._random.random() < spared:
-            return self._random.choice(cheap)
+        if spared and self._cheap and self._random.random() < spared:
+            return self._random.choice(self._cheap)
         return method
 
     def _session(self) -> str:
