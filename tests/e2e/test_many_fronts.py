@@ -130,7 +130,8 @@ async def test_fifty_fronts_get_complete_ordered_sessions(many: Stack) -> None:
         assert [number for number, _ in STAMP.findall(front.text(session))] == numbers
 
 
-@pytest.mark.parametrize("count", [TOGETHER + 1, pytest.param(8, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("count", [TOGETHER + 1, 8])
 async def test_fronts_of_real_workers(stack: Stack, count: int) -> None:
     fronts = list(await asyncio.gather(*(stack.front() for _ in range(count))))
     sessions = await gather_on(stack, fronts)

@@ -107,6 +107,7 @@ async def test_a_command_inside_of_a_session_is_refused(shared: Stack, command: 
     assert shared.daemon_pid() == daemon
 
 
+@pytest.mark.long
 async def test_a_session_does_not_answer_for_another(shared: Stack) -> None:
     client, session = await begun(shared)
     other = await shared.front()

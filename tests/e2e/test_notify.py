@@ -35,6 +35,7 @@ def turn(stack: Stack) -> dict[str, Any]:
     return row
 
 
+@pytest.mark.long
 async def test_bots_answer_to_question_lets_turn_continue(stack: Stack) -> None:
     await stack.daemon(PYKOCLAW_NOTIFY=CHAT)
     place = (stack.data, stack.environment)

@@ -291,6 +291,7 @@ async def test_others_turn_while_no_daemon_runs_is_known(stack: Stack) -> None:
     assert "Second." in client.text(session)
 
 
+@pytest.mark.long
 async def test_whatsapp_conversation_goes_to_editor_and_back(stack: Stack) -> None:
     name = "wa-andy-1@g.us"
     await dispatch(stack, name, text("In WhatsApp."))

@@ -44,7 +44,8 @@ async def test_claude_starts_while_the_first_prompt_is_written(stack: Stack) -> 
     await client.until(lambda: stack.claude(other) is None)
 
 
-@pytest.mark.parametrize("dies", [pytest.param("worker", marks=pytest.mark.long), "claude"])
+@pytest.mark.long
+@pytest.mark.parametrize("dies", ["worker", "claude"])
 async def test_prompt_after_the_early_process_was_killed(stack: Stack, dies: str) -> None:
     client = await named(await stack.spawn())
     session = await client.new(stack.work)
@@ -211,7 +212,8 @@ async def client_after(stack: Stack, session: str) -> None:
     assert stack.asked()[-1]["user_texts"] == [DAEMON, text("It goes on.")]
 
 
-@pytest.mark.parametrize("end", [pytest.param("input ends", marks=pytest.mark.long), "close"])
+@pytest.mark.long
+@pytest.mark.parametrize("end", ["input ends", "close"])
 async def test_daemons_of_tools_end_with_their_session(stack: Stack, end: str) -> None:
     client = await stack.start()
     session = await client.new(stack.work)

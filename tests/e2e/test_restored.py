@@ -9,12 +9,9 @@ from tests.e2e.harness import Stack, script, text
 from tests.e2e.harness.backups import back_up, put_back
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
-    "again",
-    [
-        script("bash echo ran >> ran; sleep 1", "text Once."),
-        pytest.param(text("Once."), marks=pytest.mark.long),
-    ],
+    "again", [script("bash echo ran >> ran; sleep 1", "text Once."), text("Once.")]
 )
 async def test_prompt_waiting_in_backup_is_not_run_again(stack: Stack, again: str) -> None:
     """It was run after the backup: the transcript has it, and the next prompt is not held up."""

@@ -120,10 +120,11 @@ async def test_commands_shell_says_which_one_it_runs(stack: Stack) -> None:
     await client.answer(prompted)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("dies", "who"),
     [
-        pytest.param("worker", "Claude's worker process died.", marks=pytest.mark.long),
+        ("worker", "Claude's worker process died."),
         ("claude", "Claude's process died: exit status -9."),
     ],
     ids=["worker", "claude"],

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 from tests.e2e.given_servers import program
 from tests.e2e.harness import Stack, text
 from tests.e2e.harness.seen import seen_again
 
 
+@pytest.mark.long
 async def test_servers_are_announced_reconnected_and_switched_off(stack: Stack) -> None:
     client = await stack.start()
     broken = {"name": "broken", "command": sys.executable, "args": ["-c", "exit(1)"], "env": []}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.e2e.commands import done, run
 from tests.e2e.harness import Client, Stack, script
 from tests.e2e.harness.seen import seen
@@ -29,6 +31,7 @@ def said(client: Client, session: str) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.long
 async def test_session_is_named_reshown_and_carried_elsewhere(stack: Stack) -> None:
     client = await stack.front(PYKOCLAW_TITLES="claude")
     session = await client.new(stack.work)

@@ -154,6 +154,7 @@ async def test_tools_read_well_live_again_and_imported(stack: Stack) -> None:
         assert told[title] == call
 
 
+@pytest.mark.long
 async def test_images_skills_refusals_and_stops_are_shown(stack: Stack) -> None:
     (stack.work / "dot.png").write_bytes(base64.b64decode(DOT))
     skill = stack.home / ".claude/skills/greet"

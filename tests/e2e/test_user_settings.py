@@ -26,7 +26,8 @@ async def begun(stack: Stack, client: Client) -> tuple[str, dict[str, Any]]:
     return new["sessionId"], shown
 
 
-@pytest.mark.parametrize("by_itself", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.long
+@pytest.mark.parametrize("by_itself", [False, True])
 async def test_users_model_and_mode_are_shown_and_used(stack: Stack, by_itself: bool) -> None:
     """By a daemon, and by a server on its client's standard streams."""
     write(stack, OWN)

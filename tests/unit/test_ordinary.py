@@ -20,8 +20,8 @@ FILES = [
 ]
 # Seeded walks: a few of them would find nothing that other tests do not. Clients on Node, which take
 # half a minute for each test: of one a recording is played in `test_clients.py`, the other does what
-# `test_official_client.py` does. Forks and rewinds that begin with several ends of Claude; lists and
-# deploys, of which other files have what matters most.
+# `test_official_client.py` does. The rest takes long for each test, and integration tests or other
+# files here have what matters most of it.
 ALWAYS_LONG = {
     "test_walk.py",
     "test_acpx.py",
@@ -29,6 +29,12 @@ ALWAYS_LONG = {
     "test_fork_sources.py",
     "test_rewind_memory.py",
     "test_list.py",
+    "test_many_fronts.py",
+    "test_notify.py",
+    "test_other_programs.py",
+    "test_restored.py",
+    "test_seen_servers.py",
+    "test_seen_titles.py",
     "test_shared.py",
 }
 
