@@ -63,6 +63,9 @@ class Translator(Translation):
     _blocks: list[_Block] = field(default_factory=list)
     _open: dict[int, _Block] = field(default_factory=dict)
     _cut_off: bool = False  # the stream broke off in what `_blocks` has
+    _after_command: bool = (
+        False  # the CLI's own words, which stand apart from Claude's, were said last
+    )
     spoke: bool = False
     instead: str | None = None
     meanwhile: Meanwhile = field(default_factory=Meanwhile)
@@ -93,7 +96,7 @@ class Translator(Translation):
 
     def begin_turn(self) -> None:
         """Begin a turn."""
-        self.spoke = False
+        self.spoke = self._after_command = False
 
     def end_turn(self, result: ResultMessage) -> list[Event]:
         """Events that close a turn: text that only the result holds, ends of unfinished calls,
@@ -173,7 +176,10 @@ class Translator(Translation):
     def _say(self, kind: str, message_id: str, text: str) -> list[Event]:
         if not text:
             return []
-        self.spoke = self.spoke or kind != "thinking"
+        if kind != "thinking":
+            self.spoke = True
+            text = f"\n\n{text}" if self._after_command else text
+            self._after_command = False
         return self.say(kind, message_id, text)
 
     # --- whole
@@ -187,6 +193,7 @@ class Translator(Translation):
         for block in message.content:
             if isinstance(block, ToolUseBlock):
                 if top:
+                    self._after_command = False  # the call stands between
                     self._take("tool_use")
                 events.extend(
                     self.start_tool(block.id, block.name, block.input, message.parent_tool_use_id)
@@ -204,6 +211,7 @@ class Translator(Translation):
                     text, self.instead = self.instead or local_commands.markdown(text), None
                 if message.parent_tool_use_id is None:
                     events.extend(self._whole(kind, text, message))
+                    self._after_command = message.model == local_commands.SYNTHETIC
                 else:
                     self.long.say(message.parent_tool_use_id, kind, text)
         return events

@@ -279,6 +279,7 @@ async def test_goal_that_sends_claude_on_says_so(stack: Stack) -> None:
     await client.prompt(session, "/goal make tests pass")
     note = "\n\n**A hook sent Claude on** (`Stop`): [make tests pass]: "
     assert client.text(session).count(note) >= 2
+    assert "Goal set: make tests pass\n\n" in client.text(session)
     await seen_again(stack, client, session)
 
 

@@ -535,3 +535,23 @@ def test_thoughts_and_texts_are_plain_across_divided_sequences() -> None:
     )  # fmt: skip
     assert "".join(one.text for one in events if isinstance(one, Thinking)) == "ab"
     assert "".join(texts(events)) == "cd"
+
+
+def test_what_a_command_said_stands_apart() -> None:
+    """As of `/goal`, whose confirmation Claude's answer follows."""
+    translator = Translator("/work")
+    said = ""
+    for message in (
+        own("Goal set."),
+        start("m"),
+        block(0, "text"),
+        delta(0, "I be"),
+        delta(0, "gin."),
+    ):
+        said += "".join(one.text for one in translator.events(message) if isinstance(one, Text))
+    assert said == "Goal set.\n\nI begin."
+    translator.end_turn(result())
+    translator.begin_turn()
+    assert [one.text for one in translator.events(own("Cost.")) if isinstance(one, Text)] == [
+        "Cost."
+    ]
