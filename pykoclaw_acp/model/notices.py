@@ -52,7 +52,7 @@ class EndedTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class PendingQuestion:
+class WaitingRequest:
     """A pending permission request; `asked_at`: ms since 1970."""
 
     place: NoticeSession

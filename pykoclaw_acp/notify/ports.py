@@ -11,7 +11,7 @@ from pykoclaw_acp.model.notices import (
     EndedTurn,
     Notice,
     NotificationOutcome,
-    PendingQuestion,
+    WaitingRequest,
 )
 from pykoclaw_acp.system.clock import Clock
 
@@ -31,7 +31,7 @@ class NoticeStore(Protocol):
     async def ended_turn(self, turn_id: str) -> EndedTurn | None:
         """An ended turn of a person's session; None if it has a notice already."""
 
-    async def pending_question(self, ask_id: str) -> PendingQuestion | None:
+    async def waiting_request(self, ask_id: str) -> WaitingRequest | None:
         """A pending request of a person's session; None if it has a notice already."""
 
     async def is_pending(self, ask_id: str) -> bool:

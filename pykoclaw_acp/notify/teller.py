@@ -52,7 +52,7 @@ class Teller:
         self._grace = grace
         self._sender = Sender(store, asked, secret, quiet)
         self._turns: dict[str, float] = {}  # when each is looked at; s, of the loop
-        self._questions: dict[str, float] = {}
+        self._requests: dict[str, float] = {}
         self._hint = asyncio.Event()
 
     def turn_ended(self, turn_id: str) -> None:
@@ -60,18 +60,18 @@ class Teller:
         self._turns[turn_id] = asyncio.get_running_loop().time() + self._grace
         self._hint.set()
 
-    def question_waits(self, ask_id: str) -> None:
+    def request_waits(self, ask_id: str) -> None:
         """A permission request is pending, and nobody is there."""
-        self._questions.setdefault(ask_id, asyncio.get_running_loop().time() + self._grace)
+        self._requests.setdefault(ask_id, asyncio.get_running_loop().time() + self._grace)
         self._hint.set()
 
     async def run(self) -> None:
         """Tell people, until cancelled."""
-        turns, questions = await self._store.begin()
+        turns, requests = await self._store.begin()
         for turn_id in turns:
             self.turn_ended(turn_id)
-        for ask_id in questions:
-            self.question_waits(ask_id)
+        for ask_id in requests:
+            self.request_waits(ask_id)
         async with asyncio.TaskGroup() as both:
             both.create_task(self._again(self._sender.run), name="send notices")
             both.create_task(self._again(self._decide_all), name="decide on notices")
@@ -98,7 +98,7 @@ class Teller:
 
     def _wait(self, now: float) -> float | None:
         """Seconds until something can be decided; None: until there is a hint."""
-        due = [*self._turns.values(), *self._questions.values()]
+        due = [*self._turns.values(), *self._requests.values()]
         if not due:
             return None
         left = max(min(due) - now, 0.0)
@@ -107,7 +107,7 @@ class Teller:
         return left
 
     async def _decide(self, now: float) -> None:
-        await self._decide_due(self._questions, now, self._decide_question)
+        await self._decide_due(self._requests, now, self._decide_request)
         if await self._decide_due(self._turns, now, self._decide_turn) and not self._turns:
             await self._store.settle_until(self._store.clock.now() - MARGIN)
 
@@ -125,10 +125,10 @@ class Teller:
                 raise
         return len(due)
 
-    async def _decide_question(self, ask_id: str) -> None:
-        found = await self._store.pending_question(ask_id)
+    async def _decide_request(self, ask_id: str) -> None:
+        found = await self._store.waiting_request(ask_id)
         if found is not None:
-            await self._add(words.of_question(found))
+            await self._add(words.of_request(found))
 
     async def _decide_turn(self, turn_id: str) -> None:
         found = await self._store.ended_turn(turn_id)

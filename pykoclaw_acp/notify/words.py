@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.model.notices import EndedTurn, Notice, NoticeKind, NoticeSession, PendingQuestion
+from pykoclaw_acp.model.notices import EndedTurn, Notice, NoticeKind, NoticeSession, WaitingRequest
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.turns import TurnState
 from pykoclaw_acp.neutral import neutral
@@ -72,16 +72,16 @@ def of_turn(turn: EndedTurn) -> Notice | None:
     return Notice(f"turn-{turn.turn_id}", kind, turn.ended_at, turn.place, text, {"turn": about})
 
 
-def of_question(question: PendingQuestion) -> Notice | None:
+def of_request(waiting: WaitingRequest) -> Notice | None:
     """The notice of a pending permission request; None if somebody is there, or if the away policy
     decides within seconds.
     """
-    if question.policy not in _WAITING:
+    if waiting.policy not in _WAITING:
         return None
-    request = question.request
+    request = waiting.request
     short = request.ask_id[:SHORT_ID]
     title = _short(request.title)
-    where = _where(question.place)
+    where = _where(waiting.place)
     if request.form is not None and request.form.url is not None:
         text = (
             f"A page waits in {where} to be opened: {title}\n"
@@ -103,13 +103,13 @@ def of_question(question: PendingQuestion) -> Notice | None:
         "id": request.ask_id,
         "title": title,
         "form": request.form is not None,
-        "parked": question.policy == RequestPolicy.PARKED,
+        "parked": waiting.policy == RequestPolicy.PARKED,
     }
     return Notice(
         f"question-{request.ask_id}",
         NoticeKind.QUESTION,
-        question.asked_at,
-        question.place,
+        waiting.asked_at,
+        waiting.place,
         text,
         {"question": about},
     )

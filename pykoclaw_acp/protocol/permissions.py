@@ -34,7 +34,7 @@ _PLAN: Final[dict[_Option, str]] = {
 
 
 def permission(
-    session_id: str, question: PermissionRequest, *, reasons: bool = False
+    session_id: str, request: PermissionRequest, *, reasons: bool = False
 ) -> RequestPermission:
     """Parameters of `session/request_permission`; "once" comes first, as some clients select the
     first allow option.
@@ -42,64 +42,64 @@ def permission(
     For a workspace trust request this is the option without trust, for a plan the one by which
     edits are asked for. `reasons`: the client can be asked for the reason of a refusal.
     """
-    named = choices(question)
-    if reasons and question.plan:
+    named = choices(request)
+    if reasons and request.plan:
         named["reject_once"] = "Keep planning, and say what should change"
     options = [
         PermissionOption(option_id=option, name=name, kind=_KINDS[option])
         for option, name in named.items()
     ]
-    if reasons and not question.plan and not question.workspaces:
+    if reasons and not request.plan and not request.workspaces:
         words = "Reject, and say why"
         options.append(
             PermissionOption(option_id=REJECT_WITH_REASON, name=words, kind="reject_once")
         )
     call = AskedToolCall(
-        tool_call_id=question.tool_call_id,
-        title=neutral(question.title),
-        kind=question.tool_kind,
+        tool_call_id=request.tool_call_id,
+        title=neutral(request.title),
+        kind=request.tool_kind,
         status="pending",
-        content=shown(question),
-        raw_input=question.input,
-        meta=None if question.parent_id is None else {PARENT: question.parent_id},
+        content=shown(request),
+        raw_input=request.input,
+        meta=None if request.parent_id is None else {PARENT: request.parent_id},
     )
     return RequestPermission(session_id=session_id, tool_call=call, options=options)
 
 
-def choices(question: PermissionRequest) -> dict[_Option, str]:
+def choices(request: PermissionRequest) -> dict[_Option, str]:
     """Labels of the options by their ids, for a request that is not filled in."""
-    until = "in this session" if question.kept else "until Claude's process ends"
+    until = "in this session" if request.kept else "until Claude's process ends"
     once, always, reject = (
         "Allow once",
-        f"Always allow {_cut(neutral(question.always or ''))} {until}",
+        f"Always allow {_cut(neutral(request.always or ''))} {until}",
         "Reject",
     )
-    if question.workspaces:
+    if request.workspaces:
         once, always, reject = (
             "Run without it",
             "Trust it, as it is now",
             "Refuse: do not send the prompt",
         )
-    if question.plan:
+    if request.plan:
         return dict(_PLAN)
     named: dict[_Option, str] = {"allow_once": once}
-    if question.always is not None:
+    if request.always is not None:
         named["allow_always"] = always
-    if question.rules:
-        words = _cut(neutral(question.always or ", ".join(question.rules)))
+    if request.rules:
+        words = _cut(neutral(request.always or ", ".join(request.rules)))
         named["allow_lasting"] = f"Always allow {words} in this directory, in later sessions too"
     return {**named, "reject_once": reject}
 
 
-def plan_text(question: PermissionRequest) -> str:
+def plan_text(request: PermissionRequest) -> str:
     """The plan that a request is about, as Markdown; empty if it is about none."""
-    texts = [part.text for part in question.content if isinstance(part, TextPart)]
-    return "\n\n".join(texts) if question.plan else ""
+    texts = [part.text for part in request.content if isinstance(part, TextPart)]
+    return "\n\n".join(texts) if request.plan else ""
 
 
-def shown(question: PermissionRequest) -> list[ToolContent] | None:
+def shown(request: PermissionRequest) -> list[ToolContent] | None:
     """Content that shows what would run."""
-    return parts(question.content)
+    return parts(request.content)
 
 
 def mcp_form(session_id: str, ask_id: str, form: Form) -> CreateElicitation:

@@ -124,23 +124,23 @@ def given_by(environment: dict[str, str] | None) -> Given | None:
     return None if environment is None else Given.of(of_sessions(environment))
 
 
-def whole(question: PermissionRequest) -> dict[str, Any]:
+def whole(request: PermissionRequest) -> dict[str, Any]:
     """The fields of `QuestionInfo` and `QuestionNotification` that say all that a
     question holds.
     """
     named: dict[str, str] = {REJECT_ONCE: "Decline"}
-    if not question.filled_in:
-        named = dict(permissions.choices(question).items())
+    if not request.filled_in:
+        named = dict(permissions.choices(request).items())
     return {
-        "tool": question.tool,
-        "input": question.input,
-        "content": permissions.shown(question),
-        "always_allows": question.always,
+        "tool": request.tool,
+        "input": request.input,
+        "content": permissions.shown(request),
+        "always_allows": request.always,
         "choices": {
             decision: named[option] for decision, option in OPTIONS.items() if option in named
         },
-        "form": None if question.form is None else _form(question.form),
-        "questions": [_asked(one) for one in question.questions] or None,
+        "form": None if request.form is None else _form(request.form),
+        "questions": [_asked(one) for one in request.questions] or None,
     }
 
 

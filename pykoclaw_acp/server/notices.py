@@ -72,5 +72,5 @@ async def _run(
         secret=settings.notify_secret,
     )
     journal.turn_ended = teller.turn_ended
-    journal.question_waits = teller.question_waits
+    journal.request_waits = teller.request_waits
     await teller.run()

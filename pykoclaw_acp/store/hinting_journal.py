@@ -14,14 +14,14 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 
 
 class HintingJournal(SessionJournal):
-    """Calls `turn_ended` and `question_waits` with ids. A hint may be missing after a crash: what
+    """Calls `turn_ended` and `request_waits` with ids. A hint may be missing after a crash: what
     counts is in the database.
     """
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self.turn_ended: Callable[[str], None] = lambda turn_id: None  # noqa: ARG005
-        self.question_waits: Callable[[str], None] = lambda ask_id: None  # noqa: ARG005
+        self.request_waits: Callable[[str], None] = lambda ask_id: None  # noqa: ARG005
 
     async def record(
         self,
@@ -58,4 +58,4 @@ class HintingJournal(SessionJournal):
         """As `SqlPermissionStore.set_clock`."""
         await super().set_clock(ask_id, policy, deadline)
         if policy != RequestPolicy.ATTENDED:
-            self.question_waits(ask_id)
+            self.request_waits(ask_id)

@@ -20,7 +20,7 @@ from pykoclaw_acp.model.notices import (
     NoticeKind,
     NoticeSession,
     NotificationOutcome,
-    PendingQuestion,
+    WaitingRequest,
 )
 from pykoclaw_acp.model.permissions import PermissionRequest, RequestPolicy
 from pykoclaw_acp.model.schedule import now_text
@@ -168,7 +168,7 @@ async def missed_turns(database: Database, since: int) -> list[str]:
     return [turn_id for (turn_id,) in await database.read(_MISSED_TURNS, (since,))]
 
 
-async def missed_questions(database: Database) -> list[str]:
+async def missed_requests(database: Database) -> list[str]:
     """Pending permission requests without a notice that nobody is there to decide."""
     return [ask_id for (ask_id,) in await database.read(_MISSED_QUESTIONS)]
 
@@ -183,13 +183,13 @@ async def ended_turn(database: Database, turn_id: str) -> EndedTurn | None:
     return EndedTurn(turn_id, NoticeSession(*place), outcome, ended_at or now_ms(), bool(watched))
 
 
-async def pending_question(database: Database, ask_id: str) -> PendingQuestion | None:
+async def waiting_request(database: Database, ask_id: str) -> WaitingRequest | None:
     """A pending request of a person's session; None if it has a notice already."""
     rows = await database.read(_QUESTION, (ask_id,))
     if not rows:
         return None
     *place, request, policy, asked_at = rows[0]
-    return PendingQuestion(
+    return WaitingRequest(
         NoticeSession(*place), _decoder.decode(request), RequestPolicy(policy), asked_at
     )
 

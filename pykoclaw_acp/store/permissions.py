@@ -189,7 +189,7 @@ async def waiting(database: Database, session_id: str | None = None) -> list[Sto
         f" WHERE t.state IN {UNFINISHED} AND p.policy = ? AND p.outcome = ?{mine}",
         (RequestPolicy.PARKED, RequestOutcome.SELECTED, *of_session),
     )
-    return _questions([*rows, *answered])
+    return _requests([*rows, *answered])
 
 
 async def matching(database: Database, prefix: str) -> list[StoredRequest]:
@@ -200,7 +200,7 @@ async def matching(database: Database, prefix: str) -> list[StoredRequest]:
         " ORDER BY p.outcome IS NOT NULL, COALESCE(p.position, 0) DESC LIMIT ?",
         (prefix, prefix + "\U0010ffff", MATCHES),  # a range of the index
     )
-    return _questions(rows)
+    return _requests(rows)
 
 
 async def about_trust(database: Database, turn_id: str) -> list[StoredRequest]:
@@ -210,7 +210,7 @@ async def about_trust(database: Database, turn_id: str) -> list[StoredRequest]:
         " WHERE p.turn_id = ? AND p.workspace IS NOT NULL ORDER BY p.position DESC",
         (turn_id,),
     )
-    return _questions(rows)
+    return _requests(rows)
 
 
 async def about_calls(
@@ -222,7 +222,7 @@ async def about_calls(
         f" AND p.tool_call_id IN {places(calls)} ORDER BY p.position",
         (session_id, *calls),
     )
-    return _questions(rows)
+    return _requests(rows)
 
 
 async def is_open(database: Database, ask_id: str) -> bool:
@@ -242,10 +242,10 @@ async def settled(database: Database, ask_ids: Collection[str]) -> list[StoredRe
         f" WHERE p.outcome IS NOT NULL AND p.policy <> ? AND p.permission_id IN {places(ask_ids)}",
         (RequestPolicy.PARKED, *ask_ids),
     )
-    return _questions(rows)
+    return _requests(rows)
 
 
-def _questions(rows: Sequence[tuple[Any, ...]]) -> list[StoredRequest]:
+def _requests(rows: Sequence[tuple[Any, ...]]) -> list[StoredRequest]:
     """Decode rows; an unreadable one is skipped, so that it does not keep the server
     from starting.
     """

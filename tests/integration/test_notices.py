@@ -235,13 +235,13 @@ async def telling(
 
     store = SqlNoticeStore(r.database)
     made = Teller(store, targets, quiet, attended, secret="key", grace=grace)
-    r.journal.turn_ended, r.journal.question_waits = made.turn_ended, made.question_waits
+    r.journal.turn_ended, r.journal.request_waits = made.turn_ended, made.request_waits
     task = asyncio.create_task(made.run())
     await eventually(lambda: rows(r, "SELECT 1 FROM acp_notify"))
     yield made
     task.cancel()
     await asyncio.wait([task])
-    r.journal.turn_ended = r.journal.question_waits = lambda _: None
+    r.journal.turn_ended = r.journal.request_waits = lambda _: None
 
 
 async def away(r: Rig) -> Session:

@@ -129,11 +129,11 @@ async def test_turns_of_helpers_and_deleted_sessions_are_nobodys(s: Subject) -> 
     session = await s.session()
     await s.ended(session, "a")
     await asked(s, session, "ask")
-    assert await s.notices.pending_question("ask") is not None
+    assert await s.notices.waiting_request("ask") is not None
     await s.journal.delete(session)
     assert await s.notices.ended_turn("of helper") is None
     assert await s.notices.ended_turn("a") is None
-    assert await s.notices.pending_question("ask") is None
+    assert await s.notices.waiting_request("ask") is None
 
 
 @pytest.mark.parametrize(
@@ -159,17 +159,17 @@ async def test_turn_is_watched_by_whoever_got_its_end(s: Subject, who: str, watc
 async def test_question_is_pending_until_settled(s: Subject) -> None:
     session = await s.session()
     await asked(s, session, "a", "b")
-    found = await s.notices.pending_question("a")
+    found = await s.notices.waiting_request("a")
     assert found is not None
     assert (found.place, found.policy) == (PLACE, RequestPolicy.WAIT)
     assert (found.request.ask_id, found.asked_at > 0) == ("a", True)
     assert await s.notices.is_pending("a")
     await s.journal.settle(Settlement("a", "selected", "allow_once"))
     for settled in ("a", "nothing"):
-        assert await s.notices.pending_question(settled) is None
+        assert await s.notices.waiting_request(settled) is None
         assert not await s.notices.is_pending(settled)
     await s.notices.add(replace(NOTICE, notice_id="question-b"), "{}", [], [])
-    assert await s.notices.pending_question("b") is None
+    assert await s.notices.waiting_request("b") is None
     assert await s.notices.is_pending("b")
 
 

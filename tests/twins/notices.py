@@ -13,7 +13,7 @@ from pykoclaw_acp.model.notices import (
     Notice,
     NoticeSession,
     NotificationOutcome,
-    PendingQuestion,
+    WaitingRequest,
 )
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.turns import TurnState
@@ -85,14 +85,14 @@ class MemoryNoticeStore(MemoryStore):
         cursors = self.database.cursors.items()
         return any(key[0] in ids and one.seq >= turn.last_seq for key, one in cursors)
 
-    async def pending_question(self, ask_id: str) -> PendingQuestion | None:
+    async def waiting_request(self, ask_id: str) -> WaitingRequest | None:
         tables = self.database.read()
         one = tables.requests.get(ask_id)
         if one is None or one.outcome is not None or f"question-{ask_id}" in tables.notices:
             return None
         place = self._place(one.session_id)
         return (
-            None if place is None else PendingQuestion(place, one.request, one.policy, one.asked_at)
+            None if place is None else WaitingRequest(place, one.request, one.policy, one.asked_at)
         )
 
     async def is_pending(self, ask_id: str) -> bool:

@@ -22,7 +22,7 @@ from pykoclaw_acp.model.notices import (
     Notice,
     NoticeKind,
     NoticeSession,
-    PendingQuestion,
+    WaitingRequest,
 )
 from pykoclaw_acp.model.permissions import Form, PermissionRequest, RequestPolicy
 from pykoclaw_acp.model.turns import Outcome, TurnState
@@ -243,22 +243,22 @@ def test_turns_are_told_of_if_nobody_knows(
     assert (None if notice is None else notice.kind) == expected
 
 
-def question(policy: RequestPolicy, **more: Any) -> PendingQuestion:
+def question(policy: RequestPolicy, **more: Any) -> WaitingRequest:
     values = {"title": "rm -rf \u202egarden", "tool_kind": "execute", **more}
     request = PermissionRequest(
         epoch=1, ask_id="0123456789abcdef", turn_id="turn-1", tool_call_id="tool", **values
     )
-    return PendingQuestion(PLACE, request, policy, 1_700_000_000_000)
+    return WaitingRequest(PLACE, request, policy, 1_700_000_000_000)
 
 
 @pytest.mark.parametrize("policy", RequestPolicy)
 def test_questions_are_told_of_while_they_wait(policy: RequestPolicy) -> None:
     waits = {RequestPolicy.WAIT, RequestPolicy.PARK, RequestPolicy.PARKED}
-    assert (words.of_question(question(policy)) is not None) == (policy in waits)
+    assert (words.of_request(question(policy)) is not None) == (policy in waits)
 
 
 def test_question_says_how_it_is_answered() -> None:
-    notice = words.of_question(question(RequestPolicy.WAIT))
+    notice = words.of_request(question(RequestPolicy.WAIT))
     assert notice is not None
     assert "pykoclaw-acp approve 0123456789ab --allow" in notice.text
     assert "pykoclaw-acp approve 0123456789ab --deny" in notice.text
@@ -270,7 +270,7 @@ def test_question_says_how_it_is_answered() -> None:
 
 def test_form_cannot_be_allowed_by_the_command() -> None:
     form = Form("server", "Which?", {})
-    notice = words.of_question(question(RequestPolicy.WAIT, form=form))
+    notice = words.of_request(question(RequestPolicy.WAIT, form=form))
     assert notice is not None
     assert "--allow" not in notice.text
     assert "--deny" in notice.text
@@ -279,7 +279,7 @@ def test_form_cannot_be_allowed_by_the_command() -> None:
 def test_words_of_others_are_neutral_and_bounded() -> None:
     long = Outcome(TurnState.FAILED, failure=TurnFailure(ErrorKind.TURN_FAILED, "x" * 100_000))
     texts = [
-        words.of_question(question(RequestPolicy.WAIT)),
+        words.of_request(question(RequestPolicy.WAIT)),
         words.of_turn(turn(failed("overloaded"))),
         words.of_turn(turn(long)),
     ]

@@ -11,7 +11,7 @@ from pykoclaw_acp.model.notices import (
     EndedTurn,
     Notice,
     NotificationOutcome,
-    PendingQuestion,
+    WaitingRequest,
 )
 from pykoclaw_acp.store import notices, permissions
 from pykoclaw_acp.store.journal.base import SqlStore
@@ -28,9 +28,9 @@ class SqlNoticeStore(SqlStore):
         since = await notices.since(self._database)
         if since is None:
             await self._run(notices.switch_on(self.clock.now()), patient=True)
-            return [], await notices.missed_questions(self._database)
+            return [], await notices.missed_requests(self._database)
         turns = await notices.missed_turns(self._database, since)
-        return turns, await notices.missed_questions(self._database)
+        return turns, await notices.missed_requests(self._database)
 
     async def forget_old(self) -> None:
         """Delete notices of long ago that nobody has to accept or to answer any more."""
@@ -45,9 +45,9 @@ class SqlNoticeStore(SqlStore):
         """An ended turn of a person's session; None if it has a notice already."""
         return await notices.ended_turn(self._database, turn_id)
 
-    async def pending_question(self, ask_id: str) -> PendingQuestion | None:
+    async def waiting_request(self, ask_id: str) -> WaitingRequest | None:
         """A pending request of a person's session; None if it has a notice already."""
-        return await notices.pending_question(self._database, ask_id)
+        return await notices.waiting_request(self._database, ask_id)
 
     async def is_pending(self, ask_id: str) -> bool:
         """Whether the request is pending."""
