@@ -16,11 +16,11 @@ def one_line(text: str | None, otherwise: str = "") -> str:
 
 
 def facts(pairs: Sequence[tuple[str, str]]) -> None:
-    """Print names and values, one pair a line."""
+    """Print names and values; a long value goes on below its beginning."""
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
-        terminal.write(terminal.shown(name.ljust(width), bold=True))
-        terminal.line(f"  {value}")
+        terminal.write(terminal.shown(f"{name.ljust(width)}  ", bold=True))
+        terminal.write(terminal.wrapped(value, width + 2, first=width + 2))
 
 
 def trust(workspace: str | None) -> str:

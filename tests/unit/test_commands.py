@@ -601,6 +601,16 @@ def test_paragraphs_are_indented_in_a_terminal(monkeypatch: pytest.MonkeyPatch) 
     assert terminal.wrapped("one two three", 4, first=4) == "one two\n    three\n"
 
 
+def test_long_facts_go_on_below_their_beginning(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(terminal, "is_terminal", lambda: True)
+    monkeypatch.setenv("COLUMNS", "20")
+    monkeypatch.setenv("NO_COLOR", "1")
+    show.facts([("data", "/here"), ("database", "one two three four")])
+    assert capsys.readouterr().out == ("data      /here\ndatabase  one two\n          three four\n")
+
+
 def terminal_of(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setattr(terminal, "is_terminal", lambda: True)
     monkeypatch.setenv("COLUMNS", str(columns))
