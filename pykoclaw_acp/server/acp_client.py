@@ -4,6 +4,7 @@ its peer.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import structlog
@@ -138,7 +139,7 @@ class AcpClient:
     def stop_updates(self, session_id: str) -> None:
         """The client follows the session no longer."""
         self.subscriber.drop(session_id)
-        self.requests.send_soon(self.peer.drop_session(session_id))
+        self.requests.send_soon(partial(self.peer.drop_session, session_id))
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event as an update; what no client could read is replaced by a note."""

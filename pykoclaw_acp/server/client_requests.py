@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -108,11 +109,11 @@ class ClientRequests:
     def acknowledge_answer(self, ask_id: str) -> None:
         """Acknowledge the responses to the request: its outcome is in the database."""
         for number in self._given.pop(ask_id, ()):
-            self.send_soon(self._peer.acknowledge(number))
+            self.send_soon(partial(self._peer.acknowledge, number))
 
-    def send_soon(self, told: Coroutine[Any, Any, None]) -> None:
+    def send_soon(self, send: Callable[[], Awaitable[None]]) -> None:
         """Send in the background; failures are ignored."""
-        self._tasks.start(_quietly(told), name="tell client")
+        self._tasks.start(_quietly(send), name="tell client")
 
     def give_up(self) -> None:
         """Fail all pending requests: the client is gone."""
@@ -121,9 +122,9 @@ class ClientRequests:
                 asked.result.set_exception(ConnectionError("the client is gone"))
 
 
-async def _quietly(told: Coroutine[Any, Any, None]) -> None:
+async def _quietly(send: Callable[[], Awaitable[None]]) -> None:
     with contextlib.suppress(ConnectionError):
-        await told
+        await send()
 
 
 def _settle(future: asyncio.Future[bytes], response: Response) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from functools import partial
 from typing import Never
 
 from pykoclaw_acp import crash_points
@@ -42,7 +43,7 @@ async def prompt(call: Call, params: PromptParams) -> Later:
     if accepted is None:
         return Later(next_daemon())
     session, turn = accepted
-    call.client.requests.send_soon(call.client.peer.taken(call.line.number))
+    call.client.requests.send_soon(partial(call.client.peer.taken, call.line.number))
     call.on_cancel(lambda: session.cancel(turn))
     return Later(_answer(call, turn, params.session_id))
 
