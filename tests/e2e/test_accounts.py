@@ -97,6 +97,7 @@ async def test_clients_have_their_own_keys_alone(stack: Stack) -> None:
     assert credentials(stack) == [FIRST, SECOND, SECOND, FIRST]
 
 
+@pytest.mark.long
 async def test_a_login_helps_at_once(stack: Stack) -> None:
     """Nobody has logged in: a session can be made, and its first prompt says what to do."""
     client = await stack.front(ANTHROPIC_API_KEY="")

@@ -62,6 +62,7 @@ async def test_delivery_in_mid_turn_comes_after_it(stack: Stack) -> None:
     assert client.text(session).index("Over.") < client.text(session).index("news")
 
 
+@pytest.mark.long
 async def test_deliveries_for_nobody_are_seen_once_whatever_dies(stack: Stack) -> None:
     """Closed, evicted, and unattached while the daemon is killed right after its commit."""
     client, session = await conversation(stack)

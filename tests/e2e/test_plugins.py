@@ -102,6 +102,7 @@ def answers(stack: Stack) -> list[str]:
     return [one["text"] for message in messages for one in message["tool_results"]]
 
 
+@pytest.mark.long
 async def test_a_plugins_tool_works_beside_a_clients_server(stack: Stack) -> None:
     plugins.install(stack.root / "plugins", "hello", plugins.GREETER)
     client = await stack.start(**plugins.path(stack.root / "plugins"))

@@ -57,6 +57,7 @@ async def test_the_editor_profile_is_claude_code(stack: Stack) -> None:
     assert len(seen.asked) == 1  # about the command
 
 
+@pytest.mark.long
 async def test_the_pykoclaw_profile_is_the_earlier_plugin(stack: Stack) -> None:
     (stack.work / "CLAUDE.md").write_text("WORKWORDS\n")
     (stack.home / ".claude").mkdir()

@@ -36,7 +36,7 @@ AGES: Final[dict[str, Callable[[Path], object]]] = {
     "large": files.large,
 }
 # Migrations and inspections of all ages are tests of the integration, too.
-ORDINARY: Final = {("by_original", "daemon"), ("odd_rows", "double")}
+ORDINARY: Final = {("by_original", "daemon")}
 DUE: Final = {"prompt": "Look.", "schedule_type": "once", "schedule_value": "2000-01-01"}
 
 

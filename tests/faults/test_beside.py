@@ -128,6 +128,7 @@ def make_tasks(path: Path, *targets: str) -> None:
             )
 
 
+@pytest.mark.long
 async def test_random_kills_lose_nothing_of_anybody(stack: Stack) -> None:
     chance, stop = random.Random(SEED), asyncio.Event()
     others = Others(stack)

@@ -308,7 +308,8 @@ async def test_process_limit_is_reported_and_turns_continue_anyway(
         await server.wait()
 
 
-@pytest.mark.parametrize("how", ["dies", pytest.param("hangs", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("how", ["dies", "hangs"])
 async def test_daemon_whose_writer_is_gone_makes_room(stack: Stack, how: str) -> None:
     """A hang is noticed after 12 s, and the files cannot be closed then."""
     broken = stack.root / "broken"

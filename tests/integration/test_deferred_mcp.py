@@ -71,16 +71,8 @@ def test_sdk_imports_no_mcp_clients_or_servers() -> None:
     assert not [one for one in modules if one.startswith(("mcp.client", "mcp.server.", "uvicorn"))]
 
 
-@pytest.mark.parametrize(
-    "before",
-    [
-        "",
-        *(
-            pytest.param(one, marks=pytest.mark.long)
-            for one in ("deferred_mcp.complete()\n", "import claude_agent_sdk\n")
-        ),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("before", ["", "deferred_mcp.complete()\n", "import claude_agent_sdk\n"])
 def test_tools_of_the_sdk_answer(before: str) -> None:
     code = (
         "print(deferred_mcp.is_complete())\n"
@@ -116,6 +108,7 @@ def test_whatever_mcp_is_used_is_the_real_thing(use: str) -> None:
     assert rest == ["True <class 'module'> True\n"]
 
 
+@pytest.mark.long
 def test_many_threads_may_first_use_mcp_together() -> None:
     code = (
         "import threading\nfrom claude_agent_sdk import create_sdk_mcp_server\n"
@@ -177,6 +170,7 @@ def test_a_thread_waits_for_what_another_one_loads(tmp_path: Path) -> None:
     assert held(tmp_path, code) == "['ClientSession', 'MCPServer']\n"
 
 
+@pytest.mark.long
 def test_broken_package_says_so_each_time(tmp_path: Path) -> None:
     code = (
         "def held(): raise ImportError('gone')\n"
@@ -237,6 +231,7 @@ async def test_idle_fork_server_imports_the_rest(
         await server.close()
 
 
+@pytest.mark.long
 async def test_fork_server_says_once_what_is_broken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -304,6 +304,7 @@ def test_original_answers_one_after_the_other(data: Path) -> None:
     assert (kept["name"], kept["session_id"]) == (name, "claude")
 
 
+@pytest.mark.long
 def test_healthcheck_wants_answer_after_end_of_input(data: Path) -> None:
     def check(*program: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

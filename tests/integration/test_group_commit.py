@@ -163,7 +163,9 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("lines", [1, 50, 400])
+@pytest.mark.parametrize(
+    "lines", [50, *(pytest.param(lines, marks=pytest.mark.long) for lines in (1, 400))]
+)
 def test_sigkill_loses_nothing_that_was_acknowledged(path: Path, lines: int) -> None:
     async def create() -> None:
         database = await Database.open(path)

@@ -200,7 +200,9 @@ async def test_instance_name_is_exclusive_until_process_death(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("link", [os.symlink, os.link], ids=["symbolic", "hard"])
-@pytest.mark.parametrize("served", [True, False], ids=["served", "at rest"])
+@pytest.mark.parametrize(
+    "served", [pytest.param(True, marks=pytest.mark.long), False], ids=["served", "at rest"]
+)
 async def test_link_to_another_directorys_database_is_refused(
     tmp_path: Path, link: Callable[[Path, Path], None], *, served: bool
 ) -> None:

@@ -152,6 +152,7 @@ def start(code: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.long
 def test_simultaneous_migrators_apply_each_migration_once(path: Path) -> None:
     code = (
         "import asyncio, pathlib, sys\n"

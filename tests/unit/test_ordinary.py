@@ -23,19 +23,24 @@ FILES = [
 # `test_official_client.py` does. The rest takes long for each test, and integration tests or other
 # files here have what matters most of it.
 ALWAYS_LONG = {
-    "test_walk.py",
+    "test_accounts.py",
     "test_acpx.py",
-    "test_typescript_client.py",
+    "test_beside.py",
+    "test_deliveries.py",
     "test_fork_sources.py",
-    "test_rewind_memory.py",
     "test_list.py",
     "test_many_fronts.py",
     "test_notify.py",
     "test_other_programs.py",
+    "test_plugins.py",
+    "test_profile.py",
     "test_restored.py",
+    "test_rewind_memory.py",
     "test_seen_servers.py",
     "test_seen_titles.py",
     "test_shared.py",
+    "test_typescript_client.py",
+    "test_walk.py",
 }
 
 
