@@ -22,7 +22,7 @@ EXPECTED: Final = {
     "context": "the model is sent all earlier turns",
     "session/cancel": "stops the answer; the turn is cancelled",
     "sent once": "each prompt reached the model exactly once",
-    "end of input": "front: exit 0 within 100 ms; the daemon stays",
+    "end of input": "front: exit 0 within a second; the daemon stays",
     "SIGTERM": "the daemon ends, no process left",
 }
 
