@@ -17,10 +17,15 @@ from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sql import LOG_KEY, QUEUED, UNFINISHED, places
 
 _FIRST: Final = "('text', 'thinking', 'tool_started')"  # events that carry an id of Claude's
+# Not of a subagent, whose calls are in a transcript of its own: its question may have begun the turn.
+_OF_CLAUDE: Final = (
+    "CASE WHEN e.kind = 'tool_started' AND json_valid(e.payload)"
+    " THEN json_extract(e.payload, '$.parent_id') END IS NULL"
+)
 _BACKGROUND: Final = (
     "SELECT payload FROM (SELECT t.position AS place, (SELECT e.payload FROM acp_log e"  # noqa: S608  constant
     " WHERE e.log_key = s.log_key AND e.seq >= t.first_seq AND e.turn = t.position"
-    f" AND e.kind IN {_FIRST} ORDER BY e.seq LIMIT 1) AS payload"
+    f" AND e.kind IN {_FIRST} AND {_OF_CLAUDE} ORDER BY e.seq LIMIT 1) AS payload"
     " FROM acp_turns t JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"
     " WHERE t.acp_session_id = ? AND t.origin = 'background' AND t.first_seq IS NOT NULL"
     " ORDER BY t.position DESC LIMIT ?) AS newest WHERE payload IS NOT NULL"

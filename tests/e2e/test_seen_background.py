@@ -14,7 +14,7 @@ from pykoclaw_acp.worker import output_files
 from pykoclaw_acp.worker.output_files import OutputFile
 from tests.e2e.harness.client import Client
 from tests.e2e.harness.seen import seen, seen_again
-from tests.e2e.harness.stack import Stack, script
+from tests.e2e.harness.stack import Stack, script, text
 from tests.waiting import eventually
 
 NAMED: Final[dict[str, Any]] = {"clientInfo": {"name": "editor", "version": "1"}}
@@ -351,6 +351,29 @@ async def test_subagents_in_the_background_and_waited_for(stack: Stack) -> None:
     everything = json.dumps(client.of(session))
     for internal in ("agentId", "hand-back", "tools-used", "metadata", "subagent_tokens"):
         assert internal not in everything
+    await seen_again(stack, client, session, **NAMED)
+
+
+@pytest.mark.long
+async def test_what_follows_subagents_question_is_shown_once(stack: Stack) -> None:
+    client = await begin(stack)
+    session = await client.new(stack.work)
+    gate = stack.work / "gate"
+    gate.mkdir()
+    wait = f"bash while [ -d {gate.name} ]; do sleep 0.05; done"
+    agent = {
+        "description": "Look around",
+        "subagent_type": "general-purpose",
+        "prompt": script(wait, "bash touch one", "bash touch two", "text Looked."),
+    }
+    steps = (tool("Agent", **agent, run_in_background=True), "text It looks.", "stop end_turn")
+    await client.prompt(session, script(*steps, "bash echo by-itself", "text It has ended."))
+    gate.rmdir()
+    await client.until(lambda: "It has ended." in client.text(session))
+    worker = stack.worker(session).pid
+    await client.prompt(session, text("Go on."))
+    assert client.text(session).count("It has ended.") == 1
+    assert stack.worker(session).pid == worker
     await seen_again(stack, client, session, **NAMED)
 
 

@@ -135,6 +135,25 @@ async def test_claudes_own_turns_are_known_by_first_message(s: Subject) -> None:
     assert (await s.imports.known_transcripts(session)).followed == "claude"
 
 
+async def test_subagents_calls_are_no_messages_of_claudes(s: Subject) -> None:
+    """A turn may begin with the question of a subagent, whose calls are not in that transcript."""
+    session = await s.session()
+    _, epoch = await s.running(session)
+    started = TurnStarted(epoch=epoch, n=3, turn_id="b1", background=True)
+    told = [
+        ToolStarted("toolu_sub", "Bash", "ls", "execute", parent_id="toolu_agent"),
+        ToolStarted("toolu_main", "Bash", "ls", "execute"),
+        Text("msg_later-1", "Done."),
+    ]
+    frames = [
+        EventFrame(epoch=epoch, n=n, turn_id="b1", event=event) for n, event in enumerate(told, 4)
+    ]
+    await s.journal.record(
+        session, epoch, [end(epoch, 2, "turn"), started, *frames], {"turn": DONE}
+    )
+    assert (await s.imports.background_messages(session, 1))[0] == ["toolu_main"]
+
+
 async def test_turns_are_told_unless_they_went_on(s: Subject) -> None:
     session = await s.session()
     turns = [TranscriptTurn(f"t{n}", "claude", None, last_uuid="e1") for n in range(3)]

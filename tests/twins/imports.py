@@ -49,6 +49,8 @@ class MemoryImportStore(MemoryStore):
             for one in tables.logs.get(session_id, []):
                 if one.turn_id != turn.turn_id:
                     continue
+                if isinstance(one.event, ToolStarted) and one.event.parent_id is not None:
+                    continue
                 if isinstance(one.event, ToolStarted):
                     ids.append(one.event.tool_call_id)
                     break
