@@ -168,11 +168,14 @@ async def details(database: Database, session_id: str) -> Details:
 
 
 async def place_of_turn(database: Database, session_id: str, turns: int) -> int:
-    """The seq before the newest `turns` turns; 0 if there are no more than those."""
+    """The seq before the newest `turns` turns that the log has something of; 0 if there are no more
+    than those.
+    """
     rows = await database.read(
-        "SELECT MIN(COALESCE(t.first_seq, (SELECT MIN(e.seq) FROM acp_events e WHERE e.turn_id = t.turn_id))) - 1"  # noqa: S608
-        " FROM (SELECT turn_id, first_seq FROM acp_turns"
-        f" WHERE acp_session_id = ? ORDER BY {NEWEST_FIRST} LIMIT ?) AS t",
+        "SELECT MIN(place) - 1 FROM (SELECT place FROM (SELECT position, created_at, turn_id, COALESCE("  # noqa: S608
+        "first_seq, (SELECT MIN(e.seq) FROM acp_events e WHERE e.turn_id = acp_turns.turn_id)) AS place"
+        " FROM acp_turns WHERE acp_session_id = ?) AS every"
+        f" WHERE place IS NOT NULL ORDER BY {NEWEST_FIRST} LIMIT ?) AS newest",
         (session_id, turns),
     )
     return int(rows[0][0] or 0)

@@ -295,6 +295,21 @@ async def test_the_history_is_followed_to_its_end(tmp_path: Path) -> None:
         await eventually(lambda: len(session.subscriptions) == 1)
 
 
+async def test_waiting_prompts_are_none_of_newest_turns(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session = await prompted(r, "say 4")
+        running = await r.prompt(session, "hang")
+        await eventually(lambda: session.last_seq > 6)
+        waiting = await r.prompt(session, "say 1")
+        await cli.call("follow", session=session.id, turns=1)
+        assert [one["update"]["sessionUpdate"] for one in cli.told("event")] == [
+            "user_message_chunk"
+        ]
+        for turn in (waiting, running):
+            session.cancel(turn)
+            await turn.ended
+
+
 async def test_newest_turn_begins_with_why_claude_began(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         session = await prompted(r)
