@@ -46,12 +46,14 @@ class Hello(Frame, frozen=True, kw_only=True, tag="hello"):
     """First frame: the daemon has committed frames up to `after`; its data directory is `data`.
 
     `database`: it takes DatabaseCall. An earlier version does not, and would end the worker.
+    `scheduler`: whether it runs scheduled tasks, `on` or `off`; an earlier version does not say it.
     """
 
     after: int
     protocol: int
     data: str = ""
     database: bool = False
+    scheduler: str = ""
 
 
 class Where(Frame, frozen=True, kw_only=True, tag="where"):

@@ -262,10 +262,14 @@ class WorkerLife:
     # --- what it says
 
     def _hello(self) -> Hello:
-        after, data = self._inbox.committed, self._context.limits.data
-        takes = self._context.database is not None
+        limits = self._context.limits
         return Hello(
-            epoch=self.spec.epoch, after=after, protocol=PROTOCOL, data=data, database=takes
+            epoch=self.spec.epoch,
+            after=self._inbox.committed,
+            protocol=PROTOCOL,
+            data=limits.data,
+            database=self._context.database is not None,
+            scheduler=limits.scheduler,
         )
 
     async def _take(self, batch: list[FromWorker]) -> None:

@@ -41,7 +41,7 @@ class CallTaker(Protocol):
 @dataclass(frozen=True, slots=True)
 class PoolLimits:
     """Limits of the pool (counts, seconds, bytes), and the instance and the data directory that its
-    workers are for.
+    workers are for. `scheduler`: as in Hello.
     """
 
     instance: str
@@ -53,3 +53,4 @@ class PoolLimits:
     stop_grace: float
     orphan_grace: float
     spool_limit: int
+    scheduler: str = ""

@@ -46,7 +46,8 @@ class DatabaseFailed(Exception):
 class DatabaseCalls:
     """Sends calls to the daemon that there is, and gives each its answer; `send` writes a frame.
 
-    A call is sent once: one whose answer is lost fails, and says so.
+    A call is sent once: one whose answer is lost fails, and says so. `data` and `scheduler` are of
+    the newest daemon, as in Hello.
     """
 
     def __init__(self, epoch: int, send: Callable[[DatabaseCall], Awaitable[None]]) -> None:
@@ -55,11 +56,13 @@ class DatabaseCalls:
         self._numbers = itertools.count(1)
         self._attached = asyncio.Event()
         self._taken = False  # by the daemon that there is
+        self.data = self.scheduler = ""
         self._waiting: dict[int, asyncio.Future[DatabaseAnswer]] = {}
 
     def attach(self, hello: Hello) -> None:
         """There is a daemon."""
         self._taken = hello.database
+        self.data, self.scheduler = hello.data, hello.scheduler
         self._attached.set()
 
     def detach(self) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
@@ -13,8 +14,10 @@ from claude_agent_sdk import SdkMcpTool, ToolAnnotations, create_sdk_mcp_server
 from claude_agent_sdk.types import McpSdkServerConfig
 
 from pykoclaw_acp.channel.database import SqlStatement, from_rows
+from pykoclaw_acp.link.places import DATABASE
 from pykoclaw_acp.model import schedule
 from pykoclaw_acp.model.scheduled import TaskState
+from pykoclaw_acp.system import other_scheduler
 from pykoclaw_acp.worker import brave_search
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 
@@ -77,6 +80,11 @@ _LIST: Final = {
 }
 _TASK: Final = {"type": "object", "properties": {"task_id": _STRING}, "required": ["task_id"]}
 
+_NOT_RUN: Final = (
+    "\nBut nothing runs scheduled tasks at present. Tell the user: they run with PYKOCLAW_SCHEDULER=on,"
+    " after a restart of the daemon, or while pykoclaw's own scheduler runs."
+)
+
 Said = Callable[[dict[str, Any]], Awaitable[str]]
 
 
@@ -137,7 +145,8 @@ class TaskTools:
         ]  # fmt: skip
         await self._calls.run(SqlStatement(_INSERT, row))
         said = f"Task {task_id} scheduled. Next run: {next_run}"
-        return f"{said} Results will be delivered to: {target}" if target else said
+        where = f" Results will be delivered to: {target}" if target else ""
+        return f"{said}{where}{await self._unless_run()}"
 
     async def show(self, given: dict[str, Any]) -> str:
         """The tasks of the conversation, or of all, newest first."""
@@ -168,7 +177,7 @@ class TaskTools:
         next_run = schedule.compute_next_run(*rows[0])
         update = "UPDATE scheduled_tasks SET next_run = ?, status = ? WHERE id = ?"
         await self._calls.run(SqlStatement(update, [next_run, TaskState.ACTIVE, task_id]))
-        return f"Task {task_id} resumed. Next run: {next_run}"
+        return f"Task {task_id} resumed. Next run: {next_run}{await self._unless_run()}"
 
     async def cancel(self, given: dict[str, Any]) -> str:
         """Delete a task and the logs of its runs, if there is one."""
@@ -178,6 +187,14 @@ class TaskTools:
             SqlStatement("DELETE FROM scheduled_tasks WHERE id = ?", [task_id]),
         )
         return f"Task {task_id} cancelled."
+
+    async def _unless_run(self) -> str:
+        """What is to be known if neither the daemon nor pykoclaw's scheduler runs tasks."""
+        if self._calls.scheduler != "off":
+            return ""
+        path = Path(self._calls.data) / DATABASE
+        other = await asyncio.to_thread(other_scheduler.find, path)
+        return _NOT_RUN if other is None else ""
 
     async def _rows(self, sql: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
         (found,) = await self._calls.run(SqlStatement(sql, parameters))

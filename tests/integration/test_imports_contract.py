@@ -140,7 +140,7 @@ async def test_subagents_calls_are_no_messages_of_claudes(s: Subject) -> None:
     session = await s.session()
     _, epoch = await s.running(session)
     started = TurnStarted(epoch=epoch, n=3, turn_id="b1", background=True)
-    told = [
+    told: list[Event] = [
         ToolStarted("toolu_sub", "Bash", "ls", "execute", parent_id="toolu_agent"),
         ToolStarted("toolu_main", "Bash", "ls", "execute"),
         Text("msg_later-1", "Done."),

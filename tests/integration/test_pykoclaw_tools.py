@@ -18,6 +18,7 @@ from pykoclaw_acp.channel.frames import PROTOCOL, Hello
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.plugin_statements import PluginStatements
+from pykoclaw_acp.system import other_scheduler
 from pykoclaw_acp.worker import brave_search
 from pykoclaw_acp.worker.database_calls import DatabaseCalls, DatabaseFailed
 from pykoclaw_acp.worker.pykoclaw_tools import TaskTools
@@ -30,7 +31,15 @@ class World:
         self.database = database
         self.statements = PluginStatements(database)
         self.calls = DatabaseCalls(1, self._send)
-        self.calls.attach(Hello(epoch=1, after=0, protocol=PROTOCOL, database=True))
+        self.attach("on")
+
+    def attach(self, scheduler: str) -> None:
+        """Attach to a daemon that runs scheduled tasks, or does not."""
+        data = str(self.database.path.parent)
+        told = Hello(
+            epoch=1, after=0, protocol=PROTOCOL, data=data, database=True, scheduler=scheduler
+        )
+        self.calls.attach(told)
 
     async def _send(self, call: DatabaseCall) -> None:
         self.calls.answer(await self.statements.take(call))
@@ -173,3 +182,23 @@ def test_a_search_is_blocks_of_text(brave: type[Search]) -> None:
         ({"q": ["words of mine"], "count": ["20"], "freshness": ["pw"]}, "key"),
         ({"q": ["more"], "count": ["10"]}, "key"),
     ]
+
+
+async def test_task_that_nothing_runs_is_named(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[Path] = []
+    running: list[int | None] = [None, 7]
+
+    def find(path: Path) -> int | None:
+        looked.append(path)
+        return running[len(looked) - 1]
+
+    monkeypatch.setattr(other_scheduler, "find", find)
+    assert "nothing runs" not in await world.tools().schedule(ONCE)
+    world.attach("off")
+    said = await world.tools().schedule(ONCE)
+    assert said.endswith("restart of the daemon, or while pykoclaw's own scheduler runs.")
+    ((task,), *_) = await world.rows("id")
+    assert "nothing runs" not in await world.tools().resume({"task_id": task})  # pykoclaw's does
+    assert looked == [world.database.path] * 2
