@@ -22,7 +22,7 @@ from pykoclaw_acp.model.events import Event, note_event
 from pykoclaw_acp.model.permissions import Form
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.tasks import Tasks
-from pykoclaw_acp.worker import sdk_private
+from pykoclaw_acp.worker import sdk_private, unreachable
 from pykoclaw_acp.worker.failures import in_one_line
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 
@@ -140,6 +140,8 @@ class ServerStates:
 
     def without_secrets(self, name: str, words: str) -> str:
         """An error in one line, without what the client has configured."""
+        if (lost := unreachable.reason(words, "its address")) is not None:
+            return lost
         given = self._given.get(name)
         if given is not None:
             if given.command and words.startswith("ENOENT"):

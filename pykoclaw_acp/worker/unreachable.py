@@ -1,4 +1,6 @@
-"""Claude's service that cannot be reached: nobody takes the connection, or there is no way to it."""
+"""Claude's service, or an MCP server, that cannot be reached: nobody takes the connection, or there
+is no way to it.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,17 @@ def explained(failure: TurnFailure, words: str, environment: Mapping[str, str]) 
     """The failure, with the host that cannot be reached; `words` are the CLI's, `environment` is its
     own. Another failure as it is.
     """
-    code = next((one for one in _WHY if f"({one})" in words), None)
-    if code is None or failure.status is not None:
+    why = reason(words, _host(environment))
+    if why is None or failure.status is not None:
         return failure
-    why = _WHY[code].format(_host(environment))
-    said = f"Claude's service cannot be reached: {why} ({code}). {_advice(environment)}"
+    said = f"Claude's service cannot be reached: {why}. {_advice(environment)}"
     return replace(failure, kind=ErrorKind.SERVICE_UNREACHABLE, message=said)
+
+
+def reason(words: str, host: str) -> str | None:
+    """What the CLI's words mean, with its code for it; None if they say nothing of a connection."""
+    code = next((one for one in _WHY if f"({one})" in words), None)
+    return None if code is None else f"{_WHY[code].format(host)} ({code})"
 
 
 def _host(environment: Mapping[str, str]) -> str:

@@ -114,6 +114,13 @@ async def test_words_hold_nothing_that_a_client_configured() -> None:
     assert "GET … with …" in words
 
 
+async def test_refused_connection_is_said_in_words() -> None:
+    error = f"TypeError dialing http://127.0.0.1:1/?token={SECRET} (ECONNREFUSED)."
+    words = await said(states(), Cli({"a": "failed"}, a={"error": error}))
+    assert "does not work: nothing takes the connection at its address (ECONNREFUSED).**" in words
+    assert SECRET not in words
+
+
 async def test_missing_program_is_said_in_words() -> None:
     given = McpServer(name="a", command="/nowhere/server", args=("--key", SECRET))
     error = "ENOENT: no such file or directory, posix_spawn 'stdio'"
