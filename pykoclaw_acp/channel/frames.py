@@ -174,6 +174,7 @@ class AskWithdrawn(_Numbered, frozen=True, kw_only=True, tag="ask_withdrawn"):
 class TurnEnded(_Numbered, frozen=True, kw_only=True, tag="turn_ended"):
     """Exactly one per turn: a stop reason of ACP, or an error. `last_uuid`: of Claude's transcript.
     `told`: as in LaunchSpec; None: of an earlier version. `windows`: of models, in tokens.
+    `untaken`: a hook has taken the prompt away, so that Claude does not remember what it carried.
     """
 
     turn_id: str
@@ -185,6 +186,7 @@ class TurnEnded(_Numbered, frozen=True, kw_only=True, tag="turn_ended"):
     into: str | None = None  # the turn that has taken its prompt up, and ended with it
     told: str | None = None
     windows: dict[str, int] = msgspec.field(default_factory=dict)
+    untaken: bool = False
 
 
 class Background(_Numbered, frozen=True, kw_only=True, tag="background"):

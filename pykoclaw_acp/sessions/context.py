@@ -63,6 +63,25 @@ class SessionContext:
         """
         if (loss := await self.loss()) is not None:
             await self._tasks.finish(self._lose(loss))
+        await self._recover_notes()
+
+    async def _recover_notes(self) -> None:
+        """Give again what was told with prompts that a worker's death kept out of the transcript."""
+        record = self._state.record
+        if record.branch is not None or self._workers.is_live(self._state.id):
+            return
+        carriers = await self._journal.doubtful_carriers(self._state.id)
+        if not carriers:
+            return
+        held: set[str] | None = set()
+        if (claude := record.claude_session_id) is not None:
+            entries = [contexts.entry_uuid(turn_id) for turn_id in carriers]
+            held = await self._transcripts.holding(record, claude, entries)
+        if held is None:
+            return  # the CLI says what is wrong with it
+        lost = [turn_id for turn_id in carriers if contexts.entry_uuid(turn_id) not in held]
+        if lost:
+            await self._journal.give_notes_again(lost)
 
     async def loss(self) -> Loss | None:
         """What of the newest turns the transcript lacks, and was not told; None if nothing, or a

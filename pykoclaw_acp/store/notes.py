@@ -7,7 +7,7 @@ from typing import Final
 
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.store.database import Database, Statement
-from pykoclaw_acp.store.sql import UNFINISHED, places
+from pykoclaw_acp.store.sql import DONE, UNFINISHED, places
 
 _OF_PENDING: Final = (
     "FROM acp_notes n LEFT JOIN acp_turns t ON t.turn_id = n.turn_id"
@@ -15,6 +15,13 @@ _OF_PENDING: Final = (
     f" OR (t.started_at IS NULL AND t.state NOT IN {UNFINISHED}))"
 )
 _PENDING: Final = f"SELECT n.note_id, n.text {_OF_PENDING} ORDER BY n.position LIMIT 100"
+_DOUBTFUL: Final = (
+    "SELECT turn_id FROM acp_turns t WHERE turn_id IN"  # noqa: S608  constant
+    " (SELECT turn_id FROM acp_notes WHERE acp_session_id = ? AND turn_id IS NOT NULL)"
+    f" AND started_at IS NOT NULL AND state <> {DONE} AND state NOT IN {UNFINISHED}"
+    " AND rewound_at IS NULL AND lost_at IS NULL"
+    " ORDER BY COALESCE(position, 0) DESC LIMIT 20"
+)
 _COPY: Final = (
     "INSERT INTO acp_notes (note_id, acp_session_id, position, text)"
     f" SELECT ? || '/' || n.note_id, ?, n.position, n.text {_OF_PENDING}"
@@ -43,7 +50,7 @@ async def carried(database: Database, turn_id: str) -> list[Note]:
 async def pending(database: Database, session_id: str) -> list[Note]:
     """Notes that Claude was not given, in their order; at most 100.
 
-    A note that left with a prompt which Claude never took up is pending again.
+    A note that left with a prompt which never reached Claude is pending again.
     """
     return [Note(*row) for row in await database.read(_PENDING, (session_id,))]
 
@@ -62,6 +69,11 @@ def take(notes: Sequence[Note], turn_id: str) -> Statement:
         (turn_id, *(note.note_id for note in notes)),
         rows=len(notes),
     )
+
+
+async def doubtful_carriers(database: Database, session_id: str) -> list[str]:
+    """Turns that did not end well, whose prompts carried notes, the newest first; at most 20."""
+    return [turn_id for (turn_id,) in await database.read(_DOUBTFUL, (session_id,))]
 
 
 def copy_pending(source: str, session_id: str) -> Statement:

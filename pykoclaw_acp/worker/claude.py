@@ -323,11 +323,13 @@ class ClaudeSession:
             words = self._api_error[1] if self._api_error else result.result or ""
             told = explained(naming(ended.error, self.choices.running), words, self._spec.options)
             ended = replace(ended, error=self._translator.meanwhile.explained(told))
-        notice = self.servers.notice(turn_id) if turn_id == self._prompted else []
+        mine = turn_id == self._prompted
+        notice = self.servers.notice(turn_id) if mine else []
         for event in [*early_end(turn_id, ended.stop_reason), *notice]:
             self._put(event, turn_id)
         windows = self._translator.meanwhile.usage.windows
-        ended = replace(ended, told=self.told, windows=dict(windows))
+        untaken = mine and self._translator.meanwhile.take_blocked()
+        ended = replace(ended, told=self.told, windows=dict(windows), untaken=untaken)
         self._outbox.put(ended)
         return ended
 

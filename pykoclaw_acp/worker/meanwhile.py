@@ -50,6 +50,7 @@ class Meanwhile:
         self.limits = Limits()
         self.retries = Retries()
         self.answered = False
+        self._blocked = False
         self.quiet: bool | None = False
         self._held: list[Event] = []
         self._tasks = Tasks()
@@ -84,6 +85,7 @@ class Meanwhile:
         events = self.retries.follow(message)
         if isinstance(message, SystemMessage):
             self.answered = blocks_prompt(message.subtype, message.data)
+            self._blocked = self._blocked or self.answered
             events += self._system(message)
         elif isinstance(message, UserMessage) and frame.get("isSynthetic") is True:
             if not message.parent_tool_use_id:
@@ -105,6 +107,11 @@ class Meanwhile:
             *self._compaction.end(),
             *self.usage.ended(result.model_usage, result.total_cost_usd),
         ]
+
+    def take_blocked(self) -> bool:
+        """Whether a hook has taken the prompt away whose turn ends."""
+        blocked, self._blocked = self._blocked, False
+        return blocked
 
     def is_repeated(self, message: AssistantMessage) -> bool:
         """Whether the CLI has sent the message before, and sends it again after a compaction."""

@@ -101,3 +101,24 @@ async def test_lost_transcript_is_only_told_if_so_set(stack: Stack) -> None:
     asked = stack.asked()[-1]
     assert asked["user_texts"] == [said("The second.")]
     assert "The first" not in json.dumps(asked["messages"])
+
+
+@pytest.mark.long
+async def test_summary_outlasts_a_prompt_that_hook_blocks(stack: Stack) -> None:
+    command = "grep -q forbidden && { echo no >&2; exit 2; }; exit 0"
+    hooks = {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": command}]}]}
+    (stack.home / ".claude").mkdir(exist_ok=True)
+    (stack.home / ".claude/settings.json").write_text(json.dumps({"hooks": hooks}))
+    client = await stack.start()
+    session = await client.new(stack.work)
+    await client.prompt(session, said("The first."))
+    await client.close()
+    transcript(stack, session).unlink()
+    client = await stack.start()
+    await client.load(session, stack.work)
+    await client.prompt(session, said("forbidden"))
+    assert "Claude does not remember" in client.text(session)
+    assert len(stack.asked()) == 1
+    for _ in range(2):
+        await client.prompt(session, said("The second."))
+        assert json.dumps(stack.asked()[-1]["messages"]).count("Answered: The first.") == 1

@@ -14,7 +14,7 @@ from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.events import Plan, PlanEntry, Text
 from pykoclaw_acp.model.lost_context import LostContext
-from pykoclaw_acp.model.prompt_text import NOTES_TAG
+from pykoclaw_acp.model.prompt_text import NOTES_TAG, Note
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.sessions import context
 from pykoclaw_acp.sessions.ports import RowStanding
@@ -94,6 +94,42 @@ async def test_what_a_transcript_lacks_is_summed_up_once(tmp_path: Path) -> None
         await r.run(session, "say 5")
         assert given(r) == ""
         assert len(await shown(session)) == 1
+
+
+async def test_summary_that_was_lost_too_is_given_again(tmp_path: Path) -> None:
+    async with talked(tmp_path, 3) as (r, session, turns, transcripts):
+        for number in (4, 5):  # each time the transcript is put back as it was after the first turn
+            transcripts.held = whole(turns[0])
+            await r.run(session, f"say {number}")
+            await rest(r, session)
+        assert all(f"Asked: say {one}" in given(r) for one in (2, 3, 4))
+        assert "Asked: say 1" not in given(r)
+        assert len(await shown(session)) == 2
+
+
+async def test_note_its_dead_worker_never_wrote_is_given_again(tmp_path: Path) -> None:
+    async with talked(tmp_path, 1) as (r, session, turns, transcripts):
+        note = Note("news", "There is news.")
+        await r.journal.add_note(session.id, note)
+        transcripts.held = whole(turns[0])
+        assert (await r.run(session, "die")).state is not TurnState.DONE
+        assert "There is news." in given(r)
+        await r.run(session, "say 2")
+        assert "There is news." in given(r)
+        transcripts.held |= whole(*await ids(r))
+        await rest(r, session)
+        await r.run(session, "say 3")
+        assert given(r) == ""
+
+
+async def test_note_in_the_transcript_is_given_once(tmp_path: Path) -> None:
+    async with talked(tmp_path, 1) as (r, session, turns, transcripts):
+        await r.journal.add_note(session.id, Note("news", "There is news."))
+        transcripts.held = whole(turns[0])
+        assert (await r.run(session, "die")).state is not TurnState.DONE
+        transcripts.held |= {(await ids(r))[-1]}
+        await r.run(session, "say 2")
+        assert given(r) == ""
 
 
 @pytest.mark.parametrize("policy", LostContext)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pykoclaw_acp.channel.frames import TurnEnded, TurnStarted
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Outcome, TurnState
@@ -57,6 +59,64 @@ async def test_turn_told_as_lost_need_not_be_held(s: Subject) -> None:
     assert await s.journal.pending_notes(session) == [note]
     assert await s.journal.lose_context(session, None, None, [], ["turn 3"]) == []
     assert await ends(s, session) == []
+
+
+async def carrying(s: Subject, session: str, turn_id: str, *given: Note) -> int:
+    """A turn that Claude has taken up with these notes; the epoch of its worker."""
+    turn = prompt(session, turn_id)
+    await s.journal.accept(turn)
+    epoch = await s.workers.next_epoch(session)
+    await s.journal.dispatch(turn, epoch, [], given)
+    await s.journal.record(session, epoch, [TurnStarted(epoch=epoch, n=1, turn_id=turn_id)], {})
+    return epoch
+
+
+def ended(epoch: int, turn_id: str, **more: Any) -> TurnEnded:
+    return TurnEnded(
+        epoch=epoch,
+        n=2,
+        turn_id=turn_id,
+        stop_reason="end_turn",
+        claude_session_id="claude",
+        **more,
+    )
+
+
+async def test_notes_of_lost_turn_are_given_again(s: Subject) -> None:
+    session, told, news = await s.session(), Note("told", "A summary."), Note("news", "Another.")
+    await s.journal.add_note(session, told)
+    epoch = await carrying(s, session, "carrier", told)
+    await s.journal.record(session, epoch, [ended(epoch, "carrier")], {"carrier": at("end")})
+    assert await s.journal.pending_notes(session) == []
+    await s.journal.lose_context(session, None, news, [], ["carrier"])
+    assert await s.journal.pending_notes(session) == [told, news]
+
+
+async def test_notes_of_blocked_prompt_are_given_again(s: Subject) -> None:
+    session, told = await s.session(), Note("told", "A summary.")
+    await s.journal.add_note(session, told)
+    epoch = await carrying(s, session, "carrier", told)
+    frame = ended(epoch, "carrier", untaken=True)
+    await s.journal.record(session, epoch, [frame], {"carrier": at("end")})
+    assert await s.journal.pending_notes(session) == [told]
+
+
+async def test_carriers_that_failed_are_doubtful(s: Subject) -> None:
+    session, told = await s.session(), [Note(str(n), "A summary.") for n in range(4)]
+    for note in told:
+        await s.journal.add_note(session, note)
+    failed = Outcome(TurnState.UNKNOWN, claude_session_id="claude")
+    for name, outcome in (("well", at("end")), ("ill", failed), ("lost", failed)):
+        note = told.pop()
+        epoch = await carrying(s, session, name, note)
+        await s.journal.record(session, epoch, [ended(epoch, name)], {name: outcome})
+    await s.journal.lose_context(session, None, None, [], ["lost"])
+    await carrying(s, session, "running", told[0])
+    await s.ended(session, "carries nothing", failed)
+    assert await s.journal.doubtful_carriers(session) == ["ill"]
+    await s.journal.give_notes_again(["ill"])
+    assert await s.journal.doubtful_carriers(session) == []
+    assert [one.note_id for one in await s.journal.pending_notes(session)] == ["1", "2"]
 
 
 async def test_note_is_there_once_claude_has_it(s: Subject) -> None:

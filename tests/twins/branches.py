@@ -149,9 +149,7 @@ class MemoryBranchStore(MemoryStore):
             if note is not None:
                 tables.notes.setdefault(note.note_id, (session_id, note.text))
             else:
-                for note_id, carrier in list(tables.carriers.items()):
-                    if carrier == point.turn_id:
-                        del tables.carriers[note_id]
+                tables.give_notes_again(point.turn_id)
             tables.session(session_id).record.branch = point.branch
             tables.limit_waits.pop(session_id, None)
             self._interrupt(session_id)

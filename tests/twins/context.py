@@ -49,6 +49,32 @@ class MemoryContextStore(MemoryStore):
         mine = (one for one in rows if one.session_id == session_id and one.rewound)
         return {one.turn_id.rpartition("/")[2] for one in mine}
 
+    async def doubtful_carriers(self, session_id: str) -> list[str]:
+        tables = self.database.read()
+        carriers = {
+            turn_id
+            for note_id, turn_id in tables.carriers.items()
+            if tables.notes[note_id][0] == session_id
+        }
+        found = [
+            row
+            for row in tables.turns.values()
+            if row.turn_id in carriers
+            and row.started
+            and not row.unfinished
+            and row.state is not TurnState.DONE
+            and not row.lost
+            and not row.rewound
+        ]
+        return [row.turn_id for row in found][::-1][:20]
+
+    async def give_notes_again(self, turn_ids: Collection[str]) -> None:
+        def give() -> None:
+            for turn_id in turn_ids:
+                self.database.give_notes_again(turn_id)
+
+        await self.database.write(give, patient=True)
+
     async def has_note(self, note_id: str) -> bool:
         return note_id in self.database.read().notes
 
@@ -69,6 +95,7 @@ class MemoryContextStore(MemoryStore):
                 self.database.notes.setdefault(note.note_id, (session_id, note.text))
             for turn_id in lost:
                 self.database.turns[turn_id].lost = True
+                self.database.give_notes_again(turn_id)
             return self.database.log(session_id, None, said)
 
         return await self.database.write(lose, patient=True)

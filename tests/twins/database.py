@@ -252,6 +252,11 @@ class MemoryDatabase:
                 row.record.title, row.record.title_by = event.title, event.by
         return seqs
 
+    def give_notes_again(self, turn_id: str) -> None:
+        """The notes that the prompt of this turn carried are pending again."""
+        for note_id in [one for one, carrier in self.carriers.items() if carrier == turn_id]:
+            del self.carriers[note_id]
+
     def used(self, session_id: str) -> None:
         if session_id in self.sessions:
             self.sessions[session_id].used_clock = self.clock.now()

@@ -106,6 +106,8 @@ class MemoryTurnJournal(MemoryStore):
             outcome = outcomes[frame.turn_id]
             self._end(frame.turn_id, outcome)
             self._wait(session_id, frame.turn_id, outcome)
+            if frame.untaken:
+                self.database.give_notes_again(frame.turn_id)
             self.database.used(session_id)
             self.database.turn_ended(session_id, frame.claude_session_id)
             return self._log(session_id, frame.turn_id, notes.ended(frame.turn_id, outcome))

@@ -24,6 +24,14 @@ class ContextStore(Store, Protocol):
     async def forgotten(self, session_id: str) -> set[str]:
         """Ids of the prompts of turns that were rewound, as the log's messages have them."""
 
+    async def doubtful_carriers(self, session_id: str) -> list[str]:
+        """Turns whose prompts left with notes and which did not end well, the newest first; at most
+        20. Not those that were rewound, or that Claude was told it does not remember.
+        """
+
+    async def give_notes_again(self, turn_ids: Collection[str]) -> None:
+        """The notes that the prompts of these turns carried are pending again. Patient."""
+
     async def has_note(self, note_id: str) -> bool:
         """Whether there is a note with this id, given to Claude or not."""
 
@@ -36,6 +44,6 @@ class ContextStore(Store, Protocol):
         lost: Collection[str] = (),
     ) -> list[int]:
         """Let the next Claude session begin at `branch`, give it the note with the next prompt, log
-        these events, and keep that the turns `lost` are; with a branch, that all are. Returns the
-        events' seqs. One transaction. Patient.
+        these events, and keep that the turns `lost` are; with a branch, that all are. What was told
+        with a prompt of `lost` is pending again. Returns the events' seqs. One transaction. Patient.
         """

@@ -55,6 +55,15 @@ class SqlContextStore(SqlStore):
         rows = await self._database.read(_FORGOTTEN, (session_id, session_id))
         return {entry_uuid(turn) for (turn,) in rows}
 
+    async def doubtful_carriers(self, session_id: str) -> list[str]:
+        """Turns that did not end well, whose prompts carried notes."""
+        return await notes.doubtful_carriers(self._database, session_id)
+
+    async def give_notes_again(self, turn_ids: Collection[str]) -> None:
+        """The notes that these prompts carried are pending again."""
+        unit = Unit(tuple(notes.give_again(turn_id) for turn_id in turn_ids))
+        await self._commit(unit, patient=True)
+
     async def has_note(self, note_id: str) -> bool:
         """Whether there is a note with this id."""
         return bool(
@@ -69,14 +78,15 @@ class SqlContextStore(SqlStore):
         said: Sequence[Event],
         lost: Collection[str] = (),
     ) -> list[int]:
-        """Let the next Claude session begin at `branch`, with a note, without these turns; with a
-        branch, without any.
+        """Let the next Claude session begin at `branch`, with a note, without these turns, of which
+        it is told again what it was told with them; with a branch, without any.
         """
         statements = [] if branch is None else [branches.save(session_id, branch)]
         if note is not None:
             statements.append(notes.add(session_id, note.note_id, note.text))
         now = self.clock.now()
         statements += [Statement(_LOSE, (now, turn_id)) for turn_id in lost]
+        statements += [notes.give_again(turn_id) for turn_id in lost]
         if branch is not None:
             statements += [Statement(sql, (now, session_id)) for sql in (_LOSE_ALL, _LOSE_IMPORTED)]
         rows = events.rows(session_id, None, said)

@@ -31,6 +31,7 @@ from pykoclaw_acp.store import (
     turns,
     workers,
 )
+from pykoclaw_acp.store.notes import give_again
 from pykoclaw_acp.store.units import NewEvent, Statement, Unit
 
 
@@ -95,6 +96,8 @@ class FrameBatch:
 
     def _end(self, frame: TurnEnded, outcome: Outcome) -> None:
         self.statements.append(turns.end(frame.turn_id, outcome, self.now))
+        if frame.untaken:
+            self.statements.append(give_again(frame.turn_id))
         self.statements.append(sessions.used(self.session_id, self.now))
         self.statements += shared_conversations.turn_ended(self.session_id, frame.claude_session_id)
         self.statements.append(branches.drop(self.session_id))
