@@ -56,7 +56,8 @@ class Fork:
     """A fork to be made of the session `source`; `said` follows the history up to `point`. `note`: for
     Claude.
 
-    `at_end`: it is forked where it stands, so that what Claude is still to be told counts for it.
+    `at_end`: it is forked where it stands, or before the turn that runs, so that what Claude is still
+    to be told counts for it.
     """
 
     session_id: str

@@ -113,7 +113,7 @@ class Forks:
         async with self._names.reserve(session_id) as name:
             fork = Fork(
                 session_id, name, source.id, cwd, directories, point, said,
-                at_end=point.complete and point.upto >= source.last_seq, note=note,
+                at_end=not point.complete or point.upto >= source.last_seq, note=note,
                 request_key=request_key, client=client,
             )  # fmt: skip
             try:

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from pykoclaw_acp.channel.options import McpServer, WorkerOptions
-from pykoclaw_acp.errors import Conflict, InvalidRequest, SessionNotFound
+from pykoclaw_acp.errors import Conflict, InvalidRequest, RowRefused, SessionNotFound
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.session_options import NOTHING_REQUESTED, RequestedOptions
@@ -135,7 +135,12 @@ class Sessions:
         async with self.names.reserve(session_id) as name:
             record = replace(wanted, session_id=session_id, conversation_name=name)
             await requested_options.settle(self._journal, self._template, record, requested)
-            await self._journal.create(record)
+            try:
+                await self._journal.create(record)
+            except RowRefused:  # another client has chosen the id at the same time
+                if requested.session_id is None:
+                    raise
+                raise requested_options.taken_id(requested) from None
         log.info("Session created", action="session_created", session=session_id, cwd=record.cwd)
         session = self._make(record, servers)
         session.next_worker.open(session.options)

@@ -66,11 +66,16 @@ async def require_free(
     assert requested.session_id is not None
     taken = await store.id_taken(requested.session_id)
     if taken or (transcripts is not None and await transcripts.exists(requested.session_id)):
-        raise InvalidParams(
-            f"`{requested.given['session_id']}`: a session has or had this id. Choose another one, or open"
-            " that session with `session/load`."
-        )
+        raise taken_id(requested)
     return requested.session_id
+
+
+def taken_id(requested: RequestedOptions) -> InvalidParams:
+    """The refusal of an id that is in use, or was."""
+    return InvalidParams(
+        f"`{requested.given['session_id']}`: a session has or had this id. Choose another one, or open"
+        " that session with `session/load`."
+    )
 
 
 async def grant(

@@ -23,8 +23,10 @@ _DOUBTFUL: Final = (
     " ORDER BY COALESCE(position, 0) DESC LIMIT 20"
 )
 _COPY: Final = (
-    "INSERT INTO acp_notes (note_id, acp_session_id, position, text)"
-    f" SELECT ? || '/' || n.note_id, ?, n.position, n.text {_OF_PENDING}"
+    "INSERT INTO acp_notes (note_id, acp_session_id, position, text)"  # noqa: S608  constant
+    " SELECT ? || '/' || n.note_id, ?, n.position, n.text"
+    " FROM acp_notes n LEFT JOIN acp_turns t ON t.turn_id = n.turn_id WHERE n.acp_session_id = ?"
+    f" AND (n.turn_id IS NULL OR t.started_at IS NULL OR t.state IN {UNFINISHED})"
 )
 
 
@@ -77,7 +79,9 @@ async def doubtful_carriers(database: Database, session_id: str) -> list[str]:
 
 
 def copy_pending(source: str, session_id: str) -> Statement:
-    """A fork is to be told what its source is still to be told."""
+    """A fork is to be told what its source is still to be told, or just now with the turn that the
+    fork leaves out.
+    """
     return Statement(_COPY, (session_id, session_id, source))
 
 

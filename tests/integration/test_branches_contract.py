@@ -327,6 +327,16 @@ async def test_fork_is_rewound_as_its_source(s: Subject) -> None:
     assert all(one.own and one.told for one in known)
 
 
+async def test_fork_has_notes_of_turn_it_leaves_out(s: Subject) -> None:
+    session = await s.session()
+    await ran(s, session, "a")
+    await s.journal.add_note(session, NOTE)
+    await begun(s, session, "running", NOTE)
+    assert await s.journal.pending_notes(session) == []
+    await s.branches.fork(fork(await point(s), at_end=True))
+    assert await s.journal.pending_notes("fork") == [replace(NOTE, note_id="fork/note")]
+
+
 async def test_fork_at_end_has_pending_notes(s: Subject) -> None:
     session = await s.session()
     carried = Note("carried", "Old news.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -159,6 +160,15 @@ async def test_an_id_is_chosen_once(tmp_path: Path) -> None:
         await wire.call("session/delete", sessionId=wanted)
         assert "session/load" in words(await new(wire, **key)), "an id is never used again"
         assert "new session" in words(await load(wire, str(uuid4()), **key))
+
+
+async def test_an_id_chosen_twice_at_once_is_taken(tmp_path: Path) -> None:
+    key = {"pykoclaw.dev/sessionId": str(uuid4())}
+    async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
+        made = await asyncio.gather(*(new(one, **key) for one in (wire, other)))
+        (refused,) = [one["error"] for one in made if "error" in one]
+        assert refused["code"] == -32602
+        assert "session/load" in refused["message"]
 
 
 async def test_an_id_of_a_claude_session_is_taken(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ class MemoryBranchStore(MemoryStore):
         return self.database.read().forks.get(session_id)
 
     async def fork(self, fork: Fork) -> None:
-        pending = await MemoryNoteStore(self.database).pending_notes(fork.source)
+        pending = await MemoryNoteStore(self.database).untold_notes(fork.source)
 
         def make() -> None:
             tables, own, upto = self.database, fork.session_id, fork.point.upto

@@ -21,6 +21,17 @@ class MemoryNoteStore(MemoryStore):
             if owner == session_id and self._pending(note_id)
         ][:100]
 
+    async def untold_notes(self, session_id: str) -> list[Note]:
+        """Those that are pending, and those that the turn which runs has carried."""
+        tables = self.database.read()
+        running = {row.turn_id for row in tables.turns.values() if row.unfinished}
+        return [
+            Note(note_id, text)
+            for note_id, (owner, text) in tables.notes.items()
+            if owner == session_id
+            and (self._pending(note_id) or tables.carriers[note_id] in running)
+        ]
+
     def _pending(self, note_id: str) -> bool:
         carrier = self.database.carriers.get(note_id)
         if carrier is None:
