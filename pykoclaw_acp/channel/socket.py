@@ -15,6 +15,7 @@ from pykoclaw_acp.system import unix_socket
 
 T = TypeVar("T")
 _READ: Final = 256 * 1024  # bytes
+_LITTLE: Final = 4096  # bytes, for which there is room where memory is short
 
 
 def peer_is_ours(connection: socket.socket) -> bool:
@@ -129,9 +130,12 @@ class SocketLine:
 
     def _read(self) -> None:
         try:
-            self._received = self._socket.recv(_READ)
-        except (BlockingIOError, InterruptedError):
-            pass
+            try:
+                self._received = self._socket.recv(_READ)
+            except MemoryError:
+                self._received = self._socket.recv(_LITTLE)
+        except (BlockingIOError, InterruptedError, MemoryError):
+            pass  # what is there stays there
         except OSError:
             self._received = b""
 

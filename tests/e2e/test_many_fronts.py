@@ -228,7 +228,7 @@ async def test_clients_not_reading_slow_nobody_and_catch_up(many: Stack) -> None
         for deaf in (behind_front, direct):
             await deaf.follow(session, str(many.work), after)
         beside_deaf = await long_turn()
-        assert beside_deaf < max(2 * before, NOISE), (
+        assert beside_deaf < max(4 * before, NOISE), (
             f"{before:.1f} ms, with clients that do not read {beside_deaf:.1f}"
         )
         daemon_log = many.root / "daemon.log"

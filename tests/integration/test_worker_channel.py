@@ -460,3 +460,24 @@ def test_an_orphan_leaves_nothing_that_its_tools_started(
     finally:
         stray.kill()
         stray.wait()
+
+
+class ShortOfMemory(socket.socket):
+    """A socket for whose larger pieces there is no room."""
+
+    def recv(self, size: int, flags: int = 0, /) -> bytes:
+        if size > 4096:
+            raise MemoryError
+        return super().recv(size, flags)
+
+
+async def test_little_memory_cuts_no_connection() -> None:
+    near, far = socket.socketpair()
+    line = SocketLine(ShortOfMemory(fileno=near.detach()))
+    far.sendall(b"x" * 10_000)
+    far.close()
+    received = b""
+    while piece := await line.receive():
+        received += piece
+    assert received == b"x" * 10_000
+    await line.close()
