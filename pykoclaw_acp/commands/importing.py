@@ -27,7 +27,8 @@ def main(file: BinaryIO, directory: str) -> None:
     """Import the file as a session in `directory`."""
     cwd = os.path.abspath(directory)
     made = ask("import/finish", timeout=IMPORT_WAIT, upload=_upload(file), cwd=cwd)
-    name = one_line(made["title"], "without a title")
+    title = one_line(made["title"])
+    name = f"“{title}”" if title else "a session without a title"
     taken = count(made["events"], "entry").replace("entrys", "entries")
     terminal.line(f"Imported {name} as session {made['session']}: {taken} of its history.")
     if made["leftOut"]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.errors import CommandFailed
+from pykoclaw_acp.model.branches import files_now
 
 REWIND_WAIT: Final = 120.0  # s; a worker may have to start
 MOST_SHOWN: Final = 50  # files
@@ -23,15 +24,17 @@ def rewind(session: str, message: str | None, *, files: bool, dry: bool, sure: b
     name = show.one_line(summary["title"], summary["conversation"])
     turns = show.count(plan["turns"], "turn")
     terminal.line(
-        f"A rewind makes Claude forget {turns} of {name}; the history keeps what was said."
+        f"A rewind makes Claude forget {turns} of “{name}”; the history keeps what was said."
     )
     for path in plan["files"][:MOST_SHOWN]:
         terminal.line(f"  {path}")
     if plan["files"]:
         lines = f"+{plan['insertions'] or 0} -{plan['deletions'] or 0} lines"
         count = show.count(len(plan["files"]), "file")
-        created = "it if it was" if len(plan["files"]) == 1 else "those that were"
-        terminal.line(f"It changes {count} back, or deletes {created} created since ({lines}).")
+        were = "it was" if len(plan["files"]) == 1 else "they were"
+        terminal.line(
+            f"{count} will be as {were} before ({lines}); a file that did not exist then is deleted."
+        )
     elif files and plan["filesError"] is None:
         terminal.line("No file changes.")
     if plan["filesError"] is not None:
@@ -44,18 +47,17 @@ def rewind(session: str, message: str | None, *, files: bool, dry: bool, sure: b
         terminal.confirm("Rewind?")
     # To the turn that was shown, whatever was prompted since.
     done = ask("rewind", timeout=REWIND_WAIT, **chosen | {"message": plan["turnId"]})
-    terminal.line(f"Rewound. {_files(done['files'], files)} {STAYS}")
+    terminal.line(f"Rewound. {_files(done, files)} {STAYS}")
 
 
-def _files(changed: Sequence[str], wanted: bool) -> str:
+def _files(done: Mapping[str, Any], wanted: bool) -> str:
     """What became of the files."""
-    if len(changed) == 1:
-        return "1 file is as it was before; if Claude has created it since, it is deleted."
+    changed, deleted = done["files"], done.get("deleted")
+    if changed and deleted is None:  # an earlier daemon did it
+        return f"{show.count(len(changed), 'file')} changed; what did not exist then is deleted."
     if changed:
-        return (
-            f"{len(changed)} files are as they were before; those that Claude has created since are"
-            " deleted."
-        )
+        names = f" Deleted: {', '.join(deleted[:MOST_SHOWN])}." if deleted else ""
+        return f"{files_now(len(changed), deleted)}{names}"
     if wanted:
         return "No file was changed: Claude had changed none with its tools for files."
     return "Files were left as they are."

@@ -131,7 +131,7 @@ def rename(session: str, title: str) -> None:
     """Rename the session."""
     ask("sessions/rename", session=session, title=title)
     now = ask("sessions/show", session=session)["summary"]
-    terminal.line(f"Renamed session {now['id'][:8]} to {show.one_line(now['title'])}.")
+    terminal.line(f"Renamed session {now['id'][:8]} to “{show.one_line(now['title'])}”.")
 
 
 def archive(session: str) -> None:
@@ -167,9 +167,9 @@ def delete(session: str, sure: bool) -> None:
     if not sure:
         if summary["busy"]:
             terminal.line("A turn of it is running; it will be cancelled.")
-        terminal.confirm(f"Delete {name} ({summary['id']}) with its whole history?")
+        terminal.confirm(f"Delete “{name}” ({summary['id']}) with its whole history?")
     done = ask("sessions/delete", timeout=DELETE_WAIT, session=summary["id"])
-    terminal.line(f"Deleted {name}. {_transcript(done)}")
+    terminal.line(f"Deleted “{name}”. {_transcript(done)}")
 
 
 def _transcript(done: dict[str, Any]) -> str:

@@ -96,7 +96,8 @@ class RewindPoint:
 @dataclass(frozen=True, slots=True)
 class Rewound:
     """What a rewind changes: the turns that Claude forgets, and files. `files_error`: why files
-    cannot be put back; None if they can.
+    cannot be put back; None if they can. `deleted`: those of the files that were deleted, as they
+    did not exist before; None before it is done, or if an earlier daemon did it.
     """
 
     turn_id: str
@@ -105,3 +106,19 @@ class Rewound:
     insertions: int | None
     deletions: int | None
     files_error: str | None = None
+    deleted: list[str] | None = None
+
+
+def files_now(count: int, deleted: Sequence[str]) -> str:
+    """What became of so many files, some of which are deleted."""
+    gone, left = len(deleted), count - len(deleted)
+    said = []
+    if left:
+        said.append("1 file is as before that" if left == 1 else f"{left} files are as before that")
+    if gone:
+        said.append(
+            "1 file did not exist then and is deleted"
+            if gone == 1
+            else f"{gone} files did not exist then and are deleted"
+        )
+    return "; ".join(said) + "."

@@ -68,4 +68,5 @@ class TurnControl:
             insertions=done.insertions,
             deletions=done.deletions,
             files_error=done.files_error,
+            deleted=done.deleted,
         )

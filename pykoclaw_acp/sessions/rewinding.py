@@ -8,6 +8,8 @@ off there. Files come first: what was done of them can be done again, if the ser
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -17,7 +19,7 @@ from msgspec.structs import replace
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.options import WITHOUT
 from pykoclaw_acp.errors import InvalidRequest, WorkerFailed
-from pykoclaw_acp.model.branches import RewindPoint, Rewound
+from pykoclaw_acp.model.branches import RewindPoint, Rewound, files_now
 from pykoclaw_acp.model.contexts import entry_uuid
 from pykoclaw_acp.model.events import Event, note_event
 from pykoclaw_acp.sessions.ports import Workers
@@ -106,6 +108,8 @@ class Rewinding:
                 begun.set()
                 if rewound.files:
                     await self._put_back(session, point)
+                    deleted = await asyncio.to_thread(_gone, rewound.files)
+                    rewound = dataclasses.replace(rewound, deleted=deleted)
                 await self._forget(session, point, rewound, request_key)
         return rewound
 
@@ -177,6 +181,20 @@ class Rewinding:
         return None if NO_COPY in str(answer.get("error")) else answer
 
 
+def _gone(paths: Sequence[str]) -> list[str]:
+    """Those of the files that are not there; one that cannot be looked at counts as there."""
+    gone = []
+    for path in paths:
+        try:
+            os.lstat(path)
+        except FileNotFoundError:
+            if os.path.isabs(path):
+                gone.append(path)
+        except OSError:
+            continue
+    return gone
+
+
 def _names(paths: Sequence[str]) -> str:
     more = len(paths) - MOST_NAMES
     return ", ".join(paths[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
@@ -186,8 +204,6 @@ _NOTHING: Final[dict[str, Any]] = {"canRewind": True}
 
 
 _NO_FILE: Final = "No file was changed."
-_FILE: Final = "1 file is as before that; if it was created since, it is deleted."
-_FILES: Final = "{} files are as before that; those that were created since are deleted."
 _SUMMARY: Final = "Of what was before it gets a summary."
 _STAYS: Final = "Mode, model and what was always allowed stay."
 
@@ -217,9 +233,7 @@ def _note(point: RewindPoint, rewound: Rewound, *, summary: bool) -> list[Event]
         turns = (
             f"the last {point.turns} turns above stay here, and Claude no longer remembers them."
         )
-    files = _FILES.format(len(rewound.files)) if rewound.files else _NO_FILE
-    if len(rewound.files) == 1:
-        files = _FILE
+    files = files_now(len(rewound.files), rewound.deleted or []) if rewound.files else _NO_FILE
     lacks = f" {_SUMMARY}" if summary else ""
     text = f"(Rewound: {turns}{lacks} {files} {_STAYS})"
     return [note_event(f"rewound-{point.turn_id}", text)]

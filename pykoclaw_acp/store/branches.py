@@ -28,6 +28,10 @@ NEVER_SENT: Final = (
     "This message was cancelled before it was sent to Claude, which does not know it: there is nothing of it to"
     " rewind. Nothing was changed. Choose another message."
 )
+NO_MESSAGE: Final = (
+    "No message of this session has this id. `pykoclaw-acp sessions export --format json` shows the"
+    " ids, as `messageId`."
+)
 RUNNING: Final = "The turn of this message still runs. Wait until it has ended."
 _OLDEST_RUNNING: Final = (
     f"SELECT MIN(first_seq) FROM acp_turns WHERE acp_session_id = ? AND state IN {STARTED}"  # noqa: S608
@@ -221,7 +225,7 @@ async def _end_of(database: Database, session_id: str, message_id: str, last_seq
     like = f'%"message!_id":"{escaped}"%'
     found = await database.read(_MESSAGE, (session_id, like))
     if not found:
-        raise InvalidParams("`message`: no message of this session has this id.")
+        raise InvalidParams(NO_MESSAGE)
     seq, position, source = found[0]
     if position is not None:
         rows = await database.read(f"{_TURN} AND position = ?", (session_id, position))

@@ -75,8 +75,9 @@ async def test_rewind_puts_back_files_and_memory(stack: Stack) -> None:
     client.cancel(session)
     await client.answer(running)
 
-    await client.call("_pykoclaw.dev/rewind", session=session, message=turns[1])
+    done = await client.call("_pykoclaw.dev/rewind", session=session, message=turns[1])
     assert made.read_text() == "1"
+    assert {Path(one).name for one in done["deleted"]} == {"n2.txt", "n3.txt"}
     assert not (stack.work / "n3.txt").exists()
     await client.close()
     await stack.end_daemon()

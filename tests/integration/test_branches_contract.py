@@ -170,7 +170,7 @@ async def test_session_is_rewound_to_beginnings_of_turns(s: Subject) -> None:
     first = await s.branches.rewind_point(record, "a")
     assert first == RewindPoint("a", 3, 0, Memory(None, lacks=0))
     assert first.branch == Branch("")
-    with pytest.raises(InvalidParams):
+    with pytest.raises(InvalidParams, match=r"^No message of this session has this id\. "):
         await s.branches.rewind_point(record, "nothing")
     await s.session("two")
     with pytest.raises(InvalidRequest, match="no prompt"):

@@ -284,8 +284,10 @@ async def test_prompt_without_copies_names_way_out(
     ("files", "told"),
     [
         ([], "No file was changed."),
-        (["a"], "1 file is as before that; if it was created since, it is deleted."),
-        (["a", "b"], "2 files are as before that; those that were created since are deleted."),
+        (["kept"], "1 file is as before that."),
+        (["gone"], "1 file did not exist then and is deleted."),
+        (["kept", "gone"], "1 file is as before that; 1 file did not exist then and is deleted."),
+        (["kept/below", "kept"], "2 files are as before that."),
     ],
 )
 async def test_log_says_only_known_things_of_files(
@@ -293,8 +295,11 @@ async def test_log_says_only_known_things_of_files(
 ) -> None:
     async with rig(tmp_path) as r:
         session = await at_rest(r)
-        monkeypatch.setattr(session.requests, "rewind_files", Copies(files))
-        await rewinding(r).rewind(session, None, files=True, dry=False)
+        (tmp_path / "kept").touch()
+        paths = [str(tmp_path / name) for name in files]
+        monkeypatch.setattr(session.requests, "rewind_files", Copies(paths))
+        done = await rewinding(r).rewind(session, None, files=True, dry=False)
+        assert done.deleted == [path for path in paths if path.endswith("gone")] or not files
         (said,) = [one.event for one in await session.log.read_after(session.last_seq - 1, 1)]
         assert isinstance(said, Text)
         assert f" {told} Mode, model" in said.text

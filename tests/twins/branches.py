@@ -25,7 +25,7 @@ from pykoclaw_acp.model.permissions import RequestOutcome, RequestPolicy
 from pykoclaw_acp.model.prompt_text import Note, command_at
 from pykoclaw_acp.model.seams import original
 from pykoclaw_acp.model.turns import STARTED, Outcome, PromptKeys, SessionRecord, TurnState
-from pykoclaw_acp.store.branches import NEVER_SENT, NO_PROMPT, REWOUND, RUNNING
+from pykoclaw_acp.store.branches import NEVER_SENT, NO_MESSAGE, NO_PROMPT, REWOUND, RUNNING
 from pykoclaw_acp.store.remembered import NOT_KNOWN
 from tests.twins.base import MemoryStore
 from tests.twins.database import SessionRow, TurnRow
@@ -94,7 +94,7 @@ class MemoryBranchStore(MemoryStore):
                 return _ended(turn)
         said = [one for one in log if _message(one) == message]
         if not said:
-            raise InvalidParams("`message`: no message of this session has this id.")
+            raise InvalidParams(NO_MESSAGE)
         last = said[-1]
         if last.turn_id is not None:
             return _ended(turns[last.turn_id])

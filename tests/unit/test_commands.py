@@ -425,7 +425,7 @@ def test_each_command_has_help(command: str) -> None:
 def test_a_rename_says_what_it_did(asked: list[Any]) -> None:
     ANSWERS["sessions/rename"] = {}
     ANSWERS["sessions/show"] = {"summary": summary(title="New")}
-    assert run("sessions", "rename", "5e55", "New").stdout == "Renamed session 5e55 to New.\n"
+    assert run("sessions", "rename", "5e55", "New").stdout == "Renamed session 5e55 to “New”.\n"
 
 
 def test_daemon_refusals_are_shown_in_its_words(asked: list[Any]) -> None:
@@ -841,22 +841,22 @@ def plan(files: list[str], error: str | None = None) -> dict[str, Any]:
         (
             ["/w/a"],
             [],
-            "Rewound. 1 file is as it was before; if Claude has created it since, it is",
+            "Rewound. 1 file changed; what did not exist then is deleted.",
         ),
         (
             ["/w/a"],
             [],
-            "It changes 1 file back, or deletes it if it was created since (+1 -2 lines).",
+            "1 file will be as it was before (+1 -2 lines); a file that did not exist then is",
         ),
         (
             ["/w/a", "/w/b"],
             [],
-            "Rewound. 2 files are as they were before; those that Claude has created",
+            "Rewound. 2 files changed; what did not exist then is deleted.",
         ),
         (
             ["/w/a", "/w/b"],
             [],
-            "It changes 2 files back, or deletes those that were created since (+1",
+            "2 files will be as they were before (+1 -2 lines); a file that did not exist",
         ),
         ([], [], "Rewound. No file was changed"),
         ([], ["--no-files"], "Rewound. Files were left as they are."),
@@ -872,18 +872,39 @@ def test_rewind_says_what_it_did_and_what_stays(
     assert "What commands have changed stays, and so do mode, model" in out
 
 
+@pytest.mark.parametrize(
+    ("deleted", "told"),
+    [
+        ([], "Rewound. 2 files are as before that. What"),
+        (["/w/b"], "1 file is as before that; 1 file did not exist then and is deleted."),
+        (["/w/b"], " Deleted: /w/b. What commands"),
+        (
+            ["/w/a", "/w/b"],
+            "Rewound. 2 files did not exist then and are deleted. Deleted: /w/a, /w/b.",
+        ),
+    ],
+)
+def test_rewind_says_which_files_are_deleted(
+    asked: list[Any], deleted: list[str], told: str
+) -> None:
+    ANSWERS["sessions/show"] = {"summary": summary()}
+    ANSWERS["rewind"] = plan(["/w/a", "/w/b"]) | {"deleted": deleted}
+    assert told in run("rewind", "5e55", "--yes").stdout
+
+
 def test_rewind_shows_what_it_changes_and_asks(asked: list[Any]) -> None:
     ANSWERS["sessions/show"] = {"summary": summary(title="A title")}
     ANSWERS["rewind"] = plan([f"/w/{number}\x1b" for number in range(60)])
     refused = run("rewind", "5e", "m", given="n\n")
     shown = refused.stdout.splitlines()
-    assert shown[0].startswith("A rewind makes Claude forget 1 turn of A title;")
+    assert shown[0].startswith("A rewind makes Claude forget 1 turn of “A title”;")
     assert [line for line in shown if line.startswith("  /w/")] == [
         rf"  /w/{number}\x1b" for number in range(50)
     ]
     assert (
-        "It changes 60 files back, or deletes those that were created since (+1 -2 lines)." in shown
-    )
+        "60 files will be as they were before (+1 -2 lines); a file that did not exist then is"
+        " deleted."
+    ) in shown
     assert (refused.exit_code, "Rewind?" in refused.stdout) == (1, True)
     dry = run("rewind", "5e", "--dry-run", "--no-files")
     assert dry.exit_code == 0

@@ -37,7 +37,8 @@ class RewindParams(NamedSessionParams, frozen=True, kw_only=True):
 
 class RewindResult(FullAnswer, frozen=True, kw_only=True):
     """What changes: the `turns` that Claude forgets, from the prompt `turnId` on, and `files`.
-    `filesError`: why files cannot be put back.
+    `filesError`: why files cannot be put back. `deleted`: which of the files were deleted, as they
+    did not exist then; null if nothing was done, or an earlier daemon has done it.
     """
 
     turn_id: str
@@ -46,3 +47,4 @@ class RewindResult(FullAnswer, frozen=True, kw_only=True):
     insertions: int | None
     deletions: int | None
     files_error: str | None
+    deleted: list[str] | None = None
