@@ -284,6 +284,7 @@ uninstall_units() {
     done
     [ ! -d "$settings" ] || rmdir "$settings" 2>/dev/null || true
     if managed; then manage daemon-reload; fi
+    [ $changed = yes ] || say "nothing is removed: there were no units of pykoclaw-acp in $units"
     [ $scope = user ] || say "kept the user pykoclaw and $home; \`userdel -r pykoclaw\` removes both, with all conversations"
 }
 

@@ -85,7 +85,11 @@ def show_one(task: str, as_json: bool) -> None:
 
 def pause(task: str) -> None:
     """Pause a task."""
-    terminal.line(f"Paused {ask('tasks/pause', task=task)['id']}.")
+    one = ask("tasks/pause", task=task)
+    if one.get("changed", True):  # an older daemon does not say it
+        terminal.line(f"Paused {one['id']}.")
+    else:
+        terminal.line(f"{one['id']} was paused already.")
 
 
 def resume(task: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import asdict
 
 from pykoclaw_acp.errors import Conflict, InvalidParams, InvalidRequest
 from pykoclaw_acp.link.framing import MAX_LINE_OUT
@@ -17,6 +18,7 @@ from pykoclaw_acp.protocol.control.tasks import (
     TaskDetails,
     TaskInfo,
     TaskParams,
+    TaskPaused,
     TaskRunInfo,
     TasksParams,
     TaskStarted,
@@ -99,10 +101,11 @@ class ScheduledTasks:
         )
         return TaskDetails(task=task, runs=shown)
 
-    async def pause(self, call: Call, params: TaskParams) -> TaskInfo:  # noqa: ARG002
+    async def pause(self, call: Call, params: TaskParams) -> TaskPaused:  # noqa: ARG002
         """Let the task not run until it is resumed; a run that has begun goes on."""
-        task_id = await self._id(params.task)
-        return await self._changed(task_id, tasks.set_state(task_id, TaskState.PAUSED))
+        task = await self._task(params.task)
+        now = await self._changed(task.id, tasks.set_state(task.id, TaskState.PAUSED))
+        return TaskPaused(**asdict(now), changed=task.status != TaskState.PAUSED)
 
     async def resume(self, call: Call, params: TaskParams) -> TaskInfo:  # noqa: ARG002
         """Let the task run by its schedule, counted from now; a time that has passed is due."""

@@ -95,6 +95,16 @@ async def test_task_that_fits_is_shown_whole(tmp_path: Path, path: Path) -> None
         assert details.task.cut == {}
 
 
+async def test_second_pause_changes_nothing(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = TaskParams(task=task(path, "wa-1"))
+        paused = [await control(r).pause(CALL, one) for _ in range(2)]
+        assert [(done.status, done.changed) for done in paused] == [
+            ("paused", True),
+            ("paused", False),
+        ]
+
+
 async def test_long_task_is_paused_resumed_and_cancelled(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r:
         one = task(path, "wa-1", "x" * LONG)

@@ -230,7 +230,17 @@ def test_installed_twice_and_taken_away_for_a_user(program: Path, empty_home: Pa
     assert tree(empty_home) == first
     install(program, "--uninstall")
     assert tree(empty_home) == {}
-    install(program, "--uninstall")
+
+
+@needs_systemd
+def test_removal_of_nothing_says_so(program: Path, empty_home: Path) -> None:
+    said = install(program, "--uninstall")
+    assert said == (
+        "nothing is removed: there were no units of pykoclaw-acp in"
+        f" {empty_home / '.config/systemd/user'}\n"
+    )
+    install(program)
+    assert "nothing" not in install(program, "--uninstall")
 
 
 @needs_systemd

@@ -989,6 +989,21 @@ def test_stop_ends_daemon_that_had_no_lock(
 @pytest.mark.parametrize(
     ("done", "told"),
     [
+        ({"changed": True}, "Paused af20.\n"),
+        ({}, "Paused af20.\n"),  # an earlier daemon
+        ({"changed": False}, "af20 was paused already.\n"),
+    ],
+)
+def test_pause_says_if_it_was_paused_already(
+    asked: list[Any], done: dict[str, Any], told: str
+) -> None:
+    ANSWERS["tasks/pause"] = {"id": "af20", **done}
+    assert run("tasks", "pause", "af").stdout == told
+
+
+@pytest.mark.parametrize(
+    ("done", "told"),
+    [
         (
             {"cancelled": 2},
             "Archived. 2 turns that ran or waited ended as cancelled. `sessions list",

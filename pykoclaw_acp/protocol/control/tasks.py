@@ -56,6 +56,12 @@ class TaskInfo(CutAnswer, frozen=True, kw_only=True):
     running: bool
 
 
+class TaskPaused(TaskInfo, frozen=True, kw_only=True):
+    """Result of `tasks/pause`; `changed`: the task was not paused before."""
+
+    changed: bool
+
+
 class ScheduledTaskList(FullAnswer, frozen=True, kw_only=True):
     """Newest first; `more`: there are others, for which there may be no room. `scheduler`: see `SchedulerInfo`."""
 
