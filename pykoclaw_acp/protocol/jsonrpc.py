@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest, ParseError
+from pykoclaw_acp.protocol import allowed
 
 NULL_ID: Final = b"null"
 MAX_ID: Final = 1024  # bytes; an id is echoed
@@ -153,7 +154,7 @@ def decode_params(raw: bytes, kind: type[T], place: str = "") -> T:
     try:
         return msgspec.json.decode(raw, type=kind)
     except msgspec.ValidationError as error:
-        raise InvalidParams(explain(error, place)) from None
+        raise InvalidParams(explain(error, kind, place)) from None
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise InvalidParams("The parameters hold text that cannot be decoded.") from None
 
@@ -162,8 +163,9 @@ _PLACE: Final = " - at `$"
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
 
 
-def explain(error: msgspec.ValidationError, place: str = "") -> str:
-    """Reason and place from a msgspec message, without the values that it quotes.
+def explain(error: msgspec.ValidationError, kind: Any, place: str = "") -> str:
+    """Reason and place from a msgspec message, without the values that it quotes. `kind`: as what the
+    value was to be read, whose allowed words are listed.
 
     msgspec quotes types and field names in backticks, values in apostrophes.
     """
@@ -179,7 +181,9 @@ def explain(error: msgspec.ValidationError, place: str = "") -> str:
             else f"`{missing.group(1)}` is required."
         )
     if "'" in what or not what.startswith("Expected"):
-        what = "is not one of the allowed values"
+        words = allowed.words(kind, path)
+        what = f"must be one of {', '.join(words)}" if words else "is not one of the allowed values"
+        what = f"must be {words[0]}" if len(words) == 1 else what
     return f"`{where or 'params'}`: {what[0].lower()}{what[1:]}."
 
 

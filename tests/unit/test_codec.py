@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.link.framing import LineFramer, Oversized
 from pykoclaw_acp.protocol import jsonrpc, lenient
+from pykoclaw_acp.protocol.content import TextContent
+from pykoclaw_acp.protocol.control.questions import AnswerParams
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Notification, Request, Response
 from pykoclaw_acp.protocol.messages import (
     Implementation,
@@ -24,6 +26,8 @@ from pykoclaw_acp.protocol.messages import (
     NewSessionParams,
     PromptParams,
     SessionParams,
+    StdioServer,
+    WebServer,
 )
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.connection import ClientConnection
@@ -267,7 +271,27 @@ def test_half_an_emoji_does_not_cost_the_prompt() -> None:
         (
             {"sessionId": "s", "prompt": [{"type": "geheim", "text": "geheim"}]},
             PromptParams,
-            "`prompt[0].type`: is not one of the allowed values.",
+            "`prompt[0].type`: must be one of text, resource_link, image, resource.",
+        ),
+        (
+            {"type": "geheim", "name": "n", "url": "u", "headers": []},
+            WebServer,
+            "`type`: must be one of http, sse.",
+        ),
+        (
+            {"type": "geheim", "name": "n", "command": "c", "args": [], "env": []},
+            StdioServer,
+            "`type`: must be stdio.",
+        ),
+        (
+            {"question": "q", "decision": "geheim"},
+            AnswerParams,
+            "`decision`: must be one of allow_always, allow_lasting, allow_once, deny.",
+        ),
+        (
+            {"type": "geheim", "text": "t"},
+            TextContent,
+            "`type`: must be text.",
         ),
         (
             {"sessionId": "s", "prompt": [{"type": "text"}]},

@@ -240,7 +240,10 @@ def test_quoted_text_in_error_is_not_its_location() -> None:
         jsonrpc.decode_params(
             json.dumps({"sessionId": "s", "prompt": [{"type": hostile}]}).encode(), PromptParams
         )
-    assert str(refused.value) == "`prompt[0].type`: is not one of the allowed values."
+    assert (
+        str(refused.value)
+        == "`prompt[0].type`: must be one of text, resource_link, image, resource."
+    )
 
 
 # --- JSON in pieces
