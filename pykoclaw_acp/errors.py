@@ -115,7 +115,7 @@ class SessionNotFound(AcpError):
     def __init__(self, session_id: str, words: str | None = None) -> None:
         # OpenCode looks for "session … not found".
         super().__init__(
-            words or "Session not found. No session has this id. Create one with session/new.",
+            words or "Session not found. No session has this id. Begin a new one.",
             {"sessionId": session_id},
         )
 

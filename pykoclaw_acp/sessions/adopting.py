@@ -174,5 +174,5 @@ async def _share(store: ConversationStore, session_id: str, name: str, owner: st
     raise SessionNotFound(
         session_id,
         f"Session not found. Its conversation, {name}, was opened under another session id with the same beginning, "
-        "which keeps it. Create one with session/new.",
+        "which keeps it. Begin a new one.",
     )

@@ -39,7 +39,8 @@ _LEFT: Final = (
 )
 MOST_NAMES: Final = 5  # that an error tells
 BUSY: Final = (
-    "A turn of this session runs. Wait until it has ended, or stop it with session/cancel."
+    "A turn of this session runs. Wait until it has ended, or stop it: in your editor, or with"
+    " `pykoclaw-acp workers stop {}`."
 )
 
 log: Final = structlog.get_logger()
@@ -210,7 +211,7 @@ _STAYS: Final = "Mode, model and what was always allowed stay."
 
 def _require_idle(session: Session) -> None:
     if session.background or not all(turn.ended.done() for turn in session.turns):
-        raise InvalidRequest(BUSY)
+        raise InvalidRequest(BUSY.format(session.id[:8]))
 
 
 def _rewound(point: RewindPoint, changed: Mapping[str, Any]) -> Rewound:

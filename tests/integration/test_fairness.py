@@ -40,7 +40,7 @@ async def test_session_bounds_waiting_prompts_and_advises_on_more(tmp_path: Path
         for answer in refused:
             assert answer["error"]["code"] == -32012
             assert answer["error"]["data"] == {"errorKind": "too_many_prompts", "retryable": True}
-            assert "session/cancel" in answer["error"]["message"]
+            assert "`pykoclaw-acp workers stop SESSION`" in answer["error"]["message"]
         assert len(await r.states()) == MOST_WAITING + 1, "of a refused prompt nothing is kept"
         channel.say(channel.ended(turn))
         await wire.answer(asked[0])

@@ -172,7 +172,8 @@ async def test_nothing_goes_on_with_what_was_rewound(tmp_path: Path) -> None:
 async def test_it_is_refused_while_a_turn_runs(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, turn, worker = await hanging(r)
-        with pytest.raises(InvalidRequest, match="A turn of this session runs"):
+        stop = f"in your editor, or with `pykoclaw-acp workers stop {session.id[:8]}`"
+        with pytest.raises(InvalidRequest, match=f"A turn of this session runs.* {stop}"):
             await rewinding(r).rewind(session, None, files=False, dry=True)
         worker.say(worker.ended(turn.turn_id))
         await session.idle()

@@ -18,7 +18,7 @@ from pykoclaw_acp.sessions.turns.queue import TurnQueue
 from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
 from pykoclaw_acp.tasks import Tasks
 
-NOT_OPEN: Final = "The session is not open. Open it with session/load or session/resume."
+NOT_OPEN: Final = "The session is not open. Open it again in your client, and then send this again."
 
 
 class Intake:

@@ -18,14 +18,12 @@ SHORTEST: Final = 60  # s before a session goes on that has gone on and met the 
 LONGEST: Final = 3600  # s between two tries to go on
 MOST_TRIES: Final = 10  # that fail; the last one is made some 6 hours after the first
 SEND: Final = "Send the prompt again then."
-GOES_ON: Final = (
-    "The session goes on by itself then, unless you send a prompt before; `session/cancel` and"
-    " `pykoclaw-acp sessions stop-waiting` prevent it."
+_UNLESS: Final = (
+    "unless you send a prompt or close the session before, or run"
+    " `pykoclaw-acp sessions stop-waiting {}`."
 )
-TRIES_AGAIN: Final = (
-    "The session tries again by itself to go on, unless you send a prompt before; `session/cancel`"
-    " and `pykoclaw-acp sessions stop-waiting` prevent it."
-)
+GOES_ON: Final = f"The session goes on by itself then, {_UNLESS}"
+TRIES_AGAIN: Final = f"The session tries again by itself to go on, {_UNLESS}"
 
 
 def told(outcome: Outcome, turn: Turn | None, setting: str, *, auxiliary: bool = False) -> Outcome:
@@ -42,7 +40,7 @@ def told(outcome: Outcome, turn: Turn | None, setting: str, *, auxiliary: bool =
     due = failure.resets_at
     if goes_on_from(turn.keys.request) is not None:
         due = max(due, int(time.time()) + SHORTEST)
-    failure = replaced(failure, message=f"{failure.message} {GOES_ON}")
+    failure = replaced(failure, message=f"{failure.message} {GOES_ON.format(turn.session_id[:8])}")
     return replace(outcome, failure=failure, goes_on_at=due)
 
 
@@ -57,7 +55,8 @@ def again(outcome: Outcome, turn: Turn) -> Outcome:
     if tries > MOST_TRIES or outcome.state == TurnState.CANCELLED:
         return outcome
     due = int(time.time()) + min(SHORTEST * 2 ** (tries - 1), LONGEST)
-    failure = replaced(failure, message=f"{failure.message} {TRIES_AGAIN}")
+    said = TRIES_AGAIN.format(turn.session_id[:8])
+    failure = replaced(failure, message=f"{failure.message} {said}")
     return replace(outcome, failure=failure, goes_on_at=due, tries=tries)
 
 
