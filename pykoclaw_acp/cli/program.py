@@ -17,6 +17,7 @@ from pykoclaw_acp.cli.deploy import deploy
 from pykoclaw_acp.cli.mcp import mcp
 from pykoclaw_acp.cli.outside import prompt, tasks
 from pykoclaw_acp.cli.rules import rules
+from pykoclaw_acp.cli.scripted import scripted_model
 from pykoclaw_acp.cli.sessions import approve, attach, import_session, rewind, sessions
 from pykoclaw_acp.cli.showing import completion, doctor, logs, show_config, status
 from pykoclaw_acp.cli.trust import trust
@@ -303,29 +304,9 @@ def demo(ctx: click.Context) -> None:
     ctx.exit(story.main())
 
 
-@cli.command(
-    name="scripted-model",
-    short_help="Run a local Messages API that plays scripts.",
-    add_help_option=False,
-    context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-)
-@click.pass_context
-def scripted_model(ctx: click.Context) -> None:
-    """Run a local Messages API that plays scripts, for use offline."""
-    from importlib.util import find_spec
-
-    if any(find_spec(name) is None for name in ("starlette", "uvicorn")):
-        raise StartupError(
-            "The scripted model needs an HTTP server. Install it with: pip install 'pykoclaw-acp[scripted-model]'"
-        )
-    from pykoclaw_acp.scripted_model import __main__ as program
-
-    ctx.exit(program.main(ctx.args, ctx.command_path))
-
-
 for command in (
     approve, attach, completion, deploy, doctor, import_session, login, logout, logs, mcp, prompt, rewind, rules,
-    sessions, show_config, status, tasks, trust, workers,
+    scripted_model, sessions, show_config, status, tasks, trust, workers,
 ):  # fmt: skip
     cli.add_command(command)
 

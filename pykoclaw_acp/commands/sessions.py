@@ -84,7 +84,7 @@ def show_one(session: str, as_json: bool) -> None:
             [
                 (
                     turn["id"][:8],
-                    show.when(turn["createdAt"]),
+                    show.when(turn["startedAt"]) if turn["startedAt"] else "",
                     turn["state"],
                     show.when(turn["endedAt"]) if turn["endedAt"] else "",
                     (turn["error"] or {}).get("kind") or turn["stopReason"] or "",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.config.sources import variable
@@ -30,10 +30,15 @@ def describe(settings: Settings) -> list[SettingLine]:
         SettingLine(
             name=name,
             env=variable(Settings, name),
-            value=MASK if looks_secret(name) and values[name] is not None else values[name],
+            value=MASK if looks_secret(name) and values[name] is not None else _plain(values[name]),
             source=settings.origin(name),
             description=field.description or "",
         )
         for name, field in Settings.model_fields.items()
         if name not in _HIDDEN
     ]
+
+
+def _plain(value: Any) -> Any:
+    """Without a fraction of zero, as documents have it."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value

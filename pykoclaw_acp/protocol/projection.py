@@ -117,7 +117,8 @@ def update(seq: int, event: Event | None) -> Update:
                 meta=meta,
             )
         case Usage():
-            cost = None if event.cost is None else Cost(amount=event.cost, currency="USD")
+            # Claude's CLI adds up floats: 0.8636840000000002.
+            cost = None if event.cost is None else Cost(amount=round(event.cost, 6), currency="USD")
             return UsageUpdate(used=event.used, size=event.size, cost=cost, meta=meta)
         case Plan():
             entries = [

@@ -2,44 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import signal
 import socket
 import sys
 import threading
-from pathlib import Path
-from typing import Final
 
 import uvicorn
 
 from pykoclaw_acp import terminal
 
+from . import options
 from .app import make_app
 from .environment import offline_environment
 from .record import RequestRecord
-
-LAST_PORT: Final = 65535
 
 
 def main(argv: list[str] | None = None, called: str = "pykoclaw-acp scripted-model") -> int:
     """Serve on loopback until SIGTERM, SIGINT or, if requested, the end of stdin; `called`: the
     command as it was typed.
     """
-    words = "Run a local Messages API that plays scripts, for use offline."
-    parser = argparse.ArgumentParser(prog=called, description=words)
-    parser.add_argument(
-        "--port", type=_port, default=0, help="TCP port on 127.0.0.1; 0 selects a free one"
-    )
-    parser.add_argument("--record", type=Path, help="append one JSON line per request to this file")
-    parser.add_argument("--exit-with-stdin", action="store_true", help="exit at end of input")
-    parser.add_argument(
-        "--environment",
-        type=Path,
-        metavar="HOME",
-        help="print shell commands that set up clients to use --port with this home directory, and exit",
-    )
+    parser, _ = options.parser(called)
     arguments = parser.parse_args(argv)
     if arguments.environment is not None:
         home = arguments.environment.absolute()
@@ -83,12 +67,6 @@ def main(argv: list[str] | None = None, called: str = "pykoclaw-acp scripted-mod
     server = uvicorn.Server(config)
     server.run(sockets=[listener])
     return 0
-
-
-def _port(word: str) -> int:
-    if not word.isdecimal() or int(word) > LAST_PORT:
-        raise argparse.ArgumentTypeError(f"{word} is no port; give one from 0 to {LAST_PORT}")
-    return int(word)
 
 
 if __name__ == "__main__":

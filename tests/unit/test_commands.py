@@ -145,6 +145,14 @@ def test_rules_are_readable_on_narrow_terminal(
     assert "session 89dbeee9" in one
 
 
+def test_options_of_scripted_model_are_completed() -> None:
+    shell = ShellComplete(cli, {}, completion.PROGRAM, completion.VARIABLE)
+    names = {one.value for one in shell.get_completions(["scripted-model"], "--")}
+    assert {"--help", "--port", "--record", "--exit-with-stdin", "--environment"} == names
+    (one,) = shell.get_completions(["scripted-model"], "--rec")
+    assert (one.value, "JSON line" in (one.help or "")) == ("--record", True)
+
+
 @pytest.mark.parametrize(
     "line",
     ["prompt", "attach", "workers stop", "workers stop-task", "rules remove --session"],
@@ -491,6 +499,31 @@ def test_what_a_session_is_called_is_neutral(asked: list[Any]) -> None:
         assert words in shown
     told = run("sessions", "show", "5e55", "--json").stdout
     assert (json.loads(told), set(told) & set("\u200b\u202e\x9b")) == (details, set())
+
+
+def test_only_turns_that_began_have_a_begin(asked: list[Any]) -> None:
+    def turn(name: str, state: str, **times: int) -> dict[str, Any]:
+        known = {"createdAt": 10_000, "startedAt": None, "endedAt": None}
+        return {"id": name, "state": state, "error": None, "stopReason": None, **known, **times}
+
+    ANSWERS["sessions/show"] = {
+        "summary": summary(), "additionalDirectories": [], "mode": None, "model": None, "awayPolicy": None,
+        "claudeSession": None, "events": 1, "turnCount": 3, "worker": None,
+        "turns": [
+            turn("waits", "queued"),
+            turn("stopped", "cancelled", endedAt=20_000),
+            turn("ran", "done", startedAt=15_000, endedAt=20_000),
+        ],
+    }  # fmt: skip
+    rows = {
+        words[0]: words[1:]
+        for line in run("sessions", "show", "5e55").stdout.splitlines()
+        if (words := line.split()) and words[0] in ("waits", "stopped", "ran")
+    }
+    ended = show.when(20_000).split()
+    assert rows["waits"] == ["queued"]
+    assert rows["stopped"] == ["cancelled", *ended]
+    assert rows["ran"] == [*show.when(15_000).split(), "done", *ended]
 
 
 def test_the_list_says_when_there_is_more(asked: list[Any]) -> None:

@@ -202,6 +202,12 @@ def test_shown_settings_have_descriptions_and_crash_points_hidden(
     assert {line.env for line in lines} >= {"PYKOCLAW_DATA", "PYKOCLAW_CANCEL_GRACE"}
 
 
+def test_whole_numbers_are_shown_without_fraction(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYKOCLAW_CANCEL_GRACE", "2.5")
+    values = {line.name: line.value for line in listing.describe(loading.load())}
+    assert (str(values["idle_timeout"]), str(values["cancel_grace"])) == ("1800", "2.5")
+
+
 def test_untrusted_directory_env_file_is_not_read(empty_home: Path, tmp_path: Path) -> None:
     file = write(tmp_path / ".env", "PYKOCLAW_MODEL=opus\nPYKOCLAW_WORKSPACE_TRUST=off\nOTHER=1\n")
     assert loading.load().model is None

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from claude_agent_sdk import (
     AssistantMessage,
@@ -28,6 +29,7 @@ from pykoclaw_acp.model.events import (
     ToolStarted,
     Usage,
 )
+from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.translation.translator import UNANSWERED
 from pykoclaw_acp.worker.translate import Translator
 from tests.unit.sdk_messages import block, delta, result, start, stream, whole
@@ -242,3 +244,8 @@ def test_usage_counts_the_context_window() -> None:
         result(model_usage={"x": {"contextWindow": 1000}}, total_cost_usd=0.5)
     )
     assert ended == [Usage(used=203, size=1000, cost=0.5)]
+
+
+def test_costs_have_six_decimals_at_most() -> None:
+    said = projection.update(1, Usage(used=1, size=2, cost=0.8636840000000002))
+    assert msgspec.to_builtins(said)["cost"]["amount"] == 0.863684
