@@ -9,9 +9,9 @@ from typing import Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands.daemon import ask
-from pykoclaw_acp.config import dotenv, listing, loading
+from pykoclaw_acp.config import dotenv, listing, loading, unknown
 from pykoclaw_acp.doctor import checks, report
-from pykoclaw_acp.errors import CommandFailed, ConfigurationError, DaemonNotRunning
+from pykoclaw_acp.errors import CommandFailed, ConfigurationError, DaemonNotRunning, StartupError
 from pykoclaw_acp.link.places import Places, lock_holder
 from pykoclaw_acp.store import privacy
 
@@ -75,7 +75,15 @@ def _context() -> report.Context:
         unread_settings=dotenv.unread(),
         why_unread=dotenv.why_unread(),
         here_settings=here,
+        unknown_settings=_unknown(),
         profile=profile,
         permission_mode=mode,
         notify=notify,
     )
+
+
+def _unknown() -> list[tuple[str, str | None]]:
+    try:
+        return unknown.unknown()
+    except StartupError:  # what is wrong with a file is told of the settings
+        return []

@@ -59,6 +59,22 @@ def settings(context: Context) -> Finding:
     return Finding("settings", "ok", f"data in {context.places.data}")
 
 
+def unknown_settings(context: Context) -> Finding:
+    """No variable looks like a setting and is none."""
+    if not context.unknown_settings:
+        return Finding("names of settings", "ok", "every variable PYKOCLAW_… is a setting")
+    found = [
+        f"{name} (is {near} meant?)" if near else name for name, near in context.unknown_settings
+    ]
+    return Finding(
+        "names of settings",
+        "warning",
+        f"no setting, and without effect here: {', '.join(found)}",
+        "Correct the name, or remove the variable, unless a plugin reads it. `pykoclaw-acp config`"
+        " shows all settings.",
+    )
+
+
 def daemon(context: Context) -> Finding:
     """The daemon answers and has our version, or does not run."""
     if context.unreachable is not None:
@@ -226,6 +242,7 @@ def units(context: Context) -> Finding:
 
 CHECKS: Final = (
     settings,
+    unknown_settings,
     daemon,
     socket,
     directories,

@@ -45,6 +45,8 @@ class Context:
     """Which `./.env` is not read, and why."""
     here_settings: Sequence[str] = ()
     """Settings that come from a `./.env`."""
+    unknown_settings: Sequence[tuple[str, str | None]] = ()
+    """Variables that begin as settings do and are none, each with the setting whose name is near."""
     profile: str = "editor"
     permission_mode: str = "default"
     notify: str | None = None

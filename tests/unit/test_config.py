@@ -8,12 +8,13 @@ from click.testing import CliRunner
 from pydantic import ValidationError
 
 from pykoclaw_acp.cli import cli
-from pykoclaw_acp.config import dotenv, listing, loading
+from pykoclaw_acp.config import dotenv, listing, loading, unknown
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.front import call as front
 from pykoclaw_acp.link import places
 from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.system import environment
 from tests.trusting import trust_dotenv
 
 
@@ -206,6 +207,35 @@ def test_whole_numbers_are_shown_without_fraction(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PYKOCLAW_CANCEL_GRACE", "2.5")
     values = {line.name: line.value for line in listing.describe(loading.load())}
     assert (str(values["idle_timeout"]), str(values["cancel_grace"])) == ("1800", "2.5")
+
+
+def unknown_names() -> list[tuple[str, str | None]]:
+    """Without those of the test run itself."""
+    return [one for one in unknown.unknown() if not one[0].startswith("PYKOCLAW_TEST_")]
+
+
+def test_variables_that_are_no_setting_are_found(
+    empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(empty_home / ".local/share/pykoclaw/.env", "PYKOCLAW_TYPO=1\nOTHER=1\n")
+    for name in (
+        "PYKOCLAW_MODLE",
+        "pykoclaw_idle_timeout",
+        "PYKOCLAW_WA_TRIGGER_NAME",
+        "PYKOCLAW_ACP_LOG_LEVEL",
+        "PYKOCLAW_DAEMON_TIMEOUT",
+        "PYKOCLAW_WORKER",
+        "PYKOCLAW_PROFILE",
+    ):
+        monkeypatch.setenv(name, "editor")
+    monkeypatch.setenv("PYKOCLAW_EMPTY", "")
+    assert unknown_names() == [("PYKOCLAW_MODLE", "PYKOCLAW_MODEL"), ("PYKOCLAW_TYPO", None)]
+
+
+@pytest.mark.parametrize("name", sorted(environment._NOT_COMPARED - environment.SETTINGS))
+def test_own_variables_are_never_called_unknown(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "1")
+    assert unknown_names() == []
 
 
 def test_untrusted_directory_env_file_is_not_read(empty_home: Path, tmp_path: Path) -> None:

@@ -664,6 +664,14 @@ def test_profile_and_claudes_refusals_to_root_are_told(
     assert claude.profile(bypassing).level == "ok"
 
 
+def test_mistyped_settings_are_told_with_near_name(context: Context) -> None:
+    names = [("PYKOCLAW_MODLE", "PYKOCLAW_MODEL"), ("PYKOCLAW_TYPO", None)]
+    finding = machine.unknown_settings(replace(context, unknown_settings=names))
+    assert finding.level == "warning"
+    assert finding.found.endswith("PYKOCLAW_MODLE (is PYKOCLAW_MODEL meant?), PYKOCLAW_TYPO")
+    assert machine.unknown_settings(context).level == "ok"
+
+
 def test_settings_pykoclaw_reads_differently_are_told(context: Context) -> None:
     unread = replace(context, why_unread="/x/.env", unread_settings=["PYKOCLAW_DATA"])
     found = machine.settings(unread)
