@@ -174,9 +174,10 @@ def import_session(file: BinaryIO, directory: str) -> None:
 def attach(session: str) -> None:
     """Follow SESSION live in the terminal. Ctrl-C detaches; a running turn continues.
 
-    In a terminal, permission requests can be answered: type y (allow once), a (always allow) or n
-    (deny), then Enter. As long as a terminal is attached, the away policy of the session does not
-    apply.
+    In a terminal, permission requests can be answered: type y (allow once), a (always allow in the
+    session), l (always allow in the directory) or n (deny), as far as they are offered, then Enter.
+    What follows n, as in `n because …`, is told to Claude. As long as a terminal is attached, the
+    away policy of the session does not apply.
     """
     from pykoclaw_acp.commands import attach as command
 

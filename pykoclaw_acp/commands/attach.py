@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands.approve import DONE, Decision, decide
 from pykoclaw_acp.commands.daemon import ask, follow_live
-from pykoclaw_acp.commands.question import choices, rendered
+from pykoclaw_acp.commands.question import choices, is_plan, rendered, tells_why
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.terminal import Shown
 
 TURNS: Final = 3  # turns of history shown first
-KEYS: Final[dict[str, Decision]] = {"y": "allow_once", "a": "allow_always", "n": "deny"}
+KEYS: Final[dict[Decision, str]] = {
+    "allow_once": "y",
+    "allow_always": "a",
+    "allow_lasting": "l",
+    "deny": "n",
+}
 LOOK: Final = "v"
+# Whole words: what begins with one of the keys by chance decides nothing.
+_TYPED: Final[dict[str, Decision | Literal["view"]]] = {
+    "y": "allow_once",
+    "yes": "allow_once",
+    "a": "allow_always",
+    "always": "allow_always",
+    "l": "allow_lasting",
+    "lasting": "allow_lasting",
+    LOOK: "view",
+    "view": "view",
+}
+_REFUSED: Final = re.compile(r"(?:n|no)(?:[\s,.:;]+(?P<reason>.*))?", re.DOTALL | re.IGNORECASE)
+# Where any text is an answer, fewer lines are a refusal.
+_ANSWER_REFUSED: Final = re.compile(r"n(?:\s+(?P<reason>because\b.*))?", re.DOTALL | re.IGNORECASE)
+ECHOED: Final = 40  # characters of a line that is not understood
 LONGEST_LINE: Final = 64 * 1024  # bytes; a terminal's own limit is lower
 
 
@@ -141,29 +162,30 @@ class Questions:
 
     def _answered(self, line: str, question: dict[str, Any]) -> bool:
         """Whether the line has settled the request, or showed that something else has."""
-        key = line.strip().lower()[:1]
-        decision = KEYS.get(key)
-        if question.get("questions"):
-            if not line.strip():
-                return False
-            refuses = line.strip().lower() == "n"
-            answers = [] if refuses else [one.strip() for one in line.split(";")]
-            return self._decide(question["id"], "deny" if refuses else "allow_once", answers)
-        if decision is not None and decision not in (question.get("choices") or DONE):
-            self._page.note(f"  This is not offered here: {key}.", fg="red")
-        elif key == LOOK:
+        typed, asks = line.strip(), bool(question.get("questions"))
+        if not typed:
+            return False
+        if refused := (_ANSWER_REFUSED if asks else _REFUSED).fullmatch(typed):
+            reason = (refused["reason"] or "").strip()
+            return self._decide(question["id"], "deny", **({"reason": reason} if reason else {}))
+        unseen = question["id"] in self._unseen
+        decision = None if asks and not unseen else _TYPED.get(typed.lower())
+        if decision == "view":
             self._screen.page(rendered(question))
             self._unseen.discard(question["id"])
-        elif decision is None:
-            return False
-        elif decision != "deny" and question["id"] in self._unseen:
+        elif decision not in (None, *_offered(question)) or (decision is None and not asks):
+            keys = "; ".join(self._keys(question))
+            self._page.note(f"  “{typed[:ECHOED]}” is none of the keys here: [{keys}]", fg="red")
+        elif unseen:
             self._page.note(f"  View the whole request first: {LOOK} and Enter.", fg="red")
-        else:
+        elif asks:
+            answers = [one.strip() for one in line.split(";")]
+            return self._decide(question["id"], "allow_once", answers=answers)
+        elif decision is not None:
             return self._decide(question["id"], decision)
         return False
 
-    def _decide(self, question: str, decision: Decision, answers: Sequence[str] = ()) -> bool:
-        more: dict[str, Any] = {"answers": answers} if answers else {}
+    def _decide(self, question: str, decision: Decision, **more: Any) -> bool:
         self._answering = question
         try:
             done = decide(question, decision, start=False, **more)
@@ -183,14 +205,27 @@ class Questions:
     def _expect(self, question: dict[str, Any]) -> None:
         """Show how to answer the request, which the next line is for."""
         self._current = question["id"]
-        keys = choices(question, {decision: key for key, decision in KEYS.items()})
+        keys = "; ".join(self._keys(question))
+        self._page.note(f"  ({_short(question['id'])})  [{keys}]", fg="yellow")
+
+    def _keys(self, question: dict[str, Any]) -> list[str]:
+        """What can be typed, and what it means."""
+        keys = choices(question, KEYS)
+        if tells_why(question):
+            why = "what to change in the plan" if is_plan(question) else "the reason, for Claude"
+            keys.append(f"{KEYS['deny']} because …: with {why}")
         if question.get("questions"):
             between = ", with ; between two questions" if len(question["questions"]) > 1 else ""
             keys.insert(0, f"type the answer{between}")
         if question["id"] in self._unseen:
             lines = rendered(question).count("\n")
             keys.insert(0, f"{LOOK}: view all {lines} lines, which comes first")
-        self._page.note(f"  ({_short(question['id'])})  [{'; '.join(keys)}]", fg="yellow")
+        return keys
+
+
+def _offered(question: dict[str, Any]) -> Sequence[str]:
+    """The decisions that the request offers, as far as the daemon says."""
+    return list(question.get("choices") or DONE)
 
 
 def _is_pending(question: str) -> bool:

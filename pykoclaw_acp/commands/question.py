@@ -14,6 +14,7 @@ GUTTER = "  │ "
 """Before each line that the question shows, so that none of them passes for one of ours."""
 
 _PLANS: Final = "ExitPlanMode"  # its text is Claude's own Markdown
+_TRUST: Final = "workspace_trust"  # of requests for trust: a refusal sends Claude nothing
 _FENCE: Final = re.compile("(`{3,})(?:sh|json)?")
 _COLOURS: Final = {"-": "red", "+": "green"}
 _USUAL: Final = {"allow_once": "allow", "deny": "deny"}
@@ -54,7 +55,7 @@ def _lines(question: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:
             yield from _change(part)
         elif part["content"].get("type") == "text":
             text = part["content"]["text"]
-            yield from quoted(text if question.get("tool") == _PLANS else _unfenced(text))
+            yield from quoted(text if is_plan(question) else _unfenced(text))
     asked = question.get("questions") or []
     if asked:
         several = ", several with commas" if any(one.get("multiple") for one in asked) else ""
@@ -83,6 +84,17 @@ def _unfenced(text: str) -> str:
             at = end
         at += 1
     return "\n".join(shown)
+
+
+def is_plan(question: dict[str, Any]) -> bool:
+    """Whether the request is for a plan."""
+    return question.get("tool") == _PLANS
+
+
+def tells_why(question: dict[str, Any]) -> bool:
+    """Whether the reason of a denial reaches Claude: it has asked for a tool."""
+    tool = question.get("tool")
+    return bool(tool) and tool != _TRUST and question.get("form") is None
 
 
 def choices(question: dict[str, Any], names: Mapping[str, str]) -> list[str]:

@@ -21,6 +21,7 @@ from pykoclaw_acp.front import resuming
 from pykoclaw_acp.terminal import Shown
 from tests.waiting import eventually_sync
 
+KEYS = "y: allow; n: deny; n because …: with the reason, for Claude"
 NOT_PENDING = "This permission request is no longer pending."
 
 
@@ -33,6 +34,7 @@ class Attached:
         self.keyboard, self.stdin = pty.openpty()
         self.decided: list[tuple[str, str]] = []
         self.over: set[str] = set()
+        self.reasons: list[str] = []
         self.before_answer: Callable[[], None] = lambda: None
         self._written: list[str] = []
         self.questions = attach.Questions(TranscriptPrinter(self.write), attach.Screen())
@@ -54,6 +56,7 @@ class Attached:
         if question in self.over:
             raise CommandFailed(NOT_PENDING)
         self.decided.append((question, params["decision"]))
+        self.reasons.append(params.get("reason", ""))
         return {}
 
     def read(self) -> None:
@@ -75,7 +78,7 @@ class Attached:
         eventually_sync(echoed)
 
 
-def asked(question: str) -> dict[str, Any]:
+def asked(question: str, **more: Any) -> dict[str, Any]:
     return {
         "id": question,
         "title": f"Title of {question}",
@@ -83,6 +86,7 @@ def asked(question: str) -> dict[str, Any]:
         "tool": "Bash",
         "input": {},
         "content": [],
+        **more,
     }
 
 
@@ -115,10 +119,64 @@ def test_next_question_is_reshown_at_its_turn(attached: Attached) -> None:
     attached.questions.asked(asked("q2"))
     assert "(q2)  comes after (q1)" in attached.written
     attached.questions.answer("y\n")
-    assert attached.written.endswith("Allowed.\n? Title of q2\n  (q2)  [y: allow; n: deny]\n")
+    assert attached.written.endswith(f"Allowed.\n? Title of q2\n  (q2)  [{KEYS}]\n")
     attached.questions.settled("q1")
     attached.questions.answer("y\n")
     assert attached.decided == [("q1", "allow_once"), ("q2", "allow_once")]
+
+
+@pytest.mark.parametrize("line", ["z", "Blue", "allow", "yes please", "not sure", "b" * 9000])
+def test_line_that_is_no_key_shows_keys(attached: Attached, line: str) -> None:
+    attached.questions.asked(asked("q1"))
+    attached.questions.answer(f"{line}\n")
+    assert attached.written.endswith(f"  “{line[:40]}” is none of the keys here: [{KEYS}]\n")
+    assert attached.decided == []
+    attached.questions.answer(" Yes \n")
+    assert attached.decided == [("q1", "allow_once")]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("n", ""),
+        ("No.", ""),
+        ("n because it deletes files", "because it deletes files"),
+        ("no, use pnpm", "use pnpm"),
+        ("N: first the tests", "first the tests"),
+    ],
+)
+def test_what_follows_n_is_the_reason(attached: Attached, line: str, reason: str) -> None:
+    attached.questions.asked(asked("q1"))
+    attached.questions.answer(f"{line}\n")
+    assert attached.decided == [("q1", "deny")]
+    assert attached.reasons == [reason]
+
+
+def test_plan_is_sent_back_with_changes(attached: Attached) -> None:
+    attached.questions.asked(asked("q1", tool="ExitPlanMode"))
+    assert "n because …: with what to change in the plan]" in attached.written
+    attached.questions.answer("n because the tests come first\n")
+    assert attached.reasons == ["because the tests come first"]
+
+
+def test_lasting_key_works_where_it_is_offered(attached: Attached) -> None:
+    offered = {"allow_once": "Allow once", "allow_lasting": "Always here", "deny": "Reject"}
+    attached.questions.asked(asked("q1", choices=offered))
+    assert "y: Allow once; l: Always here; n: Reject" in attached.written
+    attached.questions.answer("l\n")
+    attached.questions.asked(asked("q2", choices={"allow_once": "Allow once", "deny": "Reject"}))
+    attached.questions.answer("l\n")
+    assert attached.decided == [("q1", "allow_lasting")]
+
+
+def test_answer_that_begins_with_n_is_one(attached: Attached) -> None:
+    which = [{"question": "Which?", "options": [], "multiple": False}]
+    for name in ("q1", "q2"):
+        attached.questions.asked(asked(name, questions=which, choices={"deny": "Decline"}))
+    attached.questions.answer("no, the other one\n")
+    attached.questions.answer("n because none fits\n")
+    assert attached.decided == [("q1", "allow_once"), ("q2", "deny")]
+    assert attached.reasons == ["", "because none fits"]
 
 
 def test_question_that_ended_unheard_makes_way(attached: Attached) -> None:

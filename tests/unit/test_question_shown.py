@@ -336,7 +336,7 @@ def test_what_each_decision_means_is_beside_the_question(daemon: list[Any]) -> N
     )
     trust = told(workspace_words.request("t", [Workspace("/w", "c", ("hook at Stop: x",))]))
     meant = ["y: Run without it", "a: Trust it, as it is now", "n: Refuse: do not send the prompt"]
-    assert choices(trust, {decision: key for key, decision in attach.KEYS.items()}) == meant
+    assert choices(trust, attach.KEYS) == meant
     older = {name: value for name, value in trust.items() if name != "choices"}
     keys = {"allow_once": "y", "allow_always": "a", "deny": "n"}
     assert choices(older, keys) == ["y: allow", "a: always", "n: deny"]
@@ -379,10 +379,16 @@ def test_a_key_that_is_not_offered_decides_nothing(daemon: list[Any]) -> None:
     questions = attach.Questions(TranscriptPrinter(written.append), attach.Screen())
     questions.asked(told(asked("Bash", HIDING)))
     questions.answer("a\n")
-    assert (daemon, written[-1]) == (
-        [],
-        click.style("  This is not offered here: a.", fg="red") + "\n",
-    )
+    assert daemon == []
+    assert "“a” is none of the keys here: [y: Allow once; n: Reject; n because" in written[-1]
+
+
+def test_refusal_of_trust_promises_no_reason(daemon: list[Any]) -> None:
+    written: list[str] = []
+    trust = workspace_words.request("t", [Workspace("/w", "c", ("hook at Stop: x",))])
+    attach.Questions(TranscriptPrinter(written.append), attach.Screen()).asked(told(trust))
+    assert daemon == []
+    assert "n: Refuse: do not send the prompt]" in "".join(written)
 
 
 def test_trust_answer_prints_outcome_told_by_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -423,6 +429,26 @@ def test_attached_terminal_allows_long_question_only_after_viewing(
     assert "meanwhile\n" in written
     questions.answer("y\n")
     assert [method for method, _ in daemon] == ["questions/answer"]
+
+
+def test_long_question_of_claude_is_viewed_before_answering(
+    daemon: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paged: list[str] = []
+    question = {**question_of_claude(False), "content": told(asked("Bash", HIDING))["content"]}
+    screen = attach.Screen()
+    questions = attach.Questions(TranscriptPrinter(screen.write), screen)
+    monkeypatch.setattr(terminal, "write", lambda *_: None)
+    monkeypatch.setattr(terminal, "is_terminal", lambda: True)
+    monkeypatch.setenv("LINES", "6")
+    monkeypatch.setattr("click.echo_via_pager", paged.append)
+    questions.asked(question)
+    questions.answer("Red\n")
+    assert (daemon, paged) == ([], [])
+    questions.answer("v\n")
+    assert len(paged) == 1
+    questions.answer("v\n")
+    assert [params["answers"] for _, params in daemon] == [["v"]]
 
 
 def test_attached_terminal_shows_short_question_whole_at_once(
