@@ -174,8 +174,8 @@ class Questions:
             self._screen.page(rendered(question))
             self._unseen.discard(question["id"])
         elif decision not in (None, *_offered(question)) or (decision is None and not asks):
-            keys = "; ".join(self._keys(question))
-            self._page.note(f"  “{typed[:ECHOED]}” is none of the keys here: [{keys}]", fg="red")
+            keys, said = "; ".join(self._keys(question)), typed[:ECHOED]
+            self._page.note(f"  “{said}” is none of the keys here: [{keys}]", fg="red")
         elif unseen:
             self._page.note(f"  View the whole request first: {LOOK} and Enter.", fg="red")
         elif asks:

@@ -97,7 +97,7 @@ def tells_why(question: dict[str, Any]) -> bool:
     return bool(tool) and tool != _TRUST and question.get("form") is None
 
 
-def choices(question: dict[str, Any], names: Mapping[str, str]) -> list[str]:
+def choices(question: dict[str, Any], names: Mapping[Any, str]) -> list[str]:
     """Meaning of each decision, by the `names` used to make it; empty from an older daemon."""
     meanings = question.get("choices") or {
         **_USUAL,

@@ -33,7 +33,8 @@ def rewind(session: str, message: str | None, *, files: bool, dry: bool, sure: b
         count = show.count(len(plan["files"]), "file")
         were = "it was" if len(plan["files"]) == 1 else "they were"
         terminal.line(
-            f"{count} will be as {were} before ({lines}); a file that did not exist then is deleted."
+            f"{count} will be as {were} before ({lines}); a file that did not exist then is"
+            " deleted."
         )
     elif files and plan["filesError"] is None:
         terminal.line("No file changes.")
@@ -52,10 +53,11 @@ def rewind(session: str, message: str | None, *, files: bool, dry: bool, sure: b
 
 def _files(done: Mapping[str, Any], wanted: bool) -> str:
     """What became of the files."""
-    changed, deleted = done["files"], done.get("deleted")
+    changed: list[str] = done["files"]
+    deleted: list[str] | None = done.get("deleted")
     if changed and deleted is None:  # an earlier daemon did it
         return f"{show.count(len(changed), 'file')} changed; what did not exist then is deleted."
-    if changed:
+    if changed and deleted is not None:
         names = f" Deleted: {', '.join(deleted[:MOST_SHOWN])}." if deleted else ""
         return f"{files_now(len(changed), deleted)}{names}"
     if wanted:

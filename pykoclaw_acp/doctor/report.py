@@ -46,7 +46,7 @@ class Context:
     here_settings: Sequence[str] = ()
     """Settings that come from a `./.env`."""
     unknown_settings: Sequence[tuple[str, str | None]] = ()
-    """Variables that begin as settings do and are none, each with the setting whose name is near."""
+    """Variables that look like settings and are none, each with the setting whose name is near."""
     profile: str = "editor"
     permission_mode: str = "default"
     notify: str | None = None

@@ -16,8 +16,8 @@ _STEP: Final = re.compile(r"\[(?:\d+|\.\.\.)\]|[^.\[\]]+")
 
 
 def words(kind: Any, path: str) -> list[str]:
-    """The words that may be at a path of msgspec's in a value of this type; empty if other values may
-    be there, too, or the path leads nowhere.
+    """The words that may be at a path of msgspec's in a value of this type; empty if there is no
+    list of them, or the path leads nowhere.
     """
     found = [inspect.type_info(kind)]
     *steps, last = _STEP.findall(path) or [""]

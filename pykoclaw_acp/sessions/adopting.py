@@ -129,11 +129,13 @@ async def begin(store: ConversationStore, name: str) -> str:
     """
     if conversations.channel(name) in (conversations.OWN, conversations.NO_CHANNEL):
         raise InvalidParams(
-            "There is no conversation of this name, and only one of another channel is begun by its name."
+            "There is no conversation of this name, and only one of another channel is begun by its"
+            " name."
         )
     if len(name.encode()) > LONGEST_NAME:
         raise InvalidParams(
-            f"The name of a conversation has {LONGEST_NAME} bytes at most, this one has {len(name.encode())}."
+            f"The name of a conversation has {LONGEST_NAME} bytes at most, this one has"
+            f" {len(name.encode())}."
         )
     record = SessionRecord(conversations.id_of(name), name, None, title=conversations.title(name))
     with contextlib.suppress(Conflict):

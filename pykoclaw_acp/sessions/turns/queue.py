@@ -45,8 +45,8 @@ class AllWaiting:
         if len(self._lengths) >= MOST_WAITING_ALL or self._length + turn.length > MOST_TEXT_ALL:
             raise Overloaded(
                 f"{len(self._lengths):,} prompts of all sessions wait already, with {self._length:,} characters. Wait "
-                "until some of them have ended, or stop them: in your editor, or all turns of all sessions with"
-                " `pykoclaw-acp workers stop`. Then send it again.",
+                "until some of them have ended, or stop them: in your editor, or all turns of all"
+                " sessions with `pykoclaw-acp workers stop`. Then send it again.",
                 ErrorKind.TOO_MANY_PROMPTS,
             )
 
@@ -92,8 +92,8 @@ class TurnQueue:
         require_possible(turn)
         if len(self._waiting) >= MOST_WAITING:
             raise Overloaded(
-                f"{MOST_WAITING} prompts of this session wait already. Wait until one of them has ended, or stop them: "
-                f"{STOP}",
+                f"{MOST_WAITING} prompts of this session wait already. Wait until one of them has"
+                f" ended, or stop them: {STOP}",
                 ErrorKind.TOO_MANY_PROMPTS,
             )
         if sum(one.length for one in self._waiting) + turn.length > MOST_TEXT:
