@@ -60,7 +60,7 @@ async def test_session_is_named_reshown_and_carried_elsewhere(stack: Stack) -> N
     file.write_text((await done(stack, "sessions", "export", session, "--format", "json")).out)
     out = (await done(stack, "import", str(file), "--directory", str(stack.work))).out
     imported = out.partition(" as session ")[2].partition(":")[0]
-    assert out.startswith("Imported Theirs as session ")
+    assert out.startswith("Imported “Theirs” as session ")
     await again.load(imported, stack.work)
     assert said(again, imported) == said(again, session)
     assert titles(again, imported) == ["Theirs"]
