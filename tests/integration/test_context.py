@@ -107,7 +107,7 @@ async def test_summary_that_was_lost_too_is_given_again(tmp_path: Path) -> None:
         assert len(await shown(session)) == 2
 
 
-async def test_note_its_dead_worker_never_wrote_is_given_again(tmp_path: Path) -> None:
+async def test_note_its_dead_worker_never_wrote_returns(tmp_path: Path) -> None:
     async with talked(tmp_path, 1) as (r, session, turns, transcripts):
         note = Note("news", "There is news.")
         await r.journal.add_note(session.id, note)

@@ -44,6 +44,7 @@ def test_the_command_line_imports_nothing_that_is_slow() -> None:
         "pykoclaw_acp.cli.outside",
         "pykoclaw_acp.cli.program",
         "pykoclaw_acp.cli.rules",
+        "pykoclaw_acp.cli.scripted",
         "pykoclaw_acp.cli.sessions",
         "pykoclaw_acp.cli.showing",
         "pykoclaw_acp.cli.trust",
