@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 from pykoclaw_acp.model import images
 from pykoclaw_acp.model.blobs import amount
+from pykoclaw_acp.model.links import link
 from pykoclaw_acp.model.prompt_text import LINK, command_at, without_tag
 
 PDF: Final = "application/pdf"
@@ -75,25 +76,27 @@ def _command_last(
 def _resource(block: dict[str, Any]) -> Iterable[tuple[dict[str, Any], bool]]:
     """The blocks of an embedded resource, each with whether it is the content of a text."""
     uri, declared = str(block["uri"]), str(block.get("mimeType") or "").partition(";")[0].lower()
-    link = _text(_link(uri, _name(uri)))
+    named = _text(_link(uri, _name(uri)))
     if "text" in block and declared in (*images.KINDS, PDF):
         return [
-            (link, False)
+            (named, False)
         ]  # a client that reads every file as text, as Toad does, has damaged it
     if "text" in block:
-        return [(link, False), (_context(uri, block["text"]), True)]
+        return [(named, False), (_context(uri, block["text"]), True)]
     data = block["blob"]
     head = binascii.a2b_base64(data[:_KIND_HEAD])
     if images.kind(head) is not None:
-        return [(link, False), (_image(data, declared), False)]
+        return [(named, False), (_image(data, declared), False)]
     if head.startswith(_PDF_HEAD):
         source = {"type": "base64", "media_type": PDF, "data": data}
-        return [(link, False), ({"type": "document", "source": source}, False)]
+        return [(named, False), ({"type": "document", "source": source}, False)]
     content = binascii.a2b_base64(data)
     if declared.startswith("text/") or declared in _TEXTS:
-        return [(link, False), (_context(uri, content.decode(errors="replace")), True)]
+        return [(named, False), (_context(uri, content.decode(errors="replace")), True)]
     kind = declared or "an unknown type"
-    said = f"{link['text']} ({amount(len(content))} of {kind}; this content cannot be shown to you)"
+    said = (
+        f"{named['text']} ({amount(len(content))} of {kind}; this content cannot be shown to you)"
+    )
     return [(_text(said), False)]
 
 
@@ -114,7 +117,7 @@ def _context(uri: str, text: str) -> dict[str, Any]:
 
 def _link(uri: str, name: str) -> str:
     """A link in Markdown, which Claude can follow with its tools."""
-    return f"{LINK}{name}]({uri})"
+    return link(name, uri, LINK)
 
 
 def _name(uri: str) -> str:

@@ -158,6 +158,7 @@ def test_users_name_further_prompts_for_all_clients() -> None:
         ([text("# Fix **the** `parse()` of *dates*\n\nIt is wrong.")], "Fix the parse() of dates It is wrong."),
         ([text("> - [ ] 1 * 2 in __init__ of [a.py](file:///a.py), ![shot](b.png)")],
          "1 * 2 in __init__ of a.py, shot"),
+        ([text("Fix [@a b.py](<file:///w/a b.py>) now")], "Fix @a b.py now"),
         ([text("```python\nprint(1)\n```\nWhy does this fail?")], "Why does this fail?"),
         ([text("~~~\nprint(1)")], "print(1)"),
         ([text("---\n\x1b[1;31mRed\x1b[0m \u202ealert\u200b\x00")], "Red alert"),

@@ -17,7 +17,7 @@ _ESCAPES: Final = re.compile(
 )
 _HEAD: Final = re.compile(r"\s*(?:>\s*)*(?:#{1,6}\s+|[-*+]\s+(?:\[[ xX]\]\s+)?|\d{1,3}[.)]\s+)?")
 _RULE: Final = re.compile(r"\s*[-*_=]{3,}\s*")
-_LINK: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,400}\)")
+_LINK: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\((?:[^()\s<]{0,400}|<[^<>]{0,400}>)\)")
 _STRONG: Final = re.compile(r"\*\*|~~|`+")
 _ITALIC: Final = re.compile(r"(?<![\w*])\*(?=\S)([^*]{1,200}?)(?<=\S)\*(?![\w*])")
 
