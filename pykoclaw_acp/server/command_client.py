@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +33,9 @@ from pykoclaw_acp.sessions.permissions.all_requests import OPTIONS
 from pykoclaw_acp.sessions.permissions.decisions import REJECT_ONCE
 from pykoclaw_acp.system.environment import of_sessions
 
+Times = Callable[[str], Awaitable[int | None]]
+"""When a turn's prompt came, in ms since 1970; None if it is no turn of ours."""
+
 
 class CommandClient:
     """Implements `sessions.ports.Client`: shows everything; its questions are answered by
@@ -44,11 +48,12 @@ class CommandClient:
     asks_together: Final = False
     cancels_when_absent: Final = False
 
-    def __init__(self, peer: Peer, *, present: bool, events: bool = False) -> None:
-        """`events`: as in FollowParams."""
+    def __init__(self, peer: Peer, *, present: bool, times: Times | None = None) -> None:
+        """`times`: with the events of the log, as FollowParams has it, and when prompts came."""
         self.present = present
         self._peer = peer
-        self._events = events
+        self._times = times
+        self._prompt: tuple[str, int | None] = ("", None)  # the newest one, and when it came
 
     async def start_updates(self, session_id: str, seq: int, number: int) -> None:
         """Nothing to say."""
@@ -58,9 +63,10 @@ class CommandClient:
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event; what would not fit into a line is replaced by a note."""
-        line = self._line(session_id, logged, logged.event)
+        at = await self._came(logged.event)
+        line = self._line(session_id, logged, logged.event, at)
         if len(line) > MAX_LONG_LINE_OUT:
-            line = self._line(session_id, logged, contents.cut(logged.event))
+            line = self._line(session_id, logged, contents.cut(logged.event), at)
         await self._peer.notify(line)
 
     async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
@@ -98,11 +104,24 @@ class CommandClient:
     def close_request(self, ask_id: str) -> None:
         """Nothing to do: whoever was asked is told when the asking ends."""
 
-    def _line(self, session_id: str, logged: Logged, event: Event | None) -> bytes:
+    async def _came(self, event: Event | None) -> int | None:
+        """When the prompt came that the event is a part of, if it is asked for and known."""
+        if self._times is None or not isinstance(event, UserMessage):
+            return None
+        if self._prompt[0] != event.message_id:
+            self._prompt = (event.message_id, await self._times(event.message_id))
+        return self._prompt[1]
+
+    def _line(self, session_id: str, logged: Logged, event: Event | None, at: int | None) -> bytes:
         update = projection.update(logged.seq, event)
-        raw = _raw(event) if self._events and event is not None else None
+        raw = _raw(event) if self._times is not None and event is not None else None
         told = EventNotification(
-            session=session_id, seq=logged.seq, turn_id=logged.turn_id, update=update, event=raw
+            session=session_id,
+            seq=logged.seq,
+            turn_id=logged.turn_id,
+            update=update,
+            event=raw,
+            at=at,
         )
         return encode_notification(EVENT, told)
 

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Collection
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -191,7 +192,11 @@ class SessionControl:
             after = max(after, await _before_reason(session, place))
         end = session.last_seq
         subscription = session.subscribe(
-            CommandClient(call.client.peer, present=params.present, events=params.events),
+            CommandClient(
+                call.client.peer,
+                present=params.present,
+                times=partial(overview.came, self._database) if params.events else None,
+            ),
             min(after, end),
         )
         following = _followed(subscription, sys.maxsize if params.live else end)

@@ -167,6 +167,12 @@ async def details(database: Database, session_id: str) -> Details:
     )
 
 
+async def came(database: Database, turn_id: str) -> int | None:
+    """When the prompt of a turn came (ms since 1970); None if there is no such turn."""
+    rows = await database.read("SELECT created_at FROM acp_turns WHERE turn_id = ?", (turn_id,))
+    return int(rows[0][0]) if rows else None
+
+
 async def place_of_turn(database: Database, session_id: str, turns: int) -> int:
     """The seq before the newest `turns` turns that the log has something of; 0 if there are no more
     than those.

@@ -310,6 +310,17 @@ async def test_waiting_prompts_are_none_of_newest_turns(tmp_path: Path) -> None:
             await turn.ended
 
 
+async def test_times_of_prompts_come_with_events(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session = await prompted(r, "say 1")
+        await r.run(session, "say 1")
+        await cli.call("follow", session=session.id, events=True)
+        told = [one for one in cli.told("event") if one["at"] is not None]
+        rows = await r.database.read("SELECT created_at FROM acp_turns ORDER BY created_at")
+        assert [one["update"]["sessionUpdate"] for one in told] == ["user_message_chunk"] * 2
+        assert [one["at"] for one in told] == [at for (at,) in rows]
+
+
 async def test_newest_turn_begins_with_why_claude_began(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         session = await prompted(r)

@@ -20,7 +20,7 @@ class FollowParams(NamedSessionParams, frozen=True, kw_only=True):
     """Events after `after`, or of the newest `turns` turns; `live`: continue with new events.
 
     `present`: a person is there who may answer permission requests. `events`: with the events
-    of the log themselves, where the updates do not say all of them.
+    of the log themselves, where the updates do not say all of them, and with times.
     """
 
     after: Count = 0
@@ -38,7 +38,8 @@ class FollowResult(FullAnswer, frozen=True, kw_only=True):
 
 class EventNotification(FullAnswer, frozen=True, kw_only=True):
     """An event of the log, as ACP update; `event` as it is in the log, without images, which the
-    update has. Null: the update says all of it, or it was not asked for.
+    update has. Null: the update says all of it, or it was not asked for. `at`: with `events`, when
+    the prompt came that a user's message belongs to; null for other programs' prompts.
     """
 
     session: str
@@ -46,6 +47,7 @@ class EventNotification(FullAnswer, frozen=True, kw_only=True):
     turn_id: str | None
     update: Update
     event: dict[str, Any] | None = None
+    at: int | None = None
 
 
 class QuestionNotification(FullAnswer, frozen=True, kw_only=True):
