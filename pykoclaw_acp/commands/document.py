@@ -9,15 +9,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pykoclaw_acp.commands.show import one_line
+from pykoclaw_acp.commands.show import one_line, stamp
 from pykoclaw_acp.link.meta_keys import NOTE, ORIGIN
+from pykoclaw_acp.model.events import MAX_TEXT
 
 YOU: Final = "You"
 OURS: Final = "pykoclaw-acp"
 CLAUDE: Final = "Claude"
 THINKING: Final = "Claude, thinking"
+TASKS: Final = "Claude's tasks"
+TOOL: Final = "Tool"
+_USER: Final = "user_message_chunk"
 _SAID: Final = {
-    "user_message_chunk": YOU,
+    _USER: YOU,
     "agent_message_chunk": CLAUDE,
     "agent_thought_chunk": THINKING,
 }
@@ -27,18 +31,25 @@ _ORIGINS: Final = {
     "whatsapp": "WhatsApp",
     "telegram": "Telegram",
 }
+SPEAKERS: Final = (*_SAID.values(), OURS, *_ORIGINS.values())
 RESULTS: Final = {"completed": "✓", "failed": "✗"}
 _LONG: Final = ("text", "data", "blob", "oldText", "newText")
+SPLIT: Final = MAX_TEXT // 2  # characters; a piece of so many is a part of a longer text
+_OPENING: Final = frozenset("([{“‘«„")
+_CLOSING: Final = frozenset(".,;:!?)]}”’»…")
 HELD: Final = 8 * 1024 * 1024  # characters that wait for the end of a tool call before them
 
 
 @dataclass(slots=True)
 class ShownMessage:
-    """A message of one speaker, of content blocks; pieces of its text are joined."""
+    """A message of one speaker, of content blocks; pieces of its text are joined. `at`: when it came,
+    in ms since 1970, where that is known.
+    """
 
     speaker: str
     blocks: list[dict[str, Any]]
     key: tuple[str, ...] = ()
+    at: int | None = None
 
 
 @dataclass(slots=True)
@@ -97,22 +108,47 @@ def speaker(update: dict[str, Any]) -> str | None:
     return _ORIGINS.get(origin, one_line(origin))
 
 
+def about(summary: dict[str, Any]) -> str:
+    """Which session it is, where and from when."""
+    return (
+        f"Session {summary['id']}, in {one_line(summary['cwd'], 'an unknown directory')}; created"
+        f" {stamp(summary['createdAt'])}, last used {stamp(summary['updatedAt'])}"
+    )
+
+
+def between(before: str, after: str) -> str:
+    """What is missing between the texts of two blocks of one prompt: nothing inside of a sentence, as
+    where a space stands between them; else an empty line.
+    """
+    if not before or not after or before.endswith("\n\n") or after.startswith("\n\n"):
+        return ""
+    if before.endswith("\n") or after.startswith("\n"):
+        return "\n"
+    left, right = before[-1], after[0]
+    inline = left.isspace() or right.isspace() or left in _OPENING or right in _CLOSING
+    return "" if inline else "\n\n"
+
+
 def headed(found: Iterable[Item]) -> Iterator[tuple[str | None, Item]]:
     """Items, each with a heading if another speaker begins with it. Tool calls and plans are Claude's;
-    what this program says stands under whoever spoke before.
+    what this program says stands under whoever spoke before. A message with a time has a heading.
     """
     under, noted = "", False
     for item in found:
         who = item.speaker if isinstance(item, ShownMessage) else CLAUDE
         heading = CLAUDE if who == THINKING else who
         again = noted and heading == YOU  # the next prompt, not more of the one before the note
-        begins = heading != OURS and (heading != under or again)
+        at = item.at if isinstance(item, ShownMessage) else None
+        begins = heading != OURS and (heading != under or again or at is not None)
         under, noted = heading if begins else under, heading == OURS
-        yield heading if begins else None, item
+        timed = heading if at is None else f"{heading}, {stamp(at)}"
+        yield timed if begins else None, item
 
 
 def items(updates: Iterable[dict[str, Any]]) -> Iterator[Item]:
-    """The items, in the order in which they began."""
+    """The items, in the order in which they began. `at` of an update is the time of its message, in
+    ms since 1970.
+    """
     folding = _Folding()
     for update in updates:
         folding.take(update)
@@ -127,13 +163,17 @@ class _Folding:
     _titles: dict[str, str] = field(default_factory=dict)  # of calls that had to leave the queue
     _plan: list[dict[str, Any]] = field(default_factory=list)
     _size: int = 0
+    _piece: int = 0  # characters of the text that came last
 
     def take(self, update: dict[str, Any]) -> None:
         kind = str(update.get("sessionUpdate"))
         if (who := speaker(update)) is not None:
-            if kind == "user_message_chunk":
+            if kind == _USER:
                 self._end_plan()
-            self._say(who, (kind, who, str(update.get("messageId"))), fields(update.get("content")))
+            key = (kind, who, str(update.get("messageId")))
+            at = update.get("at")
+            content = fields(update.get("content"))
+            self._say(who, key, content, at if isinstance(at, int) else None)
         elif kind in ("tool_call", "tool_call_update"):
             self._call(str(update.get("toolCallId")), update)
         elif kind == "plan":
@@ -166,18 +206,28 @@ class _Folding:
             self._queue.append(ShownPlan(self._plan))
             self._plan = []
 
-    def _say(self, who: str, key: tuple[str, ...], content: dict[str, Any]) -> None:
+    def _say(self, who: str, key: tuple[str, ...], content: dict[str, Any], at: int | None) -> None:
         last = self._queue[-1] if self._queue else None
         if not isinstance(last, ShownMessage) or last.key != key:
-            last = ShownMessage(who, [], key)
+            last = ShownMessage(who, [], key, at)
             self._queue.append(last)
         text = content.get("text")
         before = last.blocks[-1] if last.blocks else {}
-        if content.get("type") == "text" == before.get("type"):
-            last.blocks[-1] = {**before, "text": f"{before.get('text', '')}{text or ''}"}
-        else:
-            last.blocks.append(content)
+        texts = content.get("type") == "text" == before.get("type")
+        gap = between(_edges(before), _edges(content))
+        if gap and (not texts or (key[0] == _USER and self._piece < SPLIT)):
+            self._add(last, {"type": "text", "text": gap})
+        self._add(last, content)
+        self._piece = len(text) if isinstance(text, str) else 0
         self._size += _length(content)
+
+    def _add(self, message: ShownMessage, content: dict[str, Any]) -> None:
+        before = message.blocks[-1] if message.blocks else {}
+        if content.get("type") == "text" == before.get("type"):
+            text = f"{before.get('text', '')}{content.get('text') or ''}"
+            message.blocks[-1] = {**before, "text": text}
+        else:
+            message.blocks.append(content)
 
     def _call(self, call: str, update: dict[str, Any]) -> None:
         tool = self._running.get(call)
@@ -195,6 +245,13 @@ class _Folding:
         if tool.status in RESULTS:
             self._titles[call] = tool.title
             del self._running[call]
+
+
+def _edges(block: dict[str, Any]) -> str:
+    """How a block begins and ends that stands in a line; empty for others."""
+    if block.get("type") == "resource_link":
+        return "[)"
+    return str(block.get("text") or "") if block.get("type") == "text" else ""
 
 
 def _size(item: Item) -> int:

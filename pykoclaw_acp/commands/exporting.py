@@ -18,12 +18,12 @@ VERSION: Final = 1  # of the JSON; greater if an earlier program would misread i
 def export(session: str, form: Literal["markdown", "html", "json"]) -> None:
     """Export the session to standard output."""
     details = ask("sessions/show", session=session)
-    events = _history(details["summary"]["id"])
+    told = _told(details["summary"]["id"])
     if form == "json":
-        _json(details, events)
+        _json(details, map(_event, told))
         return
     pieces = markdown if form == "markdown" else page
-    for piece in pieces(details, (event["update"] for event in events)):
+    for piece in pieces(details, ({**one["update"], "at": one.get("at")} for one in told)):
         terminal.prose(piece)
 
 
@@ -45,10 +45,13 @@ def _json(details: dict[str, Any], events: Iterator[dict[str, Any]]) -> None:
     terminal.json_text("\n]}\n")
 
 
-def _history(session: str) -> Iterator[dict[str, Any]]:
+def _told(session: str) -> Iterator[dict[str, Any]]:
     for message in follow(session, events=True):
-        params = message["params"]
-        event = {"seq": params["seq"], "turnId": params["turnId"], "update": params["update"]}
-        if params.get("event") is not None:  # an earlier daemon sends none
-            event["event"] = params["event"]
-        yield event
+        yield message["params"]
+
+
+def _event(told: dict[str, Any]) -> dict[str, Any]:
+    event = {"seq": told["seq"], "turnId": told["turnId"], "update": told["update"]}
+    if told.get("event") is not None:  # an earlier daemon sends none
+        event["event"] = told["event"]
+    return event

@@ -10,34 +10,45 @@ from pykoclaw_acp.commands import changes
 from pykoclaw_acp.commands.document import (
     OURS,
     RESULTS,
+    TASKS,
     THINKING,
+    TOOL,
     ShownCall,
     ShownMessage,
     ShownPlan,
+    about,
     fields,
     headed,
     items,
 )
+from pykoclaw_acp.commands.embedded import embedded, words
 from pykoclaw_acp.commands.show import one_line
+from pykoclaw_acp.model import images
 from pykoclaw_acp.model.fences import segments
+from pykoclaw_acp.model.links import link
+from pykoclaw_acp.model.markdown import Blocks
 
 SHORT: Final = 100  # characters of output that stand beside the title of its tool call
 _STATES: Final = {"completed": "x"}
+_OWN: Final = tuple(f"{one}:" for one in (OURS, THINKING, TASKS, TOOL))
+_INLINE: Final = ("text", "resource_link")
+BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+_KIND: Final = re.compile(r"[\w.+-]+/[\w.+-]+")
 
 
 def markdown(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iterator[str]:
     """Parts of a Markdown document: heading, then messages and tool calls, in order.
 
     Tool calls belong to Claude; those with little output are a list. What this program says is
-    quoted.
+    quoted, and so are lists of tasks. Nothing that was said looks like one of these.
     """
     summary = details["summary"]
-    yield f"# {one_line(summary['title'], summary['conversation'])}\n\n"
-    yield f"Session {summary['id']}, in {one_line(summary['cwd'], 'an unknown directory')}.\n"
+    yield f"# {words(one_line(summary['title'], summary['conversation']))}\n\n"
+    yield f"{words(about(summary))}.\n"
     listed = False
     for heading, item in headed(items(updates)):
         if heading is not None:
-            yield f"\n## {heading}\n"
+            yield f"\n## {words(heading)}\n"
         short = short_output(item) if isinstance(item, ShownCall) else None
         if not (listed and short is not None):
             yield "\n"
@@ -45,14 +56,11 @@ def markdown(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iter
         if isinstance(item, ShownMessage):
             yield from _said(item)
         elif isinstance(item, ShownPlan):
-            yield from (
-                f"- [{_STATES.get(str(one.get('status')), ' ')}] {one_line(str(one.get('content')))}\n"
-                for one in item.entries
-            )
+            yield from _quoted(TASKS, "\n".join(map(_task, item.entries)))
         elif short is not None:
-            yield f"- {_title(item)}{f' — {_code(short)}' if short else ''}\n"
+            yield f"- *{TOOL}:* {_title(item)}{f' — {_code(short)}' if short else ''}\n"
         else:
-            yield f"### Tool: {_title(item)}\n"
+            yield f"### {TOOL}: {_title(item)}\n"
             yield from _shown(item.content)
 
 
@@ -78,19 +86,41 @@ def output(content: dict[str, Any]) -> str:
 
 def closed(text: str) -> str:
     """The text with an end for a code block that it leaves open."""
-    *_, (fence, _) = segments(text)
-    return f"{text}\n{fence}" if fence else text
+    return text + Blocks(text).ending.removesuffix("\n")
 
 
 def _said(item: ShownMessage) -> Iterator[str]:
-    text = closed("".join(_whole(block) for block in item.blocks)).strip("\n")
-    if item.speaker == OURS:
-        text = unquoted(text)
+    text = _joined(item)
     if item.speaker in (OURS, THINKING):
-        yield f"> *{item.speaker}:*\n>\n"
-        yield "".join(f"> {line}".rstrip() + "\n" for line in text.split("\n"))
+        yield from _quoted(item.speaker, text)
     else:
         yield f"{text}\n"
+
+
+def _joined(item: ShownMessage) -> str:
+    """The blocks; each that does not stand in a line is a paragraph of its own."""
+    made = ""
+    for block in item.blocks:
+        if block.get("type") not in _INLINE:
+            made = f"{made.rstrip()}\n\n{_whole(block).strip()}\n\n"
+            continue
+        text = block_text(block)
+        if block.get("type") == "text":
+            text = unquoted(text) if item.speaker == OURS else text
+            whole = closed(text)
+            text = embedded(whole, _OWN) + ("\n\n" if whole != text else "")
+        made += text
+    return made.strip("\n")
+
+
+def _quoted(head: str, text: str) -> Iterator[str]:
+    yield f"> *{head}:*\n>\n"
+    yield "".join(f"> {line}".rstrip() + "\n" for line in text.split("\n"))
+
+
+def _task(entry: dict[str, Any]) -> str:
+    done = _STATES.get(str(entry.get("status")), " ")
+    return embedded(f"- [{done}] {one_line(str(entry.get('content')))}", _OWN)
 
 
 def _title(tool: ShownCall) -> str:
@@ -126,14 +156,22 @@ def _block(text: str, language: str) -> str:
 def _whole(content: dict[str, Any]) -> str:
     """A content block with all that it holds."""
     resource = fields(content.get("resource"))
+    uri, kind, data = (
+        str(resource.get("uri") or "a file"),
+        content.get("mimeType"),
+        content.get("data"),
+    )
     if content.get("type") == "image":
-        return f"\n![image](data:{content.get('mimeType', '')};base64,{content.get('data', '')})\n"
-    if "blob" in resource:
-        kind = resource.get("mimeType") or "application/octet-stream"
-        return f"\n[{resource.get('uri', '')}](data:{kind};base64,{resource['blob']})\n"
+        if kind in images.KINDS and isinstance(data, str) and BASE64.fullmatch(data):
+            return f"\n![image](data:{kind};base64,{data})\n"
+        return "\n(an image that cannot be shown)\n"
+    if isinstance(blob := resource.get("blob"), str) and BASE64.fullmatch(blob):
+        declared = str(resource.get("mimeType"))
+        kind = declared if _KIND.fullmatch(declared) else "application/octet-stream"
+        return f"\n{link(uri, f'data:{kind};base64,{blob}')}\n"
     if "text" in resource:
-        return f"\n{resource.get('uri', '')}\n{_block(str(resource['text']), '')}"
-    return block_text(content)
+        return f"\n{_code(uri)}\n{_block(str(resource['text']), '')}"
+    return words(one_line(block_text(content)))
 
 
 def unquoted(text: str) -> str:
@@ -150,7 +188,7 @@ def block_text(content: dict[str, Any]) -> str:
         case "text":
             return str(content.get("text", ""))
         case "resource_link":
-            return f"[{content.get('name', '')}]({content.get('uri', '')})"
+            return link(str(content.get("name", "")), str(content.get("uri", "")))
         case "resource":
             resource = fields(content.get("resource"))
             return f"[{resource.get('uri', 'a file')}]"

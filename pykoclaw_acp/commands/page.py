@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -17,15 +16,17 @@ from pykoclaw_acp.commands.document import (
     CLAUDE,
     OURS,
     RESULTS,
+    TASKS,
     THINKING,
     ShownCall,
     ShownMessage,
     ShownPlan,
+    about,
     fields,
     headed,
     items,
 )
-from pykoclaw_acp.commands.markdown import block_text, output, short_output, unquoted
+from pykoclaw_acp.commands.markdown import BASE64, block_text, output, short_output, unquoted
 from pykoclaw_acp.commands.prose import safe
 from pykoclaw_acp.commands.show import one_line
 from pykoclaw_acp.model import images
@@ -45,7 +46,6 @@ td,th{border:1px solid #ccc;padding:.2rem .5rem;text-align:left}.text ul,.text o
 @media(prefers-color-scheme:dark){body{color:#e6e6e8;background:#18181a}.you{background:#22304a}
 pre{background:#242427}.add{color:#6c9}.del,.failed{color:#f88}.small,summary,.note{color:#a5a5ad}}
 """
-_BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")
 _MARKS: Final = {"completed": "☑", "in_progress": "▶"}
 
 
@@ -61,8 +61,7 @@ def page(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iterator
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n'
         f"<title>{title}</title>\n<style>{_STYLE}</style></head>\n<body><header><h1>{title}</h1>"
-        f'<p class="small">Session {safe(summary["id"])}, in '
-        f"{safe(one_line(summary['cwd'], 'an unknown directory'))}</p></header>\n"
+        f'<p class="small">{safe(about(summary))}</p></header>\n'
     )
     for heading, item in headed(items(updates)):
         if heading is not None:
@@ -118,7 +117,7 @@ def _plan(plan: ShownPlan) -> str:
         f"<li>{_MARKS.get(str(one.get('status')), '☐')} {safe(str(one.get('content')))}</li>"
         for one in plan.entries
     )
-    return f'<ul class="plan">{"".join(lines)}</ul>\n'
+    return f'<p class="small">{safe(TASKS)}:</p><ul class="plan">{"".join(lines)}</ul>\n'
 
 
 def _line(line: str) -> str:
@@ -131,10 +130,10 @@ def _block(content: dict[str, Any], *, is_prose: bool) -> str:
     resource = fields(content.get("resource"))
     kind, data = content.get("mimeType"), content.get("data")
     if content.get("type") == "image":
-        if kind in images.KINDS and isinstance(data, str) and _BASE64.fullmatch(data):
+        if kind in images.KINDS and isinstance(data, str) and BASE64.fullmatch(data):
             return f'<img alt="image" src="data:{kind};base64,{data}">'
         return '<span class="small">(an image that cannot be shown)</span>'
-    if isinstance(blob := resource.get("blob"), str) and _BASE64.fullmatch(blob):
+    if isinstance(blob := resource.get("blob"), str) and BASE64.fullmatch(blob):
         uri = str(resource.get("uri") or "file")
         name = safe(uri.rstrip("/").rpartition("/")[2] or "file")
         link = f"data:application/octet-stream;base64,{blob}"

@@ -51,6 +51,11 @@ def when(ms: int | None) -> str:
     )
 
 
+def stamp(ms: int) -> str:
+    """Local time of a timestamp (ms since 1970) with its offset from UTC, for readers elsewhere."""
+    return datetime.fromtimestamp(ms // 1000).astimezone().isoformat(" ")
+
+
 def since(ms: int) -> str:
     """Age of a timestamp (ms since 1970): `12 s`, `5 min`, `3 h`, `2 d`."""
     seconds = max(int(time.time() - ms / 1000), 0)

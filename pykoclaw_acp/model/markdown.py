@@ -12,12 +12,13 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Final
 
-from pykoclaw_acp.model.fences import Fence
+from pykoclaw_acp.model.fences import MOST_INDENT, Fence
 from pykoclaw_acp.model.fences import opened as opened_fence
 
 _ITEM: Final = re.compile(r"([-+*]|\d{1,9}[.)])( +|\Z)")
 _RULE: Final = re.compile(r"([-*_])( *\1){2,} *\Z")
 _HEADING: Final = re.compile(r"#{1,6}( |\Z)")
+_UNDERLINE: Final = re.compile(r" {0,3}(=+|-+) *\Z")
 _DELIMITER: Final = re.compile(r"\|? *:?-+:? *(\| *:?-+:? *)*\|? *\Z")
 _OF_DELIMITER: Final = re.compile(r"[|: -]*[|:-][|: -]*\Z")
 # Words of a line so far that mean something else without it.
@@ -91,6 +92,26 @@ class Blocks:
     def in_fence(self) -> bool:
         """Whether the text ends inside of a code fence."""
         return self._now()._fence is not None
+
+    @property
+    def in_paragraph(self) -> bool:
+        """Whether a line that comes next may go on in a paragraph; the text ends with a whole line."""
+        return self._paragraph
+
+    def is_code(self, line: str) -> bool:
+        """Whether a line that comes next is code: inside of the open fence, or its end; or indented."""
+        line = line.expandtabs(4)
+        if self._fence is not None:
+            return self._match(line)[1] == len(self._containers)
+        indent = len(line) - len(line.lstrip(" "))
+        return indent > MOST_INDENT and not self._containers and not self._paragraph
+
+    def is_underline(self, line: str) -> bool:
+        """Whether a line that comes next makes a heading of the paragraph before it."""
+        line = line.expandtabs(4)
+        at, depth = self._match(line)
+        whole = depth == len(self._containers) and self._fence is None
+        return whole and self._paragraph and _UNDERLINE.match(line[at:]) is not None
 
     @property
     def ending(self) -> str:

@@ -179,7 +179,7 @@ async def test_sessions_are_listed_shown_and_exported(stack: Stack) -> None:
     assert (beyond.status, beyond.out, "ends before that" in beyond.error) == (1, "", True)
     document = (await done(stack, "sessions", "export", session)).out
     assert document.count("## You") == 1
-    assert "\n- ✓ ````Run a scripted command: echo '```'````" in document
+    assert "\n- *Tool:* ✓ ````Run a scripted command: echo '```'````" in document
     assert "— ```` ``` ````\n" in document
     page = (await done(stack, "sessions", "export", session, "--format", "html")).out
     assert page.startswith("<!DOCTYPE html>")

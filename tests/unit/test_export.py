@@ -19,12 +19,19 @@ from pykoclaw_acp.commands.document import Item, ShownCall, ShownMessage, ShownP
 from pykoclaw_acp.commands.markdown import closed, markdown
 from pykoclaw_acp.commands.page import page
 from pykoclaw_acp.commands.prose import html
+from pykoclaw_acp.commands.show import stamp
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed
 
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n").decode()
 IMAGE = {"type": "image", "mimeType": "image/png", "data": PNG}
-SUMMARY = {"id": "5e55", "conversation": "acp-5e55", "title": "The <parser>", "cwd": "/w"}
+SUMMARY: dict[str, Any] = {
+    "id": "5e55",
+    "conversation": "acp-5e55",
+    "title": "The <parser>",
+    "cwd": "/w",
+}
+SUMMARY |= {"createdAt": 0, "updatedAt": 60_000}
 HOSTILE = "</div><script>alert(1)</script><img src=x onerror=alert(1)>\" ' \x1b[31m\u202e"
 
 
@@ -128,10 +135,10 @@ def test_long_running_tool_does_not_fill_memory(
 def test_markdown_is_readable() -> None:
     assert (
         rendered(markdown, HISTORY, title="The parser")
-        == """\
+        == f"""\
 # The parser
 
-Session 5e55, in /w.
+Session 5e55, in /w; created {stamp(0)}, last used {stamp(60_000)}.
 
 ## You
 
@@ -163,8 +170,8 @@ two
 three
 ```
 
-- ✓ `Read a.py`
-- ✓ `Bash: pwd` — `/w`
+- *Tool:* ✓ `Read a.py`
+- *Tool:* ✓ `Bash: pwd` — `/w`
 
 Done.
 
@@ -172,7 +179,9 @@ Done.
 >
 > It failed.
 
-- [x] Test
+> *Claude's tasks:*
+>
+> - [x] Test
 
 ## You
 
@@ -209,7 +218,8 @@ def test_a_quote_of_this_program_is_quoted_once() -> None:
 @pytest.mark.parametrize(
     ("text", "end"),
     [
-        ("```py\nx", "\n```"), ("~~~~\n```\nx", "\n~~~~"), ("```\nx\n```", ""), ("````\n```\n", "\n````"),
+        ("1. a\n   ```\n   x", "\n   ```"),
+        ("```py\nx", "\n```"), ("~~~~\n```\nx", "\n~~~~"), ("```\nx\n```", ""), ("````\n```\n", "````"),
         ("no ```code```", ""), ("```\nx\n```\n~~~", "\n~~~"),
     ],
 )  # fmt: skip
@@ -299,7 +309,7 @@ def test_page_shows_everything_and_loads_nothing() -> None:
         "three",
         "/w",
         "It failed.",
-        "☑ Test",
+        "Claude's tasks:☑ Test",
     ):
         assert words in found.text, words
     assert html.count("two") == 1, "output once"
