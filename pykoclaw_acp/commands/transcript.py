@@ -5,15 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from pykoclaw_acp.commands.document import OURS, RESULTS, ShownCall, fields, objects, speaker
+from pykoclaw_acp.commands.apart import Apart
+from pykoclaw_acp.commands.document import (
+    OURS,
+    RESULTS,
+    SPEAKERS,
+    SPLIT,
+    TASKS,
+    ShownCall,
+    between,
+    fields,
+    objects,
+    speaker,
+)
 from pykoclaw_acp.commands.markdown import SHORT, block_text, output, short_output
 from pykoclaw_acp.commands.question import quoted
 from pykoclaw_acp.commands.show import one_line
 from pykoclaw_acp.model.questions import ASKS
+from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.terminal import Shown, joined, shown
 from pykoclaw_acp.translation.deciding import PLANS
 
 _END: Final = shown("\n", "prose")
+_CALL: Final = "•"
+_MARKS: Final = (_CALL, *RESULTS.values(), "?")  # before calls, and requests of `attach`
 _STATES: Final = {"completed": "x", "in_progress": ">"}
 
 
@@ -28,6 +43,9 @@ class TranscriptPrinter:
         self._write = write
         self._live = live
         self._message: tuple[str, str, str] | None = None  # kind, id and speaker of the message
+        self._heads = {f"{one}:" for one in (*SPEAKERS, TASKS)}
+        self._text = Apart(self._heads, _MARKS)
+        self._block = ""  # the text before in the message
         self._fresh = True  # the cursor is at the beginning of a line
         self._tools: dict[str, ShownCall] = {}
         self._unsaid: dict[str, ShownCall] = {}  # running, and no line says so yet
@@ -85,7 +103,7 @@ class TranscriptPrinter:
     def _say_running(self) -> None:
         """Print the calls that run."""
         for tool in self._unsaid.values():
-            self._print_line(f"• {tool.title}", fg="cyan")
+            self._print_line(f"{_CALL} {tool.title}", fg="cyan")
             if tool.name == PLANS:
                 self._print_content(tool)
         self._unsaid.clear()
@@ -106,9 +124,11 @@ class TranscriptPrinter:
     def _end_plan(self) -> None:
         """Print the task list; if it is known, what has changed of it."""
         changed = [line for line in self._plan if line not in self._printed_plan]
-        for line in changed:
+        if changed:
             self._say_running()
-            self._print_line(line)
+            self._end_line()
+            self._head(("plan", "", TASKS))
+            self._write(joined(shown(f"{line}\n", "prose") for line in changed))
         self._printed_plan = self._plan
 
     def _say(self, kind: str, who: str, message: str, text: str) -> None:
@@ -117,12 +137,30 @@ class TranscriptPrinter:
             text = text.strip("\n").replace("**", "")
         if self._message != (kind, message, who):
             self._end_line()
-            self._message = (kind, message, who)
-            self._write(joined([shown(f"{who}:", bold=True), _END]))
+            self._head((kind, message, who))
+        elif (
+            kind == "user_message_chunk"
+            and len(self._block) < SPLIT
+            and not self._text.fresh
+            and between(self._block, text)
+        ):
+            self._write_text(kind, "\n")
+        self._block = text
+        self._write_text(kind, neutral(text, "prose"))
+
+    def _head(self, message: tuple[str, str, str]) -> None:
+        """Say who speaks in the message, unless that stands there."""
+        if self._message != message:
+            self._message = message
+            self._heads.add(f"{message[2]}:")
+            self._write(joined([shown(f"{message[2]}:", bold=True), _END]))
+
+    def _write_text(self, kind: str, text: str) -> None:
+        self._write_ready(self._text.piece(text), dim=kind == "agent_thought_chunk")
+
+    def _write_ready(self, text: str, *, dim: bool) -> None:
         if text:
-            self._write(
-                shown(text, "prose", **({"dim": True} if kind == "agent_thought_chunk" else {}))
-            )
+            self._write(shown(text, "prose", **({"dim": True} if dim else {})))
             self._fresh = text.endswith("\n")
 
     def _print_line(self, text: str, **style: Any) -> None:
@@ -134,6 +172,8 @@ class TranscriptPrinter:
         self._write(text)
 
     def _end_line(self) -> None:
+        thought = self._message is not None and self._message[0] == "agent_thought_chunk"
+        self._write_ready(self._text.rest(), dim=thought)
         if not self._fresh:
             self._write(_END)
             self._fresh = True

@@ -373,9 +373,11 @@ def test_task_lists_show_at_turns_end_and_live() -> None:
         tasks("completed", "completed"),
         said("user_message_chunk", "u", "And?"),
     ]
-    assert printed(updates, live=False) == "- [x] Test\n- [x] Write\nYou:\nAnd?\n"
+    assert printed(updates, live=False) == (
+        "Claude's tasks:\n- [x] Test\n- [x] Write\nYou:\nAnd?\n"
+    )
     assert printed(updates, live=True) == (
-        "- [>] Test\n- [ ] Write\n- [x] Test\n- [>] Write\n- [x] Write\nYou:\nAnd?\n"
+        "Claude's tasks:\n- [>] Test\n- [ ] Write\n- [x] Test\n- [>] Write\n- [x] Write\nYou:\nAnd?\n"
     )
 
 
