@@ -100,7 +100,9 @@ def pause_task(task: str) -> None:
 @tasks.command(name="resume", short_help="Resume a paused task.")
 @TASK
 def resume_task(task: str) -> None:
-    """Resume a task by its schedule, counted from now. If the time of a `once` task has passed, it is due."""
+    """Resume a task by its schedule, counted from now. If the time of a `once` task has passed, it is
+    due, unless it has run.
+    """
     from pykoclaw_acp.commands import tasks as command
 
     command.resume(task)

@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from pykoclaw_acp.errors import Conflict, InvalidParams, InvalidRequest
 from pykoclaw_acp.link.framing import MAX_LINE_OUT
 from pykoclaw_acp.model import deliveries
-from pykoclaw_acp.model.schedule import compute_next_run
+from pykoclaw_acp.model.schedule import compute_next_run, now_text
 from pykoclaw_acp.model.scheduled import CutTask, Task, TaskState
 from pykoclaw_acp.protocol.control.tasks import (
     ScheduledTaskList,
@@ -32,6 +32,7 @@ from pykoclaw_acp.store.units import Statement, Unit
 
 RUNS_SHOWN: Final = 20
 LISTED: Final = 1000  # bytes of each text in a list: ten thousand tasks fill no memory
+BEGUN: Final = "The task runs once, and has begun to: nothing was changed."
 GONE: Final = "No task has this id. `pykoclaw-acp tasks list` shows all of them."
 
 
@@ -104,6 +105,8 @@ class ScheduledTasks:
     async def pause(self, call: Call, params: TaskParams) -> TaskPaused:  # noqa: ARG002
         """Let the task not run until it is resumed; a run that has begun goes on."""
         task = await self._task(params.task)
+        if task.status == TaskState.COMPLETED:
+            raise InvalidRequest("The task has run, and has no next time: nothing was changed.")
         now = await self._changed(task.id, tasks.set_state(task.id, TaskState.PAUSED))
         return TaskPaused(**asdict(now), changed=task.status != TaskState.PAUSED)
 
@@ -116,6 +119,9 @@ class ScheduledTasks:
             following = compute_next_run(task.schedule_type, task.schedule_value)
         except ValueError as error:
             raise InvalidParams(f"The task's schedule cannot be read: {error}") from error
+        begun = task.last_run or task.id in {run.task.id for run in self._app.runs.running}
+        if begun and task.schedule_type == "once" and (following or "") <= now_text():
+            raise InvalidRequest(f"{BEGUN} To let it run again, use `pykoclaw-acp tasks run`.")
         return await self._changed(task.id, tasks.set_state(task.id, TaskState.ACTIVE, following))
 
     async def cancel(self, call: Call, params: TaskParams) -> TaskCancelled:  # noqa: ARG002

@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.errors import InvalidParams, InvalidRequest
 from pykoclaw_acp.link.framing import MAX_LINE_OUT
 from pykoclaw_acp.protocol.control.tasks import SchedulerInfo, TaskParams, TasksParams
 from pykoclaw_acp.server.scheduled import LISTED, ScheduledTasks
@@ -103,6 +103,21 @@ async def test_second_pause_changes_nothing(tmp_path: Path, path: Path) -> None:
             ("paused", True),
             ("paused", False),
         ]
+
+
+async def test_task_that_ran_once_runs_never_again(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r:
+        ran = {"last_run": "2026-01-01T00:00:00+00:00", "schedule_type": "once"}
+        over = task(path, "wa-1", status="completed", **ran)
+        with pytest.raises(InvalidRequest, match="has run"):
+            await control(r).pause(CALL, TaskParams(task=over))
+        begun = task(path, "wa-1", status="paused", schedule_value="2026-01-01T00:00:00Z", **ran)
+        with pytest.raises(InvalidRequest, match="tasks run"):
+            await control(r).resume(CALL, TaskParams(task=begun))
+        later = task(path, "wa-1", status="paused", schedule_value="2999-01-01T00:00:00Z", **ran)
+        assert (await control(r).resume(CALL, TaskParams(task=later))).status == "active"
+        assert row(path, begun, "status") == ("paused",)
+        assert row(path, over, "status") == ("completed",)
 
 
 async def test_long_task_is_paused_resumed_and_cancelled(tmp_path: Path, path: Path) -> None:
