@@ -28,7 +28,7 @@ async def test_closed_session_refuses_prompts_until_loaded(tmp_path: Path) -> No
         await wire.call("session/prompt", **prompt(session, "say 2"))
         await wire.call("session/close", sessionId=session)
         refused = await wire.call("session/prompt", **prompt(session, "say 1"))
-        assert "session/load" in refused["error"]["message"]
+        assert "Open it again in your client" in refused["error"]["message"]
         await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
         before = len(wire.updates())
         assert (await wire.call("session/prompt", **prompt(session, "say 1")))["result"][
@@ -320,7 +320,7 @@ async def test_adopted_session_takes_directory_from_first_load(tmp_path: Path) -
 
         await on_writer(r.database, adopt)
         refused = await wire.call("session/prompt", **prompt("../old id", "say 1"))
-        assert "session/load" in refused["error"]["message"]
+        assert "in your client" in refused["error"]["message"]
         await wire.call("session/load", sessionId="../old id", cwd="/usr", mcpServers=[])
         await wire.call("session/prompt", **prompt("../old id", "say 1"))
         launched = r.launcher.launched[0]
