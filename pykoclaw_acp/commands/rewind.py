@@ -55,9 +55,10 @@ def _files(done: Mapping[str, Any], wanted: bool) -> str:
     """What became of the files."""
     changed: list[str] = done["files"]
     deleted: list[str] | None = done.get("deleted")
-    if changed and deleted is None:  # an earlier daemon did it
-        return f"{show.count(len(changed), 'file')} changed; what did not exist then is deleted."
-    if changed and deleted is not None:
+    if changed:
+        if deleted is None:  # an earlier daemon did it
+            count = show.count(len(changed), "file")
+            return f"{count} changed; what did not exist then is deleted."
         names = f" Deleted: {', '.join(deleted[:MOST_SHOWN])}." if deleted else ""
         return f"{files_now(len(changed), deleted)}{names}"
     if wanted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
@@ -19,7 +20,7 @@ def words(kind: Any, path: str) -> list[str]:
     """The words that may be at a path of msgspec's in a value of this type; empty if there is no
     list of them, or the path leads nowhere.
     """
-    found = [inspect.type_info(kind)]
+    found = [_inspected(kind)]
     *steps, last = _STEP.findall(path) or [""]
     for step in steps:
         found = [one for part in found for one in _below(part, step)]
@@ -31,6 +32,11 @@ def words(kind: Any, path: str) -> list[str]:
     ]
     below = (one for part in found for one in _below(part, last))
     return list(dict.fromkeys(tags or _listed(below)))
+
+
+@functools.cache  # it takes longer than all else of a refusal, and there are as many as methods
+def _inspected(kind: Any) -> inspect.Type:
+    return inspect.type_info(kind)
 
 
 def _alternatives(found: Iterable[inspect.Type]) -> Iterator[inspect.Type]:
