@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from pykoclaw_acp.commands import changes
+from pykoclaw_acp.model.trust import TOOL
 from pykoclaw_acp.terminal import Shown, joined, shown
+from pykoclaw_acp.translation.deciding import PLANS
 
 GUTTER = "  │ "
 """Before each line that the question shows, so that none of them passes for one of ours."""
 
-_PLANS: Final = "ExitPlanMode"  # its text is Claude's own Markdown
-_TRUST: Final = "workspace_trust"  # of requests for trust: a refusal sends Claude nothing
 _FENCE: Final = re.compile("(`{3,})(?:sh|json)?")
 _COLOURS: Final = {"-": "red", "+": "green"}
 _USUAL: Final = {"allow_once": "allow", "deny": "deny"}
@@ -87,14 +87,14 @@ def _unfenced(text: str) -> str:
 
 
 def is_plan(question: dict[str, Any]) -> bool:
-    """Whether the request is for a plan."""
-    return question.get("tool") == _PLANS
+    """Whether the request is for a plan, whose text is Claude's own Markdown."""
+    return question.get("tool") == PLANS
 
 
 def tells_why(question: dict[str, Any]) -> bool:
-    """Whether the reason of a denial reaches Claude: it has asked for a tool."""
+    """Whether the reason of a denial reaches Claude: it has asked for a tool, not we for trust."""
     tool = question.get("tool")
-    return bool(tool) and tool != _TRUST and question.get("form") is None
+    return bool(tool) and tool != TOOL and question.get("form") is None
 
 
 def choices(question: dict[str, Any], names: Mapping[Any, str]) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+TOOL: Final = "workspace_trust"  # the tool of the question about trust, of which there is none
 ANY: Final = "*"  # a `content`: anything in the directory and below
 
 

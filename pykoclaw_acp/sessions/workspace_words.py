@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from pykoclaw_acp.model.events import Event, TextPart, ToolEnded, ToolStarted, note_event
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest, StoredRequest, Workspace
+from pykoclaw_acp.model.trust import TOOL
 from pykoclaw_acp.neutral import fenced, neutral
 from pykoclaw_acp.sessions.permissions.decisions import (
     ALLOW_ALWAYS,
@@ -19,7 +20,6 @@ from pykoclaw_acp.sessions.permissions.decisions import (
     is_choice,
 )
 
-TOOL: Final = "workspace_trust"  # the tool of the question, of which there is none
 _CHOICES: Final = (
     "Run without it: hooks, programs, MCP servers, plugins, skills, agents and commands of the directory do not count,"
     " nor do its settings; CLAUDE.md does.\nTrust it: what it holds now may act, in every conversation there, until it"
