@@ -191,6 +191,9 @@ class Dialer:
             self._start_failed()
             return False
         status, message = readiness.failure(word)
+        if status == readiness.NOT_EXECUTED:  # as while it is installed anew
+            self._start_failed(message, daemon.kind)
+            return False
         if status == TEMPORARY:
             self._wait_until(message, TEMPORARY, daemon.kind)
             return False
@@ -215,13 +218,12 @@ class Dialer:
         self._wait_until(self._missing, UNUSABLE, ErrorKind.DATABASE_MISSING)
         return True
 
-    def _start_failed(self) -> None:
+    def _start_failed(self, message: str = "", kind: ErrorKind = readiness.UNKNOWN) -> None:
         self._scope = False  # it may have been systemd-run that failed
         self._failed_starts += 1
         if self._failed_starts >= MAX_START_ATTEMPTS:
-            raise NotStarted(
-                f"The daemon ended before it was ready, {self._failed_starts} times.", 1
-            )
+            ended = f"The daemon ended before it was ready, {self._failed_starts} times."
+            raise NotStarted(message or ended, 1, kind)
         self._wait()
 
     def _wait_until(

@@ -10,7 +10,7 @@ import sys
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.link import readiness
 from pykoclaw_acp.link.places import Places, secure_directory
-from pykoclaw_acp.system import environment
+from pykoclaw_acp.system import environment, not_executed
 from pykoclaw_acp.system.full_disk import TAKES_NO_FILE
 from pykoclaw_acp.system.lineage import MARKS
 
@@ -166,7 +166,7 @@ def _close_at_exec(descriptor: int) -> None:
 def _become(
     command: list[str], environment: dict[str, str], nothing: int, log: int, pipe: int
 ) -> None:
-    """Exec the daemon, in the child."""
+    """Exec the daemon, in the child; if that fails, say why to the front, and in the log."""
     try:
         os.setsid()
         os.chdir("/")
@@ -177,5 +177,9 @@ def _become(
                 _close_at_exec(int(name))
         os.set_inheritable(pipe, True)
         os.execve(command[0], command, environment)  # noqa: S606  no shell is wanted
+    except OSError as error:
+        kind, said = not_executed.words(command[0], error, readiness.UNKNOWN)
+        os.write(pipe, readiness.failed(readiness.NOT_EXECUTED, said, kind))
+        os.write(2, f"pykoclaw-acp: {said}\n".encode(errors="replace"))
     finally:
-        os._exit(127)
+        os._exit(readiness.NOT_EXECUTED)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "PYKOCLAW_READY_FD"  # of the environment: the descriptor of the pipe
 READY: Final = "ready"
+NOT_EXECUTED: Final = 127  # status of a daemon whose program cannot be executed, as in a shell
 UNKNOWN: Final = ErrorKind.DAEMON_NOT_STARTED  # the kind of a failure that names none
 
 _FAILED: Final = "failed "

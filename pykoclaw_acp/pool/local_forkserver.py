@@ -9,6 +9,7 @@ import contextlib
 import os
 import stat
 import subprocess
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +21,7 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed
 from pykoclaw_acp.pool import forkserver_process
 from pykoclaw_acp.pool.forkserver_process import StartingForkServer
-from pykoclaw_acp.system import shortage
+from pykoclaw_acp.system import not_executed, shortage
 
 CLOSE_WAIT: Final = 0.5  # s; for the fork server to end
 FORK_WAIT: Final = 30.0  # s; the first fork waits for the SDK's import
@@ -81,10 +82,12 @@ class ForkServer:
                     if line:
                         self._deaths = 0
                         return msgspec.json.decode(line, type=Forked)
-                except (OSError, TimeoutError) as error:  # OSError also: Python itself was replaced
+                except (OSError, TimeoutError) as error:
                     if (found := shortage.of(error, forks=True)) is not None:
                         self._discard()
                         raise LaunchFailed(*found) from error
+                    if isinstance(error, OSError) and error.filename == sys.executable:
+                        raise self._not_executed(error) from error
                     log.warning(
                         "The fork server is gone", action="fork_server_gone", error=str(error)
                     )
@@ -94,6 +97,14 @@ class ForkServer:
         if forkserver_process.installation() != self._installed_first:
             why = f"{why}. {CHANGED}"
         raise LaunchFailed(ErrorKind.START_FAILED, why)
+
+    def _not_executed(self, error: OSError) -> LaunchFailed:
+        """Python itself was removed, or replaced by something else; the log is told, too."""
+        self._discard()
+        self._deaths += 1
+        kind, said = not_executed.words(sys.executable, error, ErrorKind.START_FAILED)
+        log.error("The fork server cannot be started", action="fork_server_gone", error=said)
+        return LaunchFailed(kind, said)
 
     async def close(self) -> None:
         """End it; it waits for workers that end with this process."""
