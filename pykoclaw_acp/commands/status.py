@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
@@ -89,13 +89,17 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
+_FOUND: Final = ("login", "environment")
+
+
 def _accounts(accounts: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """One line, unless there is nothing to choose and a credential."""
-    if len(accounts) < 2 and all(one["credential"] for one in accounts):
+    if len(accounts) < 2 and all(one["credential"] in _FOUND for one in accounts):
         return []
     words = {
         "login": "logged in",
         "environment": "a key of the daemon",
+        "unread": "cannot be read now, for want of memory or descriptors",
         None: "not logged in (the key of a client is used where it gives one)",
     }
     shown = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pykoclaw_acp.model import surroundings
 from pykoclaw_acp.model.surroundings import House
-from pykoclaw_acp.protocol.control.daemon import AccountInfo
+from pykoclaw_acp.protocol.control.daemon import AccountInfo, Credential
 from pykoclaw_acp.system import credentials
 
 
@@ -27,11 +27,16 @@ def every(house: House) -> tuple[AccountInfo, ...]:
 def _info(house: House, account: str) -> AccountInfo:
     directory = house.configuration(account) or credentials.configuration(os.environ, Path.home())
     own = credentials.in_environment(house.own(account)) is not None
-    if account == house.account and credentials.handed(os.environ):
-        own = True
+    credential: Credential
+    try:
+        if account == house.account and credentials.handed(os.environ):
+            own = True
+        credential = "environment" if own else "login" if credentials.login(directory) else None
+    except (OSError, MemoryError):
+        credential = "environment" if own else "unread"
     return AccountInfo(
         name=surroundings.shown(account),
         directory=directory,
         chosen=account == house.account,
-        credential="environment" if own else "login" if credentials.login(directory) else None,
+        credential=credential,
     )

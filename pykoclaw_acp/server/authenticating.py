@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import structlog
 
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import AuthRequired, InternalError, InvalidParams
+from pykoclaw_acp.errors import AuthRequired, InternalError, InvalidParams, Overloaded
 from pykoclaw_acp.link import logins
 from pykoclaw_acp.model import surroundings as rules
 from pykoclaw_acp.model.surroundings import House, Surroundings
@@ -21,7 +22,7 @@ from pykoclaw_acp.protocol.wire import Params
 from pykoclaw_acp.server.acp_client import AcpClient
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.sessions.new_session import ACCOUNT
-from pykoclaw_acp.system import credentials
+from pykoclaw_acp.system import credentials, shortage
 from pykoclaw_acp.system import environment as names
 
 CLI_WAIT: Final = 60.0  # s; for the CLI's log-out
@@ -51,7 +52,7 @@ async def logout(call: Call, params: Params) -> Empty:  # noqa: ARG001
     """
     client = call.client
     environment, directory, _ = _of(call.sessions.house, client)
-    if await asyncio.to_thread(credentials.login, directory) is not None:
+    if await asyncio.to_thread(_login, directory) is not None:
         await asyncio.to_thread(
             _log_out, call.sessions.house.cli_path, environment.get(names.CONFIGURATION)
         )
@@ -86,14 +87,28 @@ def account_of(house: House, client: AcpClient) -> str:
 
 def credential_of(house: House, client: AcpClient) -> str | None:
     """Where new sessions of the client get a credential from: a variable's name, a file; None:
-    nowhere. Reads files.
+    nowhere. Reads files; raises Overloaded if these cannot be read for a shortage.
     """
     environment, directory, account = _of(house, client)
     if (variable := credentials.in_environment(environment)) is not None:
         return variable
-    if account == house.account and credentials.handed(os.environ):
-        return HANDED
-    return credentials.login(directory)
+    with _reading():
+        if account == house.account and credentials.handed(os.environ):
+            return HANDED
+        return credentials.login(directory)
+
+
+@contextlib.contextmanager
+def _reading() -> Iterator[None]:
+    """A shortage while credentials are read passes: it says nothing of whether there is one."""
+    try:
+        yield
+    except (OSError, MemoryError) as error:
+        if (found := shortage.of(error)) is None:
+            raise
+        kind, sentence = found
+        message = f"The credential for Claude cannot be read now: {sentence} Then try again."
+        raise Overloaded(message, kind) from error
 
 
 def _of(house: House, client: AcpClient) -> tuple[Mapping[str, str], str, str]:
@@ -104,6 +119,11 @@ def _of(house: House, client: AcpClient) -> tuple[Mapping[str, str], str, str]:
     variables = rules.environment(house, Surroundings(account), client.given).variables
     own = house.configuration(account)
     return variables, own or credentials.configuration(os.environ, Path.home()), account
+
+
+def _login(directory: str) -> str | None:
+    with _reading():
+        return credentials.login(directory)
 
 
 def _missing(client: AcpClient) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, Final
 
+from pykoclaw_acp.system import shortage
 from pykoclaw_acp.system.environment import KEYS, SWITCHES
 
 LOGIN: Final = ".credentials.json"  # in Claude's configuration directory
@@ -25,13 +26,17 @@ def in_environment(environment: Mapping[str, str]) -> str | None:
 
 
 def handed(environment: Mapping[str, str]) -> list[str]:
-    """Names of the files that systemd hands to the daemon; an empty one is no credential."""
+    """Names of the files that systemd hands to the daemon; an empty one is no credential. Raises as
+    `login`.
+    """
     directory = environment.get(_HANDED)
     if not directory:
         return []
     try:
         return sorted(one.name for one in os.scandir(directory) if one.stat().st_size)
-    except OSError:
+    except OSError as error:
+        if shortage.of(error) is not None:
+            raise
         return []
 
 
@@ -41,7 +46,11 @@ def configuration(environment: Mapping[str, str], home: str | os.PathLike[str]) 
 
 
 def login(directory: str | os.PathLike[str]) -> str | None:
-    """The file with a login, or the settings that name a helper for keys; None: neither is there."""
+    """The file with a login, or the settings that name a helper for keys; None: neither is there.
+
+    Raises OSError or MemoryError if there may be one that cannot be read for a shortage
+    (`shortage.of`).
+    """
     file = os.path.join(directory, LOGIN)
     if _dict(file).keys() - _SERVERS:
         return file
@@ -50,7 +59,9 @@ def login(directory: str | os.PathLike[str]) -> str | None:
 
 
 def expires_at(directory: str | os.PathLike[str]) -> int | None:
-    """When the login of a subscription expires (ms since 1970); None if that is not known."""
+    """When the login of a subscription expires (ms since 1970); None if that is not known. Raises as
+    `login`.
+    """
     found = _dict(os.path.join(directory, LOGIN)).get("claudeAiOauth")
     value = found.get("expiresAt") if isinstance(found, dict) else None
     return value if isinstance(value, int) else None
@@ -68,6 +79,8 @@ def _dict(path: str) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
             value = json.load(file)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        if shortage.of(error) is not None:
+            raise
         return {}
     return value if isinstance(value, dict) else {}

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.failures import TurnFailure
-from pykoclaw_acp.system import credentials
+from pykoclaw_acp.system import credentials, shortage
 from pykoclaw_acp.worker import failures, gateway, unreachable
 
 _SAID: Final = "Not logged in"  # what the CLI says, without having asked anybody
@@ -49,6 +49,10 @@ def _reason(
 ) -> tuple[ErrorKind, str]:
     account = f" --account {options.account}" if options.account else ""
     login = f"`pykoclaw-acp login{account}`"
+    if status is None and _SAID in words and (lack := _lack(words, environment)) is not None:
+        return lack[0], (
+            f"Claude's credential{_of(options)} cannot be read now: {lack[1]} Then send the prompt again."
+        )
     if status is None and _SAID in words:
         return ErrorKind.AUTHENTICATION_MISSING, (
             f"There is no credential for Claude{_of(options)}. Run {login} in a terminal, or {_KEY}."
@@ -83,6 +87,21 @@ def _of(options: WorkerOptions) -> str:
 def _has_expired(words: str, environment: Mapping[str, str]) -> bool:
     if any(word in words.lower() for word in _OVER):
         return True
-    home = os.path.expanduser("~")
-    expires = credentials.expires_at(credentials.configuration(environment, home))
+    try:
+        expires = credentials.expires_at(_directory(environment))
+    except (OSError, MemoryError):
+        return False
     return expires is not None and expires < time.time() * 1000
+
+
+def _lack(words: str, environment: Mapping[str, str]) -> tuple[ErrorKind, str] | None:
+    """What the machine lacks to read a credential, as `shortage.of`; None if it lacks nothing."""
+    try:
+        credentials.login(_directory(environment))
+    except (OSError, MemoryError) as error:
+        return shortage.of(error)
+    return shortage.of_words(words)
+
+
+def _directory(environment: Mapping[str, str]) -> str:
+    return credentials.configuration(environment, os.path.expanduser("~"))

@@ -77,18 +77,21 @@ class UnacceptedNotices(FullAnswer, frozen=True, kw_only=True):
     reason: str
 
 
+Credential = Literal["login", "environment", "unread"] | None
+
+
 class AccountInfo(FullAnswer, frozen=True, kw_only=True):
     """An account of Claude. `directory`: its configuration; `chosen`: of new sessions whose client
     names none.
 
-    `credential`: `login`, `environment` (the daemon's own), or null: there is none, as far as the
-    daemon knows.
+    `credential`: `login`, `environment` (the daemon's own), `unread` (the machine lacks memory or
+    descriptors to look), or null: there is none, as far as the daemon knows.
     """
 
     name: str
     directory: str
     chosen: bool
-    credential: Literal["login", "environment"] | None
+    credential: Credential
 
 
 class OtherSettings(FullAnswer, frozen=True, kw_only=True):
