@@ -36,7 +36,7 @@ MERGING: Final = ("merge_piece_written", "conversation_united", "merge_piece_fin
 # In the conversion of an old log.
 CONVERSION: Final = ("log_piece_read", "log_piece_converted")
 # In a delivery, and in the run of a scheduled task.
-DELIVERY: Final = ("delivery_committed", "task_claimed", "task_run_ended")
+DELIVERY: Final = ("delivery_committed", "task_claimed", "task_run_ended", "task_deleted")
 # In the making of a fork.
 FORKING: Final = ("fork_begun", "fork_piece_copied", "fork_shown")
 # When a prompt goes into the running turn.

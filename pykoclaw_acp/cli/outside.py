@@ -91,7 +91,9 @@ def show_task(task: str, as_json: bool) -> None:
 @tasks.command(name="pause", short_help="Pause a scheduled task.")
 @TASK
 def pause_task(task: str) -> None:
-    """Pause a scheduled task. A run that has begun continues."""
+    """Pause a scheduled task. A run that has begun continues, and one that waits to begin behind
+    another turn takes place; the command says so.
+    """
     from pykoclaw_acp.commands import tasks as command
 
     command.pause(task)
@@ -111,7 +113,11 @@ def resume_task(task: str) -> None:
 @tasks.command(name="cancel", short_help="Delete a scheduled task.")
 @TASK
 def cancel_task(task: str) -> None:
-    """Delete a scheduled task and what is kept of its runs. A run that has begun continues."""
+    """Delete a scheduled task and what is kept of its runs.
+
+    A run that waits to begin, as behind another turn, does not take place. One that has begun continues.
+    The command says which, and how to stop it.
+    """
     from pykoclaw_acp.commands import tasks as command
 
     command.cancel(task)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
-from pykoclaw_acp.model.scheduled import SchedulerState
+from pykoclaw_acp.model.scheduled import RunStanding, SchedulerState
 
 _SHOWN: Final = 60  # characters of a prompt in a list
 
@@ -87,9 +87,9 @@ def pause(task: str) -> None:
     """Pause a task."""
     one = ask("tasks/pause", task=task)
     if one.get("changed", True):  # an older daemon does not say it
-        terminal.line(f"Paused {one['id']}.")
+        terminal.line(f"Paused {one['id']}.{_run(one)}")
     else:
-        terminal.line(f"{one['id']} was paused already.")
+        terminal.line(f"{one['id']} was paused already.{_run(one)}")
 
 
 def resume(task: str) -> None:
@@ -100,8 +100,23 @@ def resume(task: str) -> None:
 
 def cancel(task: str) -> None:
     """Delete a task."""
-    deleted = ask("tasks/cancel", task=task).get("task", task)  # an older daemon says none
-    terminal.line(f"Deleted {deleted}.")
+    done = ask("tasks/cancel", task=task)
+    terminal.line(f"Deleted {done.get('task', task)}.{_run(done)}")  # an older daemon says none
+
+
+def _run(done: dict[str, Any]) -> str:
+    """What becomes of a run that was claimed before the change, as a sentence; empty without one."""
+    if done.get("run") == RunStanding.CANCELLED:
+        return " Its run had not begun, and does not take place."
+    if done.get("run") == RunStanding.WAITS:
+        return (
+            " Its run that waits to begin takes place all the same;"
+            f" `pykoclaw-acp tasks cancel {done['id']}` prevents it, and deletes the task."
+        )
+    if done.get("run") == RunStanding.GOES_ON:
+        stop = f"`pykoclaw-acp workers stop {done['session']}`"
+        return f" Its run had begun, and goes on; {stop} stops it, or its client."
+    return ""
 
 
 def run(task: str) -> None:

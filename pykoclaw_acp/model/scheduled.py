@@ -16,6 +16,7 @@ from pykoclaw_acp.model.schedule import compute_next_run, now_text
 
 SHORTEST_INTERVAL: Final = timedelta(seconds=60)  # of pykoclaw's own scheduler
 SUMMARY: Final = 200  # characters of a result that `last_result` keeps
+CANCELLED: Final = "The run was cancelled."  # the error of a run that nobody lets go on
 _RULE: Final = "\n\n---\n\n"  # between text before a tool call and text after it
 
 
@@ -32,6 +33,14 @@ class TaskRunState(StrEnum):
 
     SUCCESS = "success"  # with a result, which may be empty
     ERROR = "error"  # without one
+
+
+class RunStanding(StrEnum):
+    """What a change of a task means for a run that was claimed and has no result."""
+
+    WAITS = "waits"  # it has not begun, and will
+    CANCELLED = "cancelled"  # it had not begun, and never will
+    GOES_ON = "goes_on"  # it had begun
 
 
 class SchedulerState(StrEnum):
@@ -89,7 +98,8 @@ class TaskRun:
     """A run from its claim to its result; `turn_id` is that of the turn that it is.
 
     `claimed`: the next run that the claim has written. `manual`: somebody asked for it, and the
-    schedule does not change. `aside`: in a session of its own. `started_at`: ms since 1970.
+    schedule does not change. `aside`: in a session of its own. `started_at`: ms since 1970. `asked`:
+    the key of the request that asked for it, which may come again.
     """
 
     turn_id: str
@@ -99,6 +109,7 @@ class TaskRun:
     started_at: int
     session_id: str | None = None
     aside: bool = False
+    asked: str | None = None
 
     @property
     def began(self) -> datetime:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import asdict
 
+from pykoclaw_acp import crash_points
 from pykoclaw_acp.errors import Conflict, InvalidParams, InvalidRequest
 from pykoclaw_acp.link.framing import MAX_LINE_OUT
 from pykoclaw_acp.model import deliveries
 from pykoclaw_acp.model.schedule import compute_next_run, now_text
-from pykoclaw_acp.model.scheduled import CutTask, Task, TaskState
+from pykoclaw_acp.model.scheduled import CutTask, RunStanding, Task, TaskRun, TaskState
 from pykoclaw_acp.protocol.control.tasks import (
     ScheduledTaskList,
     TaskCancelled,
@@ -27,7 +29,9 @@ from pykoclaw_acp.server import fitting
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
+from pykoclaw_acp.store import task_requests as requests
 from pykoclaw_acp.store import tasks
+from pykoclaw_acp.store.task_requests import Noted
 from pykoclaw_acp.store.units import Statement, Unit
 
 RUNS_SHOWN: Final = 20
@@ -42,6 +46,7 @@ class ScheduledTasks:
     def __init__(self, app: App) -> None:
         self._app = app
         self._database = app.database
+        self._changing = asyncio.Lock()  # a request that comes again waits for what it was
 
     @property
     def methods(self) -> dict[str, Method[Call, Any]]:
@@ -102,17 +107,35 @@ class ScheduledTasks:
         )
         return TaskDetails(task=task, runs=shown)
 
-    async def pause(self, call: Call, params: TaskParams) -> TaskPaused:  # noqa: ARG002
-        """Let the task not run until it is resumed; a run that has begun goes on."""
-        task = await self._task(params.task)
-        if task.status == TaskState.COMPLETED:
-            raise InvalidRequest("The task has run, and has no next time: nothing was changed.")
-        now = await self._changed(task.id, tasks.set_state(task.id, TaskState.PAUSED))
-        return TaskPaused(**asdict(now), changed=task.status != TaskState.PAUSED)
+    async def pause(self, call: Call, params: TaskParams) -> TaskPaused:
+        """Let the task not run until it is resumed; a run that was claimed takes place."""
+        async with self._changing:
+            if (done := await self._done(call)) is None:
+                task = await self._task(params.task)
+                if task.status == TaskState.COMPLETED:
+                    raise InvalidRequest(
+                        "The task has run, and has no next time: nothing was changed."
+                    )
+                changed = task.status != TaskState.PAUSED
+                done = Noted(task.id, await requests.run_of(self._database, task.id), changed)
+                await self._change(call, done, requests.set_state(task.id, TaskState.PAUSED))
+        now = asdict(await self._listed(done.task_id))
+        run, session = await self._standing(done, deleted=False)
+        return TaskPaused(**now, changed=done.changed, run=run, session=session)
 
-    async def resume(self, call: Call, params: TaskParams) -> TaskInfo:  # noqa: ARG002
+    async def resume(self, call: Call, params: TaskParams) -> TaskInfo:
         """Let the task run by its schedule, counted from now; a time that has passed is due."""
-        task = await self._task(params.task)
+        async with self._changing:
+            if (done := await self._done(call)) is None:
+                task = await self._task(params.task)
+                following = self._resumed(task)
+                done = Noted(task.id, None, changed=True)
+                state = requests.set_state(task.id, TaskState.ACTIVE, following)
+                await self._change(call, done, state)
+        return await self._listed(done.task_id)
+
+    def _resumed(self, task: Task) -> str | None:
+        """When the task runs next. Raises for one that cannot be resumed."""
         if task.status != TaskState.PAUSED:
             raise InvalidRequest(f"The task is not paused but {task.status}: nothing was changed.")
         try:
@@ -122,34 +145,66 @@ class ScheduledTasks:
         begun = task.last_run or task.id in {run.task.id for run in self._app.runs.running}
         if begun and task.schedule_type == "once" and (following or "") <= now_text():
             raise InvalidRequest(f"{BEGUN} To let it run again, use `pykoclaw-acp tasks run`.")
-        return await self._changed(task.id, tasks.set_state(task.id, TaskState.ACTIVE, following))
+        return following
 
-    async def cancel(self, call: Call, params: TaskParams) -> TaskCancelled:  # noqa: ARG002
+    async def cancel(self, call: Call, params: TaskParams) -> TaskCancelled:
         """Delete the task and what is kept of its runs. A run that has begun goes on, one that has
         not does not happen.
         """
-        task_id = await self._id(params.task)
-        ends = (*tasks.delete(task_id), tasks.give_up_runs(task_id))
-        await self._database.commit(Unit(ends))
-        self._app.runs.give_up(task_id)
-        return TaskCancelled(task=task_id)
+        async with self._changing:
+            if (done := await self._done(call)) is None:
+                task_id = await self._id(params.task)
+                done = Noted(task_id, await requests.run_of(self._database, task_id), changed=True)
+                ends = (*requests.delete(task_id), *requests.give_up_runs(task_id))
+                await self._change(call, done, *ends)
+                crash_points.reached("task_deleted")
+                self._app.runs.give_up(task_id)
+        run, session = await self._standing(done, deleted=True)
+        return TaskCancelled(task=done.task_id, run=run, session=session)
 
-    async def run(self, call: Call, params: TaskParams) -> TaskStarted:  # noqa: ARG002
+    async def run(self, call: Call, params: TaskParams) -> TaskStarted:
         """Run the task now, whatever its schedule and state; its schedule does not change."""
-        task = await self._task(params.task)
-        if not self._app.runs.room:
-            raise InvalidRequest(
-                "Too many tasks run at once. Try again when one of them has ended."
-            )
+        async with self._changing:
+            if (done := await self._done(call)) is None:
+                task = await self._task(params.task)
+                if not self._app.runs.room:
+                    raise InvalidRequest(
+                        "Too many tasks run at once. Try again when one of them has ended."
+                    )
+                run = await self._begin(task, call)
+                done = Noted(task.id, run.turn_id, changed=True)
+        return TaskStarted(task=done.task_id, turn_id=done.turn_id or "")
+
+    async def _begin(self, task: Task, call: Call) -> TaskRun:
         try:
-            run = await self._app.runs.begin(task, task.next_run, manual=True)
+            return await self._app.runs.begin(task, task.next_run, manual=True, asked=call.key)
         except Conflict as error:
             raise InvalidRequest("The task runs already, or was changed just now.") from error
-        return TaskStarted(task=task.id, turn_id=run.turn_id)
 
-    async def _changed(self, task_id: str, change: Statement) -> TaskInfo:
-        await self._database.commit(Unit((change,)))
+    async def _done(self, call: Call) -> Noted | None:
+        """What an earlier daemon, or this one, has done for the request; None if it is new."""
+        return None if call.key is None else await requests.noted(self._database, call.key)
+
+    async def _change(self, call: Call, done: Noted, *change: Statement) -> None:
+        """Commit a change of a task, with what its request is answered if it comes again."""
+        kept: tuple[Statement, ...] = ()
+        if call.key is not None:
+            kept = requests.note(call.key, done.task_id, done.turn_id, changed=done.changed)
+        try:
+            await self._database.commit(Unit((*change, *kept)))
+        except Conflict as error:
+            raise InvalidParams(GONE) from error
         self._app.runs.changed.set()
+
+    async def _standing(
+        self, done: Noted, *, deleted: bool
+    ) -> tuple[RunStanding | None, str | None]:
+        """What becomes of the run that a change has met, and its session; None if there was none."""
+        if done.turn_id is None:
+            return None, None
+        return await requests.standing(self._database, done.turn_id, deleted=deleted)
+
+    async def _listed(self, task_id: str) -> TaskInfo:
         return fitting.shortened(await self._shown(task_id, LISTED), LISTED)
 
     async def _shown(self, task_id: str, most: int) -> TaskInfo:

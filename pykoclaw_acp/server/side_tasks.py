@@ -36,11 +36,13 @@ class SideTasks:
         rows, going_on = RowChanges(sessions, store), GoingOn(sessions, store)
         deliverer = Deliverer(sessions, SqlDeliveryStore(database))
         changes = Changes(database.path)
-        for told in (sessions.deliveries_wanted, runs.changed, rows.changed, going_on.changed):
+        wanted = (sessions.deliveries_wanted, runs.changed, runs.written)
+        for told in (*wanted, rows.changed, going_on.changed):
             changes.tell(told)
         work = {
             "look for changes of other programs": changes.run(),
             "look at rows of conversations": rows.run(),
+            "look for deleted tasks": runs.watch(),
             "deliver": deliverer.run(),
             "go on after usage limits": going_on.run(),
             "purge deleted sessions": _purge(database),

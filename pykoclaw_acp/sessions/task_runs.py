@@ -25,7 +25,7 @@ from pykoclaw_acp.errors import (
 )
 from pykoclaw_acp.model import deliveries
 from pykoclaw_acp.model.conversations import OWN, Conversation
-from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
+from pykoclaw_acp.model.scheduled import CANCELLED, Task, TaskResult, TaskRun
 from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
 from pykoclaw_acp.retries import until_done
@@ -39,7 +39,6 @@ from pykoclaw_acp.tasks import Tasks
 
 MOST_RUNS: Final = 4  # at once, so that tasks that come due together leave workers for people
 MAX_REASON: Final = 300  # characters
-CANCELLED: Final = "The run was cancelled."
 MOST_TRIES: Final = (
     8  # of a run that cannot begin, for a reason that is not foreseen; half a minute
 )
@@ -49,17 +48,20 @@ log: Final = structlog.get_logger()
 
 
 class TaskRuns:
-    """Runs claimed tasks. `data` is the data directory; `changed` is set when a run has ended."""
+    """Runs claimed tasks. `data` is the data directory; `changed` is set when a run has ended, and
+    `written` by others, when a task may have been deleted.
+    """
 
     def __init__(self, sessions: Sessions, store: TaskStore, data: Path) -> None:
         self.changed = asyncio.Event()
+        self.written = asyncio.Event()
         self._sessions = sessions
         self._store = store
         self._data = data
         self._tasks = Tasks()
         self._running: dict[str, TaskRun] = {}  # by task
         self._acts: dict[str, asyncio.Task[None]] = {}  # by task
-        self._accepting: set[str] = set()  # tasks whose runs are turns, or may be
+        self._turns: dict[str, Turn] = {}  # by task: of runs that are turns, or may be
         self._recovered: set[str] = set()  # tasks whose runs an earlier daemon has begun
 
     @property
@@ -91,10 +93,14 @@ class TaskRuns:
                 self._recovered.add(run.task.id)
                 self._start(run)
 
-    async def begin(self, task: Task, claimed: str | None, *, manual: bool = False) -> TaskRun:
-        """Claim a task and run it. Raises Conflict if it is not as it was read, or runs."""
+    async def begin(
+        self, task: Task, claimed: str | None, *, manual: bool = False, asked: str | None = None
+    ) -> TaskRun:
+        """Claim a task and run it; `asked` as in TaskRun. Raises Conflict if it is not as it was read,
+        or runs.
+        """
         now = time.time_ns() // 1_000_000
-        run = TaskRun(str(uuid4()), task, claimed, manual, now)
+        run = TaskRun(str(uuid4()), task, claimed, manual, now, asked=asked)
         await self._store.claim(run)
         crash_points.reached("task_claimed")
         log.info("Task claimed", action="task_claimed", task=task.id, turn=run.turn_id)
@@ -102,9 +108,41 @@ class TaskRuns:
         return run
 
     def give_up(self, task_id: str) -> None:
-        """Drop a run that the store has ended before it began; one that may have begun finds out."""
-        if task_id not in self._accepting and (act := self._acts.get(task_id)) is not None:
-            act.cancel()
+        """Drop the run of a task that was deleted, unless it has begun: one that is no turn yet has
+        been ended by the store, a turn that waits ends as cancelled.
+        """
+        if task_id in self._turns:
+            self._call_off(self._running[task_id], self._turns[task_id])
+        elif task_id in self._acts and task_id not in self._recovered:  # that may be a turn
+            self._acts[task_id].cancel()
+
+    def _call_off(self, run: TaskRun, turn: Turn) -> None:
+        if turn.state != TurnState.QUEUED or turn.cancelled.is_set():
+            return
+        log.info("A run is called off", action="task_called_off", task=run.task.id)
+        session = self._sessions.live.get(run.session_id or "")
+        if session is not None:
+            session.cancel(turn)
+        turn.cancelled.set()  # also of one that is just being accepted
+
+    async def watch(self) -> None:
+        """Call off waiting runs of tasks that whatever program deletes, until cancelled."""
+        while True:
+            await self.written.wait()
+            self.written.clear()
+            try:
+                await self._call_off_deleted()
+            except StoreClosed:
+                return
+            except Exception:
+                log.exception("Deleted tasks could not be looked for", action="scheduler_failed")
+
+    async def _call_off_deleted(self) -> None:
+        waiting = [one for one, turn in self._turns.items() if turn.state == TurnState.QUEUED]
+        deleted = await self._store.without_task(waiting) if waiting else ()
+        for task_id in deleted:
+            if task_id in self._turns:
+                self._call_off(self._running[task_id], self._turns[task_id])
 
     def stop(self) -> None:
         """Leave the runs to the next daemon."""
@@ -123,7 +161,7 @@ class TaskRuns:
             except (AcpError, StoreError):
                 raise
             except Exception as error:
-                if next(tries) < MOST_TRIES or run.task.id in self._accepting:
+                if next(tries) < MOST_TRIES or run.task.id in self._turns:
                     raise
                 log.exception("A run is given up", action="task_given_up", task=run.task.id)
                 await self._finish(run, f"The run could not begin: {error!r}"[:MAX_REASON])
@@ -137,7 +175,7 @@ class TaskRuns:
         finally:
             self._running.pop(run.task.id, None)
             self._acts.pop(run.task.id, None)
-            self._accepting.discard(run.task.id)
+            self._turns.pop(run.task.id, None)
             self._recovered.discard(run.task.id)
             self.changed.set()
 
@@ -150,7 +188,8 @@ class TaskRuns:
         except (StoreUnavailable, Overloaded):
             raise
         except Conflict:  # or the run was given up, and is refused a result
-            reason: str | None = DELETED
+            deleted = await self._store.without_task([run.task.id])
+            reason: str | None = CANCELLED if deleted else DELETED
         except AcpError as error:  # for good: no session, no place for one, a prompt too long
             reason = str(error)
         else:
@@ -182,10 +221,14 @@ class TaskRuns:
         while True:
             session = await self._session(run)
             await folders.ensure(session, self._data)
-            self._accepting.add(run.task.id)
             given = await self._given(run, session)
-            turn = await session.accept_unattended(self._turn(run, given))
+            made = self._turns[run.task.id] = self._turn(run, given)
+            turn = self._turns[run.task.id] = await session.accept_unattended(made)
             turn.given = turn.given or given
+            if run.task.id in self._recovered:
+                self.written.set()  # the task may have been deleted meanwhile
+            if made.cancelled.is_set():
+                self._call_off(run, turn)
             outcome, _ = await asyncio.shield(turn.ended)
             if outcome.failure is None or outcome.failure.kind != ErrorKind.NOT_STARTED:
                 return session, outcome

@@ -5,7 +5,7 @@ this program.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,7 +13,7 @@ import msgspec
 from pykoclaw_acp.model import deliveries
 from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.model.scheduled import CutTask, Task, TaskResult, TaskRun, TaskRunState, TaskState
-from pykoclaw_acp.store import shared_conversations
+from pykoclaw_acp.store import shared_conversations, task_requests
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
@@ -194,7 +194,8 @@ def claim(run: TaskRun) -> tuple[Statement, ...]:
             run.started_at,
         ),
     )
-    return taken, row
+    asked = () if run.asked is None else task_requests.note(run.asked, task.id, run.turn_id)
+    return taken, row, *asked
 
 
 def place(run: TaskRun, turn_id: str) -> Statement:
@@ -204,6 +205,15 @@ def place(run: TaskRun, turn_id: str) -> Statement:
         (run.session_id, int(run.aside), run.turn_id, turn_id),
         rows=1,
     )
+
+
+async def without_task(database: Database, task_ids: Collection[str]) -> set[str]:
+    """Those of these ids that no task has any more."""
+    rows = await database.read(
+        f"SELECT id FROM scheduled_tasks WHERE id IN ({', '.join('?' * len(task_ids))})",  # noqa: S608
+        tuple(task_ids),
+    )
+    return set(task_ids) - {task_id for (task_id,) in rows}
 
 
 async def unfinished(database: Database) -> list[TaskRun]:
@@ -297,36 +307,6 @@ def refuse(task: Task, reason: str) -> tuple[Statement, ...]:
             pause, (TaskState.PAUSED, now_text(), error, task.id, task.next_run or ""), rows=1
         ),
         _log(task.id, now_text(), 0, None, reason),
-    )
-
-
-def set_state(task_id: str, state: TaskState, next_run: str | None = None) -> Statement:
-    """As pykoclaw's `update_task`; `next_run` stays as it is unless given."""
-    if next_run is None:
-        return Statement(
-            "UPDATE scheduled_tasks SET status = ? WHERE id = ?", (state, task_id), rows=1
-        )
-    return Statement(
-        "UPDATE scheduled_tasks SET next_run = ?, status = ? WHERE id = ?",
-        (next_run, state, task_id),
-        rows=1,
-    )
-
-
-def delete(task_id: str) -> tuple[Statement, ...]:
-    """As pykoclaw's `delete_task`: with its runs; what it has enqueued is delivered."""
-    return (
-        Statement("DELETE FROM task_run_logs WHERE task_id = ?", (task_id,)),
-        Statement("DELETE FROM scheduled_tasks WHERE id = ?", (task_id,), rows=1),
-    )
-
-
-def give_up_runs(task_id: str) -> Statement:
-    """End the task's runs that are no turns yet."""
-    return Statement(
-        "UPDATE acp_task_runs SET ended_at = ? WHERE task_id = ? AND ended_at IS NULL"
-        " AND NOT EXISTS (SELECT 1 FROM acp_turns t WHERE t.turn_id = acp_task_runs.turn_id)",
-        (now_ms(), task_id),
     )
 
 

@@ -39,13 +39,14 @@ class UnfinishedTurn:
 
 def insert(turn: Turn, prompt: str) -> Statement:
     """Insert a queued turn at the next position; `prompt` is its content as JSON. Fails with Conflict
-    if it is a scheduled task's run that has ended.
+    if it is a scheduled task's run that has ended, or whose task was deleted.
     """
     return Statement(
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, idempotency_key, fingerprint,"  # noqa: S608
         " client, state, created_at, sent_clock, unattended, attempts, task_id, position)"
         f" SELECT ?, ?, 'client', ?, ?, ?, ?, ?, {QUEUED}, ?, ?, ?, ?, ?, {_POSITION} WHERE NOT EXISTS"
-        " (SELECT 1 FROM acp_task_runs r WHERE r.turn_id = ? AND r.ended_at IS NOT NULL)",
+        " (SELECT 1 FROM acp_task_runs r WHERE r.turn_id = ? AND r.ended_at IS NOT NULL)"
+        " AND (? IS NULL OR EXISTS (SELECT 1 FROM scheduled_tasks k WHERE k.id = ?))",
         (
             turn.turn_id,
             turn.session_id,
@@ -62,6 +63,7 @@ def insert(turn: Turn, prompt: str) -> Statement:
             turn.session_id,
             turn.session_id,
             turn.turn_id,
+            *(turn.task_id, turn.task_id),
         ),
         rows=1,
     )
@@ -222,10 +224,13 @@ async def place(database: Database, turn_id: str) -> int | None:
 
 
 def dispatch(turn_id: str, epoch: int) -> Statement:
-    """`queued` to `dispatched`: the prompt is about to be sent, and is never sent again."""
+    """`queued` to `dispatched`: the prompt is about to be sent, and is never sent again. Fails with
+    Conflict if it is a scheduled task's run whose task was deleted.
+    """
     return Statement(
         f"UPDATE acp_turns SET state = {DISPATCHED}, epoch = ?, dispatched_at = ?"  # noqa: S608  constants
-        f" WHERE turn_id = ? AND state = {QUEUED}",
+        f" WHERE turn_id = ? AND state = {QUEUED} AND (task_id IS NULL"
+        " OR EXISTS (SELECT 1 FROM scheduled_tasks k WHERE k.id = acp_turns.task_id))",
         (epoch, now_ms(), turn_id),
         rows=1,
     )

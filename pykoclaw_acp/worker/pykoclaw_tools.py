@@ -13,7 +13,7 @@ from uuid import uuid4
 from claude_agent_sdk import SdkMcpTool, ToolAnnotations, create_sdk_mcp_server
 from claude_agent_sdk.types import McpSdkServerConfig
 
-from pykoclaw_acp.channel.database import SqlStatement, from_rows
+from pykoclaw_acp.channel.database import SqlResult, SqlStatement, from_rows
 from pykoclaw_acp.link.places import DATABASE
 from pykoclaw_acp.model import schedule
 from pykoclaw_acp.model.scheduled import TaskState
@@ -84,6 +84,14 @@ _NOT_RUN: Final = (
     "\nBut nothing runs scheduled tasks at present. Tell the user: they run with PYKOCLAW_SCHEDULER=on,"
     " after a restart of the daemon, or while pykoclaw's own scheduler runs."
 )
+
+# Whether the task's run that has no result has begun, and in which session.
+_RUN: Final = (
+    "SELECT t.dispatched_at IS NOT NULL, t.acp_session_id FROM acp_task_runs r"
+    " LEFT JOIN acp_turns t ON t.turn_id = r.turn_id WHERE r.task_id = ? AND r.ended_at IS NULL"
+)
+_WAITS: Final = " Its run that waits to begin takes place all the same; cancel_task prevents that."
+_CALLED_OFF: Final = " Its run had not begun, and does not take place."
 
 Said = Callable[[dict[str, Any]], Awaitable[str]]
 
@@ -165,8 +173,10 @@ class TaskTools:
         """Pause a task, if there is one."""
         task_id = given["task_id"]
         update = "UPDATE scheduled_tasks SET status = ? WHERE id = ?"
-        await self._calls.run(SqlStatement(update, [TaskState.PAUSED, task_id]))
-        return f"Task {task_id} paused."
+        runs, _ = await self._calls.run(
+            SqlStatement(_RUN, [task_id]), SqlStatement(update, [TaskState.PAUSED, task_id])
+        )
+        return f"Task {task_id} paused.{_of_run(runs, _WAITS)}"
 
     async def resume(self, given: dict[str, Any]) -> str:
         """Resume a task; its next run is computed from now on."""
@@ -180,13 +190,16 @@ class TaskTools:
         return f"Task {task_id} resumed. Next run: {next_run}{await self._unless_run()}"
 
     async def cancel(self, given: dict[str, Any]) -> str:
-        """Delete a task and the logs of its runs, if there is one."""
+        """Delete a task and the logs of its runs, if there is one. A run that has not begun never
+        does: the daemon sees to that.
+        """
         task_id = given["task_id"]
-        await self._calls.run(
+        runs, *_ = await self._calls.run(
+            SqlStatement(_RUN, [task_id]),
             SqlStatement("DELETE FROM task_run_logs WHERE task_id = ?", [task_id]),
             SqlStatement("DELETE FROM scheduled_tasks WHERE id = ?", [task_id]),
         )
-        return f"Task {task_id} cancelled."
+        return f"Task {task_id} cancelled.{_of_run(runs, _CALLED_OFF)}"
 
     async def _unless_run(self) -> str:
         """What is to be known if neither the daemon nor pykoclaw's scheduler runs tasks."""
@@ -199,6 +212,20 @@ class TaskTools:
     async def _rows(self, sql: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
         (found,) = await self._calls.run(SqlStatement(sql, parameters))
         return from_rows(found.rows)
+
+
+def _of_run(found: SqlResult, unbegun: str) -> str:
+    """What becomes of a task's run, as a sentence; empty without one. `unbegun`: of one that has not
+    begun.
+    """
+    for begun, session in from_rows(found.rows):
+        if not begun:
+            return unbegun
+        return (
+            " Its run had begun, and goes on. The user can stop it in the client, or with"
+            f" `pykoclaw-acp workers stop {session}`."
+        )
+    return ""
 
 
 def _tool(

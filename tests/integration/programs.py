@@ -38,6 +38,9 @@ class OtherPrograms(Protocol):
     async def schedule(self, task: Task) -> None:
         """Make a task, or change it."""
 
+    async def unschedule(self, task_id: str) -> None:
+        """Delete a task."""
+
     async def task(self, task_id: str) -> Task:
         """The task as it is now."""
 
@@ -61,6 +64,9 @@ class MemoryPrograms:
 
     async def schedule(self, task: Task) -> None:
         self._tables.tasks[task.id] = task
+
+    async def unschedule(self, task_id: str) -> None:
+        del self._tables.tasks[task_id]
 
     async def task(self, task_id: str) -> Task:
         return self._tables.tasks[task_id]
@@ -97,6 +103,9 @@ class SqlPrograms:
             f"INSERT OR REPLACE INTO scheduled_tasks ({names}) VALUES ({places})",
             tuple(row.values()),
         )
+
+    async def unschedule(self, task_id: str) -> None:
+        await self._execute("DELETE FROM scheduled_tasks WHERE id = ?", (task_id,))
 
     async def task(self, task_id: str) -> Task:
         found = await tasks.whole(self._database, task_id)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from pykoclaw_acp.model.schedule import now_text
@@ -16,6 +17,7 @@ from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from tests.integration.queueing import execute, fetch
 from tests.integration.rig import Rig
 
+CALL: Any = SimpleNamespace(key=None)  # of a command, which sends nothing again
 PAST = "2026-01-01T00:00:00+00:00"
 
 
@@ -55,10 +57,12 @@ async def scheduling(
     store = SqlTaskStore(r.database)
     runs = TaskRuns(r.sessions, store, r.database.path.parent)
     changes = Changes(r.database.path)
-    changes.tell(runs.changed)
+    for told in (runs.changed, runs.written):
+        changes.tell(told)
     scheduler = Scheduler(store, runs, find_other)
     await runs.recover()
-    running = [asyncio.create_task(changes.run()), asyncio.create_task(scheduler.run())]
+    work = (changes.run(), runs.watch(), scheduler.run())
+    running = [asyncio.create_task(one) for one in work]
     try:
         yield scheduler
     finally:

@@ -16,6 +16,7 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.limit_waits import LimitWait, given_up
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, TurnState
 from tests.integration.journals import BOTH, Subject, end, prompt, subject
+from tests.integration.programs import TASK
 
 FAILED = Outcome(
     TurnState.FAILED,
@@ -56,7 +57,8 @@ async def test_continuing_turn_ends_wait_and_is_accepted_once(s: Subject) -> Non
 
 async def test_persons_prompt_ends_wait_and_tasks_does_not(s: Subject) -> None:
     wait = await waiting(s)
-    await s.journal.accept(prompt(wait.session_id, "task", task_id="t"))
+    await s.others.schedule(TASK)
+    await s.journal.accept(prompt(wait.session_id, "task", task_id=TASK.id))
     assert await s.journal.limit_waits() == [wait]
     await s.journal.accept(prompt(wait.session_id, "mine"))
     assert await s.journal.limit_waits() == []

@@ -25,6 +25,7 @@ from pykoclaw_acp.model.notices import (
 from pykoclaw_acp.model.permissions import RequestPolicy, Settlement
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from tests.integration.journals import BOTH, CANCELLED, DONE, Subject, prompt, request, subject
+from tests.integration.programs import TASK
 from tests.waiting import eventually
 
 PLACE = NoticeSession("one", "acp-one", None, "/work")
@@ -142,7 +143,8 @@ async def test_turns_of_helpers_and_deleted_sessions_are_nobodys(s: Subject) -> 
 )
 async def test_turn_is_watched_by_whoever_got_its_end(s: Subject, who: str, watched: bool) -> None:
     session = await s.session()
-    await s.running(session, "a", task_id="t" if who == "task" else None)
+    await s.others.schedule(TASK)
+    await s.running(session, "a", task_id=TASK.id if who == "task" else None)
     await s.journal.finish(session, "a", DONE, [Text("m", "The end.")])
     if who == "answered":
         await s.journal.mark_answered("a")

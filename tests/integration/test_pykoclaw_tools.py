@@ -18,6 +18,7 @@ from pykoclaw_acp.channel.frames import PROTOCOL, Hello
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.plugin_statements import PluginStatements
+from pykoclaw_acp.store.units import Statement, Unit
 from pykoclaw_acp.system import other_scheduler
 from pykoclaw_acp.worker import brave_search
 from pykoclaw_acp.worker.database_calls import DatabaseCalls, DatabaseFailed
@@ -202,3 +203,30 @@ async def test_task_that_nothing_runs_is_named(
     ((task,), *_) = await world.rows("id")
     assert "nothing runs" not in await world.tools().resume({"task_id": task})  # pykoclaw's does
     assert looked == [world.database.path] * 2
+
+
+@pytest.mark.parametrize(
+    ("dispatched", "paused", "cancelled"),
+    [
+        ("NULL", "takes place all the same", "had not begun, and does not take place"),
+        ("5", "workers stop s1", "had begun, and goes on"),
+    ],
+)
+async def test_changed_task_says_what_its_run_does(
+    world: World, dispatched: str, paused: str, cancelled: str
+) -> None:
+    await world.tools().schedule(ONCE)
+    ((task_id,),) = await world.rows("id")
+    run = "INSERT INTO acp_task_runs (turn_id, task_id, task, manual, started_at)"
+    turn = (
+        "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, created_at, dispatched_at)"
+        f" VALUES ('t1', 's1', 'client', '[]', 'queued', 0, {dispatched})"
+    )
+    statements = (
+        Statement(f"{run} VALUES ('t1', ?, '{{}}', 0, 0)", (task_id,)),
+        Statement(turn, ()),
+    )
+    await world.database.commit(Unit(statements))
+    assert paused in await world.tools().pause({"task_id": task_id})
+    assert cancelled in await world.tools().cancel({"task_id": task_id})
+    assert await world.rows() == []

@@ -23,6 +23,7 @@ from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.sessions.scheduler import Scheduler
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.task_runs import TaskRuns
+from pykoclaw_acp.store import task_requests as requests
 from pykoclaw_acp.store import tasks
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.units import Unit
@@ -499,7 +500,7 @@ async def test_abandoned_run_not_begun_leaves_its_slot(
         await eventually(
             lambda: fetch(path, "SELECT acp_session_id FROM acp_task_runs") != [(None,)]
         )
-        await r.database.commit(Unit((*tasks.delete(one), tasks.give_up_runs(one))))
+        await r.database.commit(Unit((*requests.delete(one), *requests.give_up_runs(one))))
         runs.give_up(one)
         await eventually(lambda: not runs.running)
         assert await store.unfinished() == []

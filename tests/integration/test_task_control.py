@@ -17,9 +17,8 @@ from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from tests.integration.queueing import execute, fetch
 from tests.integration.rig import Rig, rig
-from tests.integration.scheduling import row, task
+from tests.integration.scheduling import CALL, row, task
 
-CALL = cast("Any", None)
 LONG = 9_000_000
 
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 import msgspec
 import pytest
@@ -22,13 +22,13 @@ from pykoclaw_acp.protocol.control.tasks import TaskParams
 from pykoclaw_acp.server.scheduled import ScheduledTasks
 from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.sessions.turns import queue
-from pykoclaw_acp.store import tasks
+from pykoclaw_acp.store import task_requests as requests
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.units import Unit
 from tests.integration.adopting import alive, daemon, killed
 from tests.integration.queueing import execute, fetch
 from tests.integration.rig import TIMES, Rig, rig
-from tests.integration.scheduling import logs, row, scheduling, task
+from tests.integration.scheduling import CALL, logs, row, scheduling, task
 from tests.waiting import eventually, within
 
 __all__ = ["alive"]
@@ -177,7 +177,7 @@ async def test_refused_cancel_of_a_task_leaves_its_run(
         control: Any = SimpleNamespace(database=r.database, runs=runs)
         r.database.condition.failed(DatabaseState.BLOCKED, "The disk is full.")
         with pytest.raises(StoreUnavailable):
-            await ScheduledTasks(control).cancel(cast("Any", None), TaskParams(task=one))
+            await ScheduledTasks(control).cancel(CALL, TaskParams(task=one))
         waits.set()
         await eventually(lambda: logs(path, one))
         assert [state for state, _, _ in logs(path, one)] == ["success"]
@@ -210,7 +210,7 @@ async def test_task_cancelled_at_its_start_never_runs(
 
     async def cancelled(store: SqlTaskStore, *given: object) -> None:
         await act(store, *given)
-        ends = (*tasks.delete(one), tasks.give_up_runs(one))
+        ends = (*requests.delete(one), *requests.give_up_runs(one))
         await r.database.commit(Unit(ends))
 
     monkeypatch.setattr(SqlTaskStore, step, cancelled)

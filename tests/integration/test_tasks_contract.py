@@ -215,6 +215,21 @@ async def test_turn_of_ended_run_is_not_accepted(s: Subject) -> None:
     await s.journal.accept(prompt(session, "other", task_id="t1"))
 
 
+async def test_turn_of_deleted_task_never_begins(s: Subject) -> None:
+    session = await s.session()
+    await claimed(s)
+    epoch = await s.workers.next_epoch(session)
+    turn = prompt(session, "run", task_id="t1")
+    await s.journal.accept(turn)
+    assert await s.tasks.without_task(["t1", "t2"]) == {"t2"}
+    await s.others.unschedule("t1")
+    assert await s.tasks.without_task(["t1", "t2"]) == {"t1", "t2"}
+    with pytest.raises(Conflict):
+        await s.journal.dispatch(turn, epoch, ())
+    with pytest.raises(Conflict):
+        await s.journal.accept(prompt(session, "other", task_id="t1"))
+
+
 async def test_answer_of_turn_has_rule_at_tools(s: Subject) -> None:
     session = await s.session()
     _, epoch = await s.running(session)

@@ -304,6 +304,8 @@ class MemoryDatabase:
 
     def queue(self, turn: Turn) -> None:
         """Insert a prompt."""
+        if turn.task_id is not None and turn.task_id not in self.tasks:
+            raise Conflict(f"the task {turn.task_id} was deleted")
         row = TurnRow(turn.turn_id, turn.session_id, turn.content, turn.keys)
         row.created_at, row.client, row.attempts = turn.created_at, turn.client, int(turn.begun)
         row.task_id = turn.task_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 from dataclasses import replace
 
 from msgspec.structs import replace as changed
@@ -73,6 +74,9 @@ class MemoryTaskStore(MemoryStore):
             self.database.runs[run.turn_id] = replace(known, run=replace(run))
 
         await self.database.write(place, patient=True)
+
+    async def without_task(self, task_ids: Collection[str]) -> set[str]:
+        return set(task_ids) - self.database.read().tasks.keys()
 
     async def unfinished(self) -> list[TaskRun]:
         runs = [replace(row.run) for row in self.database.read().runs.values() if not row.ended]

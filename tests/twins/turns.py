@@ -68,6 +68,8 @@ class MemoryTurnJournal(MemoryStore):
             row = self.database.turns.get(turn.turn_id)
             if row is None or row.state != TurnState.QUEUED:
                 raise Conflict(f"the turn {turn.turn_id} is not queued")
+            if turn.task_id is not None and turn.task_id not in self.database.tasks:
+                raise Conflict(f"the task {turn.task_id} was deleted")
             row.state, row.dispatched = TurnState.DISPATCHED, True
             self.database.carriers.update({note.note_id: turn.turn_id for note in notes})
             return self.database.log(turn.session_id, turn.turn_id, events)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from pykoclaw_acp.model.scheduled import SchedulerState
+from pykoclaw_acp.model.scheduled import RunStanding, SchedulerState
 from pykoclaw_acp.protocol.control.answers import MAX_ITEMS, CutAnswer, FullAnswer
 from pykoclaw_acp.protocol.limits import Name
 from pykoclaw_acp.protocol.wire import Params
@@ -57,9 +57,13 @@ class TaskInfo(CutAnswer, frozen=True, kw_only=True):
 
 
 class TaskPaused(TaskInfo, frozen=True, kw_only=True):
-    """Result of `tasks/pause`; `changed`: the task was not paused before."""
+    """Result of `tasks/pause`; `changed`: the task was not paused before. `run`: what a run does that
+    was claimed and has no result, in this `session`; null: there is none.
+    """
 
     changed: bool
+    run: RunStanding | None
+    session: str | None
 
 
 class ScheduledTaskList(FullAnswer, frozen=True, kw_only=True):
@@ -88,9 +92,11 @@ class TaskDetails(FullAnswer, frozen=True, kw_only=True):
 
 
 class TaskCancelled(FullAnswer, frozen=True, kw_only=True):
-    """The task that was deleted."""
+    """The task that was deleted; `run` and `session` as in TaskPaused."""
 
     task: str
+    run: RunStanding | None
+    session: str | None
 
 
 class TaskStarted(FullAnswer, frozen=True, kw_only=True):

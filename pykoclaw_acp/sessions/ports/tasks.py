@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Protocol
 
 from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
@@ -30,6 +31,9 @@ class TaskStore(Store, Protocol):
         """Note where the run takes place, and as which turn; `turn_id` is the one noted before.
         Patient.
         """
+
+    async def without_task(self, task_ids: Collection[str]) -> set[str]:
+        """Those of these ids that no task has any more: whoever deleted it."""
 
     async def unfinished(self) -> list[TaskRun]:
         """Runs without a result, the oldest first."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 from pykoclaw_acp.channel.frames import TurnEnded
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import StoreUnavailable, WorkerFailed
+from pykoclaw_acp.errors import Conflict, StoreUnavailable, WorkerFailed
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event, UserMessage, split_text
 from pykoclaw_acp.model.failures import TurnFailure
@@ -154,9 +154,22 @@ def not_started(turn: Turn, error: Exception) -> Outcome:
         failure = TurnFailure(error.kind, error.message, retry_after=error.retry_after)
     elif isinstance(error, StoreUnavailable) and turn.state == TurnState.QUEUED:
         failure = TurnFailure(ErrorKind(f"store_{error.state}"), UNREAD.format(error.reason))
-    if turn.cancelled.is_set() or failure.kind == ErrorKind.SHUTTING_DOWN:
+    over = turn.cancelled.is_set() or failure.kind == ErrorKind.SHUTTING_DOWN
+    if over or _task_is_gone(turn, error):
         return CANCELLED
     return Outcome(TurnState.FAILED, failure=failure)
+
+
+def is_fault(turn: Turn, error: Exception) -> bool:
+    """Whether a turn could not be run for a fault of ours, which the program's log is to have."""
+    known = isinstance(error, WorkerFailed | StoreUnavailable)
+    return not (known or _task_is_gone(turn, error))
+
+
+def _task_is_gone(turn: Turn, error: Exception) -> bool:
+    """Whether the turn is a scheduled task's run whose task was deleted before it began."""
+    queued = turn.state == TurnState.QUEUED
+    return queued and turn.task_id is not None and isinstance(error, Conflict)
 
 
 def deadly() -> Outcome:

@@ -18,7 +18,7 @@ from pykoclaw_acp.channel.frames import Interrupt, Prompt
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import StoreClosed, StoreUnavailable, WorkerFailed
+from pykoclaw_acp.errors import StoreClosed, WorkerFailed
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.prompt_text import Note
@@ -104,7 +104,7 @@ class TurnRunner:
         except StoreClosed:
             log.info("The turn is left to the next daemon", action="turn_left")
         except Exception as error:
-            if not isinstance(error, WorkerFailed | StoreUnavailable):
+            if outcomes.is_fault(turn, error):
                 with contextlib.suppress(MemoryError):
                     log.exception("The turn could not be run", action="turn_broken")
             ending = partial(self._end_broken, turn, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 import structlog
@@ -53,6 +54,10 @@ class SqlTaskStore(SqlStore):
     async def place(self, run: TaskRun, turn_id: str) -> None:
         """Note where the run takes place, and as which turn."""
         await self._run(tasks.place(run, turn_id), patient=True)
+
+    async def without_task(self, task_ids: Collection[str]) -> set[str]:
+        """Those of these ids that no task has any more: whoever deleted it."""
+        return await tasks.without_task(self._database, task_ids)
 
     async def unfinished(self) -> list[TaskRun]:
         """Runs without a result, the oldest first."""

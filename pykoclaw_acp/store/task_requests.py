@@ -1,0 +1,115 @@
+"""Changes of scheduled tasks that somebody asks for, and `acp_task_requests`: what was done for
+requests that may come again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from pykoclaw_acp.model.scheduled import CANCELLED, RunStanding, TaskRunState, TaskState
+from pykoclaw_acp.store.database import Database, Statement
+from pykoclaw_acp.store.sessions import now_ms
+from pykoclaw_acp.store.sql import QUEUED
+
+_KEPT: Final = 7 * 86_400_000  # ms; a front that is away for longer sends nothing again
+_NO_TURN: Final = "NOT EXISTS (SELECT 1 FROM acp_turns t WHERE t.turn_id = acp_task_runs.turn_id)"
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What was done for a request: to which task, which run it began or met, and for a pause whether
+    it `changed` anything.
+    """
+
+    task_id: str
+    turn_id: str | None
+    changed: bool
+
+
+def note(
+    request_key: str, task_id: str, turn_id: str | None, *, changed: bool = True
+) -> tuple[Statement, ...]:
+    """Keep what is done in the same transaction; fails with a refused row if it was done before."""
+    now = now_ms()
+    return (
+        Statement("DELETE FROM acp_task_requests WHERE at < ?", (now - _KEPT,)),
+        Statement(
+            "INSERT INTO acp_task_requests (request_key, task_id, turn_id, changed, at)"
+            " VALUES (?, ?, ?, ?, ?)",
+            (request_key, task_id, turn_id, int(changed), now),
+        ),
+    )
+
+
+async def noted(database: Database, request_key: str) -> Noted | None:
+    """What was done for a request; None if nothing was."""
+    rows = await database.read(
+        "SELECT task_id, turn_id, changed FROM acp_task_requests WHERE request_key = ?",
+        (request_key,),
+    )
+    return Noted(rows[0][0], rows[0][1], bool(rows[0][2])) if rows else None
+
+
+async def run_of(database: Database, task_id: str) -> str | None:
+    """The turn of the task's run that has no result; None if there is none."""
+    rows = await database.read(
+        "SELECT turn_id FROM acp_task_runs WHERE task_id = ? AND ended_at IS NULL", (task_id,)
+    )
+    return str(rows[0][0]) if rows else None
+
+
+async def standing(
+    database: Database, turn_id: str, *, deleted: bool
+) -> tuple[RunStanding, str | None]:
+    """What a run does that a change of its task met, and its session, if it is a turn there.
+    `deleted`: its task is, so that one which had not begun never does.
+    """
+    rows = await database.read(
+        f"SELECT dispatched_at IS NULL, state = {QUEUED}, acp_session_id FROM acp_turns"  # noqa: S608
+        " WHERE turn_id = ?",
+        (turn_id,),
+    )
+    unsent, queued, session_id = rows[0] if rows else (True, True, None)
+    if not unsent:
+        return RunStanding.GOES_ON, session_id
+    waits = queued and not deleted
+    return (RunStanding.WAITS if waits else RunStanding.CANCELLED), session_id
+
+
+def set_state(task_id: str, state: TaskState, next_run: str | None = None) -> Statement:
+    """As pykoclaw's `update_task`; `next_run` stays as it is unless given."""
+    if next_run is None:
+        return Statement(
+            "UPDATE scheduled_tasks SET status = ? WHERE id = ?", (state, task_id), rows=1
+        )
+    return Statement(
+        "UPDATE scheduled_tasks SET next_run = ?, status = ? WHERE id = ?",
+        (next_run, state, task_id),
+        rows=1,
+    )
+
+
+def delete(task_id: str) -> tuple[Statement, ...]:
+    """As pykoclaw's `delete_task`: with its runs; what it has enqueued is delivered."""
+    return (
+        Statement("DELETE FROM task_run_logs WHERE task_id = ?", (task_id,)),
+        Statement("DELETE FROM scheduled_tasks WHERE id = ?", (task_id,), rows=1),
+    )
+
+
+def give_up_runs(task_id: str) -> tuple[Statement, ...]:
+    """End the task's runs that are no turns yet, with a row that says so; a turn says it itself."""
+    open_runs = f"WHERE task_id = ? AND ended_at IS NULL AND {_NO_TURN}"
+    return (
+        Statement(
+            "INSERT INTO task_run_logs (task_id, run_at, duration_ms, status, result, error)"  # noqa: S608
+            " SELECT task_id, strftime('%Y-%m-%dT%H:%M:%S+00:00', started_at / 1000, 'unixepoch'),"
+            f" ? - started_at, ?, NULL, ? FROM acp_task_runs {open_runs}",
+            (now_ms(), TaskRunState.ERROR, CANCELLED, task_id),
+        ),
+        Statement(
+            f"UPDATE acp_task_runs SET ended_at = ? {open_runs}",  # noqa: S608  constants
+            (now_ms(), task_id),
+        ),
+    )
