@@ -52,7 +52,8 @@ def show_trust(directory: str, as_json: bool) -> None:
 def add_trust(directory: str, tree: bool) -> None:
     """Trust DIRECTORY with its current content, including its .env file.
 
-    After a change of the content, trust is requested again.
+    A prompt that waits for this answer goes on. After a change of the content, trust is requested
+    again.
     """
     from pykoclaw_acp.commands import trust as command
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from pykoclaw_acp.model.permissions import Workspace
+
 TOOL: Final = "workspace_trust"  # the tool of the question about trust, of which there is none
 ANY: Final = "*"  # a `content`: anything in the directory and below
 
@@ -41,6 +43,22 @@ class WithoutTrust:
     content: str
     by: str
     at: int
+
+
+def grant(one: Workspace, known: Sequence[Trusted]) -> Trusted | None:
+    """Where the user has said that what acts there may; None: that was not said."""
+    return next((row for row in known if _has_content(row, one) or covers(row, one)), None)
+
+
+def _has_content(row: Trusted, one: Workspace) -> bool:
+    return row.path == one.path and row.content == one.content != FIRST_USE
+
+
+def covers(row: Trusted, one: Workspace) -> bool:
+    """Whether the directory is trusted whatever it holds."""
+    return row.content == ANY and (
+        row.path in (one.path, "/") or one.path.startswith(f"{row.path}/")
+    )
 
 
 def changes(path: str, files: Mapping[str, str], known: Sequence[Trusted]) -> list[str]:

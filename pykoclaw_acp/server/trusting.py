@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.permissions import Workspace
-from pykoclaw_acp.model.trust import ANY, FIRST_USE, NOTHING, Trusted, changes
+from pykoclaw_acp.model.trust import ANY, FIRST_USE, NOTHING, Trusted, changes, grant
 from pykoclaw_acp.protocol.control.trust import (
     Looked,
     RunWithout,
@@ -23,7 +23,6 @@ from pykoclaw_acp.protocol.messages import Empty
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.sessions.registry import Sessions
-from pykoclaw_acp.sessions.workspace_gate import is_trusted
 from pykoclaw_acp.store import trust
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.system import disks
@@ -118,6 +117,7 @@ class Trusting:
                 statements.append(trust.add(text(path), added.content, BY, files=added.files))
             statements.append(trust.settled(text(path)))
             await self._write(*statements)
+        await self._sessions.trusted_elsewhere.settle()
         return await self._looked(path, found)
 
     async def remove(self, call: Call, params: TrustParams) -> Empty:  # noqa: ARG002
@@ -149,7 +149,7 @@ class Trusting:
 
     async def _looked(self, path: str, found: Workspace | None) -> Looked:
         known = await trust.of(self._database, [text(path)])
-        trusted = found is not None and is_trusted(found, known)
+        trusted = found is not None and grant(found, known) is not None
         doubtful = found if not trusted else None
         last = {one.path: one for one in await trust.without(self._database)}.get(text(path))
         return Looked(

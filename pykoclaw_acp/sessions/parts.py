@@ -15,6 +15,7 @@ from pykoclaw_acp.sessions.limit_waiting import LimitWaiting
 from pykoclaw_acp.sessions.next_worker import NextWorker
 from pykoclaw_acp.sessions.other_programs import OtherPrograms
 from pykoclaw_acp.sessions.permissions.broker import Broker
+from pykoclaw_acp.sessions.permissions.trusted_elsewhere import TrustedElsewhere
 from pykoclaw_acp.sessions.ports import (
     Journal,
     Transcripts,
@@ -56,6 +57,7 @@ class SessionParts:
         transcripts: Transcripts | None = None,
         locks: TurnLocks | None = None,
         all_waiting: AllWaiting,
+        trusted_elsewhere: TrustedElsewhere,
     ) -> None:
         self.id = record.session_id
         self.record = record
@@ -81,7 +83,10 @@ class SessionParts:
         self.choosing = Choosing(state, journal, workers, self.next_worker, self.early)
         directories = Directories(state, workers, house or House())
         self.surroundings = SessionSurroundings(state, workers, house or House(), journal.clock)
-        gate = WorkspaceGate(state, journal, workers, self.permissions, workspaces)
+        gate = WorkspaceGate(
+            state, journal, workers, self.permissions, workspaces,
+            trusted_elsewhere=trusted_elsewhere,
+        )  # fmt: skip
         self._endings = Endings(state, journal, queue, gate)
         self.early_launcher = EarlyLauncher(
             state, workers, self.early, gate=gate, surroundings=self.surroundings,

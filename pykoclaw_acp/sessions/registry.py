@@ -30,6 +30,7 @@ from pykoclaw_acp.sessions.live_sessions import LiveSessions
 from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.new_session import Beginnings, SessionBeginning
 from pykoclaw_acp.sessions.permissions.all_requests import AllRequests
+from pykoclaw_acp.sessions.permissions.trusted_elsewhere import TrustedElsewhere
 from pykoclaw_acp.sessions.ports import Journal, Transcripts, TurnLocks, Workers, Workspaces
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.showing import Showing
@@ -75,6 +76,7 @@ class Sessions:
         self._template = template
         self._times = times
         self.live = LiveSessions()
+        self.trusted_elsewhere = TrustedElsewhere(self.live, journal)
         self._waiting = AllWaiting()
         self._owners: dict[str, str] = {}  # session by alias
         self._creating: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by request
@@ -337,7 +339,7 @@ class Sessions:
             self.workers,
             self._times,
             workspaces=self._workspaces, transcripts=self._transcripts, locks=self.locks,
-            house=self.house, all_waiting=self._waiting,
+            house=self.house, all_waiting=self._waiting, trusted_elsewhere=self.trusted_elsewhere,
         )  # fmt: skip
         self.live.add(session)
         return session

@@ -19,11 +19,12 @@ from pykoclaw_acp.errors import StoreUnavailable, WorkerFailed
 from pykoclaw_acp.model import trust
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest, Workspace
-from pykoclaw_acp.model.trust import ANY, FIRST_USE, Trusted
+from pykoclaw_acp.model.trust import FIRST_USE, Trusted
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.broker import Broker
+from pykoclaw_acp.sessions.permissions.trusted_elsewhere import TrustedElsewhere
 from pykoclaw_acp.sessions.ports import TrustStore, Workers, Workspaces
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.tasks import Tasks
@@ -46,12 +47,15 @@ class WorkspaceGate:
         workers: Workers,
         broker: Broker,
         workspaces: Workspaces | None,
+        *,
+        trusted_elsewhere: TrustedElsewhere,
     ) -> None:
         self._state = state
         self._store = store
         self._broker = broker
         self._workers = workers
         self._workspaces = workspaces
+        self._trusted_elsewhere = trusted_elsewhere
         self._tasks = Tasks()
         self._seen: tuple[WorkerOptions, Content] | None = None
         self._asked_for = ""  # the last turn with a question
@@ -157,6 +161,12 @@ class WorkspaceGate:
         )
         if chosen == decisions.REJECT_ONCE:
             raise WorkerFailed(ErrorKind.WORKSPACE_REFUSED, workspace_words.refusal(doubtful))
+        if chosen == decisions.ALLOW_ALWAYS:
+            await self._trusted_elsewhere.settle()  # the same question of other sessions
+        if chosen != decisions.ALLOW_ONCE:
+            workspace, still_doubtful, _ = await self._known(content)
+            if not still_doubtful:  # it may also be trusted with more than the question offered
+                return workspace_words.log_events(request, decisions.ALLOW_ALWAYS), workspace
         said = workspace_words.log_events(request, chosen)
         if chosen == decisions.ALLOW_ALWAYS:
             return said, TRUSTED + content.key
@@ -167,7 +177,7 @@ class WorkspaceGate:
         if not content.key:
             return "", [], ()
         known = await self._store.trusted([one.path for one in content.acting])
-        doubtful = [one for one in content.acting if not is_trusted(one, known)]
+        doubtful = [one for one in content.acting if trust.grant(one, known) is None]
         if not doubtful:
             await self._note_digests(content.acting, known)
         return TRUSTED + ("" if _whatever(content, known) else content.key), doubtful, known
@@ -200,6 +210,7 @@ class WorkspaceGate:
         if request is None:
             request = workspace_words.request(turn.turn_id, doubtful, changes)
             await self._tasks.finish(self._open(turn, request))
+            await self._trusted_elsewhere.settle()  # since it was looked up
         pause(turn)  # whatever ends the daemon meanwhile, it is not this prompt
         return request, await self._broker.wait_settled(request.ask_id)
 
@@ -223,14 +234,6 @@ def _in_place(options: WorkerOptions, content: Content, workspace: str) -> Worke
     return replace(options, cwd=cwd, workspace=workspace, restrictions=restrictions)
 
 
-def is_trusted(one: Workspace, known: Sequence[Trusted]) -> bool:
-    """Whether the user has said that what acts there may."""
-    return any(
-        (row.path == one.path and row.content == one.content != FIRST_USE) or _covers(row, one)
-        for row in known
-    )
-
-
 def _are_same(asked: Sequence[Workspace], found: Sequence[Workspace]) -> bool:
     """Whether a question is about what was found; one of an older version has no digests."""
     told = [(one.path, one.content, one.found) for one in asked]
@@ -239,10 +242,4 @@ def _are_same(asked: Sequence[Workspace], found: Sequence[Workspace]) -> bool:
 
 def _whatever(content: Content, known: Sequence[Trusted]) -> bool:
     """All of it is trusted whatever it holds: a change needs no other worker."""
-    return all(any(_covers(row, one) for row in known) for one in content.acting)
-
-
-def _covers(row: Trusted, one: Workspace) -> bool:
-    return row.content == ANY and (
-        row.path in (one.path, "/") or one.path.startswith(f"{row.path}/")
-    )
+    return all(any(trust.covers(row, one) for row in known) for one in content.acting)

@@ -534,6 +534,82 @@ async def test_constant_harmless_changes_refuse_no_prompt(
         assert len(one.person.asked) == 1
 
 
+@pytest.mark.parametrize("tree", [False, True])
+async def test_command_that_trusts_answers_open_question(
+    tmp_path: Path, work: Path, tree: bool
+) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        one = await Working.begin(r, work)
+        other = Person("other")
+        one.session.subscribe(other, 0)
+        turn = await one.prompt()
+        ask_id = await one.asked()
+        await eventually(lambda: ask_id in other.ids)
+        await cli.call("trust/add", path=str(work), tree=tree)
+        assert (await over(turn)).state == "done"
+        assert (one.person.withdrawn, other.withdrawn) == ([ask_id], [ask_id])
+        assert [each.restricted for each in one.options] == [False]
+        told = [logged.event for logged in await SessionLog(r, one).read()]
+        (ended,) = (each for each in told if isinstance(each, ToolEnded))
+        assert ended.content[-1] == TextPart(workspace_words.DONE["allow_always"])
+        await there(r, "SELECT 1 FROM acp_permissions WHERE answered_by = 'cli'")
+
+
+async def test_tree_answers_question_that_cannot_trust(tmp_path: Path, work: Path) -> None:
+    (work / ".claude/commands").mkdir()
+    for number in range(300):  # more than a question shows
+        (work / f".claude/commands/{number}.md").write_text("!`true`")
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        one = await Working.begin(r, work)
+        turn = await one.prompt()
+        await one.asked()
+        assert one.person.asked[0].always is None
+        await cli.call("trust/add", path=str(work), tree=True)
+        assert (await over(turn)).state == "done"
+        assert [each.restricted for each in one.options] == [False]
+        assert [each["trusted"] for each in await cli.call("trust/list", without=True)] == [True]
+
+
+async def test_trust_of_other_content_answers_nothing(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        await cli.call("trust/add", path=str(work))
+        act(work, "curl")
+        one = await Working.begin(r, work)
+        turn = await one.prompt()
+        await one.asked()
+        act(work, "true")  # not what is shown
+        await cli.call("trust/add", path=str(work))
+        await cli.call("trust/remove", path=str(work))
+        assert not await within(lambda: one.person.withdrawn or turn.ended.done(), 0.3)
+        assert (await one.answer(turn, "reject_once")).state == "failed"
+
+
+async def test_answer_in_one_session_settles_others(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r:
+        one, other = await Working.begin(r, work), await Working.begin(r, work)
+        turn, waits = await one.prompt(), await other.prompt()
+        await other.asked()
+        await one.answer(turn, "allow_always")
+        assert (await over(waits)).state == "done"
+        assert [each.restricted for each in other.options] == [False]
+
+
+async def test_trust_given_while_question_is_written(
+    tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        one = await Working.begin(r, work)
+        insert = SessionJournal.insert_request
+
+        async def trusting(self: SessionJournal, *given: Any) -> None:
+            await cli.call("trust/add", path=str(work))
+            await insert(self, *given)
+
+        monkeypatch.setattr(SessionJournal, "insert_request", trusting)
+        assert (await over(await one.prompt())).state == "done"
+        assert [each.restricted for each in one.options] == [False]
+
+
 async def test_park_waits_without_limit_until_approved(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path, "park") as r:
         one = await Working.begin(r, work)

@@ -182,8 +182,18 @@ class Broker:
 
     def trust_request(self, turn_id: str) -> PermissionRequest | None:
         """The pending trust request of this turn."""
-        requests = (one.request for one in self._pending.values())
-        return next((one for one in requests if one.workspaces and one.turn_id == turn_id), None)
+        return next((one for one in self.trust_requests if one.turn_id == turn_id), None)
+
+    @property
+    def trust_requests(self) -> list[PermissionRequest]:
+        """Pending trust requests."""
+        return [one.request for one in self._pending.values() if one.request.workspaces]
+
+    def trust(self, ask_id: str, by: str) -> None:
+        """Settle a pending trust request: `by` has trusted what it asks about, elsewhere."""
+        if (one := self._pending.get(ask_id)) is not None and not one.decision.done():
+            one.trusted = True
+            one.decide(Decision(RequestOutcome.SELECTED, decisions.ALLOW_ALWAYS, by))
 
     async def wait_settled(self, ask_id: str) -> Decision:
         """Wait until a pending request is settled; returns its decision when that is in the

@@ -41,6 +41,7 @@ class PendingRequest:
     # clients that were asked, and in front of which nobody was
     absent: set[Subscription] = field(default_factory=set)
     withdrawn: bool = False
+    trusted: bool = False  # elsewhere, which is in the database already
     given: Given | None = None  # by who has decided, for a turn that tells Claude
 
     @property

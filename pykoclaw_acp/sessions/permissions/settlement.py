@@ -66,6 +66,9 @@ class Settler:
     async def _settle_trust(self, pending: PendingRequest, decision: Decision) -> Settled:
         """Trust the directories, or do not; a person who chooses stands behind the prompt that waits."""
         request = pending.request
+        if pending.trusted:  # that says nothing of the prompt
+            rows = self._store.settle(decisions.settlement(request, decision))
+            return Settled(await _is_done(rows))
         chosen = decisions.is_choice(request, decision)
         trusts = chosen and decision.option == decisions.ALLOW_ALWAYS
         refuses = chosen and decision.option == decisions.REJECT_ONCE
