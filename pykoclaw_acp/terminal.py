@@ -236,6 +236,21 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence
         where.print(made)
 
 
+def shows_whole(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a table of these fits into the terminal with all that its cells hold."""
+    from rich.cells import cell_len
+
+    if not is_terminal():
+        return True
+    room = shutil.get_terminal_size().columns
+    lengths = [[min(len(cell), room + 1) for cell in row] for row in (columns, *rows)]
+    if max(map(sum, lengths)) > room:  # it may be a megabyte, which would be slow
+        return False
+    shown_rows = [[neutral(cell) for cell in row] for row in (columns, *rows)]
+    widths = [max(map(cell_len, column)) for column in zip(*shown_rows, strict=True)]
+    return _width(dict(zip(columns, widths, strict=True))) <= room
+
+
 def _end_of(cell: str, width: int) -> str:
     """The end of a cell that is wider, with a mark."""
     from rich.cells import cell_len

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
+from pykoclaw_acp.terminal import joined, shown
 
+_COLUMNS: Final = ("directory", "state", "with", ".env", "by", "since")
 LOOK_WAIT = 60.0  # s; for a large directory on a slow disk
 
 
@@ -20,20 +22,32 @@ def list_all(as_json: bool) -> None:
     elif not rows:
         terminal.line("No directory is trusted.")
     else:
-        terminal.table(
-            ("directory", "state", "with", ".env", "by", "since"),
-            [
-                (
-                    one["path"],
-                    "trusted" if _counts(one) else "run without",
-                    _extent(one),
-                    "read" if one["dotenv"] else "",
-                    one["by"] or "nobody",
-                    show.when(one["at"]),
-                )
-                for one in rows
-            ],
-        )
+        _print_all([_cells(one) for one in rows])
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        row["path"],
+        "trusted" if _counts(row) else "run without",
+        _extent(row),
+        "read" if row["dotenv"] else "",
+        row["by"] or "nobody",
+        show.when(row["at"]),
+    )
+
+
+def _print_all(rows: list[tuple[str, ...]]) -> None:
+    """As a table, or if that is too narrow for the directories, each in lines: a part of one is of no
+    use for the next command.
+    """
+    if terminal.shows_whole(_COLUMNS, rows):
+        terminal.table(_COLUMNS, rows)
+        return
+    for path, state, extent, dotenv, by, since in rows:
+        terminal.line(path)
+        said = f"{state} with {extent}" if extent else state
+        said += f"; .env is {dotenv}" if dotenv else ""
+        terminal.write(terminal.wrapped(f"{said}; by {by}, since {since}", 4))
 
 
 def look(path: str, as_json: bool) -> None:
@@ -72,16 +86,21 @@ def remove(path: str) -> None:
 def _print(looked: dict[str, Any]) -> None:
     terminal.line(f"{looked['path']} holds{':' if looked['found'] else ' nothing that acts.'}")
     for one in looked["found"]:
-        terminal.line(f"  {one}")
+        _item(one)
     if looked["dotenv"]:
-        terminal.line(f"  .env: settings of pykoclaw-acp: {', '.join(looked['dotenv'])}")
+        _item(f".env: settings of pykoclaw-acp: {', '.join(looked['dotenv'])}")
+
+
+def _item(text: str) -> None:
+    """A line of a list, broken between words, and further lines deeper than it."""
+    terminal.write(joined([shown("  "), terminal.wrapped(text, 4, first=2)]))
 
 
 def _print_changes(changes: list[str]) -> None:
     if changes:
         terminal.line("Since it was trusted:")
     for one in changes:
-        terminal.line(f"  {one}")
+        _item(one)
 
 
 def _counts(row: dict[str, Any]) -> bool:
