@@ -172,7 +172,8 @@ def import_session(file: BinaryIO, directory: str) -> None:
 @click.command(short_help="Follow a session live and answer its permission requests.")
 @SESSION
 def attach(session: str) -> None:
-    """Follow SESSION live in the terminal. Ctrl-C detaches; a running turn continues.
+    """Follow SESSION live in the terminal, with the output of commands and the diffs of edits, which
+    are cut if they are long. Ctrl-C detaches; a running turn continues.
 
     In a terminal, permission requests can be answered: type y (allow once), a (always allow in the
     session), l (always allow in the directory) or n (deny), as far as they are offered, then Enter.

@@ -7,10 +7,11 @@ import re
 import select
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from pykoclaw_acp import terminal
+from pykoclaw_acp.commands import settling
 from pykoclaw_acp.commands.approve import DONE, Decision, decide
 from pykoclaw_acp.commands.daemon import ask, follow_live
 from pykoclaw_acp.commands.question import choices, is_plan, rendered, tells_why
@@ -107,15 +108,16 @@ class Questions:
                     fg="yellow",
                 )
 
-    def settled(self, question_id: str) -> None:
-        """The request was settled, here or elsewhere."""
+    def settled(self, question_id: str, how: Mapping[str, Any] | None = None) -> None:
+        """The request was settled, here or elsewhere; `how`: as the daemon tells it."""
         with self._lock:
             self._unseen.discard(question_id)
-            known = self._open.pop(question_id, None) is not None
+            question = self._open.pop(question_id, None)
             if question_id == self._answering:
                 return  # what comes of the answer says so
-            if known:
-                self._page.note(f"  settled ({_short(question_id)})", fg="yellow")
+            if question is not None:
+                said = settling.words(question, how or {})
+                self._page.note(f"  settled ({_short(question_id)}){said}", fg="yellow")
             if question_id == self._current:
                 terminal.forget_typed()
                 self._go_on()
@@ -244,7 +246,7 @@ def main(session: str, turns: int = TURNS) -> None:
     """Follow until the session is closed, or until Ctrl-C, which only detaches."""
     session = ask("sessions/show", session=session)["summary"]["id"]
     screen = Screen()
-    page = TranscriptPrinter(screen.write)
+    page = TranscriptPrinter(screen.write, outputs=True)
     questions = Questions(page, screen)
     interactive = sys.stdin is not None and sys.stdin.isatty()
     if interactive:
@@ -257,7 +259,7 @@ def main(session: str, turns: int = TURNS) -> None:
             elif kind == "question":
                 questions.asked(params)
             elif kind == "settled":
-                questions.settled(params["id"])
+                questions.settled(params["id"], params)
     except KeyboardInterrupt:
         page.note("Detached. A running turn continues.")
     finally:

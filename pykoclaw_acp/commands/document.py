@@ -61,11 +61,13 @@ class ShownCall:
     content: list[dict[str, Any]]
     input: dict[str, Any] | None = None
     name: str = ""  # of the tool, where it is known
+    kind: str = ""  # of the tool, as in ACP
 
     def take(self, update: dict[str, Any]) -> None:
         """Follow an update of the call, which has what changed."""
         self.title = one_line(str(update.get("title") or self.title), self.title)
         self.name = str(update.get("name") or self.name)
+        self.kind = str(update.get("kind") or self.kind)
         self.status = str(update.get("status") or self.status)
         self.input = fields(update.get("rawInput")) or self.input
         self.content = objects(update.get("content")) or self.content

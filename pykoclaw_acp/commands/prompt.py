@@ -131,7 +131,7 @@ class _View:
             elif kind == "question":
                 self.question(params)
             elif kind == "settled":
-                self.settled(params["id"])
+                self.settled(params)
 
     def event(self, params: dict[str, Any]) -> None:
         """An event of the session."""
@@ -146,7 +146,7 @@ class _View:
             )
         )
 
-    def settled(self, question: str) -> None:
+    def settled(self, how: dict[str, Any]) -> None:
         """A permission request was settled."""
 
     def ended(self, result: _Result) -> None:
@@ -212,9 +212,9 @@ class _Page(_View):
         else:
             self._questions.asked(question)
 
-    def settled(self, question: str) -> None:
+    def settled(self, how: dict[str, Any]) -> None:
         if self._questions is not None:
-            self._questions.settled(question)
+            self._questions.settled(how["id"], how)
 
     def ended(self, result: _Result) -> None:
         self._page.end()

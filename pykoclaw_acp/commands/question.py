@@ -121,10 +121,19 @@ def _change(part: dict[str, Any]) -> Iterator[tuple[Shown, ...]]:
     if part.get("oldText") is None:
         yield (shown("  the whole file will be:"),)
     for line in changes.lines(part):
-        yield (shown(GUTTER), shown(line, "command", fg=_COLOURS.get(line[:1])))
+        yield coloured(line)
 
 
 def quoted(text: str) -> Iterator[tuple[Shown, ...]]:
     """Lines of a text that is not ours, each behind the gutter."""
-    for line in text.split("\n"):
-        yield (shown(GUTTER), shown(line, "command"))
+    yield from map(quoted_line, text.split("\n"))
+
+
+def quoted_line(line: str) -> tuple[Shown, ...]:
+    """A line of a text that is not ours, behind the gutter."""
+    return (shown(GUTTER), shown(line, "command"))
+
+
+def coloured(line: str) -> tuple[Shown, ...]:
+    """A line of a diff, behind the gutter."""
+    return (shown(GUTTER), shown(line, "command", fg=_COLOURS.get(line[:1])))

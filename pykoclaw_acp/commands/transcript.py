@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from pykoclaw_acp.commands import tool_output
 from pykoclaw_acp.commands.apart import Apart
 from pykoclaw_acp.commands.document import (
     OURS,
@@ -18,7 +19,7 @@ from pykoclaw_acp.commands.document import (
     objects,
     speaker,
 )
-from pykoclaw_acp.commands.markdown import SHORT, block_text, output, short_output
+from pykoclaw_acp.commands.markdown import SHORT, block_text, short_output
 from pykoclaw_acp.commands.question import quoted
 from pykoclaw_acp.commands.show import one_line
 from pykoclaw_acp.model.questions import ASKS
@@ -36,11 +37,15 @@ class TranscriptPrinter:
     """Prints updates as they arrive; pieces of a message continue on its line.
 
     `live`: somebody watches. Otherwise a tool call is one line if it ends before anything but calls
-    follows, and a task list is printed as it is at the end of a turn.
+    follows, and a task list is printed as it is at the end of a turn. `outputs`: with the output of
+    commands and the diffs of edits, also if they are more than a line.
     """
 
-    def __init__(self, write: Callable[[Shown], None], *, live: bool = True) -> None:
+    def __init__(
+        self, write: Callable[[Shown], None], *, live: bool = True, outputs: bool = False
+    ) -> None:
         self._write = write
+        self._outputs = outputs
         self._live = live
         self._message: tuple[str, str, str] | None = None  # kind, id and speaker of the message
         self._heads = {f"{one}:" for one in (*SPEAKERS, TASKS)}
@@ -116,10 +121,16 @@ class TranscriptPrinter:
         self._print_line(f"{RESULTS[tool.status]} {tool.title}{behind}", fg=colour)
         if tool.name == ASKS and told is None:
             self._print_content(tool)
+        elif self._outputs:
+            self._print_lines(tool_output.lines(tool))
 
     def _print_content(self, tool: ShownCall) -> None:
-        for text in _texts(tool):
-            self._print(joined(piece for line in quoted(text) for piece in (*line, _END)))
+        for text in tool_output.texts(tool):
+            self._print_lines(quoted(text))
+
+    def _print_lines(self, lines: Iterable[tuple[Shown, ...]]) -> None:
+        if found := joined(piece for line in lines for piece in (*line, _END)):
+            self._print(found)
 
     def _end_plan(self) -> None:
         """Print the task list; if it is known, what has changed of it."""
@@ -179,16 +190,11 @@ class TranscriptPrinter:
             self._fresh = True
 
 
-def _texts(tool: ShownCall) -> list[str]:
-    """Texts that a call has shown."""
-    return [output(block).strip("\n") for block in tool.blocks if block.get("type") == "text"]
-
-
 def _why(tool: ShownCall) -> str:
     """Why a call has failed, in short: the exit code or reason, which stands last, and the output
     if it is one line.
     """
-    *before, last = _texts(tool) or [""]
+    *before, last = tool_output.texts(tool) or [""]
     if tool.name in (PLANS, ASKS):
         before = []  # that stands there already
     shown_before = [line.strip() for text in before for line in text.split("\n") if line.strip()]

@@ -14,7 +14,7 @@ from pykoclaw_acp.link.framing import MAX_LINE_OUT, MAX_LONG_LINE_OUT
 from pykoclaw_acp.model.choices import Command, Selection
 from pykoclaw_acp.model.events import Failure, ToolProgressed
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.permissions import PermissionRequest
+from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.protocol import jsonrpc, lenient, presentation, projection
 from pykoclaw_acp.protocol.messages import ClientCapabilities, Implementation, InitializeParams
@@ -198,7 +198,7 @@ class AcpClient:
         """
         return await self._requests.ask(session_id, request, self.subscriber.traits)
 
-    def close_request(self, ask_id: str) -> None:
+    def close_request(self, ask_id: str, decision: Decision | None = None) -> None:  # noqa: ARG002
         """The question's outcome is in the database."""
         self.requests.acknowledge_answer(ask_id)
 

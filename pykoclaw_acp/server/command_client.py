@@ -13,7 +13,7 @@ from pykoclaw_acp.link.framing import MAX_LONG_LINE_OUT
 from pykoclaw_acp.model.choices import Command, Selection
 from pykoclaw_acp.model.events import Event, Text, Thinking, UserMessage
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.permissions import Form, PermissionRequest
+from pykoclaw_acp.model.permissions import Decision, Form, PermissionRequest
 from pykoclaw_acp.model.questions import Question
 from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.protocol import permissions, projection
@@ -54,6 +54,7 @@ class CommandClient:
         self._peer = peer
         self._times = times
         self._prompt: tuple[str, int | None] = ("", None)  # the newest one, and when it came
+        self._asked: dict[str, Decision | None] = {}  # how a question was settled, if it is
 
     async def start_updates(self, session_id: str, seq: int, number: int) -> None:
         """Nothing to say."""
@@ -92,17 +93,20 @@ class CommandClient:
             always=request.always is not None,
             **whole(request),
         )
+        self._asked[request.ask_id] = None
         await self._peer.notify(encode_notification(QUESTION, shown))
         never: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         try:
             return await never
         finally:
-            settled = SettledNotification(id=request.ask_id)
+            settled = _settled(request.ask_id, self._asked.pop(request.ask_id, None))
             with contextlib.suppress(ConnectionError):
                 await self._peer.notify(encode_notification(SETTLED, settled))
 
-    def close_request(self, ask_id: str) -> None:
-        """Nothing to do: whoever was asked is told when the asking ends."""
+    def close_request(self, ask_id: str, decision: Decision | None = None) -> None:
+        """Note how it was settled: whoever was asked is told when the asking ends."""
+        if ask_id in self._asked:
+            self._asked[ask_id] = decision
 
     async def _came(self, event: Event | None) -> int | None:
         """When the prompt came that the event is a part of, if it is asked for and known."""
@@ -161,6 +165,13 @@ def whole(request: PermissionRequest) -> dict[str, Any]:
         "form": None if request.form is None else _form(request.form),
         "questions": [_asked(one) for one in request.questions] or None,
     }
+
+
+def _settled(ask_id: str, decision: Decision | None) -> SettledNotification:
+    if decision is None:
+        return SettledNotification(id=ask_id)
+    chosen = next((name for name, option in OPTIONS.items() if option == decision.option), None)
+    return SettledNotification(id=ask_id, outcome=decision.outcome, decision=chosen, by=decision.by)
 
 
 def _asked(one: Question) -> AskedQuestion:

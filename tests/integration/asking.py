@@ -13,7 +13,7 @@ from uuid import uuid4
 from pykoclaw_acp.channel.frames import Answer, AskWithdrawn, Interrupt, Prompt, ToWorker
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import OpenTools
-from pykoclaw_acp.model.permissions import Form, PermissionRequest, RequestPolicy
+from pykoclaw_acp.model.permissions import Decision, Form, PermissionRequest, RequestPolicy
 from pykoclaw_acp.model.questions import Question, QuestionOption
 from pykoclaw_acp.model.turns import Turn, TurnTimes
 from pykoclaw_acp.sessions.session import Session
@@ -76,7 +76,7 @@ class Person(Client):
             self.withdrawn.append(request.ask_id)
             raise
 
-    def close_request(self, ask_id: str) -> None:
+    def close_request(self, ask_id: str, decision: Decision | None = None) -> None:
         self.told.append(ask_id)
 
     async def answer(self, ask_id: str, outcome: dict[str, Any] | Exception) -> None:

@@ -16,7 +16,7 @@ from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.choices import Command, Selection
 from pykoclaw_acp.model.events import Text, UserMessage
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.permissions import PermissionRequest
+from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnTimes
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
@@ -77,7 +77,7 @@ class Client:
     def stop_updates(self, session_id: str) -> None:
         pass
 
-    def close_request(self, ask_id: str) -> None:
+    def close_request(self, ask_id: str, decision: Decision | None = None) -> None:
         pass
 
     @property

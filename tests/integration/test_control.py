@@ -391,7 +391,8 @@ async def test_present_follower_is_shown_questions_and_answers_them(tmp_path: Pa
             ]
         )
         await cli.call("questions/answer", question="question", decision="allow_once")
-        await eventually(lambda: cli.told("settled") == [{"id": "question-1"}])
+        how = {"outcome": "selected", "decision": "allow_once", "by": "cli"}
+        await eventually(lambda: cli.told("settled") == [{"id": "question-1", **how}])
         assert await cli.call("questions/list") == []
         rows = await r.database.read("SELECT outcome, option_id, answered_by FROM acp_permissions")
         assert rows == [("selected", "allow_once", "cli")]

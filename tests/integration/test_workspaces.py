@@ -555,6 +555,29 @@ async def test_command_that_trusts_answers_open_question(
         await there(r, "SELECT 1 FROM acp_permissions WHERE answered_by = 'cli'")
 
 
+async def test_follower_is_told_who_answered(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        one = await Working.begin(r, work)
+        cli.begin("follow", session=one.session.id, live=True, present=True)
+        turns = []
+        for option in ("reject_once", None):
+            turn = await one.prompt()
+            turns.append(turn)
+            count = len(turns)
+            await one.asked(count)
+            await eventually(lambda count=count: len(cli.told("question")) == count)
+            if option is None:
+                one.session.cancel()
+                await over(turn)
+            else:
+                await one.answer(turn, option)
+        await eventually(lambda: len(cli.told("settled")) == 2)
+        assert cli.told("settled") == [
+            {"id": one.person.ids[0], "outcome": "selected", "decision": "deny", "by": "editor"},
+            {"id": one.person.ids[1], "outcome": None, "decision": None, "by": None},
+        ]
+
+
 async def test_tree_answers_question_that_cannot_trust(tmp_path: Path, work: Path) -> None:
     (work / ".claude/commands").mkdir()
     for number in range(300):  # more than a question shows

@@ -189,6 +189,31 @@ def test_question_that_ended_unheard_makes_way(attached: Attached) -> None:
     assert attached.decided == [("q2", "allow_once")]
 
 
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({}, ""),  # an older daemon
+        ({"outcome": None, "decision": None, "by": None}, ": withdrawn"),
+        (
+            {"outcome": "selected", "decision": "allow_once", "by": "Z\x1b[2Jed"},
+            r": “Allow once”, by Z\x1b[2Jed",
+        ),
+        (
+            {"outcome": "selected", "decision": "deny", "by": "cli"},
+            ": “Reject”, by a command, or another terminal",
+        ),
+        ({"outcome": "denied", "decision": None, "by": "policy"}, ": refused, by the away policy"),
+        ({"outcome": "timeout", "by": "timeout"}, ": nobody has answered in time"),
+    ],
+)
+def test_settled_request_says_how_and_by_whom(
+    attached: Attached, how: dict[str, Any], words: str
+) -> None:
+    attached.questions.asked(asked("q1", choices={"allow_once": "Allow once", "deny": "Reject"}))
+    attached.questions.settled("q1", {"id": "q1", **how})
+    assert attached.written.endswith(f"  settled (q1){words}\n")
+
+
 def test_question_refused_for_now_stays_open(attached: Attached) -> None:
     attached.questions.asked(asked("q1"))
 

@@ -306,6 +306,48 @@ def ended(call: str, status: str, *texts: str, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def with_outputs(*updates: dict[str, Any]) -> list[str]:
+    written: list[str] = []
+    page = TranscriptPrinter(written.append, outputs=True)
+    for update in updates:
+        page.show(update)
+    page.end()
+    return click.unstyle("".join(written)).splitlines()
+
+
+def test_attached_terminal_shows_output_of_commands() -> None:
+    command = {**begun("t", "Run ls"), "kind": "execute"}
+    shown = with_outputs(command, ended("t", "completed", "```\na\x1b[2J\nb\n```"))
+    assert shown == ["• Run ls", "✓ Run ls", r"  │ a\x1b[2J", "  │ b"]
+    assert with_outputs(command, ended("t", "completed", "one")) == ["• Run ls", "✓ Run ls — one"]
+    failed = with_outputs(command, ended("t", "failed", "a\nb", "Exit code 2"))
+    assert failed == ["• Run ls", "✗ Run ls — Exit code 2", "  │ a", "  │ b"]
+    read = {**begun("t", "Read a.py"), "kind": "read"}
+    assert with_outputs(read, ended("t", "completed", "a\nb")) == ["• Read a.py", "✓ Read a.py"]
+
+
+def test_long_output_is_cut_and_says_so() -> None:
+    command = {**begun("t", "Run seq"), "kind": "execute"}
+    lines = [str(number) for number in range(3000)]
+    lines[1] = "x" * 5000
+    shown = with_outputs(command, ended("t", "completed", "\n".join(lines)))
+    assert len(shown) == 63
+    assert shown[2] == "  │ 0"
+    assert "4,000 characters are left out here" in shown[3]
+    assert shown[32].startswith(
+        "  │ … (2,940 lines are left out here; `pykoclaw-acp sessions export`"
+    )
+    assert shown[-1] == "  │ 2999"
+
+
+def test_attached_terminal_shows_diffs_of_edits() -> None:
+    shown = with_outputs(CALL, DONE)
+    assert shown == ["• Edit a.py", "✓ Edit a.py", "  a.py", "  │ -x = 1", "  │ +x = 2"]
+    assert with_outputs(CALL, ended("t", "failed", "No such file")) == [
+        "• Edit a.py", "✗ Edit a.py — No such file",
+    ]  # fmt: skip
+
+
 def test_a_call_ends_under_its_last_title() -> None:
     updates = [
         begun("t", "Compacting"),

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.protocol.content import ToolContent
 from pykoclaw_acp.protocol.control.answers import FullAnswer
-from pykoclaw_acp.protocol.control.questions import AskedQuestion
+from pykoclaw_acp.protocol.control.questions import AskedQuestion, OperatorDecision
 from pykoclaw_acp.protocol.control.sessions import NamedSessionParams
 from pykoclaw_acp.protocol.limits import Count
 from pykoclaw_acp.protocol.updates import Update
@@ -67,6 +67,11 @@ class QuestionNotification(FullAnswer, frozen=True, kw_only=True):
 
 
 class SettledNotification(FullAnswer, frozen=True, kw_only=True):
-    """A permission request is no longer pending."""
+    """A permission request is no longer pending. `outcome`: as in `acp_permissions`; null: it was
+    withdrawn. `decision`: what was chosen. `by`: a client's name, `cli`, `policy` or `timeout`.
+    """
 
     id: str
+    outcome: str | None = None
+    decision: OperatorDecision | None = None
+    by: str | None = None

@@ -295,9 +295,10 @@ class Broker:
         one.stop_timers()
         for asking in one.asking.values():
             asking.cancel()
+        decision = one.decision.result() if one.decision.done() else None
         asked = [*self._state.subscriptions, *one.asking]
         for client in dict.fromkeys(subscription.client for subscription in asked):
-            client.close_request(one.request.ask_id)
+            client.close_request(one.request.ask_id, decision)
 
     # --- asking
 

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from pykoclaw_acp.model.choices import Command, Selection
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.permissions import PermissionRequest
+from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 
 
 class Client(Protocol):
@@ -40,9 +40,9 @@ class Client(Protocol):
     def cancels_when_absent(self) -> bool:
         """Whether it cancels a permission request because nobody is there to see it."""
 
-    def close_request(self, ask_id: str) -> None:
+    def close_request(self, ask_id: str, decision: Decision | None = None) -> None:
         """Close a request, which is settled in the database; also called on the client that
-        answered.
+        answered. `decision`: how; None if it was withdrawn, or this client is asked no more.
         """
 
     async def start_updates(self, session_id: str, seq: int, number: int) -> None:
