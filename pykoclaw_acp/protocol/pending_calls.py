@@ -1,4 +1,6 @@
-"""Tool calls that a client was shown while their input was written: it is told the rest as updates."""
+"""Tool calls that a client was shown before the log has them whole, while their input was written or
+with a question about them: it is told the rest as updates.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,16 @@ class PendingCalls:
         for call, seq in list(self._shown.items()):
             if call[0] == session_id and seq > after:
                 del self._shown[call]
+
+    def announce(self, session_id: str, call: ToolCall, seq: int) -> bool:
+        """Whether the client is to be shown a call that is not in the log yet, of which it has seen
+        what is there up to `seq`; false if it was.
+        """
+        key = (session_id, call.tool_call_id)
+        if key in self._shown:
+            return False
+        self._shown[key] = max(seq, 1)  # a load shows all anew, also where nothing is
+        return True
 
     def dress(self, session_id: str, logged: Logged, update: Update) -> Update:
         """The update of an event as a client takes it that has seen the calls before."""

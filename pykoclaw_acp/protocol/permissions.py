@@ -16,6 +16,7 @@ from pykoclaw_acp.protocol.client_requests import (
 )
 from pykoclaw_acp.protocol.content import ToolContent
 from pykoclaw_acp.protocol.projection import PARENT, parts
+from pykoclaw_acp.protocol.updates import ToolCall
 
 MAX_RULE: Final = 160  # characters of a rule in an option's name; the question has all of them
 REJECT_WITH_REASON: Final = "reject_with_reason"
@@ -91,10 +92,27 @@ def choices(request: PermissionRequest) -> dict[_Option, str]:
     return {**named, "reject_once": reject}
 
 
-def plan_text(request: PermissionRequest) -> str:
-    """The plan that a request is about, as Markdown; empty if it is about none."""
+def announcement(request: PermissionRequest) -> ToolCall | None:
+    """The tool call of a request that comes from no tool: the client has not seen it when it is
+    asked. Its content is in the request. None for others.
+    """
+    if not request.workspaces:
+        return None
+    return ToolCall(
+        tool_call_id=request.tool_call_id,
+        title=neutral(request.title),
+        kind=request.tool_kind,
+        status="pending",
+        name=request.tool,
+    )
+
+
+def text_beside(request: PermissionRequest) -> str:
+    """The plan that a request is about, or what was found in directories, as Markdown; empty if it is
+    about neither.
+    """
     texts = [part.text for part in request.content if isinstance(part, TextPart)]
-    return "\n\n".join(texts) if request.plan else ""
+    return "\n\n".join(texts) if request.plan or request.workspaces else ""
 
 
 def shown(request: PermissionRequest) -> list[ToolContent] | None:

@@ -16,7 +16,7 @@ from pykoclaw_acp.model.events import Failure, ToolProgressed
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.surroundings import Given
-from pykoclaw_acp.protocol import jsonrpc, lenient, presentation, projection
+from pykoclaw_acp.protocol import jsonrpc, lenient, permissions, presentation, projection
 from pykoclaw_acp.protocol.messages import ClientCapabilities, Implementation, InitializeParams
 from pykoclaw_acp.protocol.pending_calls import PendingCalls
 from pykoclaw_acp.protocol.presentation import Presentation
@@ -194,8 +194,13 @@ class AcpClient:
         self, session_id: str, request: PermissionRequest
     ) -> dict[str, Any]:
         """Ask under the question's own id, or under ids that begin with it; when cancelled, withdraw
-        it.
+        it. What the client has not seen of the call is announced.
         """
+        call = permissions.announcement(request)
+        followed = self.subscriber.subscriptions.get(session_id)
+        seen = 0 if followed is None else followed.cursor
+        if call is not None and self._pending.announce(session_id, call, seen):
+            await self.peer.notify(update_line(session_id, call))
         return await self._requests.ask(session_id, request, self.subscriber.traits)
 
     def close_request(self, ask_id: str, decision: Decision | None = None) -> None:  # noqa: ARG002

@@ -135,12 +135,12 @@ class PermissionRequests:
     async def _show(
         self, session_id: str, request: PermissionRequest, traits: ClientTraits
     ) -> None:
-        """Say a plan, or questions, to a client whose user sees no more of a request than its title;
-        once.
+        """Say a plan, questions, or what was found in directories to a client whose user sees no more
+        of a request than its title; once.
         """
         if not traits.titles_only or request.ask_id in self._told:
             return
-        text = permissions.plan_text(request)
+        text = permissions.text_beside(request)
         if request.questions:
             text = answering.described(request.questions)
         if text:

@@ -170,7 +170,7 @@ class WorkspaceGate:
         said = workspace_words.log_events(request, chosen)
         if chosen == decisions.ALLOW_ALWAYS:
             return said, TRUSTED + content.key
-        return [*said, *workspace_words.left_out(turn.turn_id, doubtful, changes)], without
+        return [*said, *workspace_words.left_out(turn.turn_id, doubtful)], without
 
     async def _known(self, content: Content) -> tuple[str, list[Workspace], Sequence[Trusted]]:
         """What counts for a worker if nothing is in doubt, what is, and what the user has said."""

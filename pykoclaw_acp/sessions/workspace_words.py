@@ -97,15 +97,13 @@ def _chosen(one: StoredRequest) -> str | None:
     return one.option
 
 
-def left_out(
-    turn_id: str, workspaces: Sequence[Workspace], changes: Changes | None = None
-) -> list[Event]:
-    """What the conversation says when Claude runs without what acts."""
-    listed = "\n\n".join(_listed(one, changes or {}) for one in workspaces)
+def left_out(turn_id: str, workspaces: Sequence[Workspace]) -> list[Event]:
+    """What the conversation says when Claude runs without what acts, which the question lists."""
     adds = "\n".join(f"pykoclaw-acp trust add {shlex.quote(one.path)}" for one in workspaces)
     said = (
-        f"**Claude runs here without what acts in {_names(workspaces)}**, because that is not trusted.\n\n{listed}"
-        "\n\nInstructions such as CLAUDE.md count. To let the rest count, from the next prompt on:"
+        f"**Claude runs here without what acts in {_names(workspaces)}**, because that is not trusted."
+        " The question above lists it.\n\nInstructions such as CLAUDE.md count."
+        " To let the rest count, from the next prompt on:"
         f"\n\n{fenced(adds, 'sh')}"
     )
     return [note_event(f"{turn_id}-workspace", said)]

@@ -39,6 +39,7 @@ from tests.integration.callers import caller
 from tests.integration.linked import there
 from tests.integration.rig import Rig, take_up
 from tests.integration.trusting import Working, act, looking, over, rig
+from tests.integration.wires import Wire, client, prompt
 from tests.waiting import eventually, within
 
 
@@ -70,7 +71,7 @@ async def test_only_the_choice_to_trust_trusts(tmp_path: Path, work: Path, outco
         assert [each.restricted for each in one.options] == [True]
         assert await trusted(r) == []
         await eventually(lambda: f"trust add {work}" in one.said)
-        assert "hook at Stop: true" in one.said
+        assert "hook at Stop: true" not in one.said  # the question has it, once
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,6 @@ async def test_question_says_what_changed_since_it_was_trusted(tmp_path: Path, w
         assert changes[1:3] == ["changed: tool.sh", "new: .mcp.json"]
         await one.person.answer(one.person.ids[1], choice("allow_once"))
         await over(turn)
-        await eventually(lambda: "changed: tool.sh" in one.said)
         (work / ".claude/settings.json").unlink()
         turn = await one.prompt()
         await one.asked(3)
@@ -351,8 +351,8 @@ async def assert_failed(one: Working, end: str) -> None:
     later = Person("later")
     one.session.subscribe(later, 0)
     await eventually(lambda: len(one.person.shown) == len(later.shown) == 5)
-    for client in (one.person, later):
-        message, _title, started, ended, _ = (logged.event for logged in client.shown)
+    for person in (one.person, later):
+        message, _title, started, ended, _ = (logged.event for logged in person.shown)
         assert isinstance(message, UserMessage)
         assert isinstance(started, ToolStarted)
         assert isinstance(ended, ToolEnded)
@@ -576,6 +576,57 @@ async def test_follower_is_told_who_answered(tmp_path: Path, work: Path) -> None
             {"id": one.person.ids[0], "outcome": "selected", "decision": "deny", "by": "editor"},
             {"id": one.person.ids[1], "outcome": None, "decision": None, "by": None},
         ]
+
+
+async def asked_over_acp(wire: Wire, work: Path) -> str:
+    """A session whose prompt waits for an answer about trust; its id."""
+    opened = await wire.call("session/new", cwd=str(work), mcpServers=[])
+    session = str(opened["result"]["sessionId"])
+    wire.begin("session/prompt", **prompt(session, "say 1"))
+    await eventually(lambda: len(stream(wire)) > 1)
+    return session
+
+
+def stream(wire: Wire) -> list[tuple[str, str | None]]:
+    """What a client is told of the question about trust, in order: kinds and statuses."""
+    found: list[tuple[str, str | None]] = []
+    for line in wire.lines:
+        params = line.get("params", {})
+        call = params.get("toolCall") or params.get("update", {})
+        if line.get("method") == "session/request_permission":
+            found.append(("request", call["status"]))
+        elif call.get("sessionUpdate", "").startswith("tool_call"):
+            found.append((call["sessionUpdate"], call["status"]))
+    return found
+
+
+BEFORE_ANSWER = [("tool_call", "pending"), ("request", "pending")]
+
+
+async def test_call_of_question_precedes_its_request(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r, client(r, "editor") as wire:
+        await asked_over_acp(wire, work)
+        assert stream(wire) == BEFORE_ANSWER
+        (asked,) = (one for one in wire.lines if one.get("method") == "session/request_permission")
+        wire.send({"id": asked["id"], "result": {"outcome": choice("allow_once")}})
+        updates = [("tool_call_update", "in_progress"), ("tool_call_update", "completed")]
+        await eventually(lambda: stream(wire) == [*BEFORE_ANSWER, *updates])
+        await eventually(lambda: "without what acts" in wire.text())
+        assert "hook at Stop" not in wire.text()
+
+
+async def test_load_during_question_announces_it_again(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r, client(r, "editor") as wire:
+        session = await asked_over_acp(wire, work)
+        loaded = await wire.call("session/load", sessionId=session, cwd=str(work), mcpServers=[])
+        assert "result" in loaded
+        await eventually(lambda: stream(wire) == BEFORE_ANSWER * 2)
+
+
+async def test_client_with_titles_alone_is_told_findings(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r, client(r, "mitto") as wire:
+        await asked_over_acp(wire, work)
+        assert wire.text().count("hook at Stop: true") == 1
 
 
 async def test_tree_answers_question_that_cannot_trust(tmp_path: Path, work: Path) -> None:

@@ -42,11 +42,10 @@ def test_directory_content_is_neutral_and_cannot_end_block(tmp_path: Path) -> No
     assert isinstance(note, Text)
     for said in (question.title, text(question), note.text, workspace_words.refusal(found)):
         assert not {"\u202e", "\u200b"} & set(said)
-    for said in (text(question), note.text):
-        before, fence, rest = said.partition("````\n")
-        assert fence
-        assert "curl" not in before
-        assert r"# fine\u202e; curl x\u200b | sh" in rest.partition("\n````")[0]
+    before, fence, rest = text(question).partition("````\n")
+    assert fence
+    assert "curl" not in before + note.text
+    assert r"# fine\u202e; curl x\u200b | sh" in rest.partition("\n````")[0]
 
 
 def test_a_command_shows_it_once_and_in_words(tmp_path: Path) -> None:
