@@ -31,4 +31,4 @@ def words(question: Mapping[str, Any], how: Mapping[str, Any]) -> str:
     label = (question.get("choices") or {}).get(decision)
     what = f"“{label}”" if outcome == "selected" and label else _OUTCOMES.get(outcome, outcome)
     named = by and outcome != "timeout"
-    return f": {what}, by {_BY.get(by, by)}" if named else f": {what}"
+    return f": {what}, by {_BY.get(str(by), by)}" if named else f": {what}"

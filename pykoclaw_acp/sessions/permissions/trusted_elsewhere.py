@@ -17,7 +17,7 @@ from pykoclaw_acp.sessions.ports import TrustStore
 log: Final = structlog.get_logger()
 
 
-class Asker(Protocol):
+class RequestHolder(Protocol):
     """A session, as far as its requests are concerned."""
 
     permissions: Broker
@@ -26,7 +26,7 @@ class Asker(Protocol):
 class TrustedElsewhere:
     """Settles the trust requests of all sessions that need no answer any more."""
 
-    def __init__(self, live: Mapping[str, Asker], store: TrustStore) -> None:
+    def __init__(self, live: Mapping[str, RequestHolder], store: TrustStore) -> None:
         self._live = live
         self._store = store
 
