@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from pykoclaw_acp.model import refused
+from pykoclaw_acp.model import links, refused
 from pykoclaw_acp.model.blobs import amount
 from pykoclaw_acp.model.events import (
     COMMANDS,
@@ -25,6 +25,7 @@ from pykoclaw_acp.model.events import (
     TextPart,
     ToolPart,
 )
+from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.translation import cleaning, diffs, service_errors
 from pykoclaw_acp.translation.texts import (
     MAX_SHOWN,
@@ -274,16 +275,15 @@ def _searched(details: Details) -> Result | None:
     for one in found:
         if isinstance(one, str):
             said.append(output_text(one).strip())
-        elif isinstance(one, dict) and isinstance(links := one.get("content"), list):
-            said.append("\n".join(_link(link) for link in links if isinstance(link, dict)))
+        elif isinstance(one, dict) and isinstance(pages := one.get("content"), list):
+            said.append("\n".join(_page(page) for page in pages if isinstance(page, dict)))
     return Result(_parts(shorten("\n\n".join(one for one in said if one))))
 
 
-def _link(link: Details) -> str:
-    title, url = str(link.get("title") or link.get("url")), str(link.get("url"))
-    for mark in "\\[]":
-        title = title.replace(mark, f"\\{mark}")
-    return f"* [{title}](<{url}>)"
+def _page(found: Details) -> str:
+    """A page that was found, as an item of a list; it has named itself, and has its own address."""
+    title, url = (one if isinstance(one, str) else "" for one in map(found.get, ("title", "url")))
+    return neutral(links.link(title, url, "* [") if url else f"* {links.label(title)}", "prose")
 
 
 def _tools_found(details: Details) -> Result | None:

@@ -195,13 +195,31 @@ def test_result_of_an_older_transcript_is_cleaned(name: str, blocks: object, sai
         ("ToolSearch", {"matches": []}, "(no tool was found)"),
         ("WebFetch", {"code": 200, "result": "It says so."}, "It says so."),
         ("WebSearch", {"results": ["Sunny.", {"content": [{"title": "A [b]", "url": "https://x.org"}]}]},
-         "Sunny.\n\n* [A \\[b\\]](<https://x.org>)"),
+         "Sunny.\n\n* [A \\[b\\]](https://x.org)"),
         ("TaskStop", {"message": "Stopped."}, "Stopped."),
         ("NotebookEdit", {"error": "no such cell"}, "```\nno such cell\n```"),
     ],
 )  # fmt: skip
 def test_what_cli_tells_of_result_is_shown(name: str, details: dict[str, Any], said: str) -> None:
     assert words(result(name, "for the model", failed=False, details=details)) == said
+
+
+@pytest.mark.parametrize(
+    ("title", "url", "shown"),
+    [
+        ("A (b) c", "https://x.org/W_(h)?q=1&r=a%20b#z", "* [A (b) c](<https://x.org/W_(h)?q=1&r=a%20b#z>)"),
+        ("Good](https://evil.org) [", "https://x.org", "* [Good\\](https://evil.org) \\[](https://x.org)"),
+        ("A\n\n# Heading `b` *c* <d>", "https://x.org", "* [A # Heading \\`b\\` \\*c\\* \\<d>](https://x.org)"),
+        ("A", "https://x.org>) [B](https://evil.org", "* [A](<https://x.org%3E) [B](https://evil.org>)"),
+        ("A", "https://x.org\n\n# B\x00", "* [A](<https://x.org%0A%0A# B%00>)"),
+        ("A\u202eb", "https://x.org", "* [A\\u202eb](https://x.org)"),
+        (" \n", "https://x.org", "* [https://x.org](https://x.org)"),
+        ("A [b]", None, "* A \\[b\\]"),
+    ],
+)  # fmt: skip
+def test_found_page_forges_no_other_link(title: str, url: str | None, shown: str) -> None:
+    details = {"results": [{"content": [{"title": title, "url": url}]}]}
+    assert words(result("WebSearch", "for the model", failed=False, details=details)) == shown
 
 
 def test_damaged_details_hide_no_result() -> None:
