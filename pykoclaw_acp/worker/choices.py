@@ -101,10 +101,13 @@ class Choices:
         if isinstance(run, dict):
             self._typed = (str(run.get("command")), str(run.get("args") or "").strip())
 
-    def command_ran(self) -> None:
-        """Report what a command of the CLI has changed, such as `/model`, `/effort` or `/fast`."""
+    async def command_ran(self) -> None:
+        """Report what a command of the CLI has changed, such as `/model`, `/effort` or `/fast`, within
+        `LIMIT`; later if the CLI takes longer.
+        """
         (command, typed), self._typed = self._typed, ("", "")
-        self._start(lambda: self._look(command, typed))
+        looking = self._start(lambda: self._look(command, typed))
+        await asyncio.wait([looking], timeout=LIMIT)
 
     async def prepared(self, prompt: Prompt | Steer) -> Prompt | Steer:
         """The prompt to send: before one that is to turn fast mode on, it is chosen, as the CLI takes
@@ -126,8 +129,9 @@ class Choices:
         if self._now.config == config:
             self._changed(config=config)
 
-    def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
         self._last = asyncio.get_running_loop().create_task(self._after(self._last, work))
+        return self._last
 
     async def _after(
         self, before: asyncio.Task[None] | None, work: Callable[[], Coroutine[Any, Any, None]]

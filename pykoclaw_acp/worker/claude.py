@@ -230,9 +230,9 @@ class ClaudeSession:
             self._start_turn()
             await self._look_at_servers(message)
         elif isinstance(message, ResultMessage):
-            self._end_turn(message)
             if not message.num_turns:  # no request to the model: a command of the CLI, it may be
-                self.choices.command_ran()
+                await self.choices.command_ran()  # who awaits the end reads what holds then
+            self._end_turn(message)
             return
         elif await self._work.take(message):
             self._report_background()

@@ -93,9 +93,9 @@ async def test_waits_are_counted_and_errors_are_told_once(stack: Stack) -> None:
     assert heavy.value.message.startswith("The request is larger than Claude's service takes")
     assert "ttachments" not in heavy.value.message
     await client.prompt(session, "/model sonnet")
-    await client.until(lambda: ("model", "sonnet") in options(client, session))
+    assert ("model", "sonnet") in options(client, session)
     await client.prompt(session, "/model default")
-    await client.until(lambda: ("model", "default") in options(client, session))
+    assert ("model", "default") in options(client, session)
     await client.close()
     again = await stack.spawn()
     await again.initialize(**named)

@@ -128,7 +128,7 @@ async def test_effort_and_fast_mode_work_and_survive_restart(
     await client.prompt(session, text("Next."))
     assert sent() == [("high", None), ("high", None), ("max", "fast")], "from the next turn on"
     await client.prompt(session, "/effort low")
-    await client.until(lambda: config(client, session)["effort"] == "low")
+    assert config(client, session)["effort"] == "low"
     await choose("mode", "auto")
     await client.close()
 
@@ -147,11 +147,11 @@ async def test_effort_and_fast_mode_work_and_survive_restart(
     assert sent()[-1] == ("medium", None), "though Claude was started with it"
     await client.prompt(session, "/fast on")
     assert "Fast mode ON" in client.text(session)
-    await client.until(lambda: config(client, session)["fast"] is True)
+    assert config(client, session)["fast"] is True
     await client.prompt(session, text("Fast."))
     assert sent()[-1] == ("medium", "fast")
     await client.prompt(session, "/fast off")
-    await client.until(lambda: config(client, session)["fast"] is False)
+    assert config(client, session)["fast"] is False
     await choose("model", "sonnet")
     await client.prompt(session, text("Plain."))
     assert sent()[-1] == ("medium", None)

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
-from claude_agent_sdk import SystemMessage
+from claude_agent_sdk import ClaudeSDKClient, Message, SystemMessage, TextBlock
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
-from pykoclaw_acp.channel.frames import Prompt
+from pykoclaw_acp.channel.frames import EventFrame, Prompt, TurnEnded
 from pykoclaw_acp.model.choices import Config, Model
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, Text
+from pykoclaw_acp.worker import raw_frames
 from pykoclaw_acp.worker.choices import Choices
-from tests.workers import OPTIONS
+from pykoclaw_acp.worker.claude import ClaudeSession
+from pykoclaw_acp.worker.database_calls import DatabaseCalls
+from pykoclaw_acp.worker.outbox import Outbox
+from tests.unit.sdk_messages import result, whole
+from tests.workers import OPTIONS, spec
 
 EFFORT = {"supportsEffort": True, "supportedEffortLevels": ["low", "high", "max"]}
 MODELS: list[dict[str, Any]] = [
@@ -313,13 +321,11 @@ async def test_effort_and_fast_mode_are_set_and_reset() -> None:
 async def test_effort_user_typed_is_told_once() -> None:
     told: list[Event] = []
     made, claude = await connected(told)
-    made.command_ran()
-    await made.settled()
+    await made.command_ran()
     assert told == [], "a command that changed nothing"
     claude.effort = "high"
     for _ in range(2):
-        made.command_ran()
-        await made.settled()
+        await made.command_ran()
     assert values(told) == [{"effort": "high", "fast": "off"}]
     assert made.config == Config("high")
 
@@ -341,8 +347,7 @@ async def test_foreign_or_set_model_shows_before_first_turn(
     made, claude = Choices(replace(OPTIONS, model=chosen), told.append), Claude()
     claude.model = runs
     await made.connected(claude)  # type: ignore[arg-type]
-    made.command_ran()
-    await made.settled()
+    await made.command_ran()
     made.follow(turn(runs))
     assert [one.selection.model for one in told if isinstance(one, ConfigChanged)] == shown
     assert made.model == (shown or [chosen or "default"])[-1]
@@ -351,13 +356,11 @@ async def test_foreign_or_set_model_shows_before_first_turn(
 async def test_model_user_typed_is_told_after_command() -> None:
     told: list[Event] = []
     made, claude = await connected(told)
-    made.command_ran()
-    await made.settled()
+    await made.command_ran()
     made.follow(SystemMessage("init", {"model": "claude-big"}))
     claude.model, claude.effort = "claude-small", "max"
     for _ in range(2):
-        made.command_ran()
-        await made.settled()
+        await made.command_ran()
     made.follow(SystemMessage("init", {"model": "claude-small"}))
     (changed,) = told
     assert isinstance(changed, ConfigChanged)
@@ -389,17 +392,39 @@ async def test_model_user_typed_is_shown_as_typed(
     claude.model = runs
     made.command_runs({"local_command_run": {"command": "model", "args": typed}})
     for _ in range(2):
-        made.command_ran()
-        await made.settled()
+        await made.command_ran()
     made.follow(turn(runs))
     assert [one.selection.model for one in told if isinstance(one, ConfigChanged)] == shown
     assert made.model == (shown or [chosen])[-1]
 
 
-def typing(made: Choices, command: str, args: str) -> None:
+async def typing(made: Choices, command: str, args: str) -> None:
     """What the CLI says to a command, and that it has ended."""
     made.command_runs({"local_command_run": {"command": command, "args": args}})
-    made.command_ran()
+    await made.command_ran()
+
+
+async def test_model_user_typed_is_told_before_its_turn_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    outbox = cast("Outbox", SimpleNamespace(put=told.append))
+    session = ClaudeSession(spec(tmp_path), str(tmp_path), outbox, cast("DatabaseCalls", None))
+    claude = Claude()
+    session._client = cast("ClaudeSDKClient", claude)
+    await session.choices.connected(claude)  # type: ignore[arg-type]
+    ran = {"local_command_run": {"command": "model", "args": "haiku"}}
+
+    async def received(*_: object) -> AsyncIterator[tuple[Message, raw_frames.Frame]]:
+        yield whole(TextBlock("Set model to Haiku")), ran
+        claude.model = "claude-small"
+        yield result(user_message_uuids=["t"], num_turns=0), raw_frames.NO_FRAME
+
+    monkeypatch.setattr(raw_frames, "received", received)
+    session._expect("t")
+    await session.run()
+    kinds = [type(one.event if isinstance(one, EventFrame) else one) for one in told]
+    assert kinds.index(ConfigChanged) < kinds.index(TurnEnded)
 
 
 @pytest.mark.parametrize("args", ["off", ""])
@@ -410,8 +435,7 @@ async def test_fast_mode_user_turned_off_is_told(args: str) -> None:
     await made.settled()
     claude.fast = False
     for _ in range(2):
-        typing(made, "fast", args)
-        await made.settled()
+        await typing(made, "fast", args)
     assert values(told) == [{"effort": "high", "fast": "off"}]
     assert made.config == Config("high")
 
@@ -439,8 +463,7 @@ async def test_fast_command_is_carried_out_as_option(
     assert prepared.content[0]["text"].strip() == sent
     assert claude.fast == (chosen or fast)
     claude.fast = fast
-    typing(made, "fast", "")
-    await made.settled()
+    await typing(made, "fast", "")
     assert [one["fast"] for one in values(told)] == (
         [] if chosen == fast else ["on" if fast else "off"]
     )
@@ -464,8 +487,7 @@ async def test_model_user_typed_lacking_fast_mode_ends_it() -> None:
     made.follow(turn("claude-big"))
     await made.settled()
     claude.model = "claude-small"
-    typing(made, "model", "haiku")
-    await made.settled()
+    await typing(made, "model", "haiku")
     assert (made.model, made.config) == ("haiku", Config())
     assert "fast" not in values(told)[-1]
     assert claude.fast is False
@@ -487,8 +509,7 @@ async def test_effort_user_typed_is_kept_as_typed(
     made.choose(SetConfig(epoch=1, config=Config(chosen)))
     await made.settled()
     claude.effort = applies
-    typing(made, "effort", typed)
-    await made.settled()
+    await typing(made, "effort", typed)
     assert made.config == Config(kept)
     assert len(told) == (chosen != kept)
 
