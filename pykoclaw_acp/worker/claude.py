@@ -32,9 +32,7 @@ from pykoclaw_acp.worker import content, deciding, ending, ignored, raw_frames, 
 from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.command_reports import instead_of
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
-from pykoclaw_acp.worker.failures import early_end, naming
 from pykoclaw_acp.worker.ignored import IgnoredPrompts
-from pykoclaw_acp.worker.login_failures import explained
 from pykoclaw_acp.worker.long_work import LongWork
 from pykoclaw_acp.worker.naming_calls import NamedCalls
 from pykoclaw_acp.worker.outbox import Outbox
@@ -47,6 +45,7 @@ from pykoclaw_acp.worker.starting import Start
 from pykoclaw_acp.worker.steering import Steered
 from pykoclaw_acp.worker.transcript_end import TranscriptEnd
 from pykoclaw_acp.worker.translate import is_turn_start
+from pykoclaw_acp.worker.turn_ends import TurnEnds
 
 INTERRUPT_AGAIN: Final = 0.5  # s; an interrupt before the CLI took the prompt up does nothing
 
@@ -79,13 +78,12 @@ class ClaudeSession:
         self.stderr: deque[str] = deque(maxlen=20)  # last lines of the CLI
         self._prompted: str | None = None  # the daemon's turn, from prompt to result
         self._turn: str | None = None  # the turn whose messages come in now
-        self._api_error: tuple[str, str] | None = None
         self._reported = Reported()
         self.steered = Steered(spec.epoch, outbox.put)
         self._ignored = IgnoredPrompts(lambda one: one == self.untaken, self._end_ignored)
         self._work = LongWork(temporary, self._translator, self._note)
         self._requests = TaskRequests(self._translator.long)
-        self._failure: TurnFailure | None = None  # why we interrupt the turn that runs
+        self._ends = TurnEnds(spec, self._translator.meanwhile, self.servers, self.choices)
         # the newest turn that the daemon gave, also when it has ended
         self.last_prompt: str | None = None
         self._transcript = TranscriptEnd()
@@ -151,7 +149,7 @@ class ClaudeSession:
             clean = self._states.without_secrets
             self._translator.instead = await instead_of(self._client, prompt.content, clean)
         self._expect(prompt.turn_id)
-        self._failure = None
+        self._ends.failure = None
         if isinstance(prompt, Steer):
             self._quiet = False
             self.steered.say(prompt, prompt.turn_id)
@@ -185,7 +183,7 @@ class ClaudeSession:
     async def give_up(self, failure: TurnFailure) -> None:
         """Interrupt the current turn; it ends with this failure, whatever its result is."""
         if turn_id := self._prompted or self._turn:
-            self._failure = failure
+            self._ends.failure = failure
             await self.interrupt(turn_id)
 
     async def carry_out(self, request: Request) -> WorkerReply:
@@ -237,7 +235,7 @@ class ClaudeSession:
         elif await self._work.take(message):
             self._report_background()
         elif (error := results.api_error(message)) is not None:
-            self._api_error = error
+            self._ends.api_error = error
         for event in self._work.begin(message, self._turn, self._prompted):
             self._note(event)  # the turn begins with Claude's own words, by which imports know it
         events = self._translator.events(message, frame)
@@ -272,7 +270,7 @@ class ClaudeSession:
             return
         self._turn = self._prompted or str(uuid4())
         self._translator.begin_turn()
-        self._api_error = None
+        self._ends.api_error = None
         own = self._prompted is None
         begun = TurnStarted(epoch=self._spec.epoch, turn_id=self._turn, background=own)
         self._outbox.put(begun)
@@ -316,20 +314,11 @@ class ClaudeSession:
         self.last_prompt = turn_id or self.last_prompt
 
     def _report_end(self, turn_id: str, result: ResultMessage) -> TurnEnded:
-        failure, self._failure = self._failure, None
-        epoch, last = self._spec.epoch, self._transcript.uuid
-        ended = results.turn_ended(epoch, turn_id, result, failure, self._api_error, last_uuid=last)
-        if ended.error is not None:
-            words = self._api_error[1] if self._api_error else result.result or ""
-            told = explained(naming(ended.error, self.choices.running), words, self._spec.options)
-            ended = replace(ended, error=self._translator.meanwhile.explained(told))
-        mine = turn_id == self._prompted
-        notice = self.servers.notice(turn_id) if mine else []
-        for event in [*early_end(turn_id, ended.stop_reason), *notice]:
+        mine, last = turn_id == self._prompted, self._transcript.uuid
+        events, ended = self._ends.made(turn_id, result, mine=mine, last_uuid=last)
+        for event in events:
             self._put(event, turn_id)
-        windows = self._translator.meanwhile.usage.windows
-        untaken = mine and self._translator.meanwhile.take_blocked()
-        ended = replace(ended, told=self.told, windows=dict(windows), untaken=untaken)
+        ended = replace(ended, told=self.told)
         self._outbox.put(ended)
         return ended
 

@@ -1,0 +1,54 @@
+"""How a turn ends: what the daemon is told, from the CLI's result and from what was said before it."""
+
+from __future__ import annotations
+
+from claude_agent_sdk import ResultMessage
+from msgspec.structs import replace
+
+from pykoclaw_acp.channel.frames import TurnEnded
+from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.worker import results
+from pykoclaw_acp.worker.choices import Choices
+from pykoclaw_acp.worker.failures import early_end, naming
+from pykoclaw_acp.worker.login_failures import explained
+from pykoclaw_acp.worker.meanwhile import Meanwhile
+from pykoclaw_acp.worker.servers import Servers
+
+
+class TurnEnds:
+    """Makes the ends of one worker's turns."""
+
+    def __init__(
+        self, spec: LaunchSpec, meanwhile: Meanwhile, servers: Servers, choices: Choices
+    ) -> None:
+        self._spec = spec
+        self._meanwhile = meanwhile
+        self._servers = servers
+        self._choices = choices
+        self.failure: TurnFailure | None = None
+        """Why we interrupt the turn that runs."""
+        self.api_error: tuple[str, str] | None = None
+        """Kind and words of the API's last error in it."""
+
+    def made(
+        self, turn_id: str, result: ResultMessage, *, mine: bool, last_uuid: str | None
+    ) -> tuple[list[Event], TurnEnded]:
+        """The events that come before the end, and the end. `mine`: the daemon gave the prompt;
+        `last_uuid`: the turn's last entry in the transcript.
+        """
+        failure, self.failure = self.failure, None
+        ended = results.turn_ended(
+            self._spec.epoch, turn_id, result, failure, self.api_error, last_uuid=last_uuid
+        )
+        if ended.error is not None:
+            words = self.api_error[1] if self.api_error else result.result or ""
+            error = naming(ended.error, self._choices.running)
+            told = explained(error, words, self._spec.options)
+            ended = replace(ended, error=self._meanwhile.explained(told))
+        notice = self._servers.notice(turn_id) if mine else []
+        events = [*early_end(turn_id, ended.stop_reason), *notice]
+        untaken = mine and self._meanwhile.take_blocked()
+        windows = dict(self._meanwhile.usage.windows)
+        return events, replace(ended, windows=windows, untaken=untaken)
