@@ -205,7 +205,7 @@ VERDICTS: Final = {
         "the plan, to approve with or without edits, or to send back",
         "the plan, to approve, also with auto and bypass",
         EACH,
-        "a plan never leads to a mode in which nobody is asked; that is set as a mode, by itself",
+        "a plan leads to a mode in which nobody is asked only if Claude was in that before",
     ),
     "A question of Claude": Verdict("a form, and the answer", "a form, and the words for Claude"),
     f"A question of Claude{PLAIN}": Verdict(

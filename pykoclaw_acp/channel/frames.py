@@ -86,10 +86,14 @@ class Interrupt(Frame, frozen=True, kw_only=True, tag="interrupt"):
 
 
 class Answer(Frame, frozen=True, kw_only=True, tag="answer"):
-    """The user's answer to an `ask`; of a form `accept` with its content, `decline`, `cancel`."""
+    """The user's answer to an `ask`; of a form `accept` with its content, `decline`, `cancel`; of a
+    plan with a `former` mode also `allow_former`.
+    """
 
     ask_id: str
-    decision: Literal["allow_once", "allow_always", "reject", "accept", "decline", "cancel"]
+    decision: Literal[
+        "allow_once", "allow_always", "allow_former", "reject", "accept", "decline", "cancel"
+    ]
     message: str = ""
     content: dict[str, Any] | None = None
 

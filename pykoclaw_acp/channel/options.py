@@ -53,6 +53,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str | None
     permission_mode: str
+    before_plan: str = ""  # the mode before, if that one is `plan`; empty: not known
     setting_sources: tuple[str, ...]
     cli_path: str | None
     umask: str | None = None  # of Claude and its tools, in octal; None: that of the worker

@@ -214,6 +214,9 @@ def rewind(session: str, message: str | None, no_files: bool, dry_run: bool, sur
 @click.option(
     "--lasting", is_flag=True, help="Always allow in the directory, in later sessions too."
 )
+@click.option(
+    "--former", is_flag=True, help="Approve a plan, and go back to the mode of before planning."
+)
 @click.option("--deny", is_flag=True, help="Deny.")
 @click.option("--reason", metavar="TEXT", default="", help="With --deny: why, for Claude.")
 @click.option(
@@ -230,6 +233,7 @@ def approve(
     allow: bool,
     always: bool,
     lasting: bool,
+    former: bool,
     deny: bool,
     reason: str,
     answers: tuple[str, ...],
@@ -237,11 +241,11 @@ def approve(
 ) -> None:
     """List pending permission requests with everything that would run, or answer REQUEST.
 
-    REQUEST is an id or a unique prefix of one. Without --allow, --always, --lasting, --deny or --answer, the request is
-    shown with those that it offers, and the meaning of each. For a plan, --allow approves it and asks for each edit,
-    --always accepts edits, and --deny keeps planning. For a workspace trust request, --allow runs Claude without the
-    active content of the directory and --always trusts the directory. Exit status: 1 if the request is unknown or
-    already answered.
+    REQUEST is an id or a unique prefix of one. Without --allow, --always, --lasting, --former, --deny or --answer, the
+    request is shown with those that it offers, and the meaning of each. For a plan, --allow approves it and asks for
+    each edit, --always accepts edits, --former goes back to the mode of before, and --deny keeps planning. For a
+    workspace trust request, --allow runs Claude without the active content of the directory and --always trusts the
+    directory. Exit status: 1 if the request is unknown or already answered.
     """
     from pykoclaw_acp.commands import approve as command
 
@@ -249,11 +253,12 @@ def approve(
         "allow_once": allow or bool(answers),
         "allow_always": always,
         "allow_lasting": lasting,
+        "allow_former": former,
         "deny": deny,
     }
     if sum(given.values()) > 1 or (allow and answers):
         raise click.UsageError(
-            "Give only one of --allow, --always, --lasting, --deny and --answer."
+            "Give only one of --allow, --always, --lasting, --former, --deny and --answer."
         )
     if reason and not deny:
         raise click.UsageError("--reason is for --deny.")

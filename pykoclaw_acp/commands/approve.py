@@ -14,12 +14,13 @@ from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.system.environment import of_sessions
 from pykoclaw_acp.terminal import Shown, joined, shown
 
-Decision = Literal["allow_once", "allow_always", "allow_lasting", "deny"]
+Decision = Literal["allow_once", "allow_always", "allow_lasting", "allow_former", "deny"]
 DONE: Final = {
     "allow_once": "Allowed.",
     "allow_always": "Allowed for the rest of the session.",
     "allow_lasting": "Allowed in this directory from now on; `pykoclaw-acp rules list` shows it,"
     " `pykoclaw-acp rules remove` removes it.",
+    "allow_former": "Approved, in the mode of before.",
     "deny": "Denied.",
 }
 ANSWERED: Final = "Answered."

@@ -24,6 +24,7 @@ KEYS: Final[dict[Decision, str]] = {
     "allow_once": "y",
     "allow_always": "a",
     "allow_lasting": "l",
+    "allow_former": "f",
     "deny": "n",
 }
 LOOK: Final = "v"
@@ -35,6 +36,8 @@ _TYPED: Final[dict[str, Decision | Literal["view"]]] = {
     "always": "allow_always",
     "l": "allow_lasting",
     "lasting": "allow_lasting",
+    "f": "allow_former",
+    "former": "allow_former",
     LOOK: "view",
     "view": "view",
 }

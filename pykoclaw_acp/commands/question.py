@@ -22,6 +22,7 @@ _FLAGS: Final = {
     "allow_once": "--allow",
     "allow_always": "--always",
     "allow_lasting": "--lasting",
+    "allow_former": "--former",
     "deny": "--deny",
 }
 

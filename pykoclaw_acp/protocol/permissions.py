@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from pykoclaw_acp.model import former_mode
 from pykoclaw_acp.model.events import TextPart
 from pykoclaw_acp.model.permissions import Form, PermissionRequest
 from pykoclaw_acp.neutral import neutral
@@ -20,17 +21,13 @@ from pykoclaw_acp.protocol.updates import ToolCall
 
 MAX_RULE: Final = 160  # characters of a rule in an option's name; the question has all of them
 REJECT_WITH_REASON: Final = "reject_with_reason"
-_Option = Literal["allow_once", "allow_always", "allow_lasting", "reject_once"]
+_Option = Literal["allow_once", "allow_always", "allow_lasting", "allow_former", "reject_once"]
 _KINDS: Final[dict[_Option, PermissionKind]] = {
     "allow_once": "allow_once",
     "allow_always": "allow_always",
     "allow_lasting": "allow_always",
+    "allow_former": "allow_always",
     "reject_once": "reject_once",
-}
-_PLAN: Final[dict[_Option, str]] = {
-    "allow_once": "Approve, and ask for each edit",
-    "allow_always": "Approve, and accept edits",
-    "reject_once": "Keep planning",
 }
 
 
@@ -82,7 +79,7 @@ def choices(request: PermissionRequest) -> dict[_Option, str]:
             "Refuse: do not send the prompt",
         )
     if request.plan:
-        return dict(_PLAN)
+        return _of_plan(request.former)
     named: dict[_Option, str] = {"allow_once": once}
     if request.always is not None:
         named["allow_always"] = always
@@ -90,6 +87,17 @@ def choices(request: PermissionRequest) -> dict[_Option, str]:
         words = _cut(neutral(request.always or ", ".join(request.rules)))
         named["allow_lasting"] = f"Always allow {words} in this directory, in later sessions too"
     return {**named, "reject_once": reject}
+
+
+def _of_plan(former: str) -> dict[_Option, str]:
+    """Options of a plan; the former mode comes behind all that allow less."""
+    back = f"Approve, and go back to the mode {former_mode.named(former)}"
+    return {
+        "allow_once": "Approve, and ask for each edit",
+        "allow_always": "Approve, and accept edits",
+        **({"allow_former": back} if former else {}),
+        "reject_once": "Keep planning",
+    }
 
 
 def announcement(request: PermissionRequest) -> ToolCall | None:

@@ -7,6 +7,7 @@ import asyncio
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.options import WorkerOptions
+from pykoclaw_acp.model import former_mode
 from pykoclaw_acp.model.choices import DEFAULT_MODEL
 from pykoclaw_acp.model.events import (
     ConfigChanged,
@@ -77,8 +78,10 @@ class SessionState:
         if isinstance(event, Plan):
             self._plan = event.entries
         elif isinstance(event, ModeChanged):
+            now = self.options
+            former = former_mode.followed(now.before_plan, now.permission_mode, event.mode)
             self.record.mode = event.mode
-            self.options = replace(self.options, permission_mode=event.mode)
+            self.options = replace(now, permission_mode=event.mode, before_plan=former)
         elif isinstance(event, ConfigChanged):
             model = event.selection.model
             if self.options.model is not None or model != DEFAULT_MODEL:

@@ -18,7 +18,7 @@ from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
 from pykoclaw_acp.channel.frames import Prompt
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.steering import Steer
-from pykoclaw_acp.model import choices
+from pykoclaw_acp.model import choices, former_mode
 from pykoclaw_acp.model.choices import Chosen, Config, Offer
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, note_event
 from pykoclaw_acp.neutral import neutral
@@ -44,6 +44,7 @@ class Choices:
             options.permission_mode, options.model or choices.DEFAULT_MODEL, options.config
         )
         self._shown = self._now  # what the daemon has: also choices that are still to be set
+        self._before_plan = options.before_plan
         self._bypass = options.bypass
         self._unchecked = options.asked.unchecked_model
         self._client: ClaudeSDKClient | None = None
@@ -59,6 +60,12 @@ class Choices:
     def mode(self) -> str:
         """The permission mode that Claude is in."""
         return self._now.mode
+
+    @property
+    def former_mode(self) -> str:
+        """The mode of before plan mode, if the approval of a plan may and has to name it."""
+        now = choices.selection(self._now, self.offer, bypass=self._bypass)
+        return former_mode.offered(self._before_plan, now)
 
     @property
     def model(self) -> str:
@@ -251,7 +258,7 @@ class Choices:
             await self._learn()
 
     async def _set(self, client: ClaudeSDKClient, frame: SetMode | SetModel | SetConfig) -> None:
-        self._now = _with(self._now, frame)
+        self._becomes(_with(self._now, frame))
         if isinstance(frame, SetMode):
             self._expected.append(frame.mode)
             await client.set_permission_mode(cast("PermissionMode", frame.mode))
@@ -315,8 +322,12 @@ class Choices:
 
     def _changed(self, **changes: Any) -> None:
         """Tell what Claude has changed; other choices that it has not taken yet stay."""
-        self._now = replace(self._now, **changes)
+        self._becomes(replace(self._now, **changes))
         self._show(replace(self._shown, **changes))
+
+    def _becomes(self, now: Chosen) -> None:
+        self._before_plan = former_mode.followed(self._before_plan, self._now.mode, now.mode)
+        self._now = now
 
     def _show(self, shown: Chosen) -> None:
         before, self._shown = self._shown, shown

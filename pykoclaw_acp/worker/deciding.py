@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from claude_agent_sdk import PermissionResultAllow, PermissionResultDeny, PermissionUpdate
 from claude_agent_sdk.types import PermissionMode
@@ -41,13 +41,16 @@ def presented(
     return {**(called or {}), **arguments} if name == deciding.PLANS else arguments
 
 
-def special(request: PermissionRequest, arguments: dict[str, Any]) -> PermissionRequest:
-    """The request as it is asked: about a plan, or with questions, if the tool is one of these."""
+def special(
+    request: PermissionRequest, arguments: dict[str, Any], former: str = ""
+) -> PermissionRequest:
+    """The request as it is asked: about a plan, or with questions, if the tool is one of these.
+    `former`: the mode to which a plan's approval may lead back.
+    """
     if request.tool == deciding.PLANS:
         plan = neutral(deciding.plan(arguments), "prose")
-        return replace(
-            request, plan=True, always=_ACCEPTS_EDITS, rules=(), content=(TextPart(plan),)
-        )
+        asked = replace(request, plan=True, former=former, content=(TextPart(plan),))
+        return replace(asked, always=_ACCEPTS_EDITS, rules=())
     if request.tool == ASKS and (questions := read(arguments)):
         content = deciding.content(ASKS, arguments)
         return replace(request, questions=questions, always=None, rules=(), content=content)
@@ -64,13 +67,23 @@ def result(
     if request.questions and answer.decision == "accept":
         given = (answer.content or {}).get(ANSWERS, {})
         return PermissionResultAllow(updated_input={**arguments, ANSWERS: given})
-    if answer.decision not in ("allow_once", "allow_always"):
+    if answer.decision not in ("allow_once", "allow_always", "allow_former"):
         return PermissionResultDeny(message=answer.message or REFUSED)
     if request.plan:
-        accepts = answer.decision == "allow_always"
-        mode: PermissionMode = "acceptEdits" if accepts else "default"
-        then = PermissionUpdate(type="setMode", mode=mode, destination="session")
-        return PermissionResultAllow(updated_permissions=[then])
+        return PermissionResultAllow(updated_permissions=_after_plan(request, answer))
     return PermissionResultAllow(
         updated_permissions=updates if answer.decision == "allow_always" else None
     )
+
+
+def _after_plan(request: PermissionRequest, answer: Answer) -> list[PermissionUpdate]:
+    """The mode that follows. The CLI passes over a former one that Claude's settings forbid by now;
+    what was set before it holds then.
+    """
+    modes = ["acceptEdits" if answer.decision == "allow_always" else "default"]
+    if answer.decision == "allow_former" and request.former:
+        modes.append(request.former)
+    return [
+        PermissionUpdate(type="setMode", mode=cast("PermissionMode", mode), destination="session")
+        for mode in modes
+    ]

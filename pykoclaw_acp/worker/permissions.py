@@ -48,6 +48,8 @@ class PermissionCallbacks:
         self._pending: dict[str, asyncio.Future[Answer]] = {}
         self.named: Callable[[str], str] = str
         """Gives the id by which a call is shown."""
+        self.former_mode: Callable[[], str] = str
+        """Gives the mode to which the approval of a plan may lead back."""
         self.links = False
         """Whether a client is there that can open a page."""
         self.lasting = False
@@ -88,7 +90,7 @@ class PermissionCallbacks:
             parent_id=parent,
             mode=rules.only_mode(updates),
         )
-        request = deciding.special(request, arguments)
+        request = deciding.special(request, arguments, self.former_mode())
         result = deciding.result(request, arguments, await self._request(request), updates)
         if isinstance(result, PermissionResultAllow):
             for event in self._calls.allowed(tool_id):

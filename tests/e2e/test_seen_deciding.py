@@ -111,6 +111,24 @@ async def test_plan_is_shown_asked_and_its_mode_follows(stack: Stack) -> None:
 
 
 @pytest.mark.long
+async def test_plan_leads_back_to_mode_of_before(stack: Stack) -> None:
+    client = await stack.start(IS_SANDBOX="1")
+    session = await client.new(stack.work)
+    await client.call("session/set_mode", sessionId=session, modeId="bypassPermissions")
+    path = await plan_file(stack, client, session)
+    client.permit = lambda _: selected("allow_former")
+    await client.prompt(session, presented(path, "bash touch made", "text Done."))
+    (question,) = client.questions  # the command was not asked about
+    assert ("allow_always", "Approve, and go back to the mode Bypass permissions") in options(
+        question
+    )
+    assert (stack.work / "made").exists()
+    modes = [one["currentModeId"] for one in client.of(session, "current_mode_update")]
+    assert modes[-1] == "bypassPermissions"
+    await seen_again(stack, client, session)
+
+
+@pytest.mark.long
 async def test_lasting_rule_holds_in_later_sessions_until_removed(shared: Stack) -> None:
     client = await shared.spawn_front()
     await client.initialize(**EDITOR)

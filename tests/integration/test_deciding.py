@@ -143,6 +143,7 @@ async def test_restored_questions_are_asked_again(tmp_path: Path) -> None:
     [
         (choice("allow_once"), "allow_once", ""),
         (choice("allow_always"), "allow_always", ""),
+        (choice("allow_former"), "allow_former", ""),
         ({**choice("reject_once"), "reason": "Shorter."}, "reject", "should change:\nShorter."),
         (choice("reject_once"), "reject", "Ask what should change"),
         ({"outcome": "cancelled"}, "reject", "The plan is not approved"),
@@ -154,11 +155,29 @@ async def test_decision_on_a_plan_reaches_claude(
     async with rig(tmp_path) as r:
         person = Person()
         asking = await begin(r, person)
-        asking.ask("q1", plan=True, always="edits")
+        asking.ask("q1", plan=True, always="edits", former="dontAsk")
         await person.answer("q1", answer)
         found = await told(asking)
         assert found[0] == decision
         assert words in found[2]
+
+
+async def test_former_mode_needs_to_be_offered(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        person = Person()
+        asking = await begin(r, person)
+        asking.ask("q1", plan=True, always="edits")
+        await person.answer("q1", choice("allow_former"))
+        assert (await told(asking))[0] == "reject"
+
+
+async def test_next_worker_gets_mode_before_plan(tmp_path: Path) -> None:
+    async with plain_rig(tmp_path) as r:
+        session = await r.session()
+        for mode in ("dontAsk", "plan"):
+            await session.choosing.choose("modeId", mode=mode)
+        await r.run(session, "say 1")
+        assert r.launcher.launched[-1].spec.options.before_plan == "dontAsk"
 
 
 async def test_away_policy_approves_plan_asking_about_edits(tmp_path: Path) -> None:

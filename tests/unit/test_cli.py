@@ -206,7 +206,7 @@ def test_one_answer_at_a_time(options: tuple[str, ...], monkeypatch: pytest.Monk
     monkeypatch.setattr("pykoclaw_acp.front.call.call", call)
     result = run("approve", "5e55", *options)
     assert result.exit_code == 2
-    assert "one of --allow, --always, --lasting, --deny and --answer" in result.stderr
+    assert "one of --allow, --always, --lasting, --former, --deny and --answer" in result.stderr
 
 
 def test_the_console_script_of_the_project_is_main() -> None:

@@ -286,7 +286,7 @@ def test_half_an_emoji_does_not_cost_the_prompt() -> None:
         (
             {"question": "q", "decision": "geheim"},
             AnswerParams,
-            "`decision`: must be one of allow_always, allow_lasting, allow_once, deny.",
+            "`decision`: must be one of allow_always, allow_former, allow_lasting, allow_once, deny.",
         ),
         (
             {"type": "geheim", "text": "t"},

@@ -32,4 +32,15 @@ async def test_always_lasts_only_as_it_was_shown(option: str, changed: dict[str,
     assert found[1].option == ("allow_once" if changed else option)
     assert answers.take(again) is None
     turn.ended.cancel()
+
+
+@pytest.mark.parametrize(("former", "used"), [("dontAsk", "allow_former"), ("", "allow_once")])
+async def test_plan_leads_back_only_where_offered_again(former: str, used: str) -> None:
+    answers, turn = ParkedAnswers(), Turn("t", "s", [])
+    plan = replace(PARKED, plan=True, rules=(), former="dontAsk")
+    answers.add(turn, plan, Decision(RequestOutcome.SELECTED, "allow_former", "me"))
+    found = answers.take(replace(plan, ask_id="again", former=former))
+    assert found is not None
+    assert found[1].option == used
+    turn.ended.cancel()
     await asyncio.sleep(0)

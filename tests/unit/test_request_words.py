@@ -69,9 +69,19 @@ def told(request: PermissionRequest) -> dict[str, Any]:
             ],
         ),
         (CALL, "  │   git push", ["--allow: Allow once", "--deny: Reject"]),
+        (
+            replace(PLAN, former="dontAsk"),
+            "  │   git push",
+            [
+                "--allow: Approve, and ask for each edit",
+                "--always: Approve, and accept edits",
+                "--former: Approve, and go back to the mode Don't ask",
+                "--deny: Keep planning",
+            ],
+        ),
         (FORM, "  │ Your name?", ["--deny: Decline"]),
     ],
-    ids=["question", "rules", "once", "form"],
+    ids=["question", "rules", "once", "plan", "form"],
 )
 @pytest.mark.parametrize("as_json", [False, True])
 def test_prompt_names_options_that_work(

@@ -9,7 +9,7 @@ from pykoclaw_acp.protocol.control.answers import FullAnswer
 from pykoclaw_acp.protocol.limits import Name, Words
 from pykoclaw_acp.protocol.wire import Params, Wire
 
-OperatorDecision = Literal["allow_once", "allow_always", "allow_lasting", "deny"]
+OperatorDecision = Literal["allow_once", "allow_always", "allow_lasting", "allow_former", "deny"]
 
 
 class QuestionsParams(Params, frozen=True, kw_only=True):

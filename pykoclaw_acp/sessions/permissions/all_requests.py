@@ -18,6 +18,7 @@ OPTIONS: Final[dict[OperatorDecision, str]] = {
     "allow_once": decisions.ALLOW_ONCE,
     "allow_always": decisions.ALLOW_ALWAYS,
     "allow_lasting": decisions.ALLOW_LASTING,
+    "allow_former": decisions.ALLOW_FORMER,
     "deny": decisions.REJECT_ONCE,
 }
 

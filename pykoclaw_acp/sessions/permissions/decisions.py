@@ -19,6 +19,7 @@ from pykoclaw_acp.model.permissions import (
 )
 from pykoclaw_acp.sessions.permissions.words import (
     ALLOW_ALWAYS,
+    ALLOW_FORMER,
     ALLOW_LASTING,
     ALLOW_ONCE,
     IN_CHAT,
@@ -26,7 +27,14 @@ from pykoclaw_acp.sessions.permissions.words import (
     refusal,
 )
 
-__all__ = ["ALLOW_ALWAYS", "ALLOW_LASTING", "ALLOW_ONCE", "IN_CHAT", "REJECT_ONCE"]
+__all__ = [
+    "ALLOW_ALWAYS",
+    "ALLOW_FORMER",
+    "ALLOW_LASTING",
+    "ALLOW_ONCE",
+    "IN_CHAT",
+    "REJECT_ONCE",
+]
 
 UNANSWERED: Final = Decision(RequestOutcome.UNANSWERED)
 UNSUPPORTED: Final = Decision(
@@ -39,6 +47,7 @@ _FLAGS: Final = {  # of `pykoclaw-acp approve`
     ALLOW_ONCE: "--allow",
     ALLOW_ALWAYS: "--always",
     ALLOW_LASTING: "--lasting",
+    ALLOW_FORMER: "--former",
     REJECT_ONCE: "--deny",
 }
 _FORM_ACTIONS: Final = (RequestOutcome.ACCEPT, RequestOutcome.DECLINE, RequestOutcome.CANCEL)
@@ -126,7 +135,8 @@ def offered(request: PermissionRequest) -> tuple[str, ...]:
     """Ids of the options that the request offers."""
     always = () if request.always is None else (ALLOW_ALWAYS,)
     lasting = (ALLOW_LASTING,) if request.rules else ()
-    return (ALLOW_ONCE, *always, *lasting, REJECT_ONCE)
+    former = (ALLOW_FORMER,) if request.former else ()
+    return (ALLOW_ONCE, *always, *lasting, *former, REJECT_ONCE)
 
 
 def to_worker(epoch: int, request: PermissionRequest, decision: Decision) -> Answer:
@@ -142,6 +152,8 @@ def to_worker(epoch: int, request: PermissionRequest, decision: Decision) -> Ans
         return Answer(epoch=epoch, ask_id=ask_id, decision="allow_once")
     if is_choice(request, decision) and decision.option in (ALLOW_ALWAYS, ALLOW_LASTING):
         return Answer(epoch=epoch, ask_id=ask_id, decision="allow_always")
+    if is_choice(request, decision) and decision.option == ALLOW_FORMER:
+        return Answer(epoch=epoch, ask_id=ask_id, decision="allow_former")
     if decision.option is not None and not is_choice(request, decision):
         decision = Decision("")  # of an option that was not offered
     return Answer(epoch=epoch, ask_id=ask_id, decision="reject", message=refusal(request, decision))

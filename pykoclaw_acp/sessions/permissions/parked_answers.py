@@ -32,13 +32,21 @@ class ParkedAnswers:
 
     def take(self, request: PermissionRequest) -> tuple[str, Decision] | None:
         """Remove and return the decision on this call, with the id of the parked request; None if
-        there is none. Where "always" would allow something else now, the call is allowed once.
+        there is none. Where "always" would allow something else now, or a plan would not lead back to
+        the same mode, the call is allowed once.
         """
         parked, decision = self._by_turn.get(request.turn_id, (None, None))
         if parked is None or decision is None or not decisions.same_call(parked, request):
             return None
         del self._by_turn[request.turn_id]
-        lasts = decision.option in (decisions.ALLOW_ALWAYS, decisions.ALLOW_LASTING)
-        if lasts and (parked.always, parked.rules) != (request.always, request.rules):
+        if _lasting(decision, parked) != _lasting(decision, request):
             decision = replace(decision, option=decisions.ALLOW_ONCE)
         return parked.ask_id, decision
+
+
+def _lasting(decision: Decision, request: PermissionRequest) -> object:
+    """What the decision allows beyond the call."""
+    if decision.option == decisions.ALLOW_FORMER:
+        return request.former
+    always = decision.option in (decisions.ALLOW_ALWAYS, decisions.ALLOW_LASTING)
+    return (request.always, request.rules) if always else None

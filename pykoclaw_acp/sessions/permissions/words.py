@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from pykoclaw_acp.model import refused
+from pykoclaw_acp.model import former_mode, refused
 from pykoclaw_acp.model.events import Event, note_event
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest, RequestOutcome
 from pykoclaw_acp.model.questions import ANSWERS
@@ -13,6 +13,7 @@ from pykoclaw_acp.model.questions import ANSWERS
 ALLOW_ONCE: Final = "allow_once"
 ALLOW_ALWAYS: Final = "allow_always"
 ALLOW_LASTING: Final = "allow_lasting"
+ALLOW_FORMER: Final = "allow_former"
 REJECT_ONCE: Final = "reject_once"
 IN_CHAT: Final = "in_chat"
 """The option by which questions are answered with the next message."""
@@ -36,6 +37,7 @@ _UNANSWERED: Final = "Declined: Claude is told that you do not want to answer."
 _PLAN_EFFECTS: Final = {
     ALLOW_ONCE: "Approved: Claude carries out the plan, and asks before each edit (mode Ask first).",
     ALLOW_ALWAYS: "Approved: Claude carries out the plan, and edits unasked (mode Accept edits).",
+    ALLOW_FORMER: "Approved: Claude carries out the plan, in the mode of before",
     REJECT_ONCE: "Not approved: Claude is told to ask what should change.",
 }
 _CHANGE: Final = "Not approved: Claude is told what should change, and to present the plan again."
@@ -48,6 +50,7 @@ _CHOICES: Final = {
 _PLANNED: Final = {
     ALLOW_ONCE: "approved; the user is asked about each edit",
     ALLOW_ALWAYS: "approved; edits are accepted unasked",
+    ALLOW_FORMER: "approved; the mode of before planning holds again",
     REJECT_ONCE: "not approved: keep planning",
 }
 
@@ -86,6 +89,8 @@ def effect(request: PermissionRequest, option: str, reason: str = "") -> str | N
         declined = _UNANSWERED if request.questions else _DECLINED
         return declined if option == REJECT_ONCE else None
     if request.plan:
+        if option == ALLOW_FORMER:
+            return f"{_PLAN_EFFECTS[option]} ({former_mode.named(request.former)})."
         return _CHANGE if option == REJECT_ONCE and reason else _PLAN_EFFECTS[option]
     if option != ALLOW_ALWAYS:
         return None
