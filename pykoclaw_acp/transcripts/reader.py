@@ -13,6 +13,7 @@ import msgspec
 
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.transcripts import compactions, entries, lines, task_notices
+from pykoclaw_acp.transcripts.answers import Answers
 from pykoclaw_acp.transcripts.chain import find_turn
 from pykoclaw_acp.transcripts.content import failure, stopped, user_messages
 from pykoclaw_acp.transcripts.entries import Entry
@@ -37,7 +38,6 @@ PIECE: Final = 256 * 1024  # bytes of lines with events in a piece
 MOST_EVENTS: Final = 400  # in a piece
 PROGRESS: Final = 16 * 1024 * 1024  # bytes after which a piece ends in any case
 MOST_SEARCHES: Final = 8  # in a look: each reads the file from its beginning
-AHEAD: Final = 1000  # lines in which it is looked for what became of a prompt
 MOST_TITLE: Final = 1000  # characters
 DAMAGED: Final = "(A part of this conversation's transcript cannot be read.)"
 
@@ -50,7 +50,7 @@ class TranscriptReader:
         self._file = descriptor
         self._upto = upto
         self._own = frozenset(scan.own)
-        self._own_messages = {*scan.own_messages, *map(call_ids.given, scan.own_messages)}
+        self._answers = Answers(scan, descriptor, upto)
         self._state = restored(scan.state)
         self._seen = Seen(self._state.entries())
         self._searches = 0
@@ -191,7 +191,7 @@ class TranscriptReader:
             self._begin(entry, parent, "known", background=background)
             return True
         if background or command is not None:
-            answered = self._answered(uuid, line)
+            answered = self._answers.to(uuid, line)
             if answered == "open":
                 return False
             if answered == "no":  # a command that Claude never saw, or a notice without effect
@@ -221,36 +221,6 @@ class TranscriptReader:
         seen.entrypoint = entry.entrypoint and entry.entrypoint[:64]
         seen.cwd = entry.cwd and entry.cwd[:4096]
         self._piece.turns.append(seen)
-
-    def _answered(self, uuid: str, line: lines.Line) -> str:
-        """What became of a prompt that Claude began by itself, or of a command: `own`, `other`,
-        `no` answer, or `open` as long as nothing follows it.
-
-        One that is still open when a later turn of another branch is answered, is `other`: it must
-        not hold back that turn, and an answer that comes later finds its turn.
-        """
-        below, elsewhere, passed = {uuid}, set[str](), False  # passed: a later turn is answered
-        for count, after in enumerate(lines.read(self._file, line.end, self._upto)):
-            entry = entries.decode(after.text)
-            if entry is None or entry.uuid is None or entry.parent not in below:
-                if count >= AHEAD:
-                    return "no"
-                if entry is not None and entry.uuid is not None:
-                    passed = passed or (entry.type == "assistant" and entry.parent in elsewhere)
-                    if entry.parent in elsewhere or entries.is_prompt(entry):
-                        elsewhere.add(entry.uuid)
-                continue
-            below.add(entry.uuid)
-            if entry.type == "assistant" and (found := entries.message(entry)) is not None:
-                ids = {found.id, *(one.get("id") for one in found.blocks if entries.is_call(one))}
-                if not self._own_messages.isdisjoint(ids):
-                    return "own"
-                if all(one.get("type") in entries.THOUGHTS for one in found.blocks):
-                    continue  # which the log may lack
-                return "open" if self._scan.hold else "other"
-            if entry.uuid in self._own or entries.is_prompt(entry) or entries.is_output(entry):
-                return "no"
-        return "other" if passed and not self._scan.hold else "open"
 
     # --- what belongs to a turn
 
