@@ -237,7 +237,7 @@ class Session(SessionParts):
     def pause_current(self) -> None:
         """Count the turn that is to run as not being prepared: it waits for room for a worker."""
         if self._queue.current is not None:
-            self._tasks.start(self.runner.pause(self._queue.current))
+            self._tasks.start(self.runner.attempts.pause(self._queue.current))
 
     def adopt(
         self,

@@ -33,6 +33,7 @@ from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.sessions.surroundings import SessionSurroundings
 from pykoclaw_acp.sessions.turns import limits, outcomes, titling
+from pykoclaw_acp.sessions.turns.attempts import Attempts
 from pykoclaw_acp.sessions.turns.conversation import TurnConversation
 from pykoclaw_acp.sessions.turns.endings import Endings
 from pykoclaw_acp.sessions.turns.titling import Titling
@@ -81,6 +82,7 @@ class TurnRunner:
         self._others = others
         self._early = early
         self._endings = endings
+        self.attempts = Attempts(journal)
         self._waited = False  # for the user, while others could use the conversation
         self._tasks = Tasks()
 
@@ -117,7 +119,7 @@ class TurnRunner:
         """Start no worker any more, and count these turns as not being prepared."""
         self._early.suspend()
         for turn in turns:
-            await self.pause(turn)
+            await self.attempts.pause(turn)
 
     async def send_prompt(self, turn: Turn, prompt: Prompt | None = None) -> None:
         """Let the prompt leave for the worker, which `prompt` may hold already; that it does is in
@@ -209,7 +211,7 @@ class TurnRunner:
 
     async def _begin(self, turn: Turn) -> None:
         """Have a worker, write down that the prompt leaves, let it leave."""
-        await self._count(turn)
+        await self.attempts.begin(turn)
         prepared = await self._prepare(turn)
         if prepared is None:
             return
@@ -217,7 +219,7 @@ class TurnRunner:
         if await self._is_shown(turn):
             await self._endings.finish(turn, outcomes.given_already(), notes, shown=True)
             return
-        await self._count(turn)
+        await self.attempts.begin(turn)
         pending = await self._journal.pending_notes(self._state.id)
         prompt, carried = await self._prompt(turn, pending)
         notes = [*await self._gate.ends(turn, notes), *notes]
@@ -322,29 +324,7 @@ class TurnRunner:
                 task.cancel()
         return None if turn.cancelled.is_set() else task.result()
 
-    async def _count(self, turn: Turn) -> None:
-        """Count the turn as being prepared: if this daemon dies from now on, it died
-        over the turn.
-        """
-        if not turn.begun:
-            await self._journal.begin_attempt(turn.turn_id)
-            turn.begun = True
-
-    async def pause(self, turn: Turn) -> None:
-        """Count the turn as not being prepared for now: if this daemon dies, it did not die over
-        the turn.
-        """
-        if turn.begun and turn.state == TurnState.QUEUED:
-            turn.begun = False
-            try:
-                await self._journal.undo_attempt(turn.turn_id)
-            except Exception:
-                turn.begun = True
-                log.exception(
-                    "That a turn waits could not be recorded", action="attempt_not_recorded"
-                )
-
     def _pause_soon(self, turn: Turn) -> None:
         self._waited = True
         self._others.unlock()
-        self._tasks.start(self.pause(turn))
+        self._tasks.start(self.attempts.pause(turn))
