@@ -61,11 +61,13 @@ class Choices:
         """The permission mode that Claude is in."""
         return self._now.mode
 
-    @property
-    def former_mode(self) -> str:
+    async def former_mode(self) -> str:
         """The mode of before plan mode, if the approval of a plan may and has to name it."""
         now = choices.selection(self._now, self.offer, bypass=self._bypass)
-        return former_mode.offered(self._before_plan, now)
+        former = former_mode.offered(self._before_plan, now)
+        if former == choices.BYPASS.id and self._client is not None:
+            return "" if await sdk_private.forbids_bypass(self._client, LIMIT) else former
+        return former
 
     @property
     def model(self) -> str:

@@ -70,7 +70,7 @@ class ClaudeSession:
         self.permissions.named = self._named.asked
         self.permissions.lasting = not spec.options.restricted
         self.choices = Choices(spec.options, self._note)
-        self.permissions.former_mode = lambda: self.choices.former_mode
+        self.permissions.former_mode = self.choices.former_mode
         self.servers = Servers(spec, calls, WorkerFiles.plugins(temporary))
         said = spec.told.partition(STATES)[2]
         self._states = ServerStates(said, spec.options.mcp_servers, self.permissions)

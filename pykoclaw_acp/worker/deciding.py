@@ -41,16 +41,18 @@ def presented(
     return {**(called or {}), **arguments} if name == deciding.PLANS else arguments
 
 
-def special(
-    request: PermissionRequest, arguments: dict[str, Any], former: str = ""
-) -> PermissionRequest:
-    """The request as it is asked: about a plan, or with questions, if the tool is one of these.
-    `former`: the mode to which a plan's approval may lead back.
-    """
+async def no_mode() -> str:
+    """No mode to which a plan's approval may lead back."""
+    return ""
+
+
+def special(request: PermissionRequest, arguments: dict[str, Any]) -> PermissionRequest:
+    """The request as it is asked: about a plan, or with questions, if the tool is one of these."""
     if request.tool == deciding.PLANS:
         plan = neutral(deciding.plan(arguments), "prose")
-        asked = replace(request, plan=True, former=former, content=(TextPart(plan),))
-        return replace(asked, always=_ACCEPTS_EDITS, rules=())
+        return replace(
+            request, plan=True, always=_ACCEPTS_EDITS, rules=(), content=(TextPart(plan),)
+        )
     if request.tool == ASKS and (questions := read(arguments)):
         content = deciding.content(ASKS, arguments)
         return replace(request, questions=questions, always=None, rules=(), content=content)

@@ -16,6 +16,7 @@ from claude_agent_sdk import (
     PermissionResultDeny,
     ToolPermissionContext,
 )
+from msgspec.structs import replace
 
 from pykoclaw_acp.channel.frames import Answer, AskWithdrawn, EventFrame
 from pykoclaw_acp.model.permissions import Form, PermissionRequest
@@ -48,7 +49,7 @@ class PermissionCallbacks:
         self._pending: dict[str, asyncio.Future[Answer]] = {}
         self.named: Callable[[str], str] = str
         """Gives the id by which a call is shown."""
-        self.former_mode: Callable[[], str] = str
+        self.former_mode: Callable[[], Awaitable[str]] = deciding.no_mode
         """Gives the mode to which the approval of a plan may lead back."""
         self.links = False
         """Whether a client is there that can open a page."""
@@ -90,7 +91,9 @@ class PermissionCallbacks:
             parent_id=parent,
             mode=rules.only_mode(updates),
         )
-        request = deciding.special(request, arguments, self.former_mode())
+        request = deciding.special(request, arguments)
+        if request.plan:
+            request = replace(request, former=await self.former_mode())
         result = deciding.result(request, arguments, await self._request(request), updates)
         if isinstance(result, PermissionResultAllow):
             for event in self._calls.allowed(tool_id):

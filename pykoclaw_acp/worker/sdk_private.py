@@ -13,6 +13,7 @@ The CLI's pid: the SDK keeps it to itself.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 from collections.abc import Awaitable, Callable
@@ -106,6 +107,22 @@ async def applied(client: ClaudeSDKClient) -> Applied:
         model if isinstance(model, str) else None,
         any(_has_fast_mode(one) for one in sources) if isinstance(sources, list) else None,
     )
+
+
+async def forbids_bypass(client: ClaudeSDKClient, limit: float) -> bool:
+    """Whether Claude's settings forbid the mode bypassPermissions now, or do not become known within
+    `limit` (s).
+    """
+    try:
+        async with asyncio.timeout(limit):
+            sources = (await control(client, {"subtype": "get_settings"})).get("sources")
+    except Exception as error:  # noqa: BLE001  the SDK raises bare ones
+        log.info("The settings are not known", action="settings_unknown", error=repr(error)[:200])
+        return True
+    given = (one.get("settings") for one in sources or () if isinstance(one, dict))
+    permissions = (one.get("permissions") for one in given if isinstance(one, dict))
+    key = "disableBypassPermissionsMode"
+    return any(one.get(key) == "disable" for one in permissions if isinstance(one, dict))
 
 
 def _has_fast_mode(source: object) -> bool:

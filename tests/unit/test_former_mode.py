@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
-from claude_agent_sdk import PermissionResultAllow, SystemMessage
+from claude_agent_sdk import ClaudeSDKClient, PermissionResultAllow, SystemMessage
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.frames import Answer
@@ -19,6 +21,23 @@ PLAN = PermissionRequest(
     epoch=1, ask_id="q", turn_id="t", tool_call_id="c", title="Plan", tool_kind="switch_mode", plan=True,
     always="edits", former="bypassPermissions",
 )  # fmt: skip
+
+
+class Claude:
+    """The SDK's client of a CLI with these settings; None: it does not say."""
+
+    def __init__(self, settings: object) -> None:
+        self._settings = settings
+        self._query = self
+
+    @classmethod
+    def of(cls, settings: object) -> ClaudeSDKClient:
+        return cast("ClaudeSDKClient", cls(settings))
+
+    async def _send_control_request(self, _: dict[str, Any]) -> dict[str, Any]:
+        if self._settings is None:
+            raise Exception("No.")  # noqa: TRY002  as the SDK does
+        return {"sources": [{"source": "userSettings", "settings": self._settings}]}
 
 
 def entered(mode: str) -> SystemMessage:
@@ -46,14 +65,30 @@ async def test_mode_of_before_is_offered_where_allowed(
     begins: str, then: list[str], bypass: bool, offered: str
 ) -> None:
     made = Choices(replace(OPTIONS, permission_mode=begins, bypass=bypass), lambda _: None)
+    made._client = Claude.of({})
     for mode in then:
         made.follow(entered(mode))
-    assert made.former_mode == offered
+    assert await made.former_mode() == offered
 
 
-def test_next_worker_knows_mode_of_before() -> None:
+@pytest.mark.parametrize(
+    ("settings", "offered"),
+    [
+        ({"permissions": {"disableBypassPermissionsMode": "disable"}}, ""),
+        ({"permissions": {"allow": []}}, "bypassPermissions"),
+        (None, ""),  # nobody knows
+    ],
+)
+async def test_settings_that_forbid_bypass_are_heeded(settings: object, offered: str) -> None:
+    options = replace(OPTIONS, permission_mode="plan", bypass=True, before_plan="bypassPermissions")
+    made = Choices(options, lambda _: None)
+    made._client = Claude.of(settings)
+    assert await made.former_mode() == offered
+
+
+async def test_next_worker_knows_mode_of_before() -> None:
     options = replace(OPTIONS, permission_mode="plan", before_plan="dontAsk")
-    assert Choices(options, lambda _: None).former_mode == "dontAsk"
+    assert await Choices(options, lambda _: None).former_mode() == "dontAsk"
 
 
 def test_way_back_follows_what_allows_less() -> None:
