@@ -233,6 +233,7 @@ class Calls:
 
 
 async def _begin(call: Call, method: Method[Call, Any], params: Any) -> Any:
+    call.subscriber.require_current()
     call.begun = True
     return await method.handler(call, params)
 

@@ -69,6 +69,7 @@ async def accept(subscriber: Subscriber, prompt: ClientPrompt) -> tuple[Session,
     ):
         return None
     turn.blobs = prompt.blobs
+    subscriber.require_current()
     known = await session.accept(turn, subscription, joins=prompt.joins)
     if known is not turn and known.ended.done() and not known.keys.is_same(keys):
         await _say_joined(session, subscription)

@@ -26,6 +26,7 @@ from pykoclaw_acp.sessions.deletions import Deletions
 from pykoclaw_acp.sessions.detaching import detach
 from pykoclaw_acp.sessions.early_starts import EarlyStarts
 from pykoclaw_acp.sessions.forking import Forks
+from pykoclaw_acp.sessions.fronts import Fronts
 from pykoclaw_acp.sessions.live_sessions import LiveSessions
 from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.new_session import Beginnings, SessionBeginning
@@ -82,6 +83,7 @@ class Sessions:
         self._creating: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by request
         self.names = ConversationNames(journal)
         self.confirmations = Confirmations(journal, alive)
+        self.fronts = Fronts()
         self.requests = AllRequests(self.find, journal)
         self.catalogue = Catalogue(self, journal, self.names)
         self._deletions = Deletions(journal, self.live)

@@ -37,6 +37,7 @@ async def come_back(subscriber: Subscriber, front: str, places: Mapping[str, Las
     """Subscribe the client to the sessions it had open, under the ids it uses. One that cannot be read
     is left out: what the client asks of it is answered with the reason.
     """
+    subscriber.sessions.fronts.speak(front, subscriber)
     owners = Counter(subscriber.sessions.owner(session_id) for session_id in places)
     for session_id, place in places.items():
         # Under which of several ids it prompted is unknown: rather show its own message than

@@ -28,6 +28,8 @@ class Subscriber:
         self.subscriptions: dict[str, Subscription] = {}
         self.loading: dict[str, int] = {}  # request number of a running replay, by session
         self.client = client
+        self.superseded = False
+        """Whether its front speaks through a newer connection."""
         self._instance = instance
         self._front = front
         self._given: Given | None = None
@@ -56,6 +58,7 @@ class Subscriber:
 
     def close(self) -> int:
         """Drop the client; its turns continue. Returns the number of prompts it waited for."""
+        self.sessions.fronts.leave(self._front, self)
         for subscription in list(self.subscriptions.values()):
             subscription.close()
         self.subscriptions.clear()
@@ -119,6 +122,13 @@ class Subscriber:
             return
         made = self.subscribe(session, session_id, before.cursor, seen=0)
         made.own = before.own | replay.own
+
+    def require_current(self) -> None:
+        """Raises ConnectionError if its front speaks through a newer connection: what it asks for
+        has come again there.
+        """
+        if self.superseded:
+            raise ConnectionError("The front speaks through a newer connection.")
 
     def note_life(self, session_id: str) -> None:
         """The client has sent something about this session: somebody may be there."""

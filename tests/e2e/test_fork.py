@@ -29,7 +29,7 @@ async def test_forks_remember_what_was_before_them(stack: Stack) -> None:
     of_fork = (await fork(client, stack, late))["sessionId"]
     with pytest.raises(RpcError, match="system prompt and the options of its source"):
         await fork(client, stack, session, _meta={"claudeCode": {"options": {"maxTurns": 3}}})
-    with pytest.raises(RpcError, match="no message of this session"):
+    with pytest.raises(RpcError, match="No message of this session"):
         await fork(client, stack, session, _meta={"pykoclaw.dev/messageId": "none"})
 
     await client.prompt(blank, word("blank"))
