@@ -180,6 +180,8 @@ def _become(
     except OSError as error:
         kind, said = not_executed.words(command[0], error, readiness.UNKNOWN)
         os.write(pipe, readiness.failed(readiness.NOT_EXECUTED, said, kind))
-        os.write(2, f"pykoclaw-acp: {said}\n".encode(errors="replace"))
+        from pykoclaw_acp.neutral import neutral  # its patterns would cost every start 2 ms
+
+        os.write(2, f"pykoclaw-acp: {neutral(said)}\n".encode(errors="replace"))
     finally:
         os._exit(readiness.NOT_EXECUTED)

@@ -404,7 +404,7 @@ async def typing(made: Choices, command: str, args: str) -> None:
     await made.command_ran()
 
 
-async def test_model_user_typed_is_told_before_its_turn_ends(
+async def test_typed_model_is_told_before_turn_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Any] = []

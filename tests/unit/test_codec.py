@@ -34,6 +34,7 @@ from pykoclaw_acp.server.connection import ClientConnection
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.order import SessionOrder
 from pykoclaw_acp.server.peer import DirectPeer
+from pykoclaw_acp.sessions.fronts import Fronts
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.showing import Showing
 
@@ -101,6 +102,7 @@ class NoAliases:
 
     awaits_recovery = False
     showing = Showing()
+    fronts = Fronts()
 
     def owner(self, session_id: str) -> str:
         return session_id

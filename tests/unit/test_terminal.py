@@ -107,6 +107,7 @@ _WORDS = re.compile(r"print|input|sys\.|click|Console|os\.write|Shown")
 ALLOWED = {
     "terminal.py": "the printer",
     "logging/setup.py": "log lines, each made neutral in its processors",
+    "front/spawn.py": "one line in the log of a daemon that cannot begin, made neutral",
     "front/words.py": "one line on standard error, made neutral",
     "demo/show.py": "a stream that is handed to the printer",
     "demo/speech.py": "an annotation",
