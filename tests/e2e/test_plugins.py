@@ -81,7 +81,9 @@ async def test_task_tools_ask_write_rows_and_outlive_daemon(stack: Stack) -> Non
         "created_at": 0,
     }
     results = answers(stack)[-3:]
-    assert results[0] == f"Task {row['id']} scheduled. Next run: {row['next_run']}"
+    confirmed, warned = results[0].splitlines()
+    assert confirmed == f"Task {row['id']} scheduled. Next run: {row['next_run']}"
+    assert "PYKOCLAW_SCHEDULER=on" in warned
     assert results[1].splitlines() == [
         "Tasks:",
         f"  {row['id']}: Look at the mail. (active, next: {row['next_run']})",
