@@ -58,6 +58,24 @@ async def test_list_pages_hold_while_sessions_come_and_go(
         assert "nextCursor" not in third
 
 
+async def test_sessions_of_one_moment_stand_in_order_of_ids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages end between them, and none is left out or comes twice."""
+    monkeypatch.setattr(catalogue, "PAGE", 2)
+    async with rig(tmp_path) as r, client(r) as wire:
+        made = [await told(wire) for _ in range(5)]
+        at_once = Statement("UPDATE acp_sessions SET updated_at = 1767225600000")
+        await r.database.commit(Unit((at_once,)))
+        listed: list[str] = []
+        cursor: str | None = ""
+        while cursor is not None:
+            found = await page(wire, **({"cursor": cursor} if cursor else {}))
+            listed += [one["sessionId"] for one in found["sessions"]]
+            cursor = found.get("nextCursor")
+        assert listed == sorted(made, reverse=True)
+
+
 async def test_a_row_says_where_when_and_what(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         cwd = str(tmp_path)
