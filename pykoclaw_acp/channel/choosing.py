@@ -7,9 +7,14 @@ from pykoclaw_acp.model.choices import Config
 
 
 class SetMode(Frame, frozen=True, kw_only=True, tag="set_mode"):
-    """Change the permission mode, also in the middle of a turn."""
+    """Change the permission mode, also in the middle of a turn.
+
+    `before_plan`: the mode before, if this one is `plan`: of several changes the worker is told the
+    last. None: the worker finds it by itself.
+    """
 
     mode: str
+    before_plan: str | None = None
 
 
 class SetModel(Frame, frozen=True, kw_only=True, tag="set_model"):

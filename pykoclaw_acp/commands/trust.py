@@ -80,7 +80,10 @@ def add(path: str, tree: bool) -> None:
 def remove(path: str) -> None:
     """Revoke trust in a directory."""
     ask("trust/remove", path=os.path.abspath(path))
-    terminal.line("Not trusted any more, from the next prompt on.")
+    terminal.line(
+        "Not trusted any more, from the next prompt on. What Claude does for a prompt that it has goes on as"
+        " before, also in the background; `pykoclaw-acp workers stop SESSION` ends it."
+    )
 
 
 def _print(looked: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from pykoclaw_acp.channel.frames import Ready
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.errors import InvalidParams, StoreUnavailable
 from pykoclaw_acp.model import choices as offers
+from pykoclaw_acp.model import former_mode
 from pykoclaw_acp.model.choices import Choice, Chosen, Command, Config, Offer, Selection
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged
 from pykoclaw_acp.sessions.early_start import EarlyStart
@@ -164,8 +165,10 @@ class Choosing:
         options, epoch = self._state.options, self._state.epoch
         was, now = _chosen(before), _chosen(options)
         with contextlib.suppress(ConnectionError):
-            if now.mode != was.mode:
-                await self._workers.send(self._state.id, SetMode(epoch=epoch, mode=now.mode))
+            planned = options.before_plan if now.mode == former_mode.PLAN else None
+            if now.mode != was.mode or planned not in (None, before.before_plan):
+                mode = SetMode(epoch=epoch, mode=now.mode, before_plan=planned)
+                await self._workers.send(self._state.id, mode)
             if now.model != was.model:
                 await self._workers.send(self._state.id, SetModel(epoch=epoch, model=now.model))
             if now.config != was.config:

@@ -91,14 +91,17 @@ class WorkspaceGate:
             return True
         return await self._workspaces.unchanged(self._seen[1])
 
-    async def acts_as_before(self) -> bool:
-        """Whether what acts in the directories is what it was when they were looked at; what does not
-        act may change all the time.
+    async def counts_as_before(self) -> bool:
+        """Whether the live worker has what acts in the directories as it is now, and may have it:
+        trust may have been withdrawn. What does not act may change all the time.
         """
-        if self._seen is None or await self.unchanged():
+        has = self._workers.workspace(self._state.id)
+        if self._workspaces is None or has is None:  # none lives, or it is an earlier version's
             return True
-        options, before = self._seen
-        return (await self._look(options)).key == before.key
+        content = await self._look(self._state.options if self._seen is None else self._seen[0])
+        counts, doubtful, _ = await self._known(content)
+        without = WITHOUT + content.key
+        return has == without if doubtful else has in (counts, TRUSTED + content.key, without)
 
     async def ends(self, turn: Turn, said: Sequence[Event] = ()) -> list[Event]:
         """What the log says of the turn's questions that `said` has nothing of: the prompt is not
@@ -167,9 +170,9 @@ class WorkspaceGate:
             workspace, still_doubtful, _ = await self._known(content)
             if not still_doubtful:  # it may also be trusted with more than the question offered
                 return workspace_words.log_events(request, decisions.ALLOW_ALWAYS), workspace
+        # Trust that was given and is gone again counts no more than none.
+        chosen = None if chosen == decisions.ALLOW_ALWAYS else chosen
         said = workspace_words.log_events(request, chosen)
-        if chosen == decisions.ALLOW_ALWAYS:
-            return said, TRUSTED + content.key
         return [*said, *workspace_words.left_out(turn.turn_id, doubtful)], without
 
     async def _known(self, content: Content) -> tuple[str, list[Workspace], Sequence[Trusted]]:
@@ -201,6 +204,8 @@ class WorkspaceGate:
         """
         self._asked_for = turn.turn_id
         for one in await self._store.trust_requests(turn.turn_id):
+            if one.option == decisions.ALLOW_ALWAYS:
+                continue  # they are in doubt again: trust was withdrawn since
             if one.outcome is not None and _are_same(one.request.workspaces, doubtful):
                 return one.request, Decision(one.outcome, one.option, one.answered_by)
         request = self._broker.trust_request(turn.turn_id)

@@ -262,6 +262,8 @@ class Choices:
     async def _set(self, client: ClaudeSDKClient, frame: SetMode | SetModel | SetConfig) -> None:
         self._becomes(_with(self._now, frame))
         if isinstance(frame, SetMode):
+            if frame.before_plan is not None:
+                self._before_plan = frame.before_plan
             self._expected.append(frame.mode)
             await client.set_permission_mode(cast("PermissionMode", frame.mode))
         elif isinstance(frame, SetModel):

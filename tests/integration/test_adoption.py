@@ -695,7 +695,8 @@ async def test_undelivered_choice_reaches_worker_before_next_prompt(
     async with daemon(tmp_path, first) as second:
         assert (await ended(await found(second, session))).state == "done"
         sent = [frame for frame in channel.got if isinstance(frame, SetMode | SetModel | Prompt)]
-        assert sent[:2] == [SetMode(epoch=1, mode="plan"), SetModel(epoch=1, model="haiku")]
+        mode = SetMode(epoch=1, mode="plan", before_plan="")  # this daemon does not know it
+        assert sent[:2] == [mode, SetModel(epoch=1, model="haiku")]
         assert isinstance(sent[2], Prompt)
 
 

@@ -8,6 +8,7 @@ import pytest
 from claude_agent_sdk import ClaudeSDKClient, PermissionResultAllow, SystemMessage
 from msgspec.structs import replace
 
+from pykoclaw_acp.channel.choosing import SetMode
 from pykoclaw_acp.channel.frames import Answer
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.protocol import permissions
@@ -33,6 +34,9 @@ class Claude:
     @classmethod
     def of(cls, settings: object) -> ClaudeSDKClient:
         return cast("ClaudeSDKClient", cls(settings))
+
+    async def set_permission_mode(self, mode: str) -> None:
+        """Every mode may be set."""
 
     async def _send_control_request(self, _: dict[str, Any]) -> dict[str, Any]:
         if self._settings is None:
@@ -68,6 +72,26 @@ async def test_mode_of_before_is_offered_where_allowed(
     made._client = Claude.of({})
     for mode in then:
         made.follow(entered(mode))
+    assert await made.former_mode() == offered
+
+
+@pytest.mark.parametrize(
+    ("begins", "before", "offered"),
+    [
+        ("bypassPermissions", "default", ""),
+        ("default", "bypassPermissions", "bypassPermissions"),
+        ("default", None, ""),  # of a daemon of before
+    ],
+)
+async def test_mode_changed_while_worker_starts_is_known(
+    begins: str, before: str | None, offered: str
+) -> None:
+    """It is told the last of several changes, with what was before."""
+    made = Choices(replace(OPTIONS, permission_mode=begins, bypass=True), lambda _: None)
+    made._client = Claude.of({})
+    made._connected.set()
+    made.choose(SetMode(epoch=1, mode="plan", before_plan=before))
+    await made.settled()
     assert await made.former_mode() == offered
 
 

@@ -296,7 +296,9 @@ class TurnRunner:
             ):
                 self._workers.retire(self._state.id)  # an earlier version's
                 continue
-            if not launched or await self._gate.unchanged():
+            if not launched or (
+                await self._gate.unchanged() and await self._gate.counts_as_before()
+            ):
                 return options, epoch, notes
         raise WorkerFailed(ErrorKind.WORKSPACE_CHANGING, CHANGING)
 

@@ -72,12 +72,12 @@ class Steering:
 
     async def give(self, turn: Turn) -> bool:
         """Give a queued prompt to the turn that runs; False if it has to wait in the queue: none
-        runs, it is a slash command, what acts in the directory has changed, or the worker is of an
-        earlier version.
+        runs, it is a slash command, what acts in the directory has changed or is trusted no more, or
+        the worker is of an earlier version.
         """
         if not turn.steers or not self._takes(turn):
             return False
-        if not await self._gate.acts_as_before() or not self._takes(turn):
+        if not await self._gate.counts_as_before() or not self._takes(turn):
             return False
         self._queue.steered.append(turn)
         try:

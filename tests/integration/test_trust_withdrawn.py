@@ -1,0 +1,67 @@
+"""Trust that is withdrawn counts no more for any prompt that Claude does not have yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from pykoclaw_acp.channel.steering import Steer
+from pykoclaw_acp.model.turns import Turn, TurnState
+from tests.integration.asking import choice
+from tests.integration.callers import caller
+from tests.integration.rig import take_up
+from tests.integration.trusting import Working, act, over, rig
+from tests.waiting import eventually
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    path = tmp_path / "work"
+    path.mkdir()
+    act(path, "true")
+    return path
+
+
+async def test_trust_withdrawn_while_worker_starts_is_asked_for(
+    tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The prompt's answer of before is no trust any more, and its worker gets no prompt."""
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        one = await Working.begin(r, work)
+        acquire = r.pool.acquire
+
+        async def acquire_late(session_id: str, options: Any) -> int:
+            if not one.options:
+                await cli.call("trust/remove", path=str(work))
+            return await acquire(session_id, options)
+
+        monkeypatch.setattr(r.pool, "acquire", acquire_late)
+        turn = await one.prompt()
+        await one.person.answer(await one.asked(), choice("allow_always"))
+        await one.person.answer(await one.asked(2), choice("allow_once"))
+        assert (await over(turn)).state == "done"
+        assert [each.restricted for each in one.options] == [False, True]
+        assert r.launcher.launched[0].prompts == []
+
+
+async def test_prompt_does_not_go_into_turn_that_lost_trust(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        one = await Working.begin(r, work)
+        await one.answer(await one.prompt(), "allow_always")
+        host = await one.prompt("hang")
+        worker = r.launcher.launched[-1]
+        await eventually(lambda: len(worker.prompts) == 2)
+        content = [{"type": "text", "text": "Look out."}]
+        into, waits = (Turn(str(uuid4()), one.session.id, content, steers=True) for _ in range(2))
+        await one.session.submit(into)
+        await eventually(lambda: [each for each in worker.got if isinstance(each, Steer)])
+        await cli.call("trust/remove", path=str(work))
+        await one.session.submit(waits)
+        assert len([each for each in worker.got if isinstance(each, Steer)]) == 1
+        assert waits.state == TurnState.QUEUED
+        take_up(worker, into, host)
+        worker.say(worker.ended(host.turn_id), worker.ended(into.turn_id))
+        await one.asked(2)  # before it is sent
