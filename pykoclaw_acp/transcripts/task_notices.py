@@ -7,10 +7,6 @@ from typing import Any, Final
 
 from pykoclaw_acp.translation.tasks import TaskEnd
 
-_CALL: Final = re.compile(r"<tool-use-id>\s*(.{1,100}?)\s*</tool-use-id>")
-_STATUS: Final = re.compile(r"<status>\s*(.{1,40}?)\s*</status>")
-_SUMMARY: Final = re.compile(r"<summary>(.{0,4000}?)</summary>", re.DOTALL)
-_REPORT: Final = re.compile(r"<result>(.{0,262144})</result>", re.DOTALL)
 _USED: Final = {
     "total_tokens": re.compile(r"<subagent_tokens>(\d{1,12})</subagent_tokens>"),
     "tool_uses": re.compile(r"<tool_uses>(\d{1,9})</tool_uses>"),
@@ -20,12 +16,30 @@ _USED: Final = {
 
 def read(text: str) -> tuple[str | None, TaskEnd]:
     """The call that began the task, and its end; a subagent's summary is its report."""
-    call, status, summary = (one.search(text) for one in (_CALL, _STATUS, _SUMMARY))
-    report = _REPORT.search(text)
+    call, status = (_word(text, tag) for tag in ("tool-use-id", "status"))
+    summary, report = _between(text, "summary", 4_000), _between(text, "result", 262_144, last=True)
     said = report or summary
-    tail = text[report.end() :] if report else ""
+    tail = text[report[1] :] if report else ""
     usage: dict[str, Any] = {
         name: int(found[1]) for name, one in _USED.items() if (found := one.search(tail))
     }
-    end = TaskEnd(status[1] if status else "completed", said[1] if said else "", usage or None)
-    return call[1] if call else None, end
+    return call, TaskEnd(status or "completed", said[0] if said else "", usage or None)
+
+
+def _word(text: str, tag: str) -> str | None:
+    found = _between(text, tag, 200)
+    word = "" if found is None else found[0].strip()
+    return word if word and "\n" not in word else None
+
+
+def _between(text: str, tag: str, most: int, *, last: bool = False) -> tuple[str, int] | None:
+    """What the first tag of this name holds, up to its first end, or its `last` one, within so many
+    characters; and where that ends.
+    """
+    begin, closing = text.find(f"<{tag}>"), f"</{tag}>"
+    if begin < 0:
+        return None
+    begin += len(tag) + 2
+    stop = begin + most + len(closing)
+    end = (text.rfind if last else text.find)(closing, begin, stop)
+    return None if end < 0 else (text[begin:end], end + len(closing))

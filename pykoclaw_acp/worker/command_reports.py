@@ -18,6 +18,6 @@ async def instead_of(
     words = str(content[0].get("text", "")) if len(content) == 1 else ""
     if words.strip() == usage_report.COMMAND:
         return await usage_report.report(client)
-    if (asked := server_report.COMMAND.fullmatch(words)) is not None:
-        return await server_report.report(client, asked[1], asked[2] or server_report.ALL, clean)
+    if (asked := server_report.asked(words)) is not None:
+        return await server_report.report(client, *asked, clean)
     return None

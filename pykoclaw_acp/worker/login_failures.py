@@ -21,7 +21,8 @@ from pykoclaw_acp.worker import failures, gateway, unreachable
 _SAID: Final = "Not logged in"  # what the CLI says, without having asked anybody
 _OVER: Final = ("expired", "revoked")
 _WORDS: Final = re.compile(r"API Error: \d{3} (\w.* .*)", re.DOTALL)  # the service's, in the CLI's
-_KEYS: Final = re.compile(r"\S*(?:sk-|[\w-]{24})\S*")  # some gateways repeat them
+_WORD: Final = re.compile(r"\S+")
+_IN_KEYS: Final = re.compile(r"sk-|[\w-]{24}")  # some gateways repeat them
 _KEY: Final = (
     "set ANTHROPIC_API_KEY in the environment that your client gives to this agent, "
     "then start the client again"
@@ -40,8 +41,12 @@ def explained(
     kind, said = _reason(failure.status, words, options, environment)
     told = _WORDS.search(words)
     if told is not None and kind != ErrorKind.AUTHENTICATION_EXPIRED:
-        said += f" It said: “{failures.foreign(_KEYS.sub('…', told[1]))}”"
+        said += f" It said: “{failures.foreign(_without_keys(told[1]))}”"
     return replace(failure, kind=kind, message=said)
+
+
+def _without_keys(said: str) -> str:
+    return _WORD.sub(lambda word: "…" if _IN_KEYS.search(word[0]) else word[0], said)
 
 
 def _reason(

@@ -19,7 +19,8 @@ from pykoclaw_acp.worker.usage_report import plain
 LIMIT: Final = 10.0  # s; for the states
 TRY_LIMIT: Final = 30.0  # s; for a server to connect
 ALL: Final = "all"
-COMMAND: Final = re.compile(r"\s*/mcp(?:\s+(reconnect|enable|disable)(?:\s+(\S.*?))?)?\s*")
+LONGEST: Final = 1_000  # characters of a command; nobody has a server with a longer name
+_COMMAND: Final = re.compile(r"/mcp(?:\s+(reconnect|enable|disable)(?:\s+(\S.*))?)?")
 _STATES: Final = {
     "connected": "connected",
     "failed": "does not work",
@@ -36,6 +37,13 @@ HINT: Final = (
 log: Final = structlog.get_logger()
 Clean = Callable[[str, str], str]
 """An error of a server, by its name, without what may be secret."""
+
+
+def asked(words: str) -> tuple[str | None, str] | None:
+    """What to do, and with which servers, if a prompt's words are this command."""
+    words = words.strip()
+    found = _COMMAND.fullmatch(words) if len(words) <= LONGEST else None
+    return None if found is None else (found[1], found[2] or ALL)
 
 
 async def report(
