@@ -31,10 +31,9 @@ def rewind(session: str, message: str | None, *, files: bool, dry: bool, sure: b
     if plan["files"]:
         lines = f"+{plan['insertions'] or 0} -{plan['deletions'] or 0} lines"
         count = show.count(len(plan["files"]), "file")
-        were = "it was" if len(plan["files"]) == 1 else "they were"
+        it, were = ("it", "it was") if len(plan["files"]) == 1 else ("they", "they were")
         terminal.line(
-            f"{count} will be as {were} before ({lines}); a file that did not exist then is"
-            " deleted."
+            f"{count} will be as {were} before ({lines}), or deleted if {it} did not exist then."
         )
     elif files and plan["filesError"] is None:
         terminal.line("No file changes.")

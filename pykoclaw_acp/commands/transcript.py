@@ -23,6 +23,7 @@ from pykoclaw_acp.commands.markdown import SHORT, block_text, short_output
 from pykoclaw_acp.commands.question import quoted
 from pykoclaw_acp.commands.show import one_line
 from pykoclaw_acp.model.questions import ASKS
+from pykoclaw_acp.model.trust import TOOL as ASKS_TRUST
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.terminal import Shown, joined, shown
 from pykoclaw_acp.translation.deciding import PLANS
@@ -115,7 +116,7 @@ class TranscriptPrinter:
 
     def _ended(self, tool: ShownCall) -> None:
         failed = tool.status == "failed"
-        told = _why(tool) if failed else None if tool.name == PLANS else short_output(tool)
+        told = _why(tool) if failed else _outcome(tool)
         behind = f" — {one_line(told)}" if told else ""
         colour = "red" if failed else "green"
         self._print_line(f"{RESULTS[tool.status]} {tool.title}{behind}", fg=colour)
@@ -188,6 +189,15 @@ class TranscriptPrinter:
         if not self._fresh:
             self._write(_END)
             self._fresh = True
+
+
+def _outcome(tool: ShownCall) -> str | None:
+    """What a call that has succeeded says in its line; None if that is too long for one."""
+    if tool.name == PLANS:
+        return None
+    if tool.name == ASKS_TRUST:  # what was found stands before it
+        return next(reversed(tool_output.texts(tool)), None)
+    return short_output(tool)
 
 
 def _why(tool: ShownCall) -> str:

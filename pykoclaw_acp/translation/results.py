@@ -283,7 +283,9 @@ def _searched(details: Details) -> Result | None:
 def _page(found: Details) -> str:
     """A page that was found, as an item of a list; it has named itself, and has its own address."""
     title, url = (one if isinstance(one, str) else "" for one in map(found.get, ("title", "url")))
-    return neutral(links.link(title, url, "* [") if url else f"* {links.label(title)}", "prose")
+    if url.lower().startswith(("https://", "http://")):
+        return neutral(links.link(title, url, "* ["), "prose")
+    return neutral(f"* {links.label(' '.join(one for one in (title, url) if one))}", "prose")
 
 
 def _tools_found(details: Details) -> Result | None:

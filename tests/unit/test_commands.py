@@ -923,7 +923,7 @@ def plan(files: list[str], error: str | None = None) -> dict[str, Any]:
         (
             ["/w/a"],
             [],
-            "1 file will be as it was before (+1 -2 lines); a file that did not exist then is",
+            "1 file will be as it was before (+1 -2 lines), or deleted if it did not exist then.",
         ),
         (
             ["/w/a", "/w/b"],
@@ -933,7 +933,7 @@ def plan(files: list[str], error: str | None = None) -> dict[str, Any]:
         (
             ["/w/a", "/w/b"],
             [],
-            "2 files will be as they were before (+1 -2 lines); a file that did not exist",
+            "2 files will be as they were before (+1 -2 lines), or deleted if they did not exist",
         ),
         ([], [], "Rewound. No file was changed"),
         ([], ["--no-files"], "Rewound. Files were left as they are."),
@@ -979,8 +979,7 @@ def test_rewind_shows_what_it_changes_and_asks(asked: list[Any]) -> None:
         rf"  /w/{number}\x1b" for number in range(50)
     ]
     assert (
-        "60 files will be as they were before (+1 -2 lines); a file that did not exist then is"
-        " deleted."
+        "60 files will be as they were before (+1 -2 lines), or deleted if they did not exist then."
     ) in shown
     assert (refused.exit_code, "Rewind?" in refused.stdout) == (1, True)
     dry = run("rewind", "5e", "--dry-run", "--no-files")

@@ -398,6 +398,17 @@ def test_trust_answer_prints_outcome_told_by_daemon(monkeypatch: pytest.MonkeyPa
     )
 
 
+@pytest.mark.parametrize("choice", ["allow_once", "allow_always"])
+def test_transcript_says_what_was_decided_about_trust(choice: str) -> None:
+    request = workspace_words.request("t", [Workspace("/w", "c", ("hook at Stop: x",))])
+    written: list[str] = []
+    printer = TranscriptPrinter(written.append)
+    for seq, event in enumerate(workspace_words.log_events(request, choice), 1):
+        printer.show(msgspec.to_builtins(projection.update(seq, event)))
+    printer.end()
+    assert f"act (1 thing found) — {workspace_words.DONE[choice]}" in "".join(written)
+
+
 def test_parts_not_sent_by_other_version_are_flagged() -> None:
     shown = rendered({"title": "Bash: ls", "id": "q"})
     assert "is not shown" in shown

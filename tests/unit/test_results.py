@@ -215,6 +215,7 @@ def test_what_cli_tells_of_result_is_shown(name: str, details: dict[str, Any], s
         ("A\u202eb", "https://x.org", "* [A\\u202eb](https://x.org)"),
         (" \n", "https://x.org", "* [https://x.org](https://x.org)"),
         ("A [b]", None, "* A \\[b\\]"),
+        ("A", "javascript:alert(1)", "* A javascript:alert(1)"),
     ],
 )  # fmt: skip
 def test_found_page_forges_no_other_link(title: str, url: str | None, shown: str) -> None:
