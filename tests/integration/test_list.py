@@ -58,7 +58,7 @@ async def test_list_pages_hold_while_sessions_come_and_go(
         assert "nextCursor" not in third
 
 
-async def test_sessions_of_one_moment_stand_in_order_of_ids(
+async def test_sessions_of_one_moment_are_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Pages end between them, and none is left out or comes twice."""

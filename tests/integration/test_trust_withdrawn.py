@@ -47,7 +47,7 @@ async def test_trust_withdrawn_while_worker_starts_is_asked_for(
         assert r.launcher.launched[0].prompts == []
 
 
-async def test_prompt_does_not_go_into_turn_that_lost_trust(tmp_path: Path, work: Path) -> None:
+async def test_no_prompt_goes_into_turn_without_trust(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         one = await Working.begin(r, work)
         await one.answer(await one.prompt(), "allow_always")
