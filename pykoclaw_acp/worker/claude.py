@@ -33,6 +33,7 @@ from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.command_reports import instead_of
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.ignored import IgnoredPrompts
+from pykoclaw_acp.worker.interrupts import Interrupts
 from pykoclaw_acp.worker.long_work import LongWork
 from pykoclaw_acp.worker.naming_calls import NamedCalls
 from pykoclaw_acp.worker.outbox import Outbox
@@ -83,7 +84,8 @@ class ClaudeSession:
         self.steered = Steered(spec.epoch, outbox.put)
         self._ignored = IgnoredPrompts(lambda one: one == self.untaken, self._end_ignored)
         self._work = LongWork(temporary, self._translator, self._note)
-        self._requests = TaskRequests(self._translator.long)
+        self._interrupts = Interrupts()
+        self._requests = TaskRequests(self._translator.long, self._interrupts)
         self._ends = TurnEnds(spec, self._translator.meanwhile, self.servers, self.choices)
         # the newest turn that the daemon gave, also when it has ended
         self.last_prompt: str | None = None
@@ -145,6 +147,7 @@ class ClaudeSession:
             await self._query(prompt)
             return
         await self.choices.settled()
+        await self._interrupts.answered()
         if self._client is not None:
             await self._states.retry(self._client)
             clean = self._states.without_secrets
@@ -178,7 +181,7 @@ class ClaudeSession:
         ):
             self._work.interrupted()
             with contextlib.suppress(Exception):  # the SDK's own time-out is a bare one
-                await self._client.interrupt()
+                await self._interrupts.send(self._client)
             await asyncio.sleep(INTERRUPT_AGAIN)
 
     async def give_up(self, failure: TurnFailure) -> None:

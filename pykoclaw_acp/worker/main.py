@@ -306,6 +306,7 @@ class Worker:
                 )
         elif isinstance(frame, Interrupt):
             self._start(self._claude.interrupt(frame.turn_id))
+            await asyncio.sleep(0)  # it begins before the next frame is taken
         elif isinstance(frame, SetMode | SetModel | SetConfig):
             self._claude.choices.choose(frame)
         elif isinstance(frame, Answer):
@@ -319,6 +320,7 @@ class Worker:
                 await self._daemon.send(Pong(epoch=self._spec.epoch))
         elif isinstance(frame, Request):
             self._start(self._carry_out(frame))
+            await asyncio.sleep(0)  # as above
         elif isinstance(frame, Stop):
             self._ended.set()
 

@@ -16,6 +16,7 @@ from pykoclaw_acp.channel.requests import (
 )
 from pykoclaw_acp.translation.long_calls import LongCalls
 from pykoclaw_acp.worker import sdk_private
+from pykoclaw_acp.worker.interrupts import Interrupts
 
 NO_TASK: Final = "No subagent and no command in the background runs under this tool call."
 BY_USER: Final = "Stopped by the user."
@@ -27,8 +28,9 @@ log: Final = structlog.get_logger()
 class TaskRequests:
     """Knows the tasks that run, by the tool calls that began them."""
 
-    def __init__(self, calls: LongCalls) -> None:
+    def __init__(self, calls: LongCalls, interrupts: Interrupts) -> None:
         self._calls = calls
+        self._interrupts = interrupts
         self._tasks: dict[str, str] = {}
 
     def follow(self, message: Message) -> None:
@@ -62,7 +64,9 @@ class TaskRequests:
             if subagents := self._calls.known.subagents():
                 for one in subagents:
                     one.stopped = BY_USER
-                await client.interrupt()  # after `stop_task`, Claude would go on by itself
+                await self._interrupts.send(
+                    client
+                )  # after `stop_task`, Claude would go on by itself
             return {}
         task = self._tasks.get(request.tool_call_id)
         if task is None:
