@@ -102,7 +102,9 @@ class ForkServer:
         """Python itself was removed, or replaced by something else; the log is told, too."""
         self._discard()
         self._deaths += 1
-        kind, said = not_executed.words(sys.executable, error, ErrorKind.START_FAILED)
+        changed = forkserver_process.installation() != self._installed_first
+        remedy = CHANGED if changed else not_executed.REMEDY
+        kind, said = not_executed.words(sys.executable, error, ErrorKind.START_FAILED, remedy)
         log.error("The fork server cannot be started", action="fork_server_gone", error=said)
         return LaunchFailed(kind, said)
 

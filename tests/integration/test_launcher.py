@@ -26,7 +26,9 @@ async def test_removed_installation_asks_for_restart(
     launcher = LocalLauncher(tmp_path, tmp_path, resident=True)
     for _ in range(3):
         await launcher.probe()
-        with pytest.raises(LaunchFailed, match=r"workers\.log"):
+        with pytest.raises(
+            LaunchFailed, match=r"workers\.log|/nonexistent/python cannot be executed"
+        ):
             await launcher.launch(spec(tmp_path))
     with pytest.raises(RestartWanted):
         await launcher.probe()
