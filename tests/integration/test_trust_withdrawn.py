@@ -65,3 +65,22 @@ async def test_no_prompt_goes_into_turn_without_trust(tmp_path: Path, work: Path
         take_up(worker, into, host)
         worker.say(worker.ended(host.turn_id), worker.ended(into.turn_id))
         await one.asked(2)  # before it is sent
+
+
+async def test_answer_counts_while_trust_elsewhere_is_looked_for(
+    tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        settle = r.sessions.trusted_elsewhere.settle
+
+        async def settle_late() -> None:
+            if one.person.ids:
+                await eventually(lambda: not one.session.permissions.trust_requests)
+            await settle()
+
+        monkeypatch.setattr(r.sessions.trusted_elsewhere, "settle", settle_late)
+        turn = await one.prompt()
+        await one.person.answer(await one.asked(), choice("allow_always"))
+        assert (await over(turn)).state == "done"
+        assert [each.restricted for each in one.options] == [False]
