@@ -18,7 +18,7 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StoreUnavailable, WorkerFailed
 from pykoclaw_acp.model import trust
 from pykoclaw_acp.model.events import Event
-from pykoclaw_acp.model.permissions import Decision, PermissionRequest, RequestOutcome, Workspace
+from pykoclaw_acp.model.permissions import Decision, PermissionRequest, Workspace
 from pykoclaw_acp.model.trust import FIRST_USE, Trusted
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions import workspace_words
@@ -215,15 +215,10 @@ class WorkspaceGate:
         if request is None:
             request = workspace_words.request(turn.turn_id, doubtful, changes)
             await self._tasks.finish(self._open(turn, request))
-            await self._trusted_elsewhere.settle()  # since it was looked up
+            # Since it was looked up; beside the wait, which an answer may end meanwhile.
+            self._tasks.start(self._trusted_elsewhere.settle())
         pause(turn)  # whatever ends the daemon meanwhile, it is not this prompt
-        if self._broker.trust_request(turn.turn_id) is not None:
-            return request, await self._broker.wait_settled(request.ask_id)
-        stored = await self._store.trust_requests(turn.turn_id)  # it was answered by now
-        one = next(one for one in stored if one.request.ask_id == request.ask_id)
-        return request, Decision(
-            one.outcome or RequestOutcome.CANCELLED, one.option, one.answered_by
-        )
+        return request, await self._broker.wait_settled(request.ask_id)
 
     async def _open(self, turn: Turn, request: PermissionRequest) -> None:
         await self._store.insert_request(self._state.id, request)

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from pykoclaw_acp.errors import StoreUnavailable
+from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
 from pykoclaw_acp.model import trust
 from pykoclaw_acp.sessions.permissions.broker import Broker
 from pykoclaw_acp.sessions.ports import TrustStore
@@ -36,6 +36,8 @@ class TrustedElsewhere:
             for request in session.permissions.trust_requests:
                 try:
                     known = await self._store.trusted([one.path for one in request.workspaces])
+                except StoreClosed:
+                    return  # the next daemon asks again
                 except StoreUnavailable:
                     log.exception("A question about trust waits on", action="trust_not_read")
                     return

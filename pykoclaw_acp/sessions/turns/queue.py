@@ -16,6 +16,10 @@ MOST_WAITING: Final = 100  # prompts of a session
 MOST_TEXT: Final = 32 * 1024 * 1024  # characters of them together
 MOST_WAITING_ALL: Final = 2000  # prompts of all sessions
 MOST_TEXT_ALL: Final = 128 * 1024 * 1024  # characters of those
+STOP: Final = (
+    "in your editor, or with `pykoclaw-acp workers stop SESSION`, which ends the running turn, too."
+    " Then send it again."
+)
 
 
 def require_possible(turn: Turn) -> None:
@@ -25,12 +29,6 @@ def require_possible(turn: Turn) -> None:
             f"The prompt has {turn.length:,} characters, and none may have more than {MOST_TEXT:,}. Claude was not "
             "given it. Shorten it, or put the text into a file and name that file in the prompt."
         )
-
-
-STOP: Final = (
-    "in your editor, or with `pykoclaw-acp workers stop SESSION`, which ends the running turn, too."
-    " Then send it again."
-)
 
 
 class AllWaiting:
