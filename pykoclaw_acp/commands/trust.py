@@ -37,8 +37,8 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _print_all(rows: list[tuple[str, ...]]) -> None:
-    """As a table, or if that is too narrow for the directories, each in lines: a part of one is of no
-    use for the next command.
+    """Print a table, or if that is too narrow for the directories, each in lines: a part of one is of
+    no use for the next command.
     """
     if terminal.shows_whole(_COLUMNS, rows):
         terminal.table(_COLUMNS, rows)

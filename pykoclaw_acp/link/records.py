@@ -34,7 +34,7 @@ class Site:
 
     @classmethod
     def of(cls, path: str | os.PathLike[str]) -> Site:
-        """As it is now; raises OSError."""
+        """Return the directory's site as it is now; raises OSError."""
         real = os.path.realpath(path)
         status = os.stat(real)
         return cls(real, status.st_dev, status.st_ino, processes.boot_id())

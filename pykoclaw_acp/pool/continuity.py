@@ -26,7 +26,7 @@ class Continuity:
     def set_resume(
         self, session_id: str, claude_session_id: str | None, branch: Branch | None
     ) -> None:
-        """As `WorkerPool.set_resume`."""
+        """Set the Claude session, and its branch if any, with which the next worker resumes."""
         self._resume[session_id] = claude_session_id
         self._branches[session_id] = branch
 

@@ -165,8 +165,8 @@ async def take(
 
 
 def _keep(spool: Path) -> str | None:
-    """As `keep`; where that cannot be, the spool has another name from now on, so that it stays where
-    it is. None if that cannot be either.
+    """Set a spool aside, and return where it is. Where that cannot be, it gets another name in its
+    directory, so that nobody reads it again; None if that cannot be either.
     """
     aside = spool.with_name(f"{spool.name}.{DAMAGED}")
     try:

@@ -277,8 +277,8 @@ def _find_transcripts(
 async def _recover(
     database: Database, identity: Identity, launcher: Launcher, places: Places, *, resident: bool
 ) -> RecoveredWork | None:
-    """As `recover`; None if the store cannot be written: what an earlier server left waits until it
-    can.
+    """Recover the work of an earlier server; None if the store cannot be written: that work waits
+    until it can.
     """
     loop = asyncio.get_running_loop()
     going_on = _go_on(database, identity, launcher, places, resident=resident)

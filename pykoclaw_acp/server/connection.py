@@ -96,7 +96,7 @@ class ClientConnection:
         await self._peer.farewell()
 
     async def let_go(self) -> None:
-        """As `leave`, in steps: the client may have followed thousands of sessions."""
+        """End all calls and subscriptions of the client, which may be thousands, in steps."""
         try:
             self.calls.abandon()
             pace = Pace(self._turnstile.next)

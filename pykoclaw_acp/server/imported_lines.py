@@ -58,7 +58,7 @@ class ExportedSummary(msgspec.Struct, rename="camel"):
 
 
 class ExportedSession(msgspec.Struct, rename="camel"):
-    """As `sessions show` says it."""
+    """What `sessions show` printed about the session."""
 
     summary: ExportedSummary
 

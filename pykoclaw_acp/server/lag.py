@@ -65,7 +65,7 @@ class LoopLag:
         return max([going_on, *(seconds for _, seconds in self._worst)])
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """As `asyncio.run`, on a loop that is measured."""
+        """Run a coroutine to its end on a new loop that is measured."""
         watcher = threading.Thread(target=self._watch, name="loop-lag", daemon=True)
         self._thread = threading.get_ident()
         try:
@@ -168,7 +168,7 @@ class _Selector(selectors.EpollSelector):
 
 
 def run(main: Callable[[LoopLag], Coroutine[Any, Any, T]]) -> T:
-    """As `asyncio.run`, for a coroutine that is given the measure of its loop."""
+    """Run a coroutine to its end on a new loop, whose measure it is given."""
     sys.setswitchinterval(SWITCH)
     lag = LoopLag()
     coroutine = main(lag)

@@ -31,7 +31,7 @@ class LineRoom:
         self.total = 0
 
     def takes(self, framer: LineFramer, size: int) -> bool:
-        """As `framing.Room`."""
+        """Reserve this many bytes of an unfinished line for the framer; if False, it must hold none."""
         held = self._held.get(framer)
         before = 0 if held is None else held.size
         if size <= SMALL:

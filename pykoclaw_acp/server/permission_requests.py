@@ -48,8 +48,9 @@ class PermissionRequests:
     async def ask(
         self, session_id: str, request: PermissionRequest, traits: ClientTraits
     ) -> dict[str, Any]:
-        """As `Client.request_permission`. A client that is asked again, as after a load, gets what it
-        has not answered yet once more; its earlier answers count.
+        """Ask the client, and return its answer (ACP's `RequestPermissionResponse`). A client that is
+        asked again, as after a load, gets what it has not answered yet once more; its earlier answers
+        count.
         """
         ask_id = request.ask_id
         if (running := self._running.get(ask_id)) is not None:

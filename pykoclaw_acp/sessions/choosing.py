@@ -112,7 +112,7 @@ class Choosing:
         model: str | None = None,
         option: tuple[str, str] | None = None,
     ) -> Selection:
-        """As `choose_all`, of one change."""
+        """Make one change. Raises InvalidParams for a value that is not offered."""
         return await self.choose_all([WantedChoice(parameter, mode, model, option)])
 
     async def choose_all(self, changes: Sequence[WantedChoice]) -> Selection:

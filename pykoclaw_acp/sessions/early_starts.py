@@ -26,7 +26,7 @@ class EarlyStarts:
         self._next: asyncio.TimerHandle | None = None
 
     def begin_soon(self, session: Session) -> None:
-        """As `begin`, for a session that was loaded: its user reads first."""
+        """Start a worker for a session that was loaded, after its user has had time to read."""
         if self._next is not None:
             self._next.cancel()
         self._next = asyncio.get_running_loop().call_later(READING, self._begin_if_open, session)

@@ -24,7 +24,7 @@ class LimitWaiting:
         self._tasks = Tasks()
 
     def give_up(self) -> asyncio.Task[None]:
-        """As `stop`, for a session that may not wait; the task ends when that is durable."""
+        """Stop in a task of its own, for a caller that may not wait; it ends when that is durable."""
         return self._tasks.start(self._give_up())
 
     async def _give_up(self) -> None:

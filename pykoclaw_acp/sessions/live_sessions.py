@@ -32,7 +32,7 @@ class LiveSessions(Mapping[str, Session]):
         self._found[session.id] = time.monotonic()
 
     def find(self, session_id: str) -> Session | None:
-        """As `get`, and note the access."""
+        """Return the session if it is in memory, and note the access."""
         live = self._live.get(session_id)
         if live is not None:
             self._found[session_id] = time.monotonic()

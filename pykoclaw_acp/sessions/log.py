@@ -63,7 +63,7 @@ class SessionLog:
         return merged or [Logged(end, None, None)]
 
     async def replay_after(self, cursor: int, limit: int) -> Sequence[Logged]:
-        """As `read_after`, with the list of tasks as each turn has left it."""
+        """Read events after a cursor, with the list of tasks as each turn has left it."""
         page = folding.replayed(await self.read_after(cursor, limit))
         at = folding.open_plan(page)
         if at is None or not await self._store.plan_goes_on(self._record.session_id, page[at].seq):

@@ -87,7 +87,7 @@ class OtherPrograms:
         await asyncio.shield(self._start(self._look()))
 
     async def look_if_possible(self) -> None:
-        """As `look`, but not while the database cannot be written; a look that began goes on."""
+        """Look unless the database cannot be written; a look that began goes on."""
         try:
             self._journal.require_writable()
         except StoreUnavailable:

@@ -177,7 +177,7 @@ class Sessions:
         return await self._load(owner) if live is None else live
 
     async def get(self, session_id: str) -> Session:
-        """As `find`; raises SessionNotFound."""
+        """Return the session, loaded if need be; raises SessionNotFound."""
         session = await self.find(session_id)
         if session is None:
             raise SessionNotFound(session_id)
@@ -201,15 +201,16 @@ class Sessions:
         return None if name is None else await self.adopt(conversations.id_of(name), None, None)
 
     async def of_name(self, name: str, *, create: bool = False) -> Session | None:
-        """As `of_conversation`, of the conversation that has this very name; `create`: begin it if
-        no program has. Raises as `adopting.begin`.
+        """Return the session of the conversation that has this very name; `create`: begin it if no
+        program has. Raises what `adopting.begin` does.
         """
         if await adopting.is_continued(self._journal, name):
             return await self.adopt(conversations.id_of(name), None, None)
         return await self.get(await adopting.begin(self._journal, name)) if create else None
 
     async def get_open(self, session_id: str) -> Session:
-        """As `get`; raises InvalidRequest unless a client has opened the session."""
+        """Return the session; raises SessionNotFound, or InvalidRequest unless a client has opened
+        it."""
         session = await self.get(session_id)
         if session.record.closed or session.record.cwd is None:
             raise InvalidRequest(NOT_OPEN)

@@ -86,7 +86,7 @@ class Rewinding:
         dry: bool,
         request_key: str | None,
     ) -> Rewound:
-        """As `rewind`; `begun` is set before anything is changed."""
+        """Rewind, and set `begun` before anything is changed."""
         async with session.intake.lock:  # no prompt is accepted meanwhile
             done = None if request_key is None else await self._store.rewound(request_key)
             if done is not None:

@@ -193,7 +193,8 @@ class Session(SessionParts):
         return leaving + [self._tasks.start(self._background.stop(one)) for one in every]
 
     def say_cancelled(self, turn: Turn) -> None:
-        """As `Endings.say_later`."""
+        """Say of a prompt whose end an earlier daemon has told that it was cancelled, after the running
+        turn."""
         self._endings.say_later(turn, self._queue.current)
 
     async def idle(self) -> None:

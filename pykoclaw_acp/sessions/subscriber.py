@@ -142,7 +142,8 @@ class Subscriber:
     # --- places
 
     async def claim(self, session: Session, session_id: str, upto: int | None = None) -> int | None:
-        """As `Confirmations.claim`, for this client."""
+        """Position at which this client, which opens the session, continues; None for one without a
+        name."""
         there = [one for one in session.subscriptions if one.alive and one.session_id == session_id]
         others = {one.reader for one in there if one.reader is not None}
         return await self.sessions.confirmations.claim(

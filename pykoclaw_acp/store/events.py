@@ -92,7 +92,7 @@ def rows(session_id: str, turn_id: str | None, events: Sequence[Event]) -> tuple
 def rows_in_steps(
     session_id: str, turn_id: str | None, events: Sequence[Event]
 ) -> Generator[None, None, tuple[NewEvent, ...]]:
-    """As `rows`, for events that may be long: encodes one in each step."""
+    """Make the rows of events that may be long: encode one in each step."""
     done: list[NewEvent] = []
     for event in events:
         done.append(row(session_id, turn_id, event))

@@ -37,7 +37,7 @@ class GroupCommit:
         self._answered = asyncio.Event()  # the writer has finished a batch since `answered` looked
 
     async def commit(self, unit: Unit) -> list[int]:
-        """As `Database.commit`."""
+        """Commit the unit together with others that wait; returns the seqs of its events."""
         done: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
         self._waiting.append((unit, done))
         if self._idle.is_set():

@@ -32,7 +32,7 @@ class HintingJournal(SessionJournal):
         *,
         dead: bool = False,
     ) -> list[Logged]:
-        """As `SqlTurnJournal.record`."""
+        """Record a worker's frames, and give a hint of each turn that they ended."""
         logged = await super().record(session_id, epoch, frames, outcomes, dead=dead)
         for turn_id in outcomes:
             self.turn_ended(turn_id)
@@ -47,7 +47,7 @@ class HintingJournal(SessionJournal):
         *,
         unsaid: bool = False,
     ) -> tuple[Outcome, list[int]]:
-        """As `SqlTurnJournal.finish`."""
+        """End a turn, and give a hint of it."""
         ended = await super().finish(session_id, turn_id, outcome, said, unsaid=unsaid)
         self.turn_ended(turn_id)
         return ended
@@ -55,7 +55,8 @@ class HintingJournal(SessionJournal):
     async def set_clock(
         self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None
     ) -> None:
-        """As `SqlPermissionStore.set_clock`."""
+        """Set a request's policy and deadline, and give a hint of one that waits for nobody who is
+        there."""
         await super().set_clock(ask_id, policy, deadline)
         if policy != RequestPolicy.ATTENDED:
             self.request_waits(ask_id)

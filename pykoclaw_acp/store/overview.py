@@ -48,7 +48,7 @@ class WorkerSummary:
     created_at: int
     state: WorkerState
     workspace: str | None
-    """As in the worker's options; None: launched by a version before trust."""
+    """How far the worker trusts its directory; None: it was launched by a version before trust."""
 
 
 @dataclass(frozen=True, slots=True)

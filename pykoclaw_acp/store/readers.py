@@ -28,11 +28,11 @@ class ReaderPool:
     async def read(
         self, sql: str, parameters: tuple[Any, ...], size: int | None
     ) -> list[tuple[Any, ...]]:
-        """As `Database.read`."""
+        """Return the rows of a query, at most `size`."""
         return await self.read_with(partial(_rows, sql, parameters, size))
 
     async def read_with(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """As `Database.read_with`, with the connection."""
+        """Return what `work` reads with a connection, on a thread."""
         # A separate task: the reader is busy until the work ends, even if the caller is cancelled.
         return await asyncio.shield(self._queries.start(self._work(work)))
 

@@ -26,7 +26,7 @@ def of_channels(column: str, hidden: Collection[str]) -> tuple[str, tuple[str, .
 
 
 def places(values: Collection[object]) -> str:
-    """As many parameters as there are values, as the right side of IN."""
+    """Return a placeholder for each value, as the right side of IN."""
     return f"({', '.join('?' * len(values))})"
 
 

@@ -78,7 +78,7 @@ async def standing(
 
 
 def set_state(task_id: str, state: TaskState, next_run: str | None = None) -> Statement:
-    """As pykoclaw's `update_task`; `next_run` stays as it is unless given."""
+    """Set a task's state as pykoclaw's `update_task` does; `next_run` stays unless given."""
     if next_run is None:
         return Statement(
             "UPDATE scheduled_tasks SET status = ? WHERE id = ?", (state, task_id), rows=1
@@ -91,7 +91,7 @@ def set_state(task_id: str, state: TaskState, next_run: str | None = None) -> St
 
 
 def delete(task_id: str) -> tuple[Statement, ...]:
-    """As pykoclaw's `delete_task`: with its runs; what it has enqueued is delivered."""
+    """Delete a task and its runs as pykoclaw's `delete_task` does; what it has enqueued is delivered."""
     return (
         Statement("DELETE FROM task_run_logs WHERE task_id = ?", (task_id,)),
         Statement("DELETE FROM scheduled_tasks WHERE id = ?", (task_id,), rows=1),

@@ -28,7 +28,7 @@ class Unopened:
         self._seen: tuple[Row | None, frozenset[str]] = (None, frozenset())
 
     def names(self, read: Rows) -> frozenset[str]:
-        """As the table is now. May be called from any thread."""
+        """Return the names that are in the table now. May be called from any thread."""
         last, names = self._seen
         rows = read(_LAST, ())
         newest: Row | None = rows[0] if rows else None

@@ -46,8 +46,8 @@ async def call(path: str, function: Callable[[], T], wait: float | None = None) 
 
 
 async def quick_call(path: str, function: Callable[[], T]) -> T:
-    """As `call`, for what takes less time than to hand it to a thread: it is done at once, unless the
-    path is on a disk of a network or of another process, or nobody has looked where its directory is.
+    """Call a function that takes less time than to hand it to a thread: at once, unless the path is on
+    a disk of a network or of another process, or nobody has looked where its directory is.
     """
     disks = _of_loop()
     await disks.locate(os.path.dirname(path))

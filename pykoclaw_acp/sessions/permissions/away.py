@@ -99,11 +99,12 @@ class Away:
             one.give_up_worker()
 
     def is_attended(self, one: PendingRequest) -> bool:
-        """As `audience.is_attended`, by the clients that follow the session now."""
+        """Whether a client follows the session that can be asked, has not passed, and has somebody
+        before it."""
         return audience.is_attended(self._state.subscriptions, one)
 
     def is_unsupported(self, one: PendingRequest) -> bool:
-        """As `audience.is_unsupported`, by the clients that follow the session now."""
+        """Whether it is a form that none of the clients that follow the session can show."""
         return audience.is_unsupported(self._state.subscriptions, one)
 
     def _note_policy(

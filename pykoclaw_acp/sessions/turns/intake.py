@@ -84,8 +84,8 @@ class Intake:
 
     @contextlib.asynccontextmanager
     async def recognised_unattended(self, turn: Turn) -> AsyncIterator[Turn]:
-        """As `recognised`, for a prompt that no client waits for. Raises as
-        Session.accept_unattended.
+        """Give the turn of a prompt that no client waits for: a known one if it was sent before. Raises
+        what Session.accept_unattended does.
         """
         async with self.lock:
             known = await self._deduplication.find(turn.keys, turn.client or "")

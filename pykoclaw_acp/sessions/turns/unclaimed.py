@@ -45,7 +45,7 @@ class Unclaimed:
         self._settle(turn, claimed=True)
 
     def claim_by_id(self, turn_id: str) -> None:
-        """As `claim`, of the prompt with this id, if it waits."""
+        """Let the prompt with this id run if it waits: somebody stands behind it."""
         for turn in list(self._claims):
             if turn.turn_id == turn_id:
                 self._settle(turn, claimed=True)

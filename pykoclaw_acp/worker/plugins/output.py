@@ -30,7 +30,7 @@ class PluginOutput:
         self._printed[thread.ident] = printed
 
     def write(self, text: str) -> int:
-        """As TextIO's."""
+        """Write the text, and note that a plugin has printed; returns the number of characters."""
         printed = self._printed.get(threading.get_ident())
         if printed is None:
             return self._stream.write(text)
