@@ -449,6 +449,15 @@ def _read(session: str, **more: Any) -> Frame:
     return {"jsonrpc": "2.0", "id": "read", "method": "fs/read_text_file", "params": params}
 
 
+def _no_reason(reason: str) -> Fault:
+    """An error in the place of this stop reason."""
+
+    def changed(frame: Frame, _: Frame) -> Said:
+        return [failing(frame) if reason in str(frame.get("result")) else frame]
+
+    return Answers("session/prompt", changed)
+
+
 def _report_of_all(frame: Frame, request: Frame) -> Said:
     """Says the words of the copy wherever the original is reported."""
     return [chunk(session_of(request, frame), "ananas"), frame]
@@ -519,6 +528,10 @@ PLANTED: Final[dict[str, Fault]] = {
         NEW, lambda params: {"mcpServers": params.get("mcpServers", [])}
     ),
     "malformed_mcp_servers_are_invalid": _skipping(NEW, lambda _: {"mcpServers": []}),
+    "directories_that_are_left_out_are_none": Hears(
+        "session/resume",
+        lambda frame: _edit(frame, **{"additionalDirectories": ["/tmp"], **frame["params"]}),
+    ),
     "malformed_directories_are_invalid": _skipping(NEW, lambda _: {"additionalDirectories": []}),
     "mcp_servers_on_stdio_are_started": _skipping(NEW, lambda _: {"mcpServers": []}),
     "mcp_servers_over_http_are_connected": _skipping(NEW, lambda _: {"mcpServers": []}),
@@ -546,9 +559,10 @@ PLANTED: Final[dict[str, Fault]] = {
     "links_are_accepted": _hears(PROMPT, lambda asked: "resource_link" in str(asked)),
     "advertised_content_is_accepted": _hears(PROMPT, lambda asked: "blob" in str(asked)),
     "malformed_content_is_invalid": accepts(PROMPT, {"stopReason": "end_turn"}),
-    "a_refusal_is_a_stop_reason": Answers(
-        PROMPT,
-        lambda frame, _: [failing(frame) if "refusal" in str(frame.get("result")) else frame],
+    "a_refusal_is_a_stop_reason": _no_reason("refusal"),
+    "too_long_an_answer_is_a_stop_reason": _no_reason("max_tokens"),
+    "every_plan_is_the_whole_plan": Updates(
+        "plan", lambda one: {**one, "entries": one["entries"][-1:]}
     ),
     "updates_of_a_turn_precede_its_answer": after(PROMPT, chunk),
     "a_prompt_is_pending_until_its_turn_is_over": Early(),
@@ -624,6 +638,9 @@ PLANTED: Final[dict[str, Fault]] = {
     # catalogue
     "lists_contain_the_sessions_of_a_directory": Hears(
         "session/list", lambda frame: _edit(frame, cwd=None)
+    ),
+    "cursors_lead_through_the_whole_list": _list(
+        lambda made: {**made, "sessions": made["sessions"][:1]}
     ),
     "nothing_found_is_an_empty_list": Answers(
         "session/list",

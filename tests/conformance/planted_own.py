@@ -39,5 +39,11 @@ OWN: Final[dict[str, Fault]] = {
     ),
     "the_reason_of_a_refusal_reaches_the_model": Hears(None, _without_reason),
     "sessions_and_messages_of_others_say_whose_they_are": result("session/list", _unmarked),
+    "pages_have_at_most_50_sessions": result(
+        "session/list", lambda made: {**made, "sessions": made["sessions"] * 51}
+    ),
+    "too_many_requests_are_a_stop_reason": Hears(
+        "session/new", lambda frame: {**frame, "params": _bare(frame["params"])}
+    ),
     "a_follower_is_told_what_is_said_and_asked": Calls("_pykoclaw.dev/settled", lambda _: []),
 }

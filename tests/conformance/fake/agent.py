@@ -190,10 +190,8 @@ class FakeAgent:
         self.emit({"jsonrpc": "2.0", "method": "auth/status_update", "params": params})
 
     def _auth_status(self, params: Frame) -> Frame:
-        return {
-            "state": "authenticated" if self.installation.logged_in else "unauthenticated",
-            "accounts": [],
-        }
+        state = "authenticated" if self.installation.logged_in else "unauthenticated"
+        return {"state": state, "accounts": []}
 
     def _providers(self, params: Frame) -> Frame:
         return {"providers": [{"providerId": "main", "supported": ["anthropic"], "required": True}]}
@@ -203,13 +201,15 @@ class FakeAgent:
             raise invalid("providerId is required")
         return {}
 
-    def _opened(self, session: Session) -> Frame:
+    def _opened(self, session: Session, params: Frame) -> Frame:
+        session.directories = params.get("additionalDirectories", [])
         switches = self.can("session.configOptions.boolean")
         return {"modes": session.modes(), "configOptions": session.options(switches=switches)}
 
     def _new(self, params: Frame) -> Frame:
         cwd, asked = directory(params), own_meta.keys(params)
         session = self.installation.new(cwd, asked.get("sessionId"))
+        session.most_requests = asked.get("maxTurns")
         for server in params["mcpServers"]:
             if server.get("type") in ("http", "sse"):
                 visit(server)
@@ -221,7 +221,7 @@ class FakeAgent:
             subprocess.run(
                 command, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, check=False
             )
-        return {"sessionId": session.id, **self._opened(session)}
+        return {"sessionId": session.id, **self._opened(session, params)}
 
     def _load(self, params: Frame) -> Frame:
         session, asked = self.installation.find(params), own_meta.keys(params)
@@ -232,7 +232,7 @@ class FakeAgent:
             after, meta = own_meta.newest(session, asked["replay"]["last"])
         for update in own_meta.placed(session, after):
             self.update(session, keep=False, **update)
-        return {**self._opened(session), **({"_meta": meta} if meta else {})}
+        return {**self._opened(session, params), **({"_meta": meta} if meta else {})}
 
     def _resume(self, params: Frame) -> Frame:
         directory({"mcpServers": [], **params})
@@ -240,7 +240,7 @@ class FakeAgent:
         if "after" in asked:
             for update in own_meta.placed(session, own_meta.position(session, asked["after"])):
                 self.update(session, keep=False, **update)
-        return self._opened(session)
+        return self._opened(session, params)
 
     def _fork(self, params: Frame) -> Frame:
         origin = self.installation.find(params)
@@ -248,7 +248,7 @@ class FakeAgent:
         copy = self.installation.new(directory(params))
         copy.history += origin.history[:upto]
         copy.user_texts += origin.user_texts
-        return {"sessionId": copy.id, **self._opened(copy), "_meta": meta}
+        return {"sessionId": copy.id, **self._opened(copy, params), "_meta": meta}
 
     def _list(self, params: Frame) -> Frame:
         wanted, cursor = params.get("archived", "exclude"), params.get("cursor")

@@ -39,7 +39,8 @@ def not_found(session: str) -> Failure:
 @dataclass
 class Session:
     """A conversation. `history` are the updates that a load replays; `keys`: prompts by the keys that
-    clients gave them, of which those in `answered` have run; `marks`: what lists say of it.
+    clients gave them, of which those in `answered` have run; `marks`: what lists say of it;
+    `most_requests`: to the model in a turn.
     """
 
     id: str
@@ -56,6 +57,9 @@ class Session:
     keys: dict[str, list[Frame]] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
     marks: Frame = field(default_factory=dict)
+    directories: list[str] = field(default_factory=list)
+    plan: list[Frame] = field(default_factory=list)
+    most_requests: int | None = None
 
     def modes(self) -> Frame:
         offered = [{"id": mode, "name": mode.title()} for mode in MODES]
@@ -85,6 +89,7 @@ class Session:
             "title": self.title,
             "updatedAt": "2026-11-22T10:00:00+00:00",
             "archived": self.archived,
+            **({"additionalDirectories": self.directories} if self.directories else {}),
             **({"_meta": self.marks} if self.marks else {}),
         }
 

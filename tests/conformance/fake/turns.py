@@ -15,6 +15,7 @@ from tests.conformance.fake.installation import Failure, Frame, Session, invalid
 if TYPE_CHECKING:
     from tests.conformance.fake.agent import FakeAgent
 
+CALLS = {"write", "edit", "read", "bash", "tool"}  # after each the model is asked again
 STEP = 0.002  # seconds between two deltas, whatever the script says
 REQUIRED = {
     "text": "text",
@@ -46,13 +47,19 @@ class Turn:
         session.history += [{**kept, "content": block} for block in self._blocks]
         await self._extras(session)
         found = re.search(r"\[\[script\n(.*?)\n\]\]", self._prompt, re.DOTALL)
-        reason = "end_turn"
+        reason, requests = "end_turn", 0
         for line in found[1].split("\n") if found else [f"text {self._prompt}"]:
             step, _, rest = line.partition(" ")
             if step == "stop":
                 reason = rest
-            else:
-                await self._steps[step](self, session, rest)
+                continue
+            await self._steps[step](self, session, rest)
+            requests += step in CALLS
+            if requests == session.most_requests:
+                reason = "max_turn_requests"
+                break
+        if reason == "refusal":
+            session.user_texts.pop()
         self._agent.update(
             session,
             sessionUpdate="usage_update",
@@ -118,9 +125,22 @@ class Turn:
             session.values["mode"] = "ask"
             self._agent.update(session, sessionUpdate="current_mode_update", currentModeId="ask")
             return
+        if rest.startswith("Task"):
+            self._plan(session, *rest.split(" ", 1))
+            return
         call = await self._tool(session, None, "")
         if rest.startswith("Agent "):
             await self._tool(session, None, "", parent=call)
+
+    def _plan(self, session: Session, tool: str, given: str) -> None:
+        asked = json.loads(given)
+        if tool == "TaskCreate":
+            made = {"content": asked["subject"], "priority": "medium", "status": "pending"}
+            session.plan.append(made)
+        else:
+            at = int(asked["taskId"]) - 1
+            session.plan[at] = {**session.plan[at], "status": asked["status"]}
+        self._agent.update(session, sessionUpdate="plan", entries=[*session.plan])
 
     async def _tool(
         self,

@@ -3,9 +3,11 @@
 from tests.conformance.rules import (
     catalogue,
     choosing,
+    directories,
     initializing,
     own_meta,
     own_updates,
+    plans,
     prompting,
     servers,
     sessions,
@@ -16,9 +18,11 @@ from tests.conformance.rules import (
 __all__ = [
     "catalogue",
     "choosing",
+    "directories",
     "initializing",
     "own_meta",
     "own_updates",
+    "plans",
     "prompting",
     "servers",
     "sessions",

@@ -10,10 +10,11 @@ from tests.conformance import scripts
 from tests.conformance.agents import Agent
 from tests.conformance.peer import Frame, Peer, result_of
 from tests.conformance.recording import Recording
-from tests.conformance.registry import check, must, must_always, should
+from tests.conformance.registry import check, must, must_always, should, unsupported
 
 LIST = "sessionCapabilities.list"
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
+FULL = 100  # sessions; a page of most agents has fewer
 
 
 async def _told(agent: Agent, peer: Peer) -> tuple[str, Path]:
@@ -23,7 +24,7 @@ async def _told(agent: Agent, peer: Peer) -> tuple[str, Path]:
     return session, cwd
 
 
-async def _listed(peer: Peer, **params: Any) -> list[Frame]:
+async def listed(peer: Peer, **params: Any) -> list[Frame]:
     """All pages."""
     found: list[Frame] = []
     page = await peer.call("session/list", **params)
@@ -39,8 +40,8 @@ async def _listed(peer: Peer, **params: Any) -> list[Frame]:
     return found
 
 
-def _ids(listed: list[Frame]) -> list[str]:
-    return [one["sessionId"] for one in listed]
+def _ids(found: list[Frame]) -> list[str]:
+    return [one["sessionId"] for one in found]
 
 
 @must
@@ -50,11 +51,29 @@ async def lists_contain_the_sessions_of_a_directory(agent: Agent) -> None:
         peer.needs(LIST)
         session, cwd = await _told(agent, peer)
         other, _ = await _told(agent, peer)
-        found = _ids(await _listed(peer, cwd=str(cwd)))
+        found = _ids(await listed(peer, cwd=str(cwd)))
         check(found == [session], f"{session} is in {cwd} alone; listed: {found}")
-        every = _ids(await _listed(peer))
+        every = _ids(await listed(peer))
         check({session, other} <= set(every), "a session is missing in the whole list")
         check(len(every) == len(set(every)), "a session is in the list twice")
+
+
+@must
+async def cursors_lead_through_the_whole_list(agent: Agent) -> None:
+    """`nextCursor` leads from page to page to the end of the list, with each session once."""
+    async with agent.client() as peer:
+        peer.needs(LIST)
+        peer.needs("sessionCapabilities.fork")
+        session, cwd = await _told(agent, peer)
+        known, made = {"cwd": str(cwd)}, {session}
+        while (await peer.call("session/list", **known)).get("nextCursor") is None:
+            if len(made) == FULL:
+                unsupported(f"a page of its lists has {FULL} sessions")
+            copy = await peer.call("session/fork", sessionId=session, **known, mcpServers=[])
+            made.add(copy["sessionId"])
+        found = _ids(await listed(peer, **known))
+        check(len(found) == len(set(found)), "a session is on two pages")
+        check(set(found) == made, f"not on any page: {made - set(found)}")
 
 
 @must
@@ -91,12 +110,12 @@ async def listing_has_no_effects(agent: Agent) -> None:
 @must_always
 def times_of_listed_sessions_are_iso_8601(recording: Recording) -> None:
     """`updatedAt` is a time with its zone, in lists and in `session_info_update`."""
-    listed = [
+    found = [
         one
         for _, result in recording.results("session/list")
         for one in result.get("sessions") or []
     ]
-    for one in [*listed, *(update for _, update in recording.updates("session_info_update"))]:
+    for one in [*found, *(update for _, update in recording.updates("session_info_update"))]:
         if (written := one.get("updatedAt")) is not None:
             try:
                 at = datetime.datetime.fromisoformat(written)
@@ -121,7 +140,7 @@ async def a_deleted_session_is_not_listed(agent: Agent) -> None:
         session, cwd = await _told(agent, peer)
         await peer.call("session/delete", sessionId=session)
         peer.needs(LIST)
-        check(session not in _ids(await _listed(peer, cwd=str(cwd))), "it is still listed")
+        check(session not in _ids(await listed(peer, cwd=str(cwd))), "it is still listed")
 
 
 @should
@@ -180,12 +199,12 @@ async def archived_sessions_are_listed_on_demand(agent: Agent) -> None:
         session, cwd = await _told(agent, peer)
         known: Frame = {"cwd": str(cwd)}
         await peer.call("session/archive", sessionId=session)
-        check(_ids(await _listed(peer, **known)) == [], "it is listed by default")
+        check(_ids(await listed(peer, **known)) == [], "it is listed by default")
         for wanted in ("include", "only"):
-            found = await _listed(peer, **known, archived=wanted)
+            found = await listed(peer, **known, archived=wanted)
             check([one.get("archived") for one in found] == [True], f"{wanted}: {found}")
         await peer.call("session/unarchive", sessionId=session)
-        found = await _listed(peer, **known)
+        found = await listed(peer, **known)
         check([one.get("archived") for one in found] == [False], f"not archived: {found}")
 
 
@@ -257,8 +276,8 @@ async def titles_are_stored(agent: Agent) -> None:
         stored = (await peer.call("session/set_title", **params)).get("title")
         check(stored == "A title of mine", f"stored is {stored!r}")
         peer.needs(LIST)
-        (listed,) = await _listed(peer, cwd=str(cwd))
-        check(listed.get("title") == stored, f"listed as {listed}")
+        (one,) = await listed(peer, cwd=str(cwd))
+        check(one.get("title") == stored, f"listed as {one}")
 
 
 @should
@@ -277,8 +296,8 @@ async def a_title_of_the_user_stays(agent: Agent) -> None:
         ]
         check(set(told) <= {None, "A title of mine"}, f"titled anew: {told}")
         peer.needs(LIST)
-        (listed,) = await _listed(peer, cwd=str(cwd))
-        check(listed.get("title") == "A title of mine", f"listed as {listed}")
+        (one,) = await listed(peer, cwd=str(cwd))
+        check(one.get("title") == "A title of mine", f"listed as {one}")
 
 
 @must
@@ -311,4 +330,4 @@ async def system_prompts_that_cannot_be_used_are_refused(agent: Agent) -> None:
         told = [one for one, _ in Recording(lines=peer.recording.lines[since:]).updates()]
         check(set(told) <= known, f"sessions that nobody has opened: {told}")
         peer.needs(LIST)
-        check(await _listed(peer, cwd=cwd) == [], "a session was made")
+        check(await listed(peer, cwd=cwd) == [], "a session was made")

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tests.conformance.agents import WORD, Agent
 from tests.conformance.peer import Frame, Peer
+from tests.conformance.recording import Recording
 from tests.conformance.registry import check, must, unsupported
 
 KEY: Final = "pykoclaw.dev/{}"
@@ -42,7 +43,12 @@ def own(**values: Any) -> Frame:
 
 def needs_keys(peer: Peer) -> None:
     """Leave the rule out for agents of others."""
-    info = peer.recording.agent.get("agentInfo") or {}
+    needs_keys_of(peer.recording)
+
+
+def needs_keys_of(recording: Recording) -> None:
+    """As `needs_keys`."""
+    info = recording.agent.get("agentInfo") or {}
     if info.get("name") not in OURS:
         unsupported("the agent has no keys `pykoclaw.dev/…` in `_meta`")
 
@@ -173,3 +179,18 @@ async def steering_without_a_turn_begins_one(agent: Agent) -> None:
         )
         told = (made.get("_meta") or {}).get(KEY.format("steering"))
         check(told == "startedNewTurn", f"it says {told}")
+
+
+@must
+async def too_many_requests_are_a_stop_reason(agent: Agent) -> None:
+    """A turn that reaches `pykoclaw.dev/maxTurns` is answered with `max_turn_requests`. ACP has the
+    stop reason, but no way to set the bound.
+    """
+    async with agent.client() as peer:
+        needs_keys(peer)
+        session, cwd = await agent.session(peer, _meta=own(maxTurns=1))
+        script = agent.script("write one.txt <<< x", "write two.txt <<< x", "text Over.")
+        reason = await peer.prompt(session, script)
+        check(reason == "max_turn_requests", f"the stop reason is {reason}")
+        check((cwd / "one.txt").exists(), "the first request was not carried out")
+        check(not (cwd / "two.txt").exists(), "a second request was made")

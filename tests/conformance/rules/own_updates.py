@@ -12,8 +12,9 @@ from typing import Any, Final
 from tests.conformance import scripts
 from tests.conformance.agents import WORD, Agent, Chat
 from tests.conformance.peer import Frame, Peer, choosing, result_of, selected
-from tests.conformance.registry import check, must, unsupported
-from tests.conformance.rules.own_meta import KEY, needs_keys, own
+from tests.conformance.recording import Recording
+from tests.conformance.registry import check, must, must_always, unsupported
+from tests.conformance.rules.own_meta import KEY, needs_keys, needs_keys_of, own
 from tests.waiting import eventually
 
 LINE, OLD_LINE = KEY.format("line"), KEY.format("oldLine")
@@ -211,6 +212,15 @@ async def _sessions(peer: Peer) -> list[Frame]:
         if page.get("nextCursor") is None:
             return found
         page = await peer.call("session/list", cursor=page["nextCursor"])
+
+
+@must_always
+def pages_have_at_most_50_sessions(recording: Recording) -> None:
+    """A page of `session/list` has at most 50 sessions. ACP has pages, but no bound of them."""
+    needs_keys_of(recording)
+    for _, result in recording.results("session/list"):
+        found = len(result.get("sessions") or [])
+        check(found <= 50, f"a page has {found} sessions")
 
 
 @must

@@ -19,6 +19,7 @@ TURN = {
     "tool_call_update",
     "plan",
 }
+REFUSED = ("text I will not.", "stop refusal") * 4  # Claude has the model go on, some times
 
 
 async def _running(agent: Agent, peer: Peer) -> tuple[str, asyncio.Future[Frame]]:
@@ -107,8 +108,18 @@ async def a_refusal_is_a_stop_reason(agent: Agent) -> None:
     """If the model refuses, the prompt is answered with `refusal`, not with an error."""
     async with agent.client() as peer:
         session = (await agent.chat(peer)).session
-        reason = await peer.prompt(session, agent.script(*("text I will not.", "stop refusal") * 4))
+        reason = await peer.prompt(session, agent.script(*REFUSED))
         check(reason == "refusal", f"the stop reason is {reason}")
+
+
+@must
+async def too_long_an_answer_is_a_stop_reason(agent: Agent) -> None:
+    """If the answer reaches the model's limit, the prompt is answered with `max_tokens`."""
+    async with agent.client() as peer:
+        session = (await agent.chat(peer)).session
+        steps = ("text Half of", "stop max_tokens") * 9  # Claude has the model go on, some times
+        reason = await peer.prompt(session, agent.script(*steps))
+        check(reason == "max_tokens", f"the stop reason is {reason}")
 
 
 # --- the turn

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from tests.conformance import scripts
 from tests.conformance.agents import WORD, Agent, Chat
@@ -72,17 +71,6 @@ async def malformed_mcp_servers_are_invalid(agent: Agent) -> None:
         for server in ({"name": "a"}, "a", {"name": "a", "command": 7, "args": [], "env": []}):
             error = await peer.refused("session/new", cwd=cwd, mcpServers=[server])
             check(error["code"] == -32602, f"{server} is answered with {error}")
-
-
-@must
-async def malformed_directories_are_invalid(agent: Agent) -> None:
-    """A malformed entry of `additionalDirectories` is answered with -32602."""
-    async with agent.client() as peer:
-        peer.needs("sessionCapabilities.additionalDirectories")
-        made: dict[str, Any] = {"cwd": str(agent.directory()), "mcpServers": []}
-        for entry in (7, "relative/path"):
-            error = await peer.refused("session/new", **made, additionalDirectories=[entry])
-            check(error["code"] == -32602, f"{entry!r} is answered with {error}")
 
 
 # A stdio server of MCP that leaves a mark where it was told to.
