@@ -11,22 +11,38 @@ from typing import Final
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show, workers
 from pykoclaw_acp.commands.daemon import ask, require_operator
-from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
+from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning, StartupError
 from pykoclaw_acp.link import places
 from pykoclaw_acp.model.condition import DatabaseState
 
 END_WAIT: Final = 60.0  # s; the daemon commits what it has received
 START_WAIT: Final = 60.0  # s; the next daemon may have to recover
+GONE_WAIT: Final = 5.0  # s; for one that cannot be asked, as somebody else ends it just now
+TAKEN_OVER: Final = "Another daemon has taken over just now. See `pykoclaw-acp status`."
 
 
 def stop() -> None:
-    """Stop all workers, then the daemon. Raises DaemonNotRunning, and CommandFailed if it does not
-    exit.
+    """Stop all workers, then the daemon; also one that somebody else ends just now. Raises
+    DaemonNotRunning, and CommandFailed if it does not exit.
 
     While the database is not writable, workers keep running: the ends of their turns could not be
     stored.
     """
     pid = _daemon()
+    try:
+        _stop_workers(pid)
+    except StartupError:
+        if not _has_ended(pid):
+            raise
+        if places.lock_holder(places.Places.find().data) is not None:
+            raise CommandFailed(TAKEN_OVER) from None
+        workers.stop(None, now=False)  # a restart would have left them
+    else:
+        end(pid)
+    terminal.line(f"The daemon (pid {pid}) has ended. A client that is open starts the next one.")
+
+
+def _stop_workers(pid: int) -> None:
     try:
         database = ask("status", start=False)["database"]
     except DaemonNotRunning as error:
@@ -39,13 +55,11 @@ def stop() -> None:
         database.get("condition", DatabaseState.WRITABLE) == DatabaseState.WRITABLE
     ):  # missing in the answer of an older daemon
         workers.stop(None, now=False)
-    else:
-        terminal.line(f"The database cannot be written. {database['reason']}")
-        terminal.line(
-            "Workers go on without the daemon, and keep what Claude says; the next daemon takes them over."
-        )
-    end(pid)
-    terminal.line(f"The daemon (pid {pid}) has ended. A client that is open starts the next one.")
+        return
+    terminal.line(f"The database cannot be written. {database['reason']}")
+    terminal.line(
+        "Workers go on without the daemon, and keep what Claude says; the next daemon takes them over."
+    )
 
 
 def restart() -> None:
@@ -81,13 +95,26 @@ def end(pid: int) -> None:
         process = os.pidfd_open(pid)
         try:
             if pid != _daemon():
-                raise CommandFailed(
-                    "Another daemon has taken over just now. See `pykoclaw-acp status`."
-                )
+                raise CommandFailed(TAKEN_OVER)
             signal.pidfd_send_signal(process, signal.SIGTERM)
             if not select.select([process], [], [], END_WAIT)[0]:
                 raise CommandFailed(
                     f"The daemon (pid {pid}) does not end: `kill -9 {pid}`. Its turns go on."
                 )
+        except DaemonNotRunning:  # it has let go of its data
+            if not _has_ended(pid):
+                raise
         finally:
             os.close(process)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether the process is gone, or soon is."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([process], [], [], GONE_WAIT)[0])
+    finally:
+        os.close(process)

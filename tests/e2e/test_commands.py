@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import signal
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncIterator
@@ -16,7 +17,7 @@ import pytest
 
 from pykoclaw_acp.link.places import is_starting
 from tests.e2e.commands import done, run
-from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.harness import Client, Stack, processes, script, text
 from tests.e2e.harness.client import RpcError, selected
 from tests.e2e.harness.stack import PROGRAM
 from tests.waiting import eventually
@@ -91,6 +92,30 @@ async def test_commands_wait_for_a_daemon_that_is_starting(stack: Stack) -> None
     await eventually(lambda: is_starting(stack.places))
     status = (await done(stack, "status", "--json")).json
     assert status["daemon"]["pid"] == stack.daemon_pid()
+
+
+@pytest.mark.parametrize("command", ["stop", "restart"])
+async def test_daemon_that_is_starting_can_be_ended(stack: Stack, command: str) -> None:
+    """The client that starts it gets the next one."""
+    client = await stack.spawn_front()
+    await eventually(lambda: is_starting(stack.places))
+    said = (await done(stack, command)).out.splitlines()[-1]
+    found = re.match(r"The daemon \(pid ([0-9]+)\) has ended", said)
+    assert found is not None, said
+    assert not processes.alive(int(found[1]))
+    await client.initialize()
+    assert await client.call("session/list") == {"sessions": []}
+    assert stack.daemon_pid() not in (None, int(found[1]))
+
+
+async def test_two_stops_at_once_end_the_daemon(stack: Stack) -> None:
+    await stack.daemon()
+    results = await asyncio.gather(run(stack, "stop"), run(stack, "stop"))
+    await stack.nothing_left()
+    first, second = sorted(results, key=lambda one: one.status)
+    assert (first.status, first.error) == (0, "")
+    # The second may have begun when the first was done.
+    assert second.status == 0 or "No daemon runs" in second.error
 
 
 async def test_terminal_is_told_what_program_is_for(stack: Stack) -> None:

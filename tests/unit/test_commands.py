@@ -4,6 +4,8 @@ import io
 import json
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Generator, Iterator
@@ -1060,6 +1062,54 @@ def test_stop_ends_daemon_that_had_no_lock(
     result = run("stop")
     assert (result.exit_code, ended) == (0, [7])
     assert "The daemon (pid 7) has ended." in result.stdout
+
+
+@pytest.fixture
+def exited() -> Iterator[int]:
+    """Pid of a process that has ended, and that its parent has not looked at yet."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    yield process.pid
+    process.wait()
+
+
+@pytest.mark.parametrize("answers", [0, 1, 2])
+@pytest.mark.parametrize("held", [0, 1])
+def test_stop_succeeds_while_another_stop_does(
+    monkeypatch: pytest.MonkeyPatch, exited: int, answers: int, held: int
+) -> None:
+    """The daemon gives so many answers and goes away; so many looks later its lock is free."""
+    left = [answers, held]
+
+    def call(places: Places, method: str, params: dict[str, Any], **_: Any) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            raise front.DaemonAbsent("The daemon ended before it had answered. Try again.")
+        return {"daemon": {"pid": exited}, "database": {}, "workers": 0}
+
+    def holder(data: str) -> tuple[int, str] | None:
+        left[1] -= left[0] < (answers == 2)  # nothing is asked after these
+        return (exited, "socket") if left[1] >= 0 else None
+
+    monkeypatch.setattr(front, "call", call)
+    monkeypatch.setattr("pykoclaw_acp.link.places.lock_holder", holder)
+    result = run("stop")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert f"The daemon (pid {exited}) has ended." in result.stdout
+
+
+def test_stop_says_that_another_daemon_runs(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch, exited: int
+) -> None:
+    """The one that it was to end was ended and followed by another one meanwhile."""
+    holders = iter([(exited, "socket")])
+    monkeypatch.setattr(
+        "pykoclaw_acp.link.places.lock_holder", lambda data: next(holders, (1, "socket"))
+    )
+    ANSWERS["status"] = front.DaemonAbsent("The daemon ended before it had answered. Try again.")
+    result = run("stop")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "Another daemon has taken over just now." in result.stderr
 
 
 @pytest.mark.parametrize(
