@@ -95,7 +95,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 
     \b
     bash: eval "$(pykoclaw-acp completion bash)"                 in ~/.bashrc
-    zsh:  eval "$(pykoclaw-acp completion zsh)"                  in ~/.zshrc
+    zsh:  eval "$(pykoclaw-acp completion zsh)"                  in ~/.zshrc, after compinit
     fish: pykoclaw-acp completion fish > ~/.config/fish/completions/pykoclaw-acp.fish
     """
     from pykoclaw_acp.commands import completion as command

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -666,10 +667,53 @@ def test_shells_complete_commands_and_sessions(
     )
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shell_asks_by_variable_that_main_knows(shell: str) -> None:
-    assert f"{COMPLETION}={shell}_complete" in run("completion", shell).stdout
+SHELLS = ("bash", "zsh", "fish")
+# What each shell tells the program of the word to complete, and how its script reads the answer.
+ASKING = {
+    "bash": ("3", "plain,ab1\n"),
+    "zsh": ("3", "plain\nab1\nOne: or,\\ntwo\n"),
+    "fish": ("a", "plain,ab1\tOne: or,\\ntwo\n"),
+}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_each_shell_is_answered_as_it_reads(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch, shell: str
+) -> None:
+    """A line break of a title is no end of the answer."""
+    one = {"id": "ab1", "title": "One: or,\ntwo"}
+    ANSWERS["sessions/list"] = {"sessions": [one], "more": False}
+    number, expected = ASKING[shell]
+    monkeypatch.setenv("COMP_WORDS", "pykoclaw-acp sessions show a")
+    monkeypatch.setenv("COMP_CWORD", number)
+    monkeypatch.setenv(COMPLETION, f"{shell}_complete")
+    result = CliRunner().invoke(cli, prog_name="pykoclaw-acp", complete_var=COMPLETION)
+    assert result.stdout == expected
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_script_asks_and_registers(shell: str) -> None:
+    script = run("completion", shell).stdout
+    assert f"{COMPLETION}={shell}_complete" in script
     assert completion.VARIABLE == COMPLETION
+    registers = {
+        "bash": "complete -o nosort -F _pykoclaw_acp_completion pykoclaw-acp",
+        "zsh": "compdef _pykoclaw_acp_completion pykoclaw-acp",
+        "fish": "complete --no-files --command pykoclaw-acp",
+    }
+    assert registers[shell] in script
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completion_script_is_correct_for_shell(tmp_path: Path, shell: str) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"there is no {shell}")
+    (tmp_path / "script").write_text(run("completion", shell).stdout)
+    read = subprocess.run(
+        [program, "-n", tmp_path / "script"], capture_output=True, text=True, check=False
+    )
+    assert (read.returncode, read.stdout, read.stderr) == (0, "", "")
 
 
 def test_paragraphs_are_indented_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
