@@ -12,6 +12,7 @@ import hypothesis
 import pytest
 
 from pykoclaw_acp.logging.without_rich import import_structlog
+from tests import skips
 from tests.leftovers import Run, foreign_variables
 
 import_structlog()  # a traceback that rich draws takes longer than most tests
@@ -52,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if os.environ.get("PYKOCLAW_TEST_LONG") == "1":
         items[:] = _longest_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
     else:
-        skip = pytest.mark.skip(reason="long: run by `make test-long`")
+        skip = pytest.mark.skip(reason=skips.LONG)
         for item in items:
             if item.get_closest_marker("long"):
                 item.add_marker(skip)
@@ -87,6 +88,9 @@ def pytest_terminal_summary(
     for report in terminalreporter.getreports("passed"):
         for name, value in report.user_properties:
             terminalreporter.line(f"{name}: {value}")
+    skipped = [one.longrepr[2] for one in terminalreporter.getreports("skipped")]
+    if told := skips.line(skipped):
+        terminalreporter.line(told, yellow=True, bold=True)
     left = config.stash.get(_LEFT, [])
     if left:
         terminalreporter.section("the tests left something behind", red=True)

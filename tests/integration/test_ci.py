@@ -59,20 +59,21 @@ def test_tests_on_node_are_demanded_where_it_is(tmp_path: Path, failing: bool) -
     assert (status, said[-1]) == (7 if failing else 0, "make test PYKOCLAW_TEST_NODE=1")
 
 
+@pytest.mark.parametrize("failing", [False, True])
 @pytest.mark.parametrize(
     ("programs", "clients", "reason"),
     [
-        ((), "", "There is no Node with npm here"),
-        (("node",), "", "There is no Node with npm here"),
-        (("node", "npm"), "", "Clients on Node cannot be installed"),
-        (("node", "npm"), "typescript", "Clients on Node cannot be installed"),
-        (("node", "npm"), "acpx", "Clients on Node cannot be installed"),
+        ((), "", "there is no Node with npm here"),
+        (("node",), "", "there is no Node with npm here"),
+        (("node", "npm"), "", "clients on Node cannot be installed"),
+        (("node", "npm"), "typescript", "clients on Node cannot be installed"),
+        (("node", "npm"), "acpx", "clients on Node cannot be installed"),
     ],
 )
-def test_where_they_cannot_run_the_reason_is_said(
-    tmp_path: Path, programs: tuple[str, ...], clients: str, reason: str
+def test_where_they_cannot_run_the_end_says_so(
+    tmp_path: Path, programs: tuple[str, ...], clients: str, reason: str, failing: bool
 ) -> None:
-    status, said = run(tmp_path, *programs, clients=clients)
-    assert (status, said[-1]) == (0, "make test PYKOCLAW_TEST_NODE=")
-    assert said[-2].startswith(reason)
-    assert said[-2].endswith("skipped.")
+    status, said = run(tmp_path, *programs, clients=clients, failing=failing)
+    assert (status, said[-2]) == (7 if failing else 0, "make test PYKOCLAW_TEST_NODE=")
+    assert said[-1].startswith("NOT TESTED HERE: the clients on Node")
+    assert reason in said[-1]
