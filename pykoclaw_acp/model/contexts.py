@@ -80,6 +80,15 @@ def said(loss: Loss, *, digest: bool) -> list[Event]:
     return [note_event(f"context-{loss.note_id}", text)]
 
 
+def refused(turn_id: str) -> list[Event]:
+    """What the log says of a refused prompt before the next one."""
+    text = (
+        "(Refused: the last turn above stays here, and Claude no longer remembers it. What it did to"
+        " files stays.)"
+    )
+    return [note_event(f"refused-{turn_id}", text)]
+
+
 def note(loss: Loss, digest: str) -> Note:
     """What Claude is told."""
     what = "You have no record of the newest turns of this conversation."

@@ -15,7 +15,7 @@ import structlog
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.model import contexts, digest
-from pykoclaw_acp.model.branches import Branch, Memory
+from pykoclaw_acp.model.branches import Branch, Memory, RewindPoint
 from pykoclaw_acp.model.contexts import Loss, TurnEnd
 from pykoclaw_acp.model.digest import MOST_TURNS, TurnSummary
 from pykoclaw_acp.model.events import Event, Plan, Text, ToolStarted, UserMessage
@@ -64,6 +64,26 @@ class SessionContext:
         if (loss := await self.loss()) is not None:
             await self._tasks.finish(self._lose(loss))
         await self._recover_notes()
+
+    async def without_refused(self) -> None:
+        """Let Claude forget a prompt that it has refused, and what it did for it: by ACP, neither is in
+        the next prompt. Its worker remembers both, and is stopped.
+        """
+        if (point := await self._journal.refused(self._state.record)) is not None:
+            await self._tasks.finish(self._forget(point))
+
+    async def _forget(self, point: RewindPoint) -> None:
+        await self._workers.stop(self._state.id)
+        note = await self.note_at(point.upto, point.memory, f"refused-{point.turn_id}")
+        said = [*contexts.refused(point.turn_id), *await self.without_tasks()]
+        seqs = await self._journal.forget_refused(self._state.id, point, note, said)
+        self._state.log.committed(seqs, None, said)
+        self._begin_at(point.branch)
+        log.info("Refused prompt forgotten", action="refused_forgotten", session=self._state.id)
+
+    async def has_refused(self) -> bool:
+        """Whether there is such a prompt."""
+        return await self._journal.refused(self._state.record) is not None
 
     async def _recover_notes(self) -> None:
         """Give again what was told with prompts that a worker's death kept out of the transcript."""

@@ -107,6 +107,8 @@ class OtherPrograms:
         """
         await self._lock_conversation(PATIENCE if unattended else 0)
         await self.look()
+        if not self._background:  # else Claude goes on after it
+            await self.context.without_refused()
         if self._workers.is_live(self._state.id) and (why := await self._why_replace()):
             await self._background.over()
             log.info(why, action="worker_outdated", session=self._state.id)
@@ -133,6 +135,8 @@ class OtherPrograms:
         what is to be said of a lost memory is said to a prompt.
         """
         if self._state.record.branch is not None or await self.context.loss() is not None:
+            return False
+        if await self.context.has_refused():
             return False
         self._outdated = self._replaced = self._state.superseded = False
         return True

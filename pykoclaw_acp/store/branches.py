@@ -63,6 +63,13 @@ _UNSENT: Final = (
     "SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND turn_id IN (?, ?) AND first_seq IS NULL"  # noqa: S608
     f" AND {_NOT_SENT}"
 )
+_REFUSED: Final = (
+    "SELECT CASE WHEN origin = 'client' AND stop_reason = 'refusal' AND rewound_at IS NULL"  # noqa: S608
+    " AND lost_at IS NULL AND taken_by IS NULL AND first_seq IS NOT NULL THEN last_seq END"
+    f" FROM acp_turns WHERE acp_session_id = ? AND state NOT IN {UNFINISHED}{_SENT}"
+    " ORDER BY position DESC LIMIT 1"
+)
+_NEWEST_IMPORTED: Final = f"SELECT l.seq {remembered.IMPORTED} LIMIT 1"
 _COUNT: Final = (
     "SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ? AND position >= ? AND origin = 'client'"  # noqa: S608
     f" AND rewound_at IS NULL{_SENT}"
@@ -170,6 +177,22 @@ async def rewind_point(
     ((count,),) = await database.read(_COUNT, (session, position))
     commands, after = await _commands(database, session, position)
     return RewindPoint(turn_id, count, first - 1, memory, commands, after)
+
+
+async def refused(database: Database, record: SessionRecord) -> RewindPoint | None:
+    """The beginning of the newest turn, if Claude has refused its prompt, which a client has sent,
+    and nothing came after it. None also where it is not known what Claude remembers there.
+    """
+    newest = await database.read(_REFUSED, (record.session_id,))
+    if not newest or newest[0][0] is None:
+        return None
+    imported = await database.read(_NEWEST_IMPORTED, (*[record.session_id] * 2, record.last_seq))
+    if imported and imported[0][0] > newest[0][0]:
+        return None
+    try:
+        return await rewind_point(database, record, None)
+    except InvalidRequest:
+        return None
 
 
 async def _commands(

@@ -560,6 +560,7 @@ PLANTED: Final[dict[str, Fault]] = {
     "advertised_content_is_accepted": _hears(PROMPT, lambda asked: "blob" in str(asked)),
     "malformed_content_is_invalid": accepts(PROMPT, {"stopReason": "end_turn"}),
     "a_refusal_is_a_stop_reason": _no_reason("refusal"),
+    "a_refused_prompt_is_forgotten": before(PROMPT, lambda one: chunk(one, "ananas")),
     "too_long_an_answer_is_a_stop_reason": _no_reason("max_tokens"),
     "every_plan_is_the_whole_plan": Updates(
         "plan", lambda one: {**one, "entries": one["entries"][-1:]}

@@ -47,7 +47,7 @@ _pids = itertools.count(1_000_000)
 
 class MemoryChannel:
     """A worker: `say N` makes it answer N deltas, `die` makes it die, `hang` lets it wait to be
-    interrupted.
+    interrupted, `refuse` ends with a refusal.
 
     `pace N MS SIZE` makes it answer N deltas of SIZE bytes, MS ms apart; each says when it left
     (ns, monotonic). It outlives its daemon, and can be attached to by the next one. `deaf`: it
@@ -198,6 +198,8 @@ class MemoryChannel:
             self.say(self.ended(turn_id))
         elif word.startswith("/"):
             self.say(self.ended(turn_id))
+        elif word == "refuse":
+            self.say(self.event(turn_id, "I will not."), self.ended(turn_id, "refusal"))
         elif word == "die":
             if rest:
                 self.say(self.event(turn_id, rest))

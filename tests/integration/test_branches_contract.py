@@ -52,16 +52,19 @@ async def begun(s: Subject, session: str, name: str, *notes: Note, words: str | 
     return epoch
 
 
-async def ran(s: Subject, session: str, name: str, *notes: Note, words: str | None = None) -> None:
+async def ran(
+    s: Subject,
+    session: str,
+    name: str,
+    *notes: Note,
+    words: str | None = None,
+    stop: str = "end_turn",
+) -> None:
     """A turn of two events, whose end Claude remembers by `end-<name>`."""
     epoch = await begun(s, session, name, *notes, words=words)
     said = EventFrame(epoch=epoch, n=2, turn_id=name, event=Text(f"answer-{name}", "Hi."))
-    ended = TurnEnded(
-        epoch=epoch, n=3, turn_id=name, stop_reason="end_turn", claude_session_id="claude"
-    )
-    outcome = Outcome(
-        TurnState.DONE, "end_turn", claude_session_id="claude", last_uuid=f"end-{name}"
-    )
+    ended = TurnEnded(epoch=epoch, n=3, turn_id=name, stop_reason=stop, claude_session_id="claude")
+    outcome = Outcome(TurnState.DONE, stop, claude_session_id="claude", last_uuid=f"end-{name}")
     await s.journal.record(session, epoch, [said, ended], {name: outcome})
 
 
@@ -367,3 +370,43 @@ async def test_fork_of_gone_session_leaves_nothing(s: Subject) -> None:
     assert await s.branches.forked_at("two") is None
     assert not await s.journal.name_taken("acp-two")
     assert (await found(s, "fork")).last_seq == 6
+
+
+async def test_refused_prompt_can_be_forgotten(s: Subject) -> None:
+    session = await s.session()
+    await s.journal.add_note(session, NOTE)
+    assert await s.journal.refused(await found(s)) is None
+    await ran(s, session, "a")
+    assert await s.journal.refused(await found(s)) is None
+    await ran(s, session, "b", NOTE, stop="refusal")
+    await s.ended(session, "cancelled in the queue", Outcome(TurnState.CANCELLED, "cancelled"))
+    refused = await s.journal.refused(await found(s))
+    assert refused == RewindPoint("b", 1, 2, memory("a"))
+    said: list[Event] = [Text("refused-b", "Forgotten.", note=True)]
+    assert await s.journal.forget_refused(session, refused, None, said) == [5]
+    record = await found(s)
+    assert record.branch == refused.branch
+    assert await s.journal.pending_notes(session) == [NOTE]
+    assert await s.journal.refused(record) is None
+    with pytest.raises(InvalidRequest, match="was rewound"):
+        await s.branches.rewind_point(record, "b")
+
+
+async def test_refused_prompt_before_others_is_kept(s: Subject) -> None:
+    session = await s.session()
+    await ran(s, session, "a", stop="refusal")
+    first = await s.journal.refused(await found(s))
+    assert first is not None
+    assert first.branch == Branch("")
+    await ran(s, session, "b")
+    assert await s.journal.refused(await found(s)) is None
+
+
+async def test_summary_replaces_what_went_with_refusal(s: Subject) -> None:
+    session, summary = await s.session(), Note("summary", "What was before.")
+    await s.journal.add_note(session, NOTE)
+    await ran(s, session, "a", NOTE, stop="refusal")
+    refused = await s.journal.refused(await found(s))
+    assert refused is not None
+    await s.journal.forget_refused(session, refused, summary, [])
+    assert await s.journal.pending_notes(session) == [summary]

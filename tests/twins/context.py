@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pykoclaw_acp.model.branches import Branch
+from pykoclaw_acp.errors import InvalidRequest
+from pykoclaw_acp.model.branches import Branch, RewindPoint
 from pykoclaw_acp.model.contexts import TurnEnd
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.prompt_text import Note
-from pykoclaw_acp.model.turns import TurnState
+from pykoclaw_acp.model.turns import SessionRecord, TurnState
 from tests.twins.base import MemoryStore
+from tests.twins.branches import MemoryBranchStore
 
 
 class MemoryContextStore(MemoryStore):
@@ -77,6 +79,38 @@ class MemoryContextStore(MemoryStore):
 
     async def has_note(self, note_id: str) -> bool:
         return note_id in self.database.read().notes
+
+    async def refused(self, record: SessionRecord) -> RewindPoint | None:
+        ended = [
+            row
+            for row in self.database.read().turns.values()
+            if row.session_id == record.session_id
+            and not row.unfinished
+            and (row.dispatched or row.state is not TurnState.CANCELLED)
+        ]
+        newest = max(ended, key=lambda row: row.position, default=None)
+        if newest is None or newest.outcome is None or newest.background:
+            return None
+        if newest.outcome.stop_reason != "refusal" or newest.rewound or newest.lost:
+            return None
+        try:
+            return await MemoryBranchStore(self.database).rewind_point(record, None)
+        except InvalidRequest:
+            return None
+
+    async def forget_refused(
+        self, session_id: str, point: RewindPoint, note: Note | None, said: Sequence[Event]
+    ) -> list[int]:
+        def forget() -> list[int]:
+            self.database.turns[point.turn_id].rewound = True
+            if note is not None:
+                self.database.notes.setdefault(note.note_id, (session_id, note.text))
+            else:
+                self.database.give_notes_again(point.turn_id)
+            self.database.session(session_id).record.branch = point.branch
+            return self.database.log(session_id, None, said)
+
+        return await self.database.write(forget, patient=True)
 
     async def lose_context(
         self,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from pykoclaw_acp.model.branches import Branch
+from pykoclaw_acp.model.branches import Branch, RewindPoint
 from pykoclaw_acp.model.contexts import TurnEnd
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.prompt_text import Note
+from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.ports.store import Store
 
 
@@ -34,6 +35,19 @@ class ContextStore(Store, Protocol):
 
     async def has_note(self, note_id: str) -> bool:
         """Whether there is a note with this id, given to Claude or not."""
+
+    async def refused(self, record: SessionRecord) -> RewindPoint | None:
+        """The beginning of the newest turn, if Claude has refused its prompt, which a client has sent,
+        and nothing came after it. None also where it is not known what Claude remembers there.
+        """
+
+    async def forget_refused(
+        self, session_id: str, point: RewindPoint, note: Note | None, said: Sequence[Event]
+    ) -> list[int]:
+        """Let Claude forget that turn when it is prompted next, and tell it of the note; logs these
+        events and returns their seqs. What was told with the prompt is pending again without a note.
+        One transaction. Patient.
+        """
 
     async def lose_context(
         self,

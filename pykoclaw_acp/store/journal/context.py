@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from pykoclaw_acp.model.branches import Branch
+from pykoclaw_acp.model.branches import Branch, RewindPoint, Rewound
 from pykoclaw_acp.model.contexts import TurnEnd, entry_uuid
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.prompt_text import Note
+from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import branches, events, notes
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.sql import DONE, UNFINISHED
@@ -69,6 +70,19 @@ class SqlContextStore(SqlStore):
         return bool(
             await self._database.read("SELECT 1 FROM acp_notes WHERE note_id = ?", (note_id,))
         )
+
+    async def refused(self, record: SessionRecord) -> RewindPoint | None:
+        """The beginning of the newest turn, if Claude has refused its prompt."""
+        return await branches.refused(self._database, record)
+
+    async def forget_refused(
+        self, session_id: str, point: RewindPoint, note: Note | None, said: Sequence[Event]
+    ) -> list[int]:
+        """Let Claude forget a turn that it has refused, and tell it of the note."""
+        done = Rewound(point.turn_id, point.turns, [], None, None)
+        statements = tuple(branches.rewind(session_id, point, done, note, None))
+        rows = events.rows(session_id, None, said)
+        return await self._commit(Unit(statements, rows, durable=True), patient=True)
 
     async def lose_context(
         self,

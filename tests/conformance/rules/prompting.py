@@ -7,7 +7,7 @@ import base64
 from typing import Any
 
 from tests.conformance import scripts
-from tests.conformance.agents import Agent
+from tests.conformance.agents import WORD, Agent
 from tests.conformance.peer import Frame, Peer, choosing
 from tests.conformance.recording import Recording, granted
 from tests.conformance.registry import Violation, check, must, must_always, should, unsupported
@@ -110,6 +110,22 @@ async def a_refusal_is_a_stop_reason(agent: Agent) -> None:
         session = (await agent.chat(peer)).session
         reason = await peer.prompt(session, agent.script(*REFUSED))
         check(reason == "refusal", f"the stop reason is {reason}")
+
+
+@must
+async def a_refused_prompt_is_forgotten(agent: Agent) -> None:
+    """A prompt that ended with `refusal`, and what came after it, is not in the next request to the
+    model; what was said before is.
+    """
+    async with agent.client() as peer:
+        session, _ = await agent.session(peer)
+        await peer.prompt(session, "The first word is papaya.\n" + agent.text("Remembered."))
+        await peer.prompt(session, f"The word is {WORD}.\n" + agent.script(*REFUSED))
+        since = peer.seen()
+        await peer.prompt(session, agent.script("report"))
+        report = peer.said(session, since=since)
+        check("papaya" in report, f"what was said before is missing: {report[:1000]}")
+        check(WORD not in report, f"the refused prompt is there: {report[:1000]}")
 
 
 @must
