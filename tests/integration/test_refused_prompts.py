@@ -6,7 +6,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from pykoclaw_acp.model.branches import Branch
-from pykoclaw_acp.model.events import Plan, PlanEntry, Text, UserMessage
+from pykoclaw_acp.model.events import Event, Plan, PlanEntry, Text, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
 from pykoclaw_acp.sessions.session import Session
 from tests.integration.rig import Rig, rig
@@ -60,6 +60,17 @@ async def test_prompt_that_waited_has_no_refused_one(tmp_path: Path) -> None:
         assert branches(r) == [Branch(session.id, f"end-{turns[2].turn_id}")]
 
 
+async def test_fork_has_no_refused_prompt(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        source = await r.session()
+        first = await r.prompt(source, "say 1")
+        await source.idle()
+        await r.run(source, "refuse")
+        made, _ = await r.sessions.forks.fork(source, "/", (), ())
+        await r.run(made, "say 1")
+        assert branches(r) == [None, Branch(source.id, f"end-{first.turn_id}")]
+
+
 async def test_refused_prompt_before_claudes_turn_stays(tmp_path: Path) -> None:
     """What Claude began by itself goes on with it."""
     async with rig(tmp_path) as r:
@@ -82,7 +93,10 @@ async def test_refused_prompt_before_terminals_turn_stays(tmp_path: Path) -> Non
         uuid, answer = str(uuid4()), str(uuid4())
         row = TranscriptRow(session.id, "/t", 1, 1, 1, 1, "{}", uuid, related=True)
         asked = UserMessage(uuid, {"type": "text", "text": "Asked there"}, "terminal")
-        said = [(f"{uuid}:0", asked), (f"{answer}:0", Text(f"{answer}-0", "Answered there."))]
+        said: list[tuple[str, Event]] = [
+            (f"{uuid}:0", asked),
+            (f"{answer}:0", Text(f"{answer}-0", "Answered there.")),
+        ]
         turn = TranscriptTurn(uuid, session.id, None, last_uuid=answer)
         piece = ImportedPiece(row, said, [turn])
         session.log.publish(await r.journal.commit_piece(session.id, piece))

@@ -37,9 +37,10 @@ def test_skips_are_counted_by_reason() -> None:
 
 def test_run_ends_with_what_was_skipped(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(TESTS)
-    options = ["-q", "-p", "no:cacheprovider", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path]
+    configured = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(tmp_path)]
+    options = ["-q", "-p", "no:cacheprovider", "-p", "tests.conftest", *configured]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, "-p", "tests.conftest", tmp_path],
+        [sys.executable, "-m", "pytest", *options, str(tmp_path)],
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
