@@ -21,6 +21,13 @@ def row(stack: Stack, name: str) -> tuple[str, str]:
     return found["session_id"], found["cwd"]
 
 
+def name_of(stack: Stack, session: str) -> str:
+    """Name of a session's conversation."""
+    query = "SELECT conversation_name FROM acp_sessions WHERE acp_session_id = ?"
+    (found,) = stack.rows(query, session)
+    return str(found["conversation_name"])
+
+
 async def dispatch(stack: Stack, name: str, prompt: str) -> None:
     """A turn as WhatsApp runs it."""
     await Role.run(stack.data, stack.environment, "dispatch", name, prompt, "--claude")

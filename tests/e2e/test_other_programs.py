@@ -16,17 +16,10 @@ from tests.double import files
 from tests.double.roles import Role
 from tests.e2e.commands import done
 from tests.e2e.harness import Client, RpcError, Stack, script, text
-from tests.e2e.other_programs import answers, dispatch, row, terminal
+from tests.e2e.other_programs import answers, dispatch, name_of, row, terminal
 from tests.waiting import eventually
 
 OLD: Final = "1a2b3c4d-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
-
-
-def name_of(stack: Stack, session: str) -> str:
-    (found,) = stack.rows(
-        "SELECT conversation_name FROM acp_sessions WHERE acp_session_id = ?", session
-    )
-    return str(found["conversation_name"])
 
 
 async def run_task(stack: Stack, name: str, prompt: str, mode: str) -> None:

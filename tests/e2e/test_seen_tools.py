@@ -13,6 +13,7 @@ from tests.e2e.given_servers import program
 from tests.e2e.harness import Client, Stack, script, text
 from tests.e2e.harness.client import selected
 from tests.e2e.harness.seen import seen, seen_again
+from tests.e2e.https_page import certificate, page
 
 NOTEBOOK: Final = {
     "cells": [
@@ -190,6 +191,32 @@ async def test_images_skills_refusals_and_stops_are_shown(stack: Stack) -> None:
     assert "doesn't want" not in shown(stopped)
     again = await seen_again(stack, client, session)
     await again.close()
+
+
+@pytest.mark.long
+async def test_web_results_are_shown_live_and_again(stack: Stack) -> None:
+    settings = stack.home / ".claude/settings.json"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text(json.dumps({"skipWebFetchPreflight": True}))  # that asks Anthropic
+    certificate(stack.root / "page.pem")
+    client = await stack.start(NODE_EXTRA_CA_CERTS=str(stack.root / "page.pem"))
+    session = await client.new(stack.work)
+    async with page("It is sunny.", stack.root / "page.pem") as address:
+        await client.prompt(session, script(
+            tool("WebSearch", query="weather"),
+            tool("WebFetch", url=address, prompt="What is the weather?"),
+            tool("WebFetch", url="http://127.0.0.1:9/docs/?q=1", prompt="What?"),
+            "text Done.",
+        ))  # fmt: skip
+    searched, fetched, failed = calls(client, session).values()
+    assert (searched["title"], searched["status"]) == ("Search the web for weather", "completed")
+    assert "Perform a web search for the query: weather" in shown(searched)
+    assert "REMINDER" not in shown(searched)
+    assert (fetched["title"], fetched["status"]) == ("Fetch " + address[8:], "completed")
+    assert shown(fetched) == fetched["rawOutput"]["output"] == "OK"  # to Claude's own request
+    assert (failed["title"], failed["status"]) == ("Fetch 127.0.0.1:9/docs?…", "failed")
+    assert shown(failed)
+    await seen_again(stack, client, session)
 
 
 async def test_question_shows_command_first_and_threatened_content(shared: Stack) -> None:

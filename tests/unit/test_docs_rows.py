@@ -28,8 +28,12 @@ LIMIT_OVER: Final = f"{BACKGROUND} test_command_beyond_time_limit_continues_in_b
 OUTPUT: Final = f"{BACKGROUND} test_running_commands_output_comes_live_and_once"
 WATCHES: Final = f"{BACKGROUND} test_monitors_lines_start_claudes_own_turns"
 SETTINGS: Final = f"{MEANWHILE} test_settings_claude_leaves_out_are_named_until_corrected"
-WAITS: Final = "integration/test_turn_locks.py test_wait_for_other_program_is_told_and_kept"
-BESIDE: Final = "e2e/test_other_programs.py test_two_programs_at_once_lose_neither_side"
+ENDS: Final = "e2e/test_seen_ends.py"
+EARLY: Final = f"{ENDS} test_answer_that_service_stops_says_so"
+BESIDE: Final = f"{ENDS} test_wait_and_work_of_others_are_told"
+OFFERS: Final = "e2e/test_seen_offers.py"
+OFFERED: Final = f"{OFFERS} test_commands_and_models_are_offered_again"
+WEB: Final = "e2e/test_seen_tools.py test_web_results_are_shown_live_and_again"
 FORGOTTEN: Final = "e2e/test_context.py test_lost_transcript_is_only_told_if_so_set"
 
 SHOWN_BY: Final[dict[str, str]] = {
@@ -45,7 +49,7 @@ SHOWN_BY: Final[dict[str, str]] = {
     "Write of a new file": TOOLS,
     "NotebookEdit has ended": TOOLS,
     "Read has ended": TOOLS,
-    "WebSearch, WebFetch have ended": TOOLS,
+    "WebSearch, WebFetch have ended": WEB,
     "ToolSearch has ended": TOOLS,
     "Skill, EnterPlanMode, ExitPlanMode have succeeded": STOPS,
     "an MCP tool": TOOLS,
@@ -66,9 +70,10 @@ SHOWN_BY: Final[dict[str, str]] = {
     "a call of its own is open when it ends": "e2e/test_cancel.py test_calls_of_a_subagent_end_with_it",
     "a call gets no result in its turn": STOPS,
     "a turn is cancelled, also by another program": STOPS,
-    "a prompt waits for another program's turn": WAITS,
+    "a prompt waits for another program's turn": BESIDE,
     "another program was at work at the same time": BESIDE,
-    "the CLI, its worker or the daemon dies": f"{BACKGROUND} test_what_dies_with_its_worker_says_so",
+    "the CLI or its worker dies": f"{BACKGROUND} test_what_dies_with_its_worker_says_so",
+    "the daemon dies together with the worker": f"{ENDS} test_turn_lost_with_daemon_and_worker_says_so",
     "a wait for its service ([below](#waits-and-compactions))": ANEW,
     "compaction, also by `/compact`": BUILT_IN,
     "`/clear`": BUILT_IN,
@@ -83,6 +88,7 @@ SHOWN_BY: Final[dict[str, str]] = {
     "a message that broke off, and begins anew": ANEW,
     "an MCP server that does not work": SERVERS,
     "a `settings.json` of the user that Claude leaves out": SETTINGS,
+    "an early end: a limit of tokens or requests, a refusal": EARLY,
     "an error that ends the turn": f"{MEANWHILE} test_waits_are_counted_and_errors_are_told_once",
     "Claude starts a turn by itself": COMMANDS,
     "a title (`generate_session_title`)": TITLES,
@@ -90,6 +96,9 @@ SHOWN_BY: Final[dict[str, str]] = {
     "its plan (ExitPlanMode)": PLANS,
     "another mode, by itself or with a plan's approval": PLANS,
     "questions (AskUserQuestion)": f"{DECIDING} test_questions_are_answered_in_one_form",
+    "a form of an MCP server ([elicitation](#elicitation))": f"{OFFERS} test_form_is_asked_once_its_answer_kept",
+    "its slash commands": OFFERED,
+    "its models, and their options": OFFERED,
     "a change of its task list (TaskCreate, TaskUpdate…)": TASKS,
     "reading about these tools, writing its plan file": PLANS,
     "its memory of the conversation is gone ([below](#a-lost-memory))": FORGOTTEN,
