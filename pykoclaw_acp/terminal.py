@@ -197,7 +197,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence
     from rich.table import Table
     from rich.text import Text
 
-    where = console()
+    # Asked here, as rich takes a pipe for a terminal of 80 columns if FORCE_COLOR is set.
+    where = console(force_terminal=is_terminal())
     if not where.is_terminal:
         where.width = PIPE_WIDTH
     room = where.width

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.model.scheduled import RunStanding, SchedulerState
-
-_SHOWN: Final = 60  # characters of a prompt in a list
 
 
 def list_all(limit: int, as_json: bool) -> None:
@@ -31,7 +29,7 @@ def list_all(limit: int, as_json: bool) -> None:
                 "running" if one["running"] else one["status"],
                 _time(one["nextRun"]),
                 _schedule(one),
-                show.one_line(one["prompt"])[:_SHOWN],
+                show.one_line(one["prompt"]),
             )
             for one in found["tasks"]
         ],
@@ -75,7 +73,7 @@ def show_one(task: str, as_json: bool) -> None:
                     _time(run["runAt"]),
                     f"{run['durationMs'] / 1000:.0f} s",
                     run["status"],
-                    show.one_line(run["error"] or run["result"])[:_SHOWN],
+                    show.one_line(run["error"] or run["result"]),
                 )
                 for run in details["runs"]
             ],
@@ -95,7 +93,9 @@ def pause(task: str) -> None:
 def resume(task: str) -> None:
     """Resume a task."""
     one = ask("tasks/resume", task=task)
-    terminal.line(f"Resumed {one['id']}. Next run: {_time(one['nextRun'])}.")
+    changed = one.get("changed", True)  # an older daemon does not say it
+    done = f"Resumed {one['id']}." if changed else f"{one['id']} was active already."
+    terminal.line(f"{done} Next run: {_time(one['nextRun'])}.")
 
 
 def cancel(task: str) -> None:

@@ -21,6 +21,7 @@ from pykoclaw_acp.protocol.control.tasks import (
     TaskInfo,
     TaskParams,
     TaskPaused,
+    TaskResumed,
     TaskRunInfo,
     TasksParams,
     TaskStarted,
@@ -123,16 +124,17 @@ class ScheduledTasks:
         run, session = await self._standing(done, deleted=False)
         return TaskPaused(**now, changed=done.changed, run=run, session=session)
 
-    async def resume(self, call: Call, params: TaskParams) -> TaskInfo:
+    async def resume(self, call: Call, params: TaskParams) -> TaskResumed:
         """Let the task run by its schedule, counted from now; a time that has passed is due."""
         async with self._changing:
             if (done := await self._done(call)) is None:
                 task = await self._task(params.task)
-                following = self._resumed(task)
-                done = Noted(task.id, None, changed=True)
+                changed = task.status != TaskState.ACTIVE
+                following = self._resumed(task) if changed else None
+                done = Noted(task.id, None, changed)
                 state = requests.set_state(task.id, TaskState.ACTIVE, following)
                 await self._change(call, done, state)
-        return await self._listed(done.task_id)
+        return TaskResumed(**asdict(await self._listed(done.task_id)), changed=done.changed)
 
     def _resumed(self, task: Task) -> str | None:
         """When the task runs next. Raises for one that cannot be resumed."""

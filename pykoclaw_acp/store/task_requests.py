@@ -18,8 +18,8 @@ _NO_TURN: Final = "NOT EXISTS (SELECT 1 FROM acp_turns t WHERE t.turn_id = acp_t
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What was done for a request: to which task, which run it began or met, and for a pause whether
-    it `changed` anything.
+    """What was done for a request: to which task, which run it began or met, and for a pause or
+    resume whether it `changed` anything.
     """
 
     task_id: str

@@ -104,6 +104,16 @@ async def test_second_pause_changes_nothing(tmp_path: Path, path: Path) -> None:
         ]
 
 
+async def test_second_resume_changes_nothing(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r:
+        often = {"schedule_type": "interval", "schedule_value": "3600000"}
+        one = task(path, "wa-1", status="paused", **often)
+        resumed = [await control(r).resume(CALL, TaskParams(task=one)) for _ in range(2)]
+        assert [done.changed for done in resumed] == [True, False]
+        assert resumed[0].status == resumed[1].status == "active"
+        assert resumed[0].next_run == resumed[1].next_run
+
+
 async def test_task_that_ran_once_runs_never_again(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r:
         ran = {"last_run": "2026-01-01T00:00:00+00:00", "schedule_type": "once"}

@@ -56,7 +56,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, dict[str,
     def call(places: Places, method: str, params: dict[str, Any], **_: Any) -> Any:
         name = method.removeprefix("_pykoclaw.dev/")
         seen.append((name, params))
-        answer = ANSWERS[name]
+        answer = ANSWERS.get(name, []) if name == "questions/list" else ANSWERS[name]
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -122,7 +122,7 @@ def test_piped_table_is_uncut_and_ignores_markup(capsys: pytest.CaptureFixture[s
 def narrow(monkeypatch: pytest.MonkeyPatch, columns: int) -> io.StringIO:
     screen = io.StringIO()
     made = terminal.console(screen, force_terminal=True, width=columns, no_color=True)
-    monkeypatch.setattr(terminal, "console", lambda: made)
+    monkeypatch.setattr(terminal, "console", lambda **_: made)
     return screen
 
 
@@ -579,7 +579,7 @@ def test_the_list_says_when_there_is_more(asked: list[Any]) -> None:
     assert "The parser" in shown
     assert "closed" in shown
     assert "There are more" in shown
-    assert asked == [("sessions/list", {"all": False, "limit": 1})]
+    assert asked[0] == ("sessions/list", {"all": False, "limit": 1})
 
 
 def test_without_daemon_its_workers_in_proc_are_stopped(

@@ -1,4 +1,4 @@
-"""What `tasks pause` and `cancel` say of a run that was claimed before."""
+"""What commands that change tasks say: of what they changed, of a run that was claimed before."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ CASES = [
         "takes place all the same; `pykoclaw-acp tasks cancel t1` prevents",
     ),
     ("pause", {"run": "goes_on", "session": "s1"}, "goes on; `pykoclaw-acp workers stop s1` stops"),
+    ("resume", {"nextRun": None}, "Resumed t1. Next run: never."),
+    ("resume", {"changed": False, "nextRun": None}, "t1 was active already. Next run: never."),
     ("cancel", {}, "Deleted t1."),
     ("cancel", {"run": "cancelled"}, "Deleted t1. Its run had not begun, and does not take place."),
     ("cancel", {"run": "goes_on", "session": "s1"}, "goes on; `pykoclaw-acp workers stop s1`"),
@@ -24,7 +26,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("command", "answer", "said"), CASES)
-def test_command_says_what_a_run_does(
+def test_command_says_what_it_changed(
     command: str,
     answer: dict[str, Any],
     said: str,
@@ -34,3 +36,23 @@ def test_command_says_what_a_run_does(
     monkeypatch.setattr(tasks, "ask", lambda *_, **__: {"id": "t1", "task": "t1", **answer})
     getattr(tasks, command)("t1")
     assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("forced", ["", "FORCE_COLOR"])
+def test_list_is_whole_in_a_pipe(
+    forced: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if forced:
+        monkeypatch.setenv(forced, "1")
+    task: dict[str, Any] = {
+        "id": "t1", "conversation": "wa-andy-1@g.us" * 3, "running": False, "status": "active",
+        "nextRun": "2026-01-01T00:00:00+00:00", "scheduleType": "cron", "scheduleValue": "0 * * * *",
+        "prompt": "word " * 60 + "end",
+    }  # fmt: skip
+    scheduler = {"state": "on", "other": None}
+    found = {"tasks": [task], "more": False, "scheduler": scheduler}
+    monkeypatch.setattr(tasks, "ask", lambda *_, **__: found)
+    tasks.list_all(10, as_json=False)
+    said = capsys.readouterr().out
+    assert task["prompt"] in said
+    assert task["conversation"] in said

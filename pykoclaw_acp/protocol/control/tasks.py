@@ -66,6 +66,12 @@ class TaskPaused(TaskInfo, frozen=True, kw_only=True):
     session: str | None
 
 
+class TaskResumed(TaskInfo, frozen=True, kw_only=True):
+    """Result of `tasks/resume`; `changed`: the task was not active before."""
+
+    changed: bool
+
+
 class ScheduledTaskList(FullAnswer, frozen=True, kw_only=True):
     """Newest first; `more`: there are others, for which there may be no room. `scheduler`: see `SchedulerInfo`."""
 
