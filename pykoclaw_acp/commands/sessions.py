@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Container
 from typing import Any, Final
 
 from pykoclaw_acp import terminal
@@ -27,12 +28,13 @@ def list_all(every: bool, limit: int, as_json: bool) -> None:
             else "No session yet; --all shows those that nobody used, PYKOCLAW_HIDE_CHANNELS hides channels."
         )
         return
+    asks = _open_requests()
     columns = ["id", "used", "state", "title", "directory"]
     rows = [
         [
             one["id"][:8],
             show.since(one["updatedAt"]),
-            _state(one),
+            _state(one, asks),
             one["title"] or one["conversation"],
             one["cwd"] or "",
         ]
@@ -50,12 +52,14 @@ def show_one(session: str, as_json: bool) -> None:
         terminal.as_json(details)
         return
     summary = details["summary"]
+    asks = _open_requests()
     show.facts(
         [
             ("id", summary["id"]),
             ("title", show.one_line(summary["title"], "none")),
             ("conversation", summary["conversation"]),
-            ("state", _state(summary)),
+            ("state", _state(summary, asks)),
+            *(("waits for", _awaited(one)) for one in asks.get(summary["id"], ())),
             (
                 "directory",
                 " ".join(
@@ -114,10 +118,12 @@ def show_event(session: str, seq: int, as_json: bool) -> None:
 
 def tail(session: str, turns: int | None, live: bool) -> None:
     """Show the history as text, and with `live` new events, until interrupted or the session is
-    closed.
+    closed. What waits for an answer is said at the end, with `live` before.
     """
     page = TranscriptPrinter(terminal.write, live=live)
     session = ask("sessions/show", session=session)["summary"]["id"]
+    if live:
+        _tell_awaited(session)
     try:
         for message in follow_live(session, turns) if live else follow(session, turns=turns):
             page.show(message["params"]["update"])
@@ -125,6 +131,8 @@ def tail(session: str, turns: int | None, live: bool) -> None:
         return
     finally:
         page.end()
+    if not live:
+        _tell_awaited(session)
 
 
 def rename(session: str, title: str) -> None:
@@ -189,7 +197,29 @@ def _workspace(worker: dict[str, Any] | None) -> list[tuple[str, str]]:
     return [("what acts there", said)] if said else []
 
 
-def _state(summary: dict[str, Any]) -> str:
+def _open_requests() -> dict[str, list[dict[str, Any]]]:
+    """Pending permission requests by session. A prompt that waits for trust is in no history yet."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in ask("questions/list"):
+        found.setdefault(one["session"], []).append(one)
+    return found
+
+
+def _awaited(request: dict[str, Any]) -> str:
+    """An answer that a session waits for."""
+    title = show.one_line(request["title"])
+    return f"an answer: {title} (`pykoclaw-acp approve {request['id'][:12]}`)"
+
+
+def _tell_awaited(session: str) -> None:
+    """Say what a session waits for, beside its history."""
+    for one in _open_requests().get(session, ()):
+        terminal.line(f"Waits for {_awaited(one)}", err=True)
+
+
+def _state(summary: dict[str, Any], asks: Container[str]) -> str:
+    if summary["id"] in asks:
+        return "asks"
     if summary["busy"]:
         return "busy"
     for name, state in (

@@ -202,6 +202,10 @@ async def test_the_question_outlives_the_daemon(stack: Stack, repository: Reposi
     (waiting,) = found
     assert waiting["title"].startswith(f"Trust {repository.path}?")
     assert repository.ran == set()
+    told = f"an answer: {waiting['title']} (`pykoclaw-acp approve {waiting['id'][:12]}`)"
+    assert " asking " in (await run(stack, "sessions", "list")).out
+    assert told in (await run(stack, "sessions", "show", session)).out
+    assert (await run(stack, "sessions", "tail", session)).error == f"Waits for {told}\n"
     assert (await run(stack, "approve", waiting["id"], "--always")).status == 0
     assert (await client.answer(prompt))["stopReason"] == "end_turn"
     assert repository.ran >= ACTS

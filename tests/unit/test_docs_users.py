@@ -239,8 +239,14 @@ def test_documented_session_states_match_those_shown(monkeypatch: pytest.MonkeyP
         helper,
         {**helper, "prunedAt": 3},
     ]
-    answer = {"sessions": [unused, *({**used, **kind} for kind in kinds)], "more": False}
-    monkeypatch.setattr(front, "call", lambda *_, **__: answer)
+    asks: dict[str, object] = {**used, "id": "a5c5"}
+    sessions = [asks, unused, *({**used, **kind} for kind in kinds)]
+    answers: dict[str, object] = {
+        "_pykoclaw.dev/sessions/list": {"sessions": sessions, "more": False},
+        "_pykoclaw.dev/questions/list": [{"id": "q", "session": "a5c5", "title": "mkdir"}],
+    }
+
+    monkeypatch.setattr(front, "call", lambda _, method, *__, **___: answers[method])
     shown = {line.split()[3] for line in run("sessions", "list").stdout.splitlines()[2:]}
     assert shown == {codes(row[0])[0] for row in table("docs/commands.md", "state of a session")}
 
