@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from pykoclaw_acp.channel.frame import Frame
-from pykoclaw_acp.model.choices import Config
+from pykoclaw_acp.model.choices import Chosen, Config
 
 
 class SetMode(Frame, frozen=True, kw_only=True, tag="set_mode"):
@@ -27,3 +29,12 @@ class SetConfig(Frame, frozen=True, kw_only=True, tag="set_config"):
     """Change effort and fast mode, from the next turn on. A worker of a version before this frame skips it."""
 
     config: Config
+
+
+def chosen_with(chosen: Chosen, frame: SetMode | SetModel | SetConfig) -> Chosen:
+    """What is chosen once the frame is carried out."""
+    if isinstance(frame, SetMode):
+        return replace(chosen, mode=frame.mode)
+    if isinstance(frame, SetModel):
+        return replace(chosen, model=frame.model)
+    return replace(chosen, config=frame.config)

@@ -14,7 +14,7 @@ from claude_agent_sdk import ClaudeSDKClient, SystemMessage
 from claude_agent_sdk.types import PermissionMode
 from msgspec.structs import replace
 
-from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
+from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel, chosen_with
 from pykoclaw_acp.channel.frames import Prompt
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.steering import Steer
@@ -101,7 +101,7 @@ class Choices:
 
     def choose(self, frame: SetMode | SetModel | SetConfig) -> None:
         """Set the mode, the model or the config, after earlier choices."""
-        self._shown = _with(self._shown, frame)
+        self._shown = chosen_with(self._shown, frame)
         self._start(lambda: self._choose(frame))
 
     def command_runs(self, frame: Frame) -> None:
@@ -122,15 +122,19 @@ class Choices:
         """The prompt to send: before one that is to turn fast mode on, it is chosen, as the CLI takes
         it from a command only then.
         """
-        possible = any(one.fast for one in self.offer.models)
-        if self._now.config.fast or not possible or not fast_command.turns_on(prompt.content):
+        if self._now.config.fast or not fast_command.turns_on(prompt.content, self.offer):
             return prompt
         self._start(self._turn_fast_mode_on)
         await self.settled()
         return replace(prompt, content=[{"type": "text", "text": fast_command.ON}])
 
     async def _turn_fast_mode_on(self) -> None:
-        await self._adopt(replace(self._now.config, fast=True))
+        config = replace(self._now.config, fast=True)
+        if choices.model(self._now.model, self.offer).fast:
+            await self._adopt(config)
+        else:  # it is told with the model that follows the command
+            await self._choose(SetConfig(epoch=0, config=config))
+            self._shown = replace(self._shown, config=self._now.config)
 
     async def _adopt(self, config: Config) -> None:
         """Set a config that the daemon has not chosen, and tell it."""
@@ -260,7 +264,7 @@ class Choices:
             await self._learn()
 
     async def _set(self, client: ClaudeSDKClient, frame: SetMode | SetModel | SetConfig) -> None:
-        self._becomes(_with(self._now, frame))
+        self._becomes(chosen_with(self._now, frame))
         if isinstance(frame, SetMode):
             if frame.before_plan is not None:
                 self._before_plan = frame.before_plan
@@ -318,6 +322,11 @@ class Choices:
         fitting = choices.fitting(self._now, self.offer).config
         if self._now.model != its and fitting != config:
             await self._adopt(fitting)  # another model has not all that was chosen
+        its_model = fast_command.model_for(self._now, self.offer) if command == "fast" else None
+        if its_model is not None:
+            await self._choose(SetModel(epoch=0, model=its_model))
+            if self._now.model == its_model:
+                self._changed(model=its_model)
 
     def _refused(self, words: str, **kept: Any) -> None:
         """Tell the user in words, and the daemon what holds instead."""
@@ -338,11 +347,3 @@ class Choices:
         if shown.mode != before.mode:
             self._tell(ModeChanged(shown.mode))
         self._tell(ConfigChanged(choices.selection(shown, self.offer, bypass=self._bypass)))
-
-
-def _with(chosen: Chosen, frame: SetMode | SetModel | SetConfig) -> Chosen:
-    if isinstance(frame, SetMode):
-        return replace(chosen, mode=frame.mode)
-    if isinstance(frame, SetModel):
-        return replace(chosen, model=frame.model)
-    return replace(chosen, config=frame.config)

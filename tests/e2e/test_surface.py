@@ -156,6 +156,13 @@ async def test_effort_and_fast_mode_work_and_survive_restart(
     await client.prompt(session, text("Plain."))
     assert sent()[-1] == ("medium", None)
     assert "fast" not in config(client, session)
+    before = len(client.of(session, "config_option_update"))
+    await client.prompt(session, "/fast")
+    assert "Fast mode ON" in client.text(session).rpartition("Plain.")[2]
+    assert len(client.of(session, "config_option_update")) == before + 1
+    assert (config(client, session)["model"], config(client, session)["fast"]) == ("opus", True)
+    await client.prompt(session, text("Fast again."))
+    assert ("opus" in stack.asked()[-1]["model"], sent()[-1][1]) == (True, "fast")
 
 
 @pytest.mark.long

@@ -470,6 +470,25 @@ async def test_fast_command_is_carried_out_as_option(
     assert made.config == Config(fast=fast)
 
 
+@pytest.mark.parametrize("refuse", [False, True])
+async def test_fast_command_sets_model_and_is_told_once(*, refuse: bool) -> None:
+    told: list[Event] = []
+    made, claude = await connected(told)
+    made.choose(SetModel(epoch=1, model="haiku"))
+    await made.settled()
+    claude.refuse = refuse
+    prompt = Prompt(epoch=1, turn_id="t", content=[{"type": "text", "text": "/fast"}])
+    assert (await made.prepared(prompt)).content[0]["text"] == "/fast on"
+    await typing(made, "fast", "on")
+    shown = [one.selection for one in told if isinstance(one, ConfigChanged)]
+    (now,) = shown
+    assert (now.model, "fast" in values(told)[0]) == (
+        ("haiku", False) if refuse else ("default", True)
+    )
+    assert made.config.fast != refuse
+    assert claude.calls[-1] == ("haiku" if refuse else "default")
+
+
 async def test_fast_command_is_left_where_nobody_has_it() -> None:
     told: list[Event] = []
     made, claude = choices(told), Claude()
