@@ -12,6 +12,7 @@ from pykoclaw_acp.model.events import COMMANDS
 from pykoclaw_acp.translation import deciding
 from pykoclaw_acp.translation.texts import MAX_ASKED, one_line
 
+OF_SERVER: Final = "mcp__"  # how names of MCP tools begin
 MAX_DESCRIPTION: Final = 60  # characters of Claude's own words in a title, before the command
 
 Arguments = dict[str, Any]
@@ -26,9 +27,9 @@ _BETWEEN: Final = re.compile(r"[_\-\s]+")
 def title(name: str, arguments: Arguments, cwd: str, human: str | None = None) -> str:
     """Title of a tool call; final from the start, since some clients never update it.
 
-    `human`: the name for people that an MCP server gives to its tool.
+    `human`: the name for people that an MCP server gives to its tool, which has its own beside it.
     """
-    if name.startswith("mcp__"):
+    if name.startswith(OF_SERVER):
         return one_line(_mcp(name, arguments, human))
     if (decided := deciding.title(name, arguments)) is not None:
         return one_line(decided)
@@ -37,8 +38,8 @@ def title(name: str, arguments: Arguments, cwd: str, human: str | None = None) -
 
 
 def asked(name: str, arguments: Arguments, cwd: str) -> str:
-    """Title of a permission request: the command itself and the whole address, as descriptions and
-    names for people are claims of the model and of servers.
+    """Title of a permission request: the command itself and the whole address, as descriptions are
+    claims of the model.
     """
     if name in COMMANDS and (command := text(arguments, "command")):
         return one_line(command, MAX_ASKED)
@@ -223,15 +224,15 @@ _TITLES: Final[dict[str, Callable[[Arguments, str], str | None]]] = {
 
 
 def _mcp(name: str, arguments: Arguments, human: str | None) -> str:
-    server, _, tool = name.removeprefix("mcp__").partition("__")
-    words = _sentence(tool)
-    if human is not None and human.casefold() != words.casefold():
-        words = human
+    server, _, tool = name.removeprefix(OF_SERVER).partition("__")
+    words, details = _sentence(tool), []
     if tool.startswith("mitto_"):
         words = tool  # Mitto finds its own calls by these names in titles
+    elif human is not None and human.casefold() != words.casefold():
+        words, details = human, [tool]  # rules are about this name
     label = f"{server}: {words}" if tool else server
-    detail = next((value for key in _DETAILS if (value := text(arguments, key))), None)
-    return f"{label} ({detail})" if detail else label
+    details += [value for key in _DETAILS if (value := text(arguments, key))][:1]
+    return f"{label} ({', '.join(details)})" if details else label
 
 
 def _sentence(name: str) -> str:

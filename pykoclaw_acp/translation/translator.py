@@ -31,6 +31,7 @@ from pykoclaw_acp.translation.long_calls import LongCalls
 from pykoclaw_acp.translation.plan import TaskList
 from pykoclaw_acp.translation.results import LAST_MISSING, STOPPED, result
 from pykoclaw_acp.translation.tasks import TaskEnd
+from pykoclaw_acp.translation.texts import one_line
 
 UNANSWERED: Final = "It was not answered before its turn ended."
 CANCELLED: Final = "Stopped, as its turn was cancelled."
@@ -86,6 +87,14 @@ class Translation:
         """
         parent = self.running.get(tool_id)
         return parent, self.long.known.agent_of(parent)
+
+    def title_of_question(self, tool_id: str, name: str, arguments: dict[str, Any]) -> str:
+        """Title of a permission request: that of an MCP tool's call is the call's own."""
+        if name.startswith(titles.OF_SERVER) and (call := self.started.get(tool_id)) is not None:
+            return call.title
+        title = titles.asked(name, arguments, self.cwd)
+        _, agent = self.caller(tool_id)
+        return title if agent is None else f"{one_line(agent)}: {title}"
 
     def say(self, kind: str, message_id: str, text: str) -> list[Event]:
         """Events of a text or a thought."""

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from pykoclaw_acp.channel.frames import Answer, AskWithdrawn, EventFrame
 from pykoclaw_acp.model.permissions import Form, PermissionRequest
-from pykoclaw_acp.translation import texts, titles, tools
+from pykoclaw_acp.translation import texts, tools
 from pykoclaw_acp.translation.translator import Translation
 from pykoclaw_acp.worker import deciding, rules, whole
 from pykoclaw_acp.worker.sdk_private import CANCEL
@@ -73,14 +73,13 @@ class PermissionCallbacks:
         self._calls.asks(tool_id, arguments)
         updates = rules.for_session(context.suggestions, self._calls.cwd)
         always = rules.describe(updates)
-        parent, agent = self._calls.caller(tool_id)
-        title = titles.asked(name, arguments, self._calls.cwd)
+        parent, _ = self._calls.caller(tool_id)
         request = PermissionRequest(
             epoch=self._epoch,
             ask_id=str(uuid4()),
             turn_id=turn_id,
             tool_call_id=tool_id,
-            title=title if agent is None else f"{texts.one_line(agent)}: {title}",
+            title=self._calls.title_of_question(tool_id, name, arguments),
             tool_kind=tools.kind(name),
             tool=name,
             always=always,

@@ -129,7 +129,8 @@ async def test_mcp_server_of_the_client(stack: Stack) -> None:
     client.permit = look
     await client.prompt(session, script("tool mcp__secretary__whisper {}", "text It whispered."))
     (call,) = client.of(session, "tool_call")
-    assert call["title"] == "secretary: Whisper a secret"
+    assert call["title"] == "secretary: Whisper a secret (whisper)"
+    assert [one["params"]["toolCall"]["title"] for one in client.questions] == [call["title"]]
     ended = client.of(session, "tool_call_update")[-1]
     assert ended["status"] == "completed"
     assert secret[::-1] in ended["content"][0]["content"]["text"]

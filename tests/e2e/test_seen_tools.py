@@ -103,7 +103,7 @@ async def test_tools_read_well_live_again_and_imported(stack: Stack) -> None:
         "Edit old.txt (each match)": "```\nString to replace not found in file.\nString: absent\n```",
         "Search the web for weather": None,
         "Fetch 127.0.0.1:9/docs?…": None,
-        "sec: Whisper a secret": "backwards: hsuh",
+        "sec: Whisper a secret (whisper)": "backwards: hsuh",
         "Begin to plan": "",
         "Load tools: WebFetch": "WebFetch",
     }
@@ -134,7 +134,7 @@ async def test_tools_read_well_live_again_and_imported(stack: Stack) -> None:
     assert diffs(found["Write old.txt"]) == [("one\ntwo\n", "one\n2\n")]
     assert diffs(found["Write new.txt"]) == [(None, "hello\n")]
     assert diffs(found["Edit book.ipynb (cell c1)"]) == [("print(1)", "print(2)")]
-    assert found["sec: Whisper a secret"]["name"] == "mcp__sec__whisper"
+    assert found["sec: Whisper a secret (whisper)"]["name"] == "mcp__sec__whisper"
     assert [word for word in INTERNAL if word in json.dumps(client.of(session))] == []
     modes = [one["currentModeId"] for one in client.of(session, "current_mode_update")]
     assert modes[-1] == "plan"
@@ -145,7 +145,9 @@ async def test_tools_read_well_live_again_and_imported(stack: Stack) -> None:
     imported = await stack.start()
     await imported.load(session, stack.work)
     told = calls(imported, session)
-    told["sec: Whisper a secret"] = told.pop("sec: Whisper") | {"title": "sec: Whisper a secret"}
+    told["sec: Whisper a secret (whisper)"] = told.pop("sec: Whisper") | {
+        "title": "sec: Whisper a secret (whisper)"
+    }
     for title, call in found.items():
         for one in (call, told[title]):
             one.pop("_meta", None)

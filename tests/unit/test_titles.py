@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.model.events import TextPart
+from pykoclaw_acp.model.events import TextPart, ToolStarted
 from pykoclaw_acp.translation import tools
 from pykoclaw_acp.translation.texts import MAX_ASKED, MAX_TITLE
 from pykoclaw_acp.translation.titles import asked, title
+from pykoclaw_acp.translation.translator import Translation
 
 NB = "/work/a.ipynb"
 
@@ -64,12 +65,23 @@ def test_titles_say_what_is_done_to_what(name: str, arguments: dict[str, Any], w
     assert title(name, arguments, "/work") == words
 
 
-def test_mcp_title_names_users_server_and_readable_tool() -> None:
-    assert (
-        title("mcp__sec__structured", {}, "/w", "Give it structured") == "sec: Give it structured"
-    )
+def test_mcp_title_names_server_and_readable_tool() -> None:
+    human = ("mcp__sec__structured", "Give it"), ("mcp__sec__list_files", "List Files")
+    told = [title(name, {"path": "/d"}, "/w", words) for name, words in human]
+    assert told == ["sec: Give it (structured, /d)", "sec: List files (/d)"]
     assert title("mcp__sec__list_files", {}, "/w", "List Files") == "sec: List files"
     assert title("mcp__mitto__mitto_list", {}, "/w", "List them") == "mitto: mitto_list"
+
+
+def test_question_has_title_of_its_servers_call() -> None:
+    calls, name = Translation("/w"), "mcp__sec__whisper"
+    calls.labels["t1"] = "Whisper a secret"
+    (started,) = calls.start_tool("t1", name, {"path": "/d"})
+    assert isinstance(started, ToolStarted)
+    assert started.title == "sec: Whisper a secret (whisper, /d)"
+    assert calls.title_of_question("t1", name, {"path": "/d"}) == started.title
+    calls.start_tool("t2", "Bash", {"command": "rm x", "description": "Look"})
+    assert calls.title_of_question("t2", "Bash", {"command": "rm x"}) == "rm x"
 
 
 def test_question_names_command_not_claudes_description() -> None:
