@@ -219,7 +219,7 @@ def _tell_awaited(session: str) -> None:
 
 def _state(summary: dict[str, Any], asks: Container[str]) -> str:
     if summary["id"] in asks:
-        return "asks"
+        return "asking"
     if summary["busy"]:
         return "busy"
     for name, state in (

@@ -45,7 +45,7 @@ def run(*arguments: str) -> Result:
 
 
 def test_session_that_waits_for_answer_says_so(daemon: dict[str, Any]) -> None:
-    assert "asks" in run("sessions", "list").stdout.splitlines()[2].split()
+    assert "asking" in run("sessions", "list").stdout.splitlines()[2].split()
     shown = run("sessions", "show", "5e55").stdout
     assert shown.count(TOLD) == 1
     tail = run("sessions", "tail", "5e55")
