@@ -1,5 +1,5 @@
-"""Markdown in part as HTML, for exports: code blocks, headings, lists, quotes, tables, code and strong
-words. Everything else stays as it is, and all of it is escaped.
+"""Markdown in part as HTML, for exports: code blocks, headings, lists, quotes, tables, code, strong
+words and links to the web. Everything else stays as it is, and all of it is escaped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Final
 from pykoclaw_acp.model.fences import segments
 from pykoclaw_acp.neutral import neutral
 
-_CODE: Final = re.compile(r"`([^`\n]+)`")
+# Both in escaped text, where `<` begins a tag of ours: neither a link nor its address holds one.
+_CODE_OR_LINK: Final = re.compile(r"`([^`\n]+)`|\[([^\[\]<\n]+)\]\((https?://[^\s()<]+)\)")
 _STRONG: Final = re.compile(r"\*\*(?=\S)([^*\n]+)(?<=\S)\*\*")
 _HEADING: Final = re.compile(r"#{1,6}[ \t]+(.*)")
 _ITEM: Final = re.compile(r"( *)(?:[-+*]|(\d{1,9})[.)])[ \t]+(.*)")
@@ -118,4 +119,10 @@ def _line(line: str) -> str:
 
 
 def _inline(text: str) -> str:
-    return _CODE.sub(r"<code>\1</code>", _STRONG.sub(r"<strong>\1</strong>", safe(text)))
+    strong = _STRONG.sub(r"<strong>\1</strong>", safe(text))
+    return _CODE_OR_LINK.sub(_code_or_link, strong)
+
+
+def _code_or_link(found: re.Match[str]) -> str:
+    code, words, address = found.groups()
+    return f"<code>{code}</code>" if code else f'<a href="{address}">{words}</a>'

@@ -327,6 +327,19 @@ def test_page_shows_everything_and_loads_nothing() -> None:
     assert not {name for _, attrs in found.tags for name in attrs if name.startswith("on")}
 
 
+def test_links_to_web_are_links_in_page() -> None:
+    shown = html('See **[the "docs"](https://x.org/?a=1&b="2")** and [it](http://y.org).')
+    assert (
+        '<strong><a href="https://x.org/?a=1&amp;b=&quot;2&quot;">the &quot;docs&quot;</a></strong>'
+        ' and <a href="http://y.org">it</a>.'
+    ) in shown
+    for other in (
+        "[x](javascript:alert(1))", "[x](file:///etc/passwd)", "`[x](https://x.org)`", "[x] (https://x.org)",
+        "[x](https://x.org/ onclick=y)", "[**x](https://x.org)** y",
+    ):  # fmt: skip
+        assert "<a" not in html(other)
+
+
 @pytest.mark.parametrize("fence", ["", "```\n", "```html\n", "# ", "`", "**"])
 def test_nothing_said_becomes_part_of_page(fence: str) -> None:
     text = f"{fence}{HOSTILE}{fence}"
