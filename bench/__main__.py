@@ -26,6 +26,7 @@ from bench.replays import replays
 from bench.resident import attached, fronted, recovery, starts
 from bench.transcripts import imports
 from bench.turns import pacing, turns
+from bench.waits import waits
 from bench.weight import live, stored
 from pykoclaw_acp.demo.surroundings import environment, temporary_home
 from pykoclaw_acp.scripted_model.process import ScriptedModel
@@ -88,6 +89,7 @@ def main() -> None:
             for measure in (
                 partial(turns, deltas=deltas),
                 partial(pacing, deltas=deltas // 50),
+                partial(waits, times=5 if chosen.quick else 20),
                 partial(loads, ids=ids),
                 partial(replays, events=50_000, times=5 if chosen.quick else 20),
                 partial(memory, few=4, many=50),

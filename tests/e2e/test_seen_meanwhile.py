@@ -113,12 +113,14 @@ async def test_wait_is_told_live_with_services_seconds(stack: Stack) -> None:
         await client.prompt(session, script("error 429 retry-after=1 Slow down"))
     assert (error.value.kind, error.value.data["retryable"]) == ("rate_limit", True)
     assert error.value.data["retryAfter"] in (1, 2)  # Claude waits a little longer than it is told
+    asked = len(stack.asked())
     waiting = client.prompting(session, script("error 429 retry-after=50 times=1", "text No."))
     told = r"Claude's rate limit is reached; asking again in (\d+) s \(1 of 1\)"
     (seconds,) = await client.until(
         lambda: re.findall(told, calls(client, session, "retry-")[-1]["title"])
     )
     assert int(seconds) >= 50
+    assert len(stack.asked()) == asked + 1, "told before it is asked again"
     assert not waiting.done()
     client.notify("session/cancel", sessionId=session)
     assert (await client.answer(waiting))["stopReason"] == "cancelled"
