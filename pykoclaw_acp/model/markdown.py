@@ -16,16 +16,17 @@ from pykoclaw_acp.model.fences import MOST_INDENT, Fence
 from pykoclaw_acp.model.fences import opened as opened_fence
 
 _ITEM: Final = re.compile(r"([-+*]|\d{1,9}[.)])( +|\Z)")
-_RULE: Final = re.compile(r"([-*_])( *\1){2,} *\Z")
 _HEADING: Final = re.compile(r"#{1,6}( |\Z)")
 _UNDERLINE: Final = re.compile(r" {0,3}(=+|-+) *\Z")
-_DELIMITER: Final = re.compile(r"\|? *:?-+:? *(\| *:?-+:? *)*\|? *\Z")
-_OF_DELIMITER: Final = re.compile(r"[|: -]*[|:-][|: -]*\Z")
+# Possessive, so that no text takes more than linear time.
+_DELIMITER: Final = re.compile(r"\|?+ *+:?+-++:?+ *+(?:\| *+:?+-++:?+ *+)*+\|?+ *+\Z")
+_SPACES: Final = re.compile(" *+")
 # Words of a line so far that mean something else without it.
 _BEGINNING: Final = re.compile(r"\Z|\d{1,9}[.)]?\Z|[`~*_=+>:-][`~*_=+>: -]*\Z|[#|]")
 _INDENTED: Final = re.compile(r"[> ]*[ \t]")
 _ITEM_AHEAD: Final = re.compile(r"[> ]*([-+*]|\d{1,9}[.)])(\s|\Z)")
 _LEFT_OUT: Final = "…"  # stands for the beginning of a list item
+_MOST_CONTAINERS: Final = 100  # inside of each other; what begins further ones is text
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ class Blocks:
                 )
             return f"{openers}{' ' * fence.indent}{first}{self._part(fence)}"
         if (self._table and (line or rest[:1] != "\n")) or (
-            "|" in self._header and _OF_DELIMITER.match(line or rest[:1])
+            "|" in self._header and _is_of_delimiter(line or rest[:1])
         ):
             return f"{_openers(self._containers)}{self._header}\n{line}"
         if line.strip() and now._fence is None and rest[:1] == "\n":
@@ -202,20 +203,22 @@ class Blocks:
         """Where the content of the line begins, and how many containers it belongs to."""
         at = 0
         for depth, one in enumerate(self._containers):
-            rest = line[at:]
-            indent = len(rest) - len(rest.lstrip(" "))
+            indent = _indent(line, at)
             if not one.is_list:
-                if indent > 3 or rest[indent : indent + 1] != ">":
+                if indent > 3 or not line.startswith(">", at + indent):
                     return at, depth
                 at += indent + 1
-                at += line[at : at + 1] == " "
-            elif rest.strip(" "):
+                at += line.startswith(" ", at)
+            elif at + indent < len(line):
                 if indent < len(one.opener):
                     return at, depth
                 at += len(one.opener)
         return at, len(self._containers)
 
     def _take(self, line: str, place: int, *, complete: bool = True) -> None:
+        if self._is_prose(line):
+            self._header = line
+            return
         line = line.expandtabs(4).rstrip("\r")
         at, depth = self._match(line)
         whole = depth == len(self._containers)
@@ -231,6 +234,16 @@ class Blocks:
             self._blank(depth)
             return
         self._begin_blocks(line, at, depth, place, complete=complete)
+
+    def _is_prose(self, line: str) -> bool:
+        """Whether the line certainly goes on in a paragraph at the top that is no table."""
+        return (
+            self._paragraph
+            and line[:1].isalpha()
+            and "\t" not in line
+            and "\r" not in line
+            and not (self._containers or self._fence or self._table)
+        )
 
     def _blank(self, depth: int) -> None:
         self._paragraph = self._table = False
@@ -249,30 +262,30 @@ class Blocks:
         opened = False
         fence: Fence | None = None
         heading = False
+        ruled = _ruled(line)
         while True:
-            rest = line[at:]
-            indent = len(rest) - len(rest.lstrip(" "))
-            rest = rest[indent:]
-            if indent > 3 or not rest:
+            indent = _indent(line, at)
+            start = at + indent
+            if indent > 3 or start == len(line):
                 break
-            if rest.startswith(">"):
+            if len(containers) < _MOST_CONTAINERS and line[start] == ">":
                 containers.append(_Container("> ", ">"))
-                at += indent + 1
-                at += line[at : at + 1] == " "
+                at = start + 1
+                at += line.startswith(" ", at)
                 opened = True
                 continue
-            if (fence := opened_fence(rest, indent)) is not None:
+            if line[start] in "`~" and (fence := opened_fence(line[start:], indent)) is not None:
                 break
-            if _HEADING.match(rest) or _RULE.match(rest):
+            if _HEADING.match(line, start) or (start >= ruled and _is_rule(line, start)):
                 heading = True
                 break
-            item = _ITEM.match(rest)
+            item = _ITEM.match(line, start) if len(containers) < _MOST_CONTAINERS else None
             if item is None or (
-                not opened and whole and self._paragraph and not _interrupts(item, rest)
+                not opened and whole and self._paragraph and not _interrupts(item, line)
             ):
                 break
             marker, spaces = item[1], len(item[2])
-            empty = item.end() == len(rest)
+            empty = item.end() == len(line)
             width = 1 if empty or spaces > 4 else spaces
             opener = " " * indent + marker + " " * width
             containers.append(_Container(opener, marker[-1]))
@@ -314,6 +327,28 @@ def _openers(containers: tuple[_Container, ...]) -> str:
     return "".join(one.opener for one in containers)
 
 
-def _interrupts(item: re.Match[str], rest: str) -> bool:
+def _indent(line: str, at: int) -> int:
+    """How many spaces stand there."""
+    found = _SPACES.match(line, at)
+    return 0 if found is None else found.end() - at
+
+
+def _ruled(line: str) -> int:
+    """The place from which on the line is made of one mark of thematic breaks, and of spaces."""
+    rest = line.rstrip(" ")
+    return len(rest.rstrip(f"{rest[-1]} ")) if rest[-1:] in ("-", "*", "_") else len(line)
+
+
+def _is_rule(line: str, at: int) -> bool:
+    """Whether a thematic break begins there, where nothing but one mark and spaces follows."""
+    return line.count(line[at], at) >= 3
+
+
+def _is_of_delimiter(text: str) -> bool:
+    """Whether the text may be a part of the row below the header of a table."""
+    return not text.strip("|: -") and bool(text.strip(" "))
+
+
+def _interrupts(item: re.Match[str], line: str) -> bool:
     """Whether a list's item may follow a paragraph without a blank line."""
-    return item.end() < len(rest) and (item[1] in "-+*" or item[1][:-1] == "1")
+    return item.end() < len(line) and (item[1] in "-+*" or item[1][:-1] == "1")

@@ -4,7 +4,9 @@ client's own turn follows text of another.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
+from typing import Final
 
 from msgspec.structs import replace as replaced
 
@@ -12,7 +14,9 @@ from pykoclaw_acp.model.events import ConfigChanged, Failure, ModeChanged, Text,
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.markdown import Blocks
 from pykoclaw_acp.model.seams import Seam
+from pykoclaw_acp.tasks import Pace
 
+_PIECE: Final = 2000  # characters of text that are gone through in one step
 _ASIDE = Usage | TitleChanged | ModeChanged | ConfigChanged  # they end no message
 
 
@@ -24,6 +28,7 @@ class Joint:
         self._shown = False
         self._message = ""
         self._blocks = Blocks()
+        self._unread = deque[str]()  # shown, but not gone through
 
     @property
     def message_id(self) -> str:
@@ -59,11 +64,23 @@ class Joint:
 
     def ending(self) -> str:
         """What ends the text that was shown since this was last asked for; nothing if there was none."""
+        while self._unread:
+            self._read_piece()
         shown, self._shown = self._shown, False
         return f"{self._blocks.ending}\n\n" if shown else ""
+
+    async def read(self, pace: Pace) -> None:
+        """Go through the text that was shown, in steps: it may be long."""
+        while self._unread:
+            self._read_piece()
+            await pace.step()
+
+    def _read_piece(self) -> None:
+        self._blocks.feed(self._unread.popleft())
 
     def _note(self, message_id: str, text: str) -> None:
         if message_id != self._message:
             self._message, self._blocks = message_id, Blocks()
+            self._unread.clear()
         self._shown = True
-        self._blocks.feed(text)
+        self._unread.extend(text[at : at + _PIECE] for at in range(0, len(text), _PIECE))

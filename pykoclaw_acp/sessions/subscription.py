@@ -155,6 +155,7 @@ class Subscription:
                             continued = cutting.cut(self.session_id, continued)
                         await self._insert(before)
                         await self.client.deliver(self.session_id, continued)
+                        await self.joint.read(pace)
                     self.cursor = logged.seq
                     self._shown = folding.message(logged.event)
                     await pace.step()

@@ -201,3 +201,27 @@ def test_long_lines_pieces_are_not_copied_repeatedly() -> None:
     assert time.thread_time() - began < 3
     assert blocks.size == 10_160_000
     assert blocks.begin == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- " * 20_000 + "x",
+        ">" * 20_000 + "x",
+        "1) " * 20_000 + "x",
+        "* " * 20_000,
+        "> " * 20_000 + "- - x",
+        "a|b\n:-" + " " * 40_000 + "x",
+        "a|b\n" + "|-" * 20_000 + "x",
+        "a|b\n" + "|" * 40_000 + "x",
+        "- " * 20_000 + "x" + "\n" * 20_000,
+    ],
+)
+def test_hostile_line_takes_no_quadratic_time(text: str) -> None:
+    """Each of them takes some milliseconds; quadratic work on it, ten seconds and more."""
+    began = time.thread_time()
+    blocks = Blocks(text)
+    blocks.reopening("z")
+    blocks.feed("\n")
+    assert time.thread_time() - began < 2
+    assert blocks.size == len(text) + 1

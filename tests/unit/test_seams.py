@@ -6,8 +6,10 @@ import pytest
 
 from pykoclaw_acp.model.events import Text, Usage
 from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.markdown import Blocks
 from pykoclaw_acp.model.seams import CONTINUED, MOST_AGAIN, CutMessage, Seam, original
 from pykoclaw_acp.sessions.joints import Joint
+from pykoclaw_acp.tasks import Pace
 
 
 def joint(text: str, *, lacks_block: bool = False, over: bool = False) -> Joint:
@@ -54,3 +56,21 @@ def test_a_complete_block_does_not_begin_again() -> None:
 @pytest.mark.parametrize("message_id", ["m", "a~b", "~", "m~12x"])
 def test_ids_that_are_no_rests(message_id: str) -> None:
     assert original(message_id) == message_id
+
+
+async def test_long_text_is_gone_through_in_steps() -> None:
+    """While the client is shown it, others have their turns."""
+    steps = 0
+
+    class Steps(Pace):
+        async def step(self) -> None:
+            nonlocal steps
+            steps += 1
+
+    text = "- x\n" * 100_000 + "```\n"
+    made = Joint()
+    made.follow(Logged(1, "t", Text("m", text)))
+    await made.read(Steps())
+    assert steps > 100
+    made.follow(Logged(2, "t", Text("m", "code\n")))  # not gone through when it is asked for
+    assert made.ending() == Blocks(text + "code\n").ending + "\n\n" == "```\n\n\n"
