@@ -6,7 +6,7 @@ finish, and permission requests that nobody waits for.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -26,8 +26,8 @@ from pykoclaw_acp.model.turns import STARTED, Outcome, SessionRecord, Turn, Turn
 from pykoclaw_acp.pool.launcher import Inheritance, Launcher
 from pykoclaw_acp.server.identity import InstanceWorkers
 from pykoclaw_acp.sessions import workspace_words
+from pykoclaw_acp.sessions.turns import limits, titling
 from pykoclaw_acp.sessions.turns import outcomes as endings
-from pykoclaw_acp.sessions.turns import titling
 from pykoclaw_acp.store import conversations, events, forking, permissions, turns, unsaid_prompts
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -50,9 +50,14 @@ class RecoveredWork:
 
 
 async def recover(
-    database: Database, launcher: Launcher, standing: InstanceWorkers, *, resident: bool
+    database: Database,
+    launcher: Launcher,
+    standing: InstanceWorkers,
+    *,
+    resident: bool,
+    usage_limit: str = "stop",
 ) -> RecoveredWork:
-    """Recover; the data directory's lock is held.
+    """Recover; the data directory's lock is held. `usage_limit`: as in Times.
 
     Without `resident` nothing is continued: no worker is adopted, and queued prompts end.
     `standing` says which workers are the instance's own.
@@ -67,11 +72,12 @@ async def recover(
         for session_id, record in records.items()
         if record is not None
     }
-    working = {
-        left.turn.session_id
+    started = {
+        left.turn.turn_id: left.turn
         for left in await turns.unfinished(database)
         if left.turn.state in STARTED
     }
+    working = {turn.session_id for turn in started.values()}
     rows.sort(
         key=lambda row: row.session_id in working
     )  # the last one of a conversation is adopted
@@ -92,7 +98,9 @@ async def recover(
         if (
             row.session_id in sessions
             and words is None
-            and not await _take_spool(launcher, journal, row, last_words)
+            and not await _take_spool(
+                launcher, journal, row, last_words, partial(_outcome, started, records, usage_limit)
+            )
         ):
             unread.append(row)
         await launcher.discard(row.identity, keep_spool=row in unread)
@@ -189,8 +197,9 @@ async def _take_spool(
     journal: SessionJournal,
     row: WorkerRecord,
     last_words: dict[str, TurnFailure],
+    outcome: Callable[[TurnEnded], Outcome],
 ) -> bool:
-    """Record the frames that a dead worker could not send, so that its turn ends as it did.
+    """Record the frames that a dead worker could not send, so that its turn ends with this outcome.
 
     False if its spool cannot be read now: the next start tries again.
     """
@@ -205,7 +214,7 @@ async def _take_spool(
         if not numbered:
             return
         ends = [frame for frame in numbered if isinstance(frame, TurnEnded)]
-        outcomes = {frame.turn_id: endings.of_frame(frame, cancelled=False) for frame in ends}
+        outcomes = {frame.turn_id: outcome(frame) for frame in ends}
         await journal.record(row.session_id, row.epoch, numbered, outcomes, dead=True)
         after = numbered[-1].n
         crash_points.reached("spool_taken")
@@ -232,6 +241,20 @@ async def _take_spool(
             "Took a dead worker's spool", action="spool_taken", session=row.session_id, upto=after
         )
     return taken
+
+
+def _outcome(
+    started: Mapping[str, Turn],
+    records: Mapping[str, SessionRecord | None],
+    usage_limit: str,
+    frame: TurnEnded,
+) -> Outcome:
+    """The outcome that a worker has told, with what follows if a usage limit has ended the turn."""
+    turn = started.get(frame.turn_id) if frame.into is None else None
+    record = None if turn is None else records[turn.session_id]
+    outcome = endings.of_frame(frame, cancelled=False)
+    auxiliary = record is not None and record.auxiliary
+    return limits.told(outcome, turn, usage_limit, auxiliary=auxiliary)
 
 
 async def _close(

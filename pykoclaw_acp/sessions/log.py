@@ -135,7 +135,8 @@ class SessionLog:
         if not logged:
             return
         for one in logged:
-            self.open_tools.follow(one.event)
+            if not (one.imported and isinstance(one.event, ToolStarted)):
+                self.open_tools.follow(one.event)
             self._apply(one.event)
         self._tail.extend(logged)
         self._record.last_seq = max(self._record.last_seq, logged[-1].seq)

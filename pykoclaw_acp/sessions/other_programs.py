@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine
+from dataclasses import replace
 from typing import Any, Final
 from uuid import uuid4
 
@@ -251,7 +252,7 @@ class OtherPrograms:
         found = await self._transcripts.take_in(record, claude, own=self._unfinished())
         self._outdated = self._outdated or found.standing is RowStanding.MOVED_ON
         self._replaced = self._replaced or found.replaced
-        self._state.log.publish(found.logged)
+        self._state.log.publish([replace(one, imported=True) for one in found.logged])
         await self._entitle(found.logged)
         await self._rename(found)
         own = found.followed or record.claude_session_id

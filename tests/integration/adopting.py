@@ -39,11 +39,17 @@ def alive() -> Iterator[WorkerProcess]:
     process.wait()
 
 
-async def recovered(r: Rig, directory: Path, *, resident: bool = True) -> RecoveredWork:
+async def recovered(
+    r: Rig, directory: Path, *, resident: bool = True, usage_limit: str = "stop"
+) -> RecoveredWork:
     """What a daemon finds whose instance has this directory; processes and files are real."""
     launcher = LocalLauncher(directory.parent, directory.parent, resident=resident)
     return await recover(
-        r.database, launcher, InstanceWorkers.of(directory.name), resident=resident
+        r.database,
+        launcher,
+        InstanceWorkers.of(directory.name),
+        resident=resident,
+        usage_limit=usage_limit,
     )
 
 

@@ -7,10 +7,12 @@ import contextlib
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as replaced
 
 from pykoclaw_acp.channel.choosing import SetConfig, SetMode, SetModel
 from pykoclaw_acp.channel.frames import (
@@ -30,6 +32,7 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model.choices import Config
 from pykoclaw_acp.model.events import Failure, ModeChanged, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.limit_waits import LimitWait
 from pykoclaw_acp.model.permissions import PermissionRequest, RequestOutcome, Settlement
 from pykoclaw_acp.model.turns import STARTED, PromptKeys, Turn
@@ -607,6 +610,25 @@ async def test_dead_workers_spool_determines_turn_end(tmp_path: Path, alive: Wor
             assert await texts(after, session) == ["spooled"]
             assert spool not in map(str, tmp_path.rglob("*"))  # noqa: ASYNC240
             assert await after.database.read("SELECT * FROM acp_workers") == []
+
+
+@pytest.mark.parametrize("usage_limit", ["wait", "stop"])
+async def test_limit_in_dead_workers_spool_is_waited_for(
+    tmp_path: Path, alive: WorkerProcess, usage_limit: str
+) -> None:
+    """As the user has set it, though no daemon was there when the turn met the limit."""
+    async with killed(tmp_path, alive) as first:
+        _, turn, channel = await hanging(first)
+    resets_at = int(time.time()) + 3600
+    failure = TurnFailure(ErrorKind.USAGE_LIMIT, "The limit is reached.", resets_at=resets_at)
+    end = replaced(channel.ended(turn.turn_id), stop_reason=None, error=failure)
+    _write_spool(channel, encode(channel.told[-1]) + encode(end))
+    await _die(alive)
+    async with rig(tmp_path) as after:
+        await recovered(after, tmp_path, usage_limit=usage_limit)
+        assert await after.states() == {turn.turn_id: "failed"}
+        waits = await after.database.read("SELECT turn_id, due FROM acp_limit_waits")
+        assert waits == ([(turn.turn_id, resets_at)] if usage_limit == "wait" else [])
 
 
 async def test_dead_workers_last_words_are_shown_to_user(

@@ -17,7 +17,7 @@ from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.conversations import Conversation
-from pykoclaw_acp.model.events import UserMessage
+from pykoclaw_acp.model.events import ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.prompt_text import NOTES_TAG
 from pykoclaw_acp.sessions.ports import RowStanding
 from pykoclaw_acp.sessions.row_changes import RowChanges
@@ -105,6 +105,26 @@ async def test_a_resume_that_follows_shows_it_too(tmp_path: Path) -> None:
             meta = {"pykoclaw.dev/after": session.last_seq}
             await two.result(1, "session/resume", sessionId=SESSION, cwd="/", _meta=meta)
             await eventually(lambda: two.text() == "Meanwhile.")
+
+
+async def test_others_running_call_outlives_our_worker(tmp_path: Path) -> None:
+    """A call that a terminal makes goes on there when our worker, which does nothing, is ended."""
+    async with opened(tmp_path) as (r, transcripts, _, session):
+        started = ToolStarted("toolu_1", "Bash", "npm test", "execute")
+        transcripts.find(RowStanding.MOVED_ON, started)
+        session.others.changed()
+        await settled(session)
+        channel = r.launcher.launched[-1]
+        r.pool.evict(SESSION)
+        await eventually(lambda: channel.dead)
+        transcripts.find(RowStanding.MOVED_ON, ToolEnded("toolu_1", "completed"))
+        session.others.changed()
+        await settled(session)
+        events = [one.event for one in await r.journal.read(SESSION, 0, 100)]
+        assert [one for one in events if isinstance(one, ToolStarted | ToolEnded)] == [
+            started,
+            ToolEnded("toolu_1", "completed"),
+        ]
 
 
 async def test_worker_is_replaced_once_another_program_moved_on(tmp_path: Path) -> None:
