@@ -62,7 +62,16 @@ class GoingOn:
             left = wait.due - time.time()
             if left > 0:
                 return min(left, pause)
-            if not await self._go_on(wait):
+            try:
+                gone_on = await self._go_on(wait)
+            except (StoreClosed, StoreUnavailable):
+                raise
+            except Exception:  # those that are due later must not wait behind it
+                log.exception(
+                    "A session cannot go on", action="limit_wait_failed", session=wait.session_id
+                )
+                gone_on = False
+            if not gone_on:
                 pause = AFTER_FAILURE
         return pause
 

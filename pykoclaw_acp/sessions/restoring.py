@@ -29,6 +29,8 @@ TOLD: Final = (
     " it yourself. Its files may be different here. What was said last:\n\n"
 )
 
+BATCH: Final = 200  # events in one commit
+
 log: Final = structlog.get_logger()
 
 
@@ -94,7 +96,12 @@ class Restorer:
                 plan = event if isinstance(event, Plan) else plan
             await self._store.restore(record.session_id, at, batch.events, batch.data)
             at += len(batch.events)
-        said: list[Event] = [ToolEnded(tool, "failed") for tool in tools]
+        ends: list[Event] = [ToolEnded(tool, "failed") for tool in tools]
+        for first in range(0, len(ends), BATCH):  # there may be very many
+            batch_of_ends = ends[first : first + BATCH]
+            await self._store.restore(record.session_id, at, batch_of_ends, {})
+            at += len(batch_of_ends)
+        said = list[Event]()
         if plan.entries:
             said.append(Plan(()))  # Claude has no tasks here
         if (line := titles.shorten(title or "")) is not None:

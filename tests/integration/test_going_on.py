@@ -38,7 +38,8 @@ async def waiting(r: Rig, tries: int = 0) -> Session:
         subscription.close()
     r.pool.retire(session.id)
     await eventually(lambda: not r.launcher.live)
-    turn_id = next(iter(await r.states()))
+    newest = "SELECT turn_id FROM acp_turns ORDER BY rowid DESC LIMIT 1"
+    ((turn_id,),) = await r.database.read(newest)
     wait = LimitWait(session.id, turn_id, 1, tries)
     await r.database.commit(Unit((limit_waits.add(wait),)))
     return session
@@ -77,6 +78,24 @@ async def test_continuing_session_waits_for_its_returning_client(tmp_path: Path)
             environment = r.launcher.launched[-1].spec.options.environment
             assert environment is not None
             assert environment[TOKEN] == "token"
+
+
+async def test_fault_of_one_session_delays_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        faulty, sound = await waiting(r), await waiting(r)
+        real = r.sessions.get
+
+        async def get(session_id: str) -> Session:
+            if session_id == faulty.id:
+                raise RuntimeError("a fault")
+            return await real(session_id)
+
+        monkeypatch.setattr(r.sessions, "get", get)
+        async with going_on(r):
+            await eventually(lambda: sound.busy)
+        assert [one.session_id for one in await limit_waits.every(r.database)] == [faulty.id]
 
 
 @pytest.mark.parametrize("tries", [0, limits.MOST_TRIES])

@@ -33,6 +33,7 @@ from pykoclaw_acp.server import imported_lines
 from pykoclaw_acp.sessions.recollection import Recollection
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import deletion, forking
+from pykoclaw_acp.store.database import Unit
 from pykoclaw_acp.store.journal.restoring import SqlRestoreStore
 from tests.integration.callers import Caller, caller
 from tests.integration.rig import Rig, rig
@@ -291,6 +292,40 @@ async def test_partial_session_is_never_seen(
             )
             == []
         )
+
+
+async def test_calls_without_ends_are_ended_in_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One commit for all of them would keep the other sessions' waiting."""
+    sizes: list[int] = []
+    real = SqlRestoreStore._commit
+
+    async def commit(self: SqlRestoreStore, unit: Unit, *, patient: bool = False) -> list[int]:
+        sizes.append(len(unit.events))
+        return await real(self, unit, patient=patient)
+
+    monkeypatch.setattr(SqlRestoreStore, "_commit", commit)
+    calls = [
+        line(
+            "tool_call",
+            None,
+            {
+                "kind": "tool_started",
+                "tool_call_id": f"t{n}",
+                "name": "Read",
+                "title": "Read",
+                "tool_kind": "read",
+            },
+        )
+        for n in range(1000)
+    ]
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        made = await cli.call("import/finish", upload=await upload(cli, [HEAD, *calls]), cwd="/w")
+        events = [one.event for one in await r.journal.read(made["session"], 0, 5000)]
+        ended = {one.tool_call_id for one in events if isinstance(one, ToolEnded)}
+        assert len(ended) == 1000
+        assert max(sizes) < 500
 
 
 def test_summary_has_newest_turns_and_counts_missing() -> None:
