@@ -18,6 +18,7 @@ class Continuity:
     def __init__(self) -> None:
         self._resume: dict[str, str | None] = {}
         self._branches: dict[str, Branch | None] = {}
+        self._ready: dict[str, int] = {}  # epoch of the worker that was last ready
         self._told: dict[str, str] = {}
         # By session: account and model with which its worker was launched by this daemon.
         self._launched: dict[str, tuple[str, str | None]] = {}
@@ -31,7 +32,12 @@ class Continuity:
         self._branches[session_id] = branch
 
     def note_ready(self, session_id: str, ready: Ready) -> None:
-        """Note which Claude session a worker runs."""
+        """Note which Claude session a worker runs, once for each: the ends of its turns say later
+        ones.
+        """
+        if self._ready.get(session_id) == ready.epoch:
+            return
+        self._ready[session_id] = ready.epoch
         if self._branches.get(session_id) is None:  # else until a turn of it has ended
             self._resume[session_id] = None if ready.fresh else ready.claude_session_id
         self._told.setdefault(session_id, ready.told)
@@ -45,7 +51,7 @@ class Continuity:
 
     def forget(self, session_id: str) -> None:
         """Forget the session."""
-        for known in (self._resume, self._branches, self._told, self._launched):
+        for known in (self._resume, self._branches, self._ready, self._told, self._launched):
             known.pop(session_id, None)
 
     def of(self, session_id: str, options: WorkerOptions) -> dict[str, Any]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
+
+import structlog
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.database import DatabaseCall
@@ -22,6 +25,8 @@ from pykoclaw_acp.channel.frames import (
 )
 from pykoclaw_acp.channel.requests import WorkerReply
 from pykoclaw_acp.model.failures import TurnFailure
+
+log: Final = structlog.get_logger()
 
 
 class Inbox:
@@ -43,7 +48,11 @@ class Inbox:
         return self._greeting is not None
 
     def sort(self, batch: Sequence[FromWorker]) -> list[Numbered]:
-        """The frames to commit; raises ValueError if one is missing, or cannot be understood."""
+        """The frames to commit; raises ValueError if one is missing.
+
+        A worker whose frame cannot be understood is of another version, under whatever number of the
+        protocol.
+        """
         last = self.committed
         numbered: list[Numbered] = []
         for frame in batch:
@@ -56,8 +65,6 @@ class Inbox:
                 self._greeting = frame
             elif isinstance(frame, Lost):
                 self.last_words = frame.failure
-            elif isinstance(frame, Skipped) and frame.n and not self.foreign:
-                raise ValueError(f"frame {frame.n} is not one of this protocol")
             elif (
                 not isinstance(
                     frame, Offered | Heartbeat | Place | Pong | DatabaseCall | WorkerReply
@@ -65,11 +72,22 @@ class Inbox:
                 and frame.n
             ):
                 check_order(frame, last)
+                self._note_unknown(frame)
                 last = frame.n
                 numbered.append(frame)
                 if isinstance(frame, Background):
                     self.background = frame.running
         return numbered
+
+    def _note_unknown(self, frame: FromWorker) -> None:
+        if isinstance(frame, Skipped) and not self.foreign:
+            self.foreign = True
+            log.error(
+                "A worker says what this version does not know; restart the daemon",
+                action="frame_unknown",
+                epoch=self._epoch,
+                frame=frame.n,
+            )
 
     def take_greeting(self) -> Ready | None:
         """The answer to Hello, once, as soon as everything that the worker had told before is

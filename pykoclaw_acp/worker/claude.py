@@ -284,7 +284,7 @@ class ClaudeSession:
     def _end_turn(self, result: ResultMessage) -> None:
         mine = self._prompted is not None and results.answers(result, self._prompted)
         turn_id, self._turn = self._turn, None
-        self.claude_session_id = result.session_id
+        self.claude_session_id, self.fresh = result.session_id, False
         if turn_id is None and not mine:
             return  # a stale notice after resume: a result without a turn
         if turn_id == self._prompted and not mine:

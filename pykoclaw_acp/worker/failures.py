@@ -68,11 +68,24 @@ _LOST: Final = re.compile(
 )
 LONGEST: Final = 300  # characters of other programs' words
 
-SPOOL_FULL: Final = TurnFailure(
-    ErrorKind.SPOOL_FULL,
+_SPOOL_LIMIT: Final = (
     "The answer filled the disk space that it may take while no server is there, so the turn was stopped. "
-    "Free some space, or raise PYKOCLAW_SPOOL_LIMIT.",
+    "Free some space, or raise PYKOCLAW_SPOOL_LIMIT."
 )
+_SPOOL_FAILED: Final = (
+    "The answer could not be kept on disk until a server has it ({why}), so the turn was stopped. Make room "
+    "there, or make it writable, and send the prompt again."
+)
+
+
+def spool_full(trouble: OSError | None) -> TurnFailure:
+    """The failure of a turn whose answer the spool does not take: its limit is reached, or it cannot
+    be written.
+    """
+    if trouble is None:
+        return TurnFailure(ErrorKind.SPOOL_FULL, _SPOOL_LIMIT)
+    words = _SPOOL_FAILED.format(why=f"{trouble.strerror}: {trouble.filename}")
+    return TurnFailure(ErrorKind.SPOOL_FULL, words)
 
 
 def lacks(error: BaseException, words: str) -> tuple[ErrorKind, str] | None:

@@ -54,7 +54,7 @@ from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker import death, orphan
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
-from pykoclaw_acp.worker.failures import SPOOL_FULL, fault
+from pykoclaw_acp.worker.failures import fault, spool_full
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.reception import DaemonLine, Reception
 
@@ -212,8 +212,8 @@ class Worker:
         offer = self._claude.choices.offer
         self._start(self._daemon.send(Offered(epoch=self._spec.epoch, offer=offer)))
 
-    def _spool_full(self) -> None:
-        self._start(self._claude.give_up(SPOOL_FULL))
+    def _spool_full(self, trouble: OSError | None) -> None:
+        self._start(self._claude.give_up(spool_full(trouble)))
 
     # --- the daemon
 

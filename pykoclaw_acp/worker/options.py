@@ -195,8 +195,8 @@ def private_file(path: Path, content: str | None) -> Iterator[Path | None]:
         yield None
         return
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(content)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(content.encode(errors="replace"))
         yield path
     finally:
         path.unlink(missing_ok=True)

@@ -30,12 +30,12 @@ log: Final = structlog.get_logger()
 class Outbox:
     """A queue whose `put` never blocks, and whose `take` waits for frames that can be sent.
 
-    `on_full` is called when the spool's limit is reached, or the disk is full: until everything
-    that was kept is acknowledged, events are dropped, but not the ends of turns. It is called again
+    `on_full` is called when the spool's limit is reached, or with the error if it cannot be written:
+    until everything that was kept is acknowledged, events are dropped, but not the ends of turns. It is called again
     for each turn that begins in the meantime, so that none ends as if it had been reported.
     """
 
-    def __init__(self, spool: Spool, limit: int, on_full: Callable[[], None]) -> None:
+    def __init__(self, spool: Spool, limit: int, on_full: Callable[[OSError | None], None]) -> None:
         self._spool = spool
         self._limit = limit
         self._on_full = on_full
@@ -55,6 +55,7 @@ class Outbox:
         self._acknowledged = 0
         self._attached = False
         self._full = False
+        self._trouble: OSError | None = None  # why the spool is full; None: its limit is reached
         self._changed = asyncio.Event()
 
     @property
@@ -72,7 +73,7 @@ class Outbox:
         if self._full and isinstance(frame, EventFrame):
             return
         if self._full and isinstance(frame, TurnStarted) and frame.into is None:
-            self._on_full()
+            self._on_full(self._trouble)
         if self._unsent and (more := _continuation(self._unsent[-1], self._more_text, frame)):
             self._more.append(more)
             self._more_text += len(more)
@@ -152,7 +153,7 @@ class Outbox:
     def spill(self) -> None:
         """Move everything from memory to the spool."""
         if not self._full and self._spool.size > self._limit:
-            self._fill("the limit is reached")
+            self._fill(None)
         self.number()
         if not self._kept:
             return
@@ -160,7 +161,7 @@ class Outbox:
             self._spool.append(self._kept, self._sent)
         except OSError as error:
             if not self._full:
-                self._fill(str(error))
+                self._fill(error)
             return  # tried again with the next frame
         self._kept.clear()
 
@@ -178,17 +179,17 @@ class Outbox:
                 "The last words could not be written", action="spool_failed", error=str(error)
             )
 
-    def _fill(self, why: str) -> None:
+    def _fill(self, trouble: OSError | None) -> None:
         log.error(
             "The spool takes no more events",
             action="spool_full",
             bytes=self._spool.size,
-            reason=why,
+            reason="the limit is reached" if trouble is None else str(trouble),
         )
-        self._full = True
+        self._full, self._trouble = True, trouble
         self._merge()
         self._unsent = deque(frame for frame in self._unsent if not isinstance(frame, EventFrame))
-        self._on_full()
+        self._on_full(trouble)
 
     def _merge(self) -> None:
         """Merge the collected pieces into the last frame."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections import deque
 from typing import Any, Final
@@ -20,7 +21,7 @@ from pykoclaw_acp.worker.failures import in_one_line, lacks, refused_to_root
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.servers import Servers
 
-_IN_USE: Final = "already in use"
+_IN_USE: Final = re.compile(r"Session ID \S+ is already in use")
 _NOTHING_TO_RESUME: Final = ("No conversation found", "No message found")
 
 log: Final = structlog.get_logger()
@@ -60,9 +61,7 @@ class Start:
                 client = await self._connect(begin)
             except Exception as error:
                 words = f"{error} {' '.join(self._stderr)}"
-                if isinstance(error, CLINotFoundError) or not any(
-                    one in words for one in (_IN_USE, *_NOTHING_TO_RESUME)
-                ):
+                if isinstance(error, CLINotFoundError) or not _is_refused(begin, words):
                     raise self._not_started(error) from error
                 log.info(
                     "claude refused to begin so",
@@ -161,3 +160,10 @@ def _is_uuid(text: str) -> bool:
 def _claude_id(session_id: str) -> str:
     """A UUID for a new Claude session; an id of an adopted database may not be one."""
     return str(UUID(session_id)) if _is_uuid(session_id) else str(uuid5(NAMESPACE_OID, session_id))
+
+
+def _is_refused(begin: dict[str, Any], words: str) -> bool:
+    """Whether the CLI, which has said this, has no such session, or has one under the new one's id."""
+    if "session_id" in begin and _IN_USE.search(words) is not None:
+        return True
+    return "resume" in begin and any(one in words for one in _NOTHING_TO_RESUME)

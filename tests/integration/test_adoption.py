@@ -539,14 +539,17 @@ async def test_other_version_worker_ends_turn_without_new_prompt(
         assert await texts(second, session) == ["known", "0 "]
 
 
-async def test_unknown_frame_ends_worker_of_same_version(tmp_path: Path) -> None:
+async def test_worker_saying_unknown_things_ends_its_turn(tmp_path: Path) -> None:
+    """The program was upgraded beside this daemon, and the worker is of the new version."""
     async with rig(tmp_path) as r:
-        _, turn, channel = await hanging(r)
+        session, turn, channel = await hanging(r)
         channel.last += 1
         channel.say(Skipped(epoch=channel.spec.epoch, n=channel.last))
+        channel.say(channel.ended(turn.turn_id))
         outcome, _ = await asyncio.wait_for(turn.ended, 30)
-        assert outcome.failure is not None
-        assert outcome.failure.kind == "internal"
+        assert outcome.state == "done"
+        assert (await r.run(session, "say 1")).state == "done"
+        assert r.launcher.launched[-1] is not channel, "the next prompt has another worker"
 
 
 async def test_question_reopens_and_answer_in_flight_arrives(

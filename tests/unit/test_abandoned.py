@@ -169,3 +169,25 @@ async def test_plugin_that_loads_too_slowly_writes_nothing_later(
 
 async def _none(_: Probes, plugins: Any) -> list[None]:
     return [None for _ in plugins]
+
+
+async def test_plugins_unfit_server_costs_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Plugin:
+        def get_mcp_servers(self, *_: Any) -> dict[str, Any]:
+            return {
+                "bare": {"type": "sdk"},
+                "path": {"type": "stdio", "command": Path("/bin/cat")},
+                "none": {},
+                "good": {"type": "stdio", "command": "cat"},
+            }
+
+    monkeypatch.setattr(EntryPoint, "load", lambda _: Plugin)
+    monkeypatch.setattr(Plugins, "_find", lambda _: [EntryPoint("one", "a:b", loading.GROUP)])
+    monkeypatch.setattr(PluginOutput, "install", lambda: PluginOutput(sys.stdout))
+    monkeypatch.setattr(Probes, "failures", _none)
+    made = Plugins("acp-1", None)  # type: ignore[arg-type]
+    await made.load()
+    assert made.servers == [{"good": {"type": "stdio", "command": "cat"}}]
+    assert [one.what for one in made.complaints] == [
+        f"gives an MCP server that is none ({name!r})" for name in ("bare", "path", "none")
+    ]

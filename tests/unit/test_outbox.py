@@ -29,6 +29,7 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.events import Text, Thinking
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.pool.leftovers import read_spool
+from pykoclaw_acp.worker.failures import spool_full
 from pykoclaw_acp.worker.outbox import MAX_UNACKNOWLEDGED, MAX_UNSENT, Outbox
 
 
@@ -38,10 +39,12 @@ class Box:
     def __init__(self, directory: Path, limit: int = 1024 * 1024 * 1024) -> None:
         self.path = directory / "spool.ndjson"
         self.full = 0
+        self.trouble: OSError | None = None
         self.outbox = Outbox(Spool(str(self.path), 1), limit, self._fill)
 
-    def _fill(self) -> None:
+    def _fill(self, trouble: OSError | None) -> None:
         self.full += 1
+        self.trouble = trouble
 
     @property
     def on_disk(self) -> list[tuple[int, str]]:
@@ -201,6 +204,8 @@ async def test_a_disk_that_is_full_loses_no_number(tmp_path: Path) -> None:
     box.outbox.put(frame("kept in memory"))
     await spilled(box.outbox)
     assert box.full == 1
+    assert "File exists" in spool_full(box.trouble).message
+    assert "PYKOCLAW_SPOOL_LIMIT" not in spool_full(box.trouble).message
     box.outbox.put(frame("dropped"))
     box.outbox.put(end())
     (tmp_path / "missing").unlink()
@@ -236,6 +241,7 @@ async def test_turn_begun_on_full_disk_is_given_up(tmp_path: Path) -> None:
     assert box.full == 1
     box.outbox.put(TurnStarted(epoch=1, turn_id="t2", background=True))
     assert box.full == 2
+    assert "PYKOCLAW_SPOOL_LIMIT" in spool_full(box.trouble).message
 
 
 def test_a_link_is_no_spool(tmp_path: Path) -> None:

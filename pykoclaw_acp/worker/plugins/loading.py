@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -148,11 +149,24 @@ def _servers(
     )
     servers: Servers = {}
     for name, one in dict(given).items():
-        if isinstance(one, dict) and isinstance(name, str) and name:
+        if isinstance(name, str) and name and _is_server(one):
             servers[name] = one
         else:
-            complain(f"gives an MCP server that is none ({name!r})")
+            complain(f"gives an MCP server that is none ({name!r})"[:300])
     return servers
+
+
+def _is_server(given: object) -> bool:
+    """Whether Claude can be given it: an SDK's server with its instance, or one that JSON can name."""
+    if not isinstance(given, dict):
+        return False
+    if given.get("type") == "sdk":
+        return given.get("instance") is not None
+    try:
+        json.dumps(given)
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return bool(given)
 
 
 def _choose_engine() -> None:
