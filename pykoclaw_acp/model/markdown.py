@@ -12,15 +12,10 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Final
 
+from pykoclaw_acp.model import markdown_lines as marks
 from pykoclaw_acp.model.fences import MOST_INDENT, Fence
 from pykoclaw_acp.model.fences import opened as opened_fence
 
-_ITEM: Final = re.compile(r"([-+*]|\d{1,9}[.)])( +|\Z)")
-_HEADING: Final = re.compile(r"#{1,6}( |\Z)")
-_UNDERLINE: Final = re.compile(r" {0,3}(=+|-+) *\Z")
-# Possessive, so that no text takes more than linear time.
-_DELIMITER: Final = re.compile(r"\|?+ *+:?+-++:?+ *+(?:\| *+:?+-++:?+ *+)*+\|?+ *+\Z")
-_SPACES: Final = re.compile(" *+")
 # Words of a line so far that mean something else without it.
 _BEGINNING: Final = re.compile(r"\Z|\d{1,9}[.)]?\Z|[`~*_=+>:-][`~*_=+>: -]*\Z|[#|]")
 _INDENTED: Final = re.compile(r"[> ]*[ \t]")
@@ -112,7 +107,7 @@ class Blocks:
         line = line.expandtabs(4)
         at, depth = self._match(line)
         whole = depth == len(self._containers) and self._fence is None
-        return whole and self._paragraph and _UNDERLINE.match(line[at:]) is not None
+        return whole and self._paragraph and marks.UNDERLINE.match(line[at:]) is not None
 
     @property
     def ending(self) -> str:
@@ -141,7 +136,7 @@ class Blocks:
                 )
             return f"{openers}{' ' * fence.indent}{first}{self._part(fence)}"
         if (self._table and (line or rest[:1] != "\n")) or (
-            "|" in self._header and _is_of_delimiter(line or rest[:1])
+            "|" in self._header and marks.is_of_delimiter(line or rest[:1])
         ):
             return f"{_openers(self._containers)}{self._header}\n{line}"
         if line.strip() and now._fence is None and rest[:1] == "\n":
@@ -203,7 +198,7 @@ class Blocks:
         """Where the content of the line begins, and how many containers it belongs to."""
         at = 0
         for depth, one in enumerate(self._containers):
-            indent = _indent(line, at)
+            indent = marks.indent(line, at)
             if not one.is_list:
                 if indent > 3 or not line.startswith(">", at + indent):
                     return at, depth
@@ -262,9 +257,9 @@ class Blocks:
         opened = False
         fence: Fence | None = None
         heading = False
-        ruled = _ruled(line)
+        ruled = marks.ruled(line)
         while True:
-            indent = _indent(line, at)
+            indent = marks.indent(line, at)
             start = at + indent
             if indent > 3 or start == len(line):
                 break
@@ -276,12 +271,12 @@ class Blocks:
                 continue
             if line[start] in "`~" and (fence := opened_fence(line[start:], indent)) is not None:
                 break
-            if _HEADING.match(line, start) or (start >= ruled and _is_rule(line, start)):
+            if marks.HEADING.match(line, start) or (start >= ruled and marks.is_rule(line, start)):
                 heading = True
                 break
-            item = _ITEM.match(line, start) if len(containers) < _MOST_CONTAINERS else None
+            item = marks.ITEM.match(line, start) if len(containers) < _MOST_CONTAINERS else None
             if item is None or (
-                not opened and whole and self._paragraph and not _interrupts(item, line)
+                not opened and whole and self._paragraph and not marks.interrupts(item, line)
             ):
                 break
             marker, spaces = item[1], len(item[2])
@@ -305,7 +300,9 @@ class Blocks:
             self._table = False
             self._header = words
         elif not self._table:
-            self._table = _DELIMITER.match(words.strip(" ")) is not None and "|" in self._header
+            self._table = (
+                marks.DELIMITER.match(words.strip(" ")) is not None and "|" in self._header
+            )
             inside = self._inside()
             self._header = f"{self._header}\n{inside}{words}" if self._table else words
         self._paragraph = True
@@ -325,30 +322,3 @@ class Blocks:
 
 def _openers(containers: tuple[_Container, ...]) -> str:
     return "".join(one.opener for one in containers)
-
-
-def _indent(line: str, at: int) -> int:
-    """How many spaces stand there."""
-    found = _SPACES.match(line, at)
-    return 0 if found is None else found.end() - at
-
-
-def _ruled(line: str) -> int:
-    """The place from which on the line is made of one mark of thematic breaks, and of spaces."""
-    rest = line.rstrip(" ")
-    return len(rest.rstrip(f"{rest[-1]} ")) if rest[-1:] in ("-", "*", "_") else len(line)
-
-
-def _is_rule(line: str, at: int) -> bool:
-    """Whether a thematic break begins there, where nothing but one mark and spaces follows."""
-    return line.count(line[at], at) >= 3
-
-
-def _is_of_delimiter(text: str) -> bool:
-    """Whether the text may be a part of the row below the header of a table."""
-    return not text.strip("|: -") and bool(text.strip(" "))
-
-
-def _interrupts(item: re.Match[str], line: str) -> bool:
-    """Whether a list's item may follow a paragraph without a blank line."""
-    return item.end() < len(line) and (item[1] in "-+*" or item[1][:-1] == "1")

@@ -193,8 +193,7 @@ class Session(SessionParts):
         return leaving + [self._tasks.start(self._background.stop(one)) for one in every]
 
     def say_cancelled(self, turn: Turn) -> None:
-        """Say of a prompt whose end an earlier daemon has told that it was cancelled, after the running
-        turn."""
+        """Say after the running turn that a prompt was cancelled, as an earlier daemon has told."""
         self._endings.say_later(turn, self._queue.current)
 
     async def idle(self) -> None:
