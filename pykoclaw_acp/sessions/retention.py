@@ -7,6 +7,7 @@ conversations that are idle also leave this process's memory.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final
 
 import structlog
@@ -53,10 +54,10 @@ class Pruner:
         before = self._journal.clock.now() - int(self._after * 1000)
         pruned = 0
         for session_id in await self._journal.unused(before):
+            hidden = partial(self._sessions.live.pruned, session_id)
             if not self._sessions.live.in_use(session_id) and await self._journal.prune(
-                session_id, before
+                session_id, before, hidden
             ):
-                self._sessions.live.pruned(session_id)
                 pruned += 1
         if pruned:
             log.info("Unused sessions pruned", action="sessions_pruned", count=pruned)

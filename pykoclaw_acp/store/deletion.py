@@ -17,7 +17,7 @@ from pykoclaw_acp.store.pieces import PIECE_SIZE, Pieces
 from pykoclaw_acp.store.sessions import now_ms
 
 _LEFTOVERS: Final = "SELECT log_key FROM acp_log_leftovers"
-_FORGET: Final = "DELETE FROM acp_log_leftovers WHERE log_key = ?"
+_FORGET: Final = "DELETE FROM acp_log_leftovers WHERE log_key = ? AND NOT EXISTS (SELECT 1 FROM acp_log WHERE log_key = ?)"
 
 
 class _Owner(NamedTuple):
@@ -162,7 +162,7 @@ async def _clear_leftovers(database: Database) -> None:
     for (log_key,) in await database.read(_LEFTOVERS):
         for table in _OF_LOG:
             await _clear(database, table, _LOG, log_key)
-        forget = Statement(_FORGET, (log_key,))
+        forget = Statement(_FORGET, (log_key, log_key))
         await database.commit(Unit(statements=(forget,)), patient=True)
 
 

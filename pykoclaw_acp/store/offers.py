@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from pykoclaw_acp.model.choices import Command, Model, Offer
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
+
+KEPT: Final = 300  # directories
 
 
 def keep(cwd: str, offer: Offer, configuration: str) -> Statement:
@@ -23,6 +27,15 @@ def keep(cwd: str, offer: Offer, configuration: str) -> Statement:
             now_ms(),
             configuration,
         ),
+    )
+
+
+def drop_old() -> Statement:
+    """Delete the offers of all but the newest directories, which use those of others then."""
+    return Statement(
+        "DELETE FROM acp_offers WHERE position < (SELECT position FROM acp_offers"
+        " ORDER BY position DESC LIMIT 1 OFFSET ?)",
+        (KEPT - 1,),
     )
 
 

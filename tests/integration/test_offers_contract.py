@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.model.choices import Command, Model, Offer
+from pykoclaw_acp.store.offers import KEPT
 from tests.integration.journals import BOTH, Subject, subject
 
 HERE = "one configuration"
@@ -38,6 +39,15 @@ async def test_unknown_directory_has_models_of_newest_offer(s: Subject) -> None:
     await s.journal.keep_offer("/a", Offer((Command("a"),), OPUS))
     assert await s.journal.offer("/c") == Offer(models=OPUS)
     assert await s.journal.offer("/b") == Offer((Command("b"),), SONNET)
+
+
+async def test_offers_of_newest_directories_are_kept(s: Subject) -> None:
+    """Directories of a task each, as worktrees are, come and go for months."""
+    own = Offer((Command("own"),), OPUS)
+    for number in range(KEPT + 2):
+        await s.journal.keep_offer(f"/{number}", own)
+    assert await s.journal.offer("/2") == own
+    assert await s.journal.offer("/1") == Offer(models=OPUS)
 
 
 EVERYWHERE = (

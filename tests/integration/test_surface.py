@@ -27,6 +27,8 @@ from pykoclaw_acp.model.events import ConfigChanged, ModeChanged
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.sessions.retention import Pruner
+from pykoclaw_acp.store import deletion
+from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.databases import on_writer
 from tests.integration.memory_launcher import MemoryChannel
@@ -572,6 +574,32 @@ async def test_session_open_or_recently_touched_is_not_pruned(tmp_path: Path) ->
             assert await hidden(r) == {made["helper"]}
             await load(wire, made["never"])
         assert await pruner.prune() == 0
+
+
+async def test_session_used_while_it_is_emptied_shows_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was hidden a moment before it is opened again; on a full disk that moment takes long."""
+    hidden_now, go_on = asyncio.Event(), asyncio.Event()
+    real = deletion.empty
+
+    async def empty(database: Database, session_id: str) -> None:
+        hidden_now.set()
+        await go_on.wait()
+        await real(database, session_id)
+
+    monkeypatch.setattr(deletion, "empty", empty)
+    async with used_and_unused(tmp_path) as (r, _, pruner), client(r) as wire:
+        pruning = asyncio.create_task(pruner.prune())
+        await hidden_now.wait()
+        (session,) = await hidden(r)
+        await load(wire, session)
+        await wire.call("session/prompt", **prompt(session, "say 2"))
+        go_on.set()
+        await pruning
+        wire.lines.clear()
+        await load(wire, session)
+        assert [one["content"]["text"] for one in kinds(wire, "agent_message_chunk")] == ["0 1 "]
 
 
 async def test_pruner_runs_repeatedly_and_survives_failure(tmp_path: Path) -> None:

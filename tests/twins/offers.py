@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pykoclaw_acp.model.choices import Offer, elsewhere
+from pykoclaw_acp.store.offers import KEPT
 from tests.twins.base import MemoryStore
 
 
@@ -20,5 +21,7 @@ class MemoryOfferStore(MemoryStore):
         def keep() -> None:
             self.database.offers.pop(cwd, None)
             self.database.offers[cwd] = offer, configuration
+            for old in list(self.database.offers)[:-KEPT]:
+                del self.database.offers[old]
 
         await self.database.write(keep)

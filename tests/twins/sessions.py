@@ -141,7 +141,9 @@ class MemorySessionStore(MemoryStore):
     async def unused(self, before: int) -> list[str]:
         return [one for one in self.database.read().sessions if self._is_unused(one, before)]
 
-    async def prune(self, session_id: str, before: int) -> bool:
+    async def prune(
+        self, session_id: str, before: int, hidden: Callable[[], object] = lambda: None
+    ) -> bool:
         def prune() -> bool:
             if session_id not in self.database.sessions or not self._is_unused(session_id, before):
                 return False
@@ -149,7 +151,10 @@ class MemorySessionStore(MemoryStore):
             self.database.clear(session_id)
             return True
 
-        return await self.database.write(prune)
+        pruned = await self.database.write(prune)
+        if pruned:
+            hidden()
+        return pruned
 
     def _is_unused(self, session_id: str, before: int) -> bool:
         row = self.database.sessions[session_id]

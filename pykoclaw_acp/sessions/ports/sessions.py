@@ -73,7 +73,9 @@ class SessionStore(Store, Protocol):
     async def unused(self, before: int) -> list[str]:
         """Sessions never prompted by a person and not used since `before` (ms, own clock)."""
 
-    async def prune(self, session_id: str, before: int) -> bool:
-        """Delete the contents and hide the session, if it is still unused; it can be reopened,
-        empty.
+    async def prune(
+        self, session_id: str, before: int, hidden: Callable[[], object] = lambda: None
+    ) -> bool:
+        """Hide the session, if it is still unused, and delete the contents; it can be reopened, empty.
+        `hidden` is called as soon as it is: the contents may take a while.
         """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pykoclaw_acp.model.choices import Offer, elsewhere
 from pykoclaw_acp.store import offers
+from pykoclaw_acp.store.database import Unit
 from pykoclaw_acp.store.journal.base import SqlStore
 
 
@@ -26,7 +27,8 @@ class SqlOfferStore(SqlStore):
         `offer` is not written: each worker that starts reports its offer.
         """
         if not await self._says_nothing_new(cwd, offer, configuration):
-            await self._run(offers.keep(cwd, offer, configuration))
+            statements = offers.keep(cwd, offer, configuration), offers.drop_old()
+            await self._commit(Unit(statements))
 
     async def _says_nothing_new(self, cwd: str, offer: Offer, configuration: str) -> bool:
         """Whether the directory has this offer, and other directories learn the same from newer

@@ -109,12 +109,15 @@ class SqlSessionStore(SqlStore):
         """Sessions that may be pruned."""
         return await sessions.unused(self._database, before)
 
-    async def prune(self, session_id: str, before: int) -> bool:
-        """Delete the contents and hide the session, if it is still unused."""
+    async def prune(
+        self, session_id: str, before: int, hidden: Callable[[], object] = lambda: None
+    ) -> bool:
+        """Hide the session, if it is still unused, and delete the contents."""
         try:
             unit = Unit(statements=sessions.prune(session_id, before), renumbers=True)
             await self._commit(unit)
         except Conflict:
             return False
+        hidden()
         await deletion.empty(self._database, session_id)
         return True
