@@ -56,6 +56,11 @@ def trouble(error: BaseException) -> tuple[DatabaseState, str] | None:
     return None
 
 
+def is_damage(error: BaseException) -> bool:
+    """Whether SQLite has met a damaged part of the file, which others may not need."""
+    return isinstance(error, sqlite3.Error) and result_code(error) == sqlite3.SQLITE_CORRUPT
+
+
 def limits(error: sqlite3.Error) -> list[str]:
     """What this process may not do that may be behind the error, as sentences."""
     if result_code(error) != sqlite3.SQLITE_IOERR:

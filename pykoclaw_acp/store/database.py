@@ -18,7 +18,7 @@ from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.store import history_copy
 from pykoclaw_acp.store.batch import BatchWriter
 from pykoclaw_acp.store.blob_files import BlobFiles
-from pykoclaw_acp.store.condition import FileGone, StoreCondition, trouble
+from pykoclaw_acp.store.condition import FileGone, StoreCondition, is_damage, trouble
 from pykoclaw_acp.store.connection import Connection
 from pykoclaw_acp.store.group_commit import GroupCommit
 from pykoclaw_acp.store.journal_mode import JournalMode
@@ -117,10 +117,11 @@ class Database:
 
         Raises Conflict if a statement changed another number of rows than it demands or if an
         event's session does not exist, StaleEpoch if the unit's worker is not the newest,
-        RowRefused if a row breaks a rule of its table, sqlite3.Error if SQLite refused the unit
-        itself, and DatabaseClosed; then nothing of the unit was kept, and no other unit is
-        affected.
+        RowRefused if a row breaks a rule of its table or the unit meets a damaged part of the file,
+        sqlite3.Error if SQLite refused the unit itself, and DatabaseClosed; then nothing of the unit
+        was kept, and no other unit is affected.
         """
+        damaged = False
         while True:
             self._require_open()
             if patient:
@@ -140,6 +141,9 @@ class Database:
                     error, GoneAfterCommit | UnseenAfterCommit
                 )
                 self.note_access(history_copy.is_accessible(self.path))
+                if damaged and is_damage(error):
+                    raise RowRefused(found[1]) from error
+                damaged = is_damage(error)
                 self.condition.failed(*found)
                 if not patient:
                     raise self.condition.refusal(error) from error
@@ -177,7 +181,7 @@ class Database:
             found = trouble(error)
             if found is None or result_code(error) == sqlite3.SQLITE_READONLY:
                 raise
-            if found[0] != DatabaseState.LOCKED:
+            if found[0] != DatabaseState.LOCKED and not is_damage(error):
                 self.condition.failed(*found)
             raise StoreUnavailable(*found) from error
 
@@ -227,9 +231,7 @@ class Database:
                 self.condition.failed(*found)
 
     async def close(self) -> None:
-        """Commit what is queued, refuse what comes later, close the file; further calls wait for
-        the first.
-        """
+        """Commit what is queued, refuse what comes later, close the file; all calls wait for that."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close(), name="close-store")
             self.condition.give_up()

@@ -17,7 +17,10 @@ from pykoclaw_acp.store.pieces import PIECE_SIZE, Pieces
 from pykoclaw_acp.store.sessions import now_ms
 
 _LEFTOVERS: Final = "SELECT log_key FROM acp_log_leftovers"
-_FORGET: Final = "DELETE FROM acp_log_leftovers WHERE log_key = ? AND NOT EXISTS (SELECT 1 FROM acp_log WHERE log_key = ?)"
+_FORGET: Final = (
+    "DELETE FROM acp_log_leftovers WHERE log_key = ?"
+    " AND NOT EXISTS (SELECT 1 FROM acp_log WHERE log_key = ?)"
+)
 
 
 class _Owner(NamedTuple):

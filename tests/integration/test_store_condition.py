@@ -21,11 +21,11 @@ import pytest
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import Interrupt
-from pykoclaw_acp.errors import SessionNotFound, StoreUnavailable, StoreUncertain
+from pykoclaw_acp.errors import RowRefused, SessionNotFound, StoreUnavailable, StoreUncertain
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
-from pykoclaw_acp.model.turns import PromptKeys, Turn
+from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, Turn
 from pykoclaw_acp.store import batch, checkpoints, history_copy
 from pykoclaw_acp.store.batch import BatchWriter, UnsyncedCommit
 from pykoclaw_acp.store.condition import KeptOrNot
@@ -851,3 +851,33 @@ async def test_prompt_says_that_disk_cannot_be_read(
         )
         assert (await r.run(session, "say 1")).state == "done"
         assert r.launcher.launched[-1].prompts == ["say 1"]
+
+
+async def test_damaged_page_of_one_session_stops_no_other(tmp_path: Path) -> None:
+    """What is appended to its log is refused, also by who waits for the store; what it says of itself
+    is an error. Others are stored.
+    """
+    path = tmp_path / DATABASE
+    database = await Database.open(path)
+    journal = SessionJournal(database)
+    for session in ("hurt", "well"):
+        await journal.create(SessionRecord(session, f"acp-{session}", "/"))
+    await journal.append("hurt", [Text(f"m{n}", "x" * 20_000) for n in range(200)])
+    await journal.append("well", [Text("m", "y")])
+    await database.close()
+    data = bytearray(path.read_bytes())
+    page = data.find(b'"m199"') // 4096 * 4096
+    data[page : page + 8] = b"\xff" * 8
+    path.write_bytes(data)
+    database = await Database.open(path)
+    journal = SessionJournal(database)
+    try:
+        with pytest.raises(StoreUnavailable, match="damaged"):
+            await journal.read("hurt", 0, 1000)
+        assert database.condition.is_writable
+        with pytest.raises(RowRefused, match="damaged"):
+            await asyncio.wait_for(journal.append("hurt", [Text("n", "new")], patient=True), 60)
+        assert database.condition.is_writable
+        assert await journal.append("well", [Text("n", "new")]) == [2]
+    finally:
+        await database.close()
