@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import Final
@@ -47,6 +47,21 @@ DELETED: Final = "The conversation was deleted while the run began."
 log: Final = structlog.get_logger()
 
 
+@dataclass(eq=False, slots=True)
+class _Going:
+    """A run and what works on it: while it tidies up behind its result, the next may have begun."""
+
+    run: TaskRun
+    recovered: bool = False  # an earlier daemon has begun it
+    act: asyncio.Task[None] | None = None
+    turn: Turn | None = None  # which it is, or may be
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether its turn waits."""
+        return self.turn is not None and self.turn.state == TurnState.QUEUED
+
+
 class TaskRuns:
     """Runs claimed tasks. `data` is the data directory; `changed` is set when a run has ended, and
     `written` by others, when a task may have been deleted.
@@ -59,15 +74,12 @@ class TaskRuns:
         self._store = store
         self._data = data
         self._tasks = Tasks()
-        self._running: dict[str, TaskRun] = {}  # by task
-        self._acts: dict[str, asyncio.Task[None]] = {}  # by task
-        self._turns: dict[str, Turn] = {}  # by task: of runs that are turns, or may be
-        self._recovered: set[str] = set()  # tasks whose runs an earlier daemon has begun
+        self._going: dict[str, _Going] = {}  # by task, the newest of each
 
     @property
     def room(self) -> int:
         """How many runs may begin now; those that wait do not count."""
-        return max(MOST_RUNS - sum(not self._waits(run) for run in self._running.values()), 0)
+        return max(MOST_RUNS - sum(not self._waits(run) for run in self.running), 0)
 
     def _waits(self, run: TaskRun) -> bool:
         """Whether its turn waits for a person's answer, or behind another one."""
@@ -81,17 +93,16 @@ class TaskRuns:
     @property
     def running(self) -> list[TaskRun]:
         """Those that have no result yet."""
-        return list(self._running.values())
+        return [one.run for one in self._going.values()]
 
     async def recover(self) -> None:
         """Go on with the runs of an earlier daemon: what was not accepted runs, what was has its
         result written.
         """
         for run in await self._store.unfinished():
-            if run.task.id not in self._running:
+            if run.task.id not in self._going:
                 log.info("A run goes on", action="task_recovered", task=run.task.id)
-                self._recovered.add(run.task.id)
-                self._start(run)
+                self._start(_Going(run, recovered=True))
 
     async def begin(
         self, task: Task, claimed: str | None, *, manual: bool = False, asked: str | None = None
@@ -104,23 +115,25 @@ class TaskRuns:
         await self._store.claim(run)
         crash_points.reached("task_claimed")
         log.info("Task claimed", action="task_claimed", task=task.id, turn=run.turn_id)
-        self._start(run)
+        self._start(_Going(run))
         return run
 
     def give_up(self, task_id: str) -> None:
         """Drop the run of a task that was deleted, unless it has begun: one that is no turn yet has
         been ended by the store, a turn that waits ends as cancelled.
         """
-        if task_id in self._turns:
-            self._call_off(self._running[task_id], self._turns[task_id])
-        elif task_id in self._acts and task_id not in self._recovered:  # that may be a turn
-            self._acts[task_id].cancel()
-
-    def _call_off(self, run: TaskRun, turn: Turn) -> None:
-        if turn.state != TurnState.QUEUED or turn.cancelled.is_set():
+        if (one := self._going.get(task_id)) is None:
             return
-        log.info("A run is called off", action="task_called_off", task=run.task.id)
-        session = self._sessions.live.get(run.session_id or "")
+        if one.turn is not None:
+            self._call_off(one)
+        elif one.act is not None and not one.recovered:  # that may be a turn
+            one.act.cancel()
+
+    def _call_off(self, one: _Going) -> None:
+        if (turn := one.turn) is None or not one.is_queued or turn.cancelled.is_set():
+            return
+        log.info("A run is called off", action="task_called_off", task=one.run.task.id)
+        session = self._sessions.live.get(one.run.session_id or "")
         if session is not None:
             session.cancel(turn)
         turn.cancelled.set()  # also of one that is just being accepted
@@ -138,30 +151,29 @@ class TaskRuns:
                 log.exception("Deleted tasks could not be looked for", action="scheduler_failed")
 
     async def _call_off_deleted(self) -> None:
-        waiting = [one for one, turn in self._turns.items() if turn.state == TurnState.QUEUED]
+        waiting = {task: one for task, one in self._going.items() if one.is_queued}
         deleted = await self._store.without_task(waiting) if waiting else ()
         for task_id in deleted:
-            if task_id in self._turns:
-                self._call_off(self._running[task_id], self._turns[task_id])
+            self._call_off(waiting[task_id])
 
     def stop(self) -> None:
         """Leave the runs to the next daemon."""
         self._tasks.cancel()
 
-    def _start(self, run: TaskRun) -> None:
-        self._running[run.task.id] = run
-        self._acts[run.task.id] = self._tasks.start(self._run(run), name="scheduled task")
+    def _start(self, one: _Going) -> None:
+        self._going[one.run.task.id] = one
+        one.act = self._tasks.start(self._run(one), name="scheduled task")
 
-    async def _run(self, run: TaskRun) -> None:
-        tries = count(1)
+    async def _run(self, one: _Going) -> None:
+        run, tries = one.run, count(1)
 
         async def act() -> None:
             try:
-                await self._to_its_end(run)
+                await self._to_its_end(one)
             except (AcpError, StoreError):
                 raise
             except Exception as error:
-                if next(tries) < MOST_TRIES or run.task.id in self._turns:
+                if next(tries) < MOST_TRIES or one.turn is not None:
                     raise
                 log.exception("A run is given up", action="task_given_up", task=run.task.id)
                 await self._finish(run, f"The run could not begin: {error!r}"[:MAX_REASON])
@@ -173,18 +185,17 @@ class TaskRuns:
         except Conflict:
             log.warning("The run has ended already", action="task_ended", task=run.task.id)
         finally:
-            self._running.pop(run.task.id, None)
-            self._acts.pop(run.task.id, None)
-            self._turns.pop(run.task.id, None)
-            self._recovered.discard(run.task.id)
+            if self._going.get(run.task.id) is one:
+                del self._going[run.task.id]
             self.changed.set()
 
-    async def _to_its_end(self, run: TaskRun) -> None:
+    async def _to_its_end(self, one: _Going) -> None:
+        run = one.run
         session: Session | None = None
         outcome: Outcome | None = None
         text = ""
         try:
-            session, outcome = await self._turn_of(run)
+            session, outcome = await self._turn_of(one)
         except (StoreUnavailable, Overloaded):
             raise
         except Conflict:  # or the run was given up, and is refused a result
@@ -216,19 +227,20 @@ class TaskRuns:
         self._sessions.deliveries_wanted.set()
         await self._tidy(run)
 
-    async def _turn_of(self, run: TaskRun) -> tuple[Session, Outcome]:
+    async def _turn_of(self, one: _Going) -> tuple[Session, Outcome]:
         """The run's turn, to its end. One that ended before it began is given another id."""
+        run = one.run
         while True:
             session = await self._session(run)
             await folders.ensure(session, self._data)
-            given = await self._given(run, session)
-            made = self._turns[run.task.id] = self._turn(run, given)
-            turn = self._turns[run.task.id] = await session.accept_unattended(made)
+            given = await self._given(one, session)
+            made = one.turn = self._turn(run, given)
+            turn = one.turn = await session.accept_unattended(made)
             turn.given = turn.given or given
-            if run.task.id in self._recovered:
+            if one.recovered:
                 self.written.set()  # the task may have been deleted meanwhile
             if made.cancelled.is_set():
-                self._call_off(run, turn)
+                self._call_off(one)
             outcome, _ = await asyncio.shield(turn.ended)
             if outcome.failure is None or outcome.failure.kind != ErrorKind.NOT_STARTED:
                 return session, outcome
@@ -236,11 +248,11 @@ class TaskRuns:
             await self._store.place(replace(run, turn_id=again), run.turn_id)
             run.turn_id = again
 
-    async def _given(self, run: TaskRun, session: Session) -> Given | None:
+    async def _given(self, one: _Going, session: Session) -> Given | None:
         """What a client gives that has the task's conversation open. A run waits for one to come back
         to a new daemon, if it needs that.
         """
-        known = await self._store.session_of(run.task.conversation)
+        known = await self._store.session_of(one.run.task.conversation)
 
         def given() -> Given | None:
             live = None if known is None else self._sessions.live.get(known)
@@ -249,7 +261,7 @@ class TaskRuns:
         await clients_return(
             lambda: given() is None and bool(session.surroundings.options().withheld),
             self._sessions.clock,
-            recovered=run.task.id in self._recovered,
+            recovered=one.recovered,
         )
         return given()
 

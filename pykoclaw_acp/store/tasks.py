@@ -41,6 +41,7 @@ _RUN: Final = (
     " COALESCE(r.acp_session_id, t.acp_session_id), r.aside"
     " FROM acp_task_runs r LEFT JOIN acp_turns t ON t.turn_id = r.turn_id"
 )
+_EARLIER: Final = "started_at <= ? AND turn_id <> ?"  # a later run may have ended meanwhile
 # The values are compared as texts, as pykoclaw does; whatever is no time is never due.
 _IS_DUE: Final = (
     f"status = {_ACTIVE} AND next_run IS NOT NULL AND next_run <= ?"
@@ -310,19 +311,19 @@ def refuse(task: Task, reason: str) -> tuple[Statement, ...]:
     )
 
 
-async def left_aside(database: Database, task_id: str, turn_id: str) -> list[str]:
-    """Sessions of earlier runs of a task aside, apart from that of this run."""
+async def left_aside(database: Database, run: TaskRun) -> list[str]:
+    """Sessions of earlier runs of the task aside."""
     rows = await database.read(
-        "SELECT acp_session_id FROM acp_task_runs WHERE task_id = ? AND aside = 1 AND ended_at IS NOT NULL"
-        " AND turn_id <> ? AND acp_session_id IS NOT NULL",
-        (task_id, turn_id),
+        "SELECT acp_session_id FROM acp_task_runs WHERE task_id = ? AND aside = 1 AND ended_at IS NOT NULL"  # noqa: S608
+        f" AND {_EARLIER} AND acp_session_id IS NOT NULL",
+        (run.task.id, run.started_at, run.turn_id),
     )
     return [session_id for (session_id,) in rows]
 
 
-def forget_runs(task_id: str, turn_id: str) -> Statement:
-    """Delete ended runs of a task, apart from this one."""
+def forget_earlier(run: TaskRun) -> Statement:
+    """Delete earlier ended runs of the task."""
     return Statement(
-        "DELETE FROM acp_task_runs WHERE task_id = ? AND ended_at IS NOT NULL AND turn_id <> ?",
-        (task_id, turn_id),
+        f"DELETE FROM acp_task_runs WHERE task_id = ? AND ended_at IS NOT NULL AND {_EARLIER}",  # noqa: S608
+        (run.task.id, run.started_at, run.turn_id),
     )

@@ -221,6 +221,36 @@ async def test_task_cancelled_at_its_start_never_runs(
         assert fetch(path, TURNS) == []
 
 
+async def test_next_run_is_cancelled_though_earlier_tidies_up(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tidies, left_aside = asyncio.Event(), SqlTaskStore.left_aside
+
+    async def slow(store: SqlTaskStore, run: TaskRun) -> list[str]:
+        await tidies.wait()
+        return await left_aside(store, run)
+
+    monkeypatch.setattr(SqlTaskStore, "left_aside", slow)
+    async with rig(tmp_path) as r:
+        runs = TaskRuns(r.sessions, SqlTaskStore(r.database), tmp_path)
+        app: Any = SimpleNamespace(database=r.database, runs=runs)
+        control, session = ScheduledTasks(app), await r.session()
+        one = task(path, session.record.conversation_name, next_run=None)
+        await control.run(CALL, TaskParams(task=one))
+        await eventually(lambda: logs(path, one))
+        await r.prompt(session, "hang")
+        await control.run(CALL, TaskParams(task=one))
+        await eventually(lambda: len(fetch(path, TURNS)) == 3)
+        runs.changed.clear()
+        tidies.set()
+        await asyncio.wait_for(runs.changed.wait(), 30)
+        assert len(runs.running) == 1
+        await control.cancel(CALL, TaskParams(task=one))
+        await eventually(lambda: not runs.running)
+        states = fetch(path, "SELECT state FROM acp_turns ORDER BY position")
+        assert [state for (state,) in states] == ["done", "running", "cancelled"]
+
+
 # --- prompts that no session takes
 
 

@@ -261,7 +261,7 @@ async def test_earlier_runs_are_known_until_forgotten(s: Subject) -> None:
         await s.tasks.place(run, name)
         await s.tasks.finish(run, RESULT)
     await claimed(s, replace(RUN, turn_id="other", task=changed(TASK, id="t2")))
-    last = await claimed(s, replace(RUN, turn_id="last"))
+    last = await claimed(s, replace(RUN, turn_id="last", started_at=RUN.started_at + 1))
     assert sorted(await s.tasks.left_aside(last)) == ["session-first", "session-second"]
     second = replace(RUN, turn_id="second")
     assert await s.tasks.left_aside(second) == ["session-first"]
@@ -271,6 +271,20 @@ async def test_earlier_runs_are_known_until_forgotten(s: Subject) -> None:
     await s.tasks.forget_earlier(last)
     assert await s.tasks.left_aside(last) == []
     assert {one.turn_id for one in await s.tasks.unfinished()} == {"other", "last"}
+
+
+async def test_later_runs_are_not_forgotten(s: Subject) -> None:
+    first = await claimed(s)
+    await s.tasks.finish(first, RESULT)
+    later = replace(RUN, turn_id="later", started_at=RUN.started_at + 1)
+    await claimed(s, later)
+    later = replace(later, session_id="session", aside=True)
+    await s.tasks.place(later, "later")
+    await s.tasks.finish(later, RESULT)
+    assert await s.tasks.left_aside(first) == []
+    await s.tasks.forget_earlier(first)
+    newest = replace(RUN, turn_id="newest", started_at=later.started_at)
+    assert await s.tasks.left_aside(newest) == ["session"]
 
 
 async def test_only_unneeded_claude_sessions_are_aside(s: Subject) -> None:

@@ -154,7 +154,10 @@ class MemoryTaskStore(MemoryStore):
         return [
             row
             for turn_id, row in rows
-            if row.run.task.id == run.task.id and row.ended and turn_id != run.turn_id
+            if row.run.task.id == run.task.id
+            and row.ended
+            and row.run.started_at <= run.started_at
+            and turn_id != run.turn_id
         ]
 
     async def claude_sessions_aside(self, session_id: str) -> set[str]:

@@ -78,7 +78,7 @@ class SqlTaskStore(SqlStore):
 
     async def left_aside(self, run: TaskRun) -> list[str]:
         """Sessions of earlier runs of the task aside."""
-        return await tasks.left_aside(self._database, run.task.id, run.turn_id)
+        return await tasks.left_aside(self._database, run)
 
     async def claude_sessions_aside(self, session_id: str) -> set[str]:
         """Claude sessions of a deleted run aside that no other session needs."""
@@ -90,4 +90,4 @@ class SqlTaskStore(SqlStore):
 
     async def forget_earlier(self, run: TaskRun) -> None:
         """Delete what is kept of the task's earlier runs."""
-        await self._run(tasks.forget_runs(run.task.id, run.turn_id), patient=True)
+        await self._run(tasks.forget_earlier(run), patient=True)
