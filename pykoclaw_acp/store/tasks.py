@@ -37,8 +37,8 @@ _NOT_RUNNING: Final = (
 )
 # A run of an earlier version may lack its session, although it is a turn there.
 _RUN: Final = (
-    "SELECT r.turn_id, r.task, r.claimed_next_run, r.manual, r.started_at,"
-    " COALESCE(r.acp_session_id, t.acp_session_id), r.aside"
+    "SELECT r.turn_id, CAST(r.task AS BLOB), CAST(r.claimed_next_run AS BLOB), r.manual, r.started_at,"
+    " COALESCE(r.acp_session_id, t.acp_session_id), r.aside, CAST(r.task_id AS BLOB)"
     " FROM acp_task_runs r LEFT JOIN acp_turns t ON t.turn_id = r.turn_id"
 )
 _EARLIER: Final = "started_at <= ? AND turn_id <> ?"  # a later run may have ended meanwhile
@@ -217,21 +217,23 @@ async def without_task(database: Database, task_ids: Collection[str]) -> set[str
     return set(task_ids) - {task_id for (task_id,) in rows}
 
 
-async def unfinished(database: Database) -> list[TaskRun]:
-    """Runs without a result, the oldest first."""
+async def unfinished(database: Database) -> tuple[list[TaskRun], list[TaskRun]]:
+    """Runs without a result, the oldest first; and those of which the task as it was claimed cannot
+    be read, with nothing of it but its id.
+    """
     rows = await database.read(f"{_RUN} WHERE r.ended_at IS NULL ORDER BY r.started_at, r.turn_id")
-    return [
-        TaskRun(
-            turn_id,
-            msgspec.json.decode(task, type=Task),
-            claimed,
-            bool(manual),
-            started_at,
-            session_id,
-            bool(aside),
+    readable: list[TaskRun] = []
+    unreadable: list[TaskRun] = []
+    for turn_id, stored, claimed, manual, started_at, session_id, aside, task_id in rows:
+        runs, next_run = readable, None if claimed is None else claimed.decode("utf-8", "replace")
+        try:
+            task = msgspec.json.decode(stored, type=Task)
+        except (msgspec.MsgspecError, ValueError):
+            runs, task = unreadable, _task((task_id, *[None] * (len(_NAMES) - 1)))
+        runs.append(
+            TaskRun(turn_id, task, next_run, bool(manual), started_at, session_id, bool(aside))
         )
-        for turn_id, task, claimed, manual, started_at, session_id, aside in rows
-    ]
+    return readable, unreadable
 
 
 def result(run: TaskRun, ended: TaskResult) -> tuple[Statement, ...]:

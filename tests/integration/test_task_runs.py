@@ -114,6 +114,31 @@ async def test_run_of_an_earlier_version_finds_its_session(tmp_path: Path, path:
         assert not r.launcher.launched
 
 
+async def test_unreadable_run_ends_and_lets_others_go_on(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r:
+        hourly = {"schedule_type": "interval", "schedule_value": "3600000", "next_run": "2999"}
+        cut, odd = (task(path, "daily", **hourly) for _ in range(2))
+        once = task(path, "daily", next_run=None)
+        for number, (one, kept) in enumerate(
+            {cut: """'{"id":'""", odd: "CAST(x'ff' AS TEXT)", once: "''"}.items()
+        ):
+            execute(
+                path,
+                "INSERT INTO acp_task_runs (turn_id, task_id, task, manual, claimed_next_run, started_at)"
+                f" VALUES (?, ?, {kept}, 0, (SELECT next_run FROM scheduled_tasks WHERE id = ?), 1)",
+                *(str(number), one, one),
+            )
+        due = task(path, "daily", "say 1")
+        async with scheduling(r):
+            await eventually(lambda: logs(path, due))
+        assert logs(path, due)[0][0] == "success"
+        for one in (cut, odd, once):
+            ((state, _, error),) = logs(path, one)
+            assert (state, "cannot be read" in error) == ("error", True)
+        assert row(path, cut, "next_run", "status") == ("2999", "active")
+        assert row(path, once, "next_run", "status") == (None, "completed")
+
+
 # --- a conversation that nobody had begun before the run
 
 

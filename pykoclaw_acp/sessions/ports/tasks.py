@@ -36,7 +36,9 @@ class TaskStore(Store, Protocol):
         """Those of these ids that no task has any more: whoever deleted it."""
 
     async def unfinished(self) -> list[TaskRun]:
-        """Runs without a result, the oldest first."""
+        """Runs without a result, the oldest first. One that cannot be read gets an error for its
+        result.
+        """
 
     async def session_of(self, conversation: str) -> str | None:
         """The session of a conversation, also a deleted one."""

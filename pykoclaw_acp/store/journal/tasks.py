@@ -14,6 +14,10 @@ from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
 
+UNREADABLE: Final = (
+    "What was stored of the run cannot be read. If it had begun, its session shows what it did."
+)
+
 log: Final = structlog.get_logger()
 
 
@@ -61,7 +65,11 @@ class SqlTaskStore(SqlStore):
 
     async def unfinished(self) -> list[TaskRun]:
         """Runs without a result, the oldest first."""
-        return await tasks.unfinished(self._database)
+        found, unreadable = await tasks.unfinished(self._database)
+        for run in unreadable:
+            log.error("A run cannot be read", action="task_run_unreadable", task=run.task.id)
+            await self.finish(run, TaskResult("", UNREADABLE, run.claimed, 0))
+        return found
 
     async def session_of(self, conversation: str) -> str | None:
         """The session of a conversation, also a deleted one."""
