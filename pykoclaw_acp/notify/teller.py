@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
 from pykoclaw_acp.model.notices import DeliveryTarget, Notice, NoticeKind
 from pykoclaw_acp.model.turns import AWAY_GRACE
 from pykoclaw_acp.notify import words
@@ -114,15 +115,17 @@ class Teller:
     async def _decide_due(
         self, waiting: dict[str, float], now: float, decide: Callable[[str], Awaitable[None]]
     ) -> int:
-        """Decide on what is due; returns how many that were."""
+        """Decide on what is due; returns how many that were. What fails waits for its next try."""
         due = [one for one, at in waiting.items() if at <= now]
         for one in due:
-            at = waiting.pop(one)
+            del waiting[one]
             try:
                 await decide(one)
-            except BaseException:
-                waiting.setdefault(one, at)
-                raise
+            except Exception as error:
+                waiting.setdefault(one, now + RETRY)
+                if isinstance(error, StoreClosed | StoreUnavailable):
+                    raise
+                log.exception("A notice is delayed", action="notices_delayed", about=one)
         return len(due)
 
     async def _decide_request(self, ask_id: str) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+import structlog
 
 from pykoclaw_acp.model.notices import (
     DeliveryTarget,
@@ -38,6 +39,8 @@ AT_A_TIME: Final = 20  # notifications that are read together
 LATELY: Final = 48 * 3600 * 1000  # ms; of notices that were given up and are still reported
 KEPT: Final = 30 * 24 * 3600 * 1000  # ms that a settled notice is kept
 _decoder: Final = msgspec.json.Decoder(PermissionRequest)
+
+log: Final = structlog.get_logger()
 
 _TOLD: Final = "EXISTS (SELECT 1 FROM acp_notices n WHERE n.notice_id = '{}-' || {})"
 _TURN_TOLD: Final = _TOLD.format("turn", "t.turn_id")
@@ -174,23 +177,39 @@ async def missed_requests(database: Database) -> list[str]:
 
 
 async def ended_turn(database: Database, turn_id: str) -> EndedTurn | None:
-    """An ended turn of a person's session; None if it has a notice already."""
+    """An ended turn of a person's session; None if it has a notice already, or cannot be read."""
     rows = await database.read(_TURN, (turn_id,))
     if not rows:
         return None
     *place, state, stop_reason, error, ended_at, watched = rows[0]
-    outcome = Outcome(TurnState(state), stop_reason=stop_reason, failure=failure_of(error))
+    try:
+        outcome = Outcome(TurnState(state), stop_reason=stop_reason, failure=failure_of(error))
+    except (msgspec.MsgspecError, ValueError) as unread:
+        _skip(f"turn-{turn_id}", unread)
+        return None
     return EndedTurn(turn_id, NoticeSession(*place), outcome, ended_at or now_ms(), bool(watched))
 
 
 async def waiting_request(database: Database, ask_id: str) -> WaitingRequest | None:
-    """A pending request of a person's session; None if it has a notice already."""
+    """A pending request of a person's session; None if it has a notice already, or cannot be read."""
     rows = await database.read(_QUESTION, (ask_id,))
     if not rows:
         return None
-    *place, request, policy, asked_at = rows[0]
-    return WaitingRequest(
-        NoticeSession(*place), _decoder.decode(request), RequestPolicy(policy), asked_at
+    *place, stored, policy, asked_at = rows[0]
+    try:
+        request, decided_by = _decoder.decode(stored), RequestPolicy(policy)
+    except (msgspec.MsgspecError, ValueError) as unread:
+        _skip(f"question-{ask_id}", unread)
+        return None
+    return WaitingRequest(NoticeSession(*place), request, decided_by, asked_at)
+
+
+def _skip(notice_id: str, error: Exception) -> None:
+    log.warning(
+        "Nobody is told of what cannot be read",
+        action="notice_unreadable",
+        notice=notice_id,
+        error=str(error),
     )
 
 

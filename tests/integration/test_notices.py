@@ -433,6 +433,45 @@ async def test_dead_worker_is_told_even_if_watched(tmp_path: Path) -> None:
         assert await r.database.read("SELECT kind FROM acp_notices") == [("worker_failed",)]
 
 
+async def test_what_cannot_be_read_delays_no_other_notice(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, telling(r, CHAT) as one:
+        session = await away(r)
+        await write(
+            r,
+            "INSERT INTO acp_permissions (permission_id, acp_session_id, turn_id, tool_call_id, request, policy,"
+            " created_at, position) VALUES ('damaged', ?, 't', 'c', '{\"cut', 'wait', 0, 1)",
+            session.id,
+        )
+        one.request_waits("damaged")
+        await r.run(session, "say 1")
+        await eventually(lambda: notices(r))
+        await write(r, "DELETE FROM acp_notices")
+        await write(r, "UPDATE acp_turns SET error = '{\"cut'")
+        one.turn_ended(*await r.states())
+        await r.run(session, "say 1")
+        await eventually(lambda: notices(r))
+        assert await _count(r, 1)
+
+
+async def test_failing_notice_holds_up_no_other_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r, telling(r, CHAT) as one:
+        ended_turn, failed = SqlNoticeStore.ended_turn, asyncio.Event()
+
+        async def fail(store: SqlNoticeStore, turn_id: str) -> Any:
+            if turn_id == "odd":
+                failed.set()
+                raise RuntimeError("nobody has foreseen this")
+            return await ended_turn(store, turn_id)
+
+        monkeypatch.setattr(SqlNoticeStore, "ended_turn", fail)
+        one.turn_ended("odd")
+        await asyncio.wait_for(failed.wait(), 30)
+        await r.run(await away(r), "say 1")
+        await eventually(lambda: notices(r), timeout=teller.RETRY / 2)
+
+
 async def test_end_before_notices_were_on_is_untold(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await away(r)

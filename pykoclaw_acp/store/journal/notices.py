@@ -42,11 +42,13 @@ class SqlNoticeStore(SqlStore):
             await self._run(notices.switch_off(), patient=True)
 
     async def ended_turn(self, turn_id: str) -> EndedTurn | None:
-        """An ended turn of a person's session; None if it has a notice already."""
+        """An ended turn of a person's session; None if it has a notice already, or cannot be read."""
         return await notices.ended_turn(self._database, turn_id)
 
     async def waiting_request(self, ask_id: str) -> WaitingRequest | None:
-        """A pending request of a person's session; None if it has a notice already."""
+        """A pending request of a person's session; None if it has a notice already, or cannot be
+        read.
+        """
         return await notices.waiting_request(self._database, ask_id)
 
     async def is_pending(self, ask_id: str) -> bool:
