@@ -49,11 +49,14 @@ class NoticeStore(Protocol):
     async def settle_until(self, moment: int) -> None:
         """What ended until then (ms, own clock) was decided."""
 
-    async def due(self, until: int) -> list[DueNotification]:
-        """Notifications to be tried until then (ms, own clock); some of them."""
+    async def remove_others(self, keys: Sequence[str]) -> None:
+        """Targets that are not among these will not be asked again."""
 
-    async def next_due(self) -> int | None:
-        """When the next one is to be tried (ms, own clock)."""
+    async def due(self, key: str, until: int) -> list[DueNotification]:
+        """Notifications that a target is to be told until then (ms, own clock); some of them."""
+
+    async def next_due(self, key: str) -> int | None:
+        """When the target is to be told the next one (ms, own clock)."""
 
     async def is_wanted(self, notice_id: str) -> bool:
         """Whether the notice's session was not deleted."""

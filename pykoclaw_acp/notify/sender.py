@@ -1,9 +1,9 @@
-"""Gives notices to commands and webhooks, again and again until each was accepted or is given up."""
+"""Gives notices to a command or webhook, again and again until each was accepted or is given up."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -18,27 +18,29 @@ from pykoclaw_acp.notify.targets import CommandTarget, Webhook
 FIRST_PAUSE: Final = 5.0  # s; doubled after each failure
 LONGEST_PAUSE: Final = 3600.0  # s
 GIVE_UP: Final = 24 * 3600.0  # s after the notice
-AT_ONCE: Final = 4  # targets that are told at the same time
+AT_ONCE: Final = 4  # notices that a target is told at the same time
 
 log: Final = structlog.get_logger()
 
 
 class Sender:
-    """`targets` by their names in the database; `secret` signs what webhooks get. What is due in
-    quiet hours waits for their end.
+    """Tells one target, so that none waits for another; `key` is its name in the database, `secret`
+    signs what webhooks get. What is due in quiet hours waits for their end.
     """
 
     def __init__(
         self,
         store: NoticeStore,
-        targets: Mapping[str, CommandTarget | Webhook],
+        key: str,
+        target: CommandTarget | Webhook,
         secret: str | None,
         quiet: QuietHours | None = None,
     ) -> None:
         self._store = store
-        self._quiet = quiet
-        self._targets = targets
+        self._key = key
+        self._target = target
         self._secret = secret or ""
+        self._quiet = quiet
         self._wanted = asyncio.Event()
         self._room = asyncio.Semaphore(AT_ONCE)
 
@@ -53,13 +55,11 @@ class Sender:
             if self._quiet is not None and (pause := self._quiet.pause()):
                 await asyncio.sleep(pause)
                 continue
-            found = await self._store.due(self._store.clock.now())
+            found = await self._store.due(self._key, self._store.clock.now())
             if found:
-                async with asyncio.TaskGroup() as sending:
-                    for one in found:
-                        sending.create_task(self._try(one), name="notify")
+                await self._try_all(found)
                 continue
-            following = await self._store.next_due()
+            following = await self._store.next_due(self._key)
             wait = None
             if following is not None:
                 wait = max(following - self._store.clock.now(), 0) / 1000
@@ -69,11 +69,14 @@ class Sender:
             except TimeoutError:
                 continue
 
+    async def _try_all(self, found: Sequence[DueNotification]) -> None:
+        """Try each to its end: an error at one may not interrupt others, which were told then."""
+        tries = (self._try(one) for one in found)
+        for error in await asyncio.gather(*tries, return_exceptions=True):
+            if error is not None:
+                raise error
+
     async def _try(self, one: DueNotification) -> None:
-        target = self._targets.get(one.target)
-        if target is None:
-            await self._store.note_outcome(one, NotificationOutcome.REMOVED)
-            return
         question = one.kind == NoticeKind.QUESTION
         if question and not await self._store.is_pending(one.notice_id.removeprefix("question-")):
             await self._store.note_outcome(one, NotificationOutcome.OUTDATED)
@@ -83,19 +86,22 @@ class Sender:
                 if not await self._store.is_wanted(one.notice_id):
                     await self._store.note_outcome(one, NotificationOutcome.REMOVED)
                     return
-                await self._tell(target, one)
+                await self._tell(one)
         except NotAccepted as error:
             await self._failed(one, str(error))
             return
         await self._store.note_outcome(one, NotificationOutcome.ACCEPTED)
         log.info("Notice accepted", action="notice_accepted", notice=one.notice_id)
 
-    async def _tell(self, target: CommandTarget | Webhook, one: DueNotification) -> None:
-        body = one.body.encode()
-        if isinstance(target, CommandTarget):
-            await command.tell(target.arguments, body)
-        else:
-            await webhook.tell(target.url, self._secret, body, one.notice_id)
+    async def _tell(self, one: DueNotification) -> None:
+        body, target = one.body.encode(), self._target
+        try:
+            if isinstance(target, CommandTarget):
+                await command.tell(target.arguments, body)
+            else:
+                await webhook.tell(target.url, self._secret, body, one.notice_id)
+        except (OSError, RuntimeError) as error:  # no descriptor, or no thread, is left
+            raise NotAccepted(f"it could not be told: {error}") from error
 
     async def _failed(self, one: DueNotification, reason: str) -> None:
         pause = min(FIRST_PAUSE * 2**one.attempts, LONGEST_PAUSE)

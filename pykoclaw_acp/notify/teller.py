@@ -47,11 +47,10 @@ class Teller:
         self._store = store
         self._deliveries = [one for one in targets if isinstance(one, DeliveryTarget)]
         asked = {one.key: one for one in targets if isinstance(one, CommandTarget | Webhook)}
-        self._keys = list(asked)
+        self._senders = {key: Sender(store, key, one, secret, quiet) for key, one in asked.items()}
         self._quiet = quiet
         self._attended = attended
         self._grace = grace
-        self._sender = Sender(store, asked, secret, quiet)
         self._turns: dict[str, float] = {}  # when each is looked at; s, of the loop
         self._requests: dict[str, float] = {}
         self._hint = asyncio.Event()
@@ -73,9 +72,11 @@ class Teller:
             self.turn_ended(turn_id)
         for ask_id in requests:
             self.request_waits(ask_id)
-        async with asyncio.TaskGroup() as both:
-            both.create_task(self._again(self._sender.run), name="send notices")
-            both.create_task(self._again(self._decide_all), name="decide on notices")
+        await self._store.remove_others(list(self._senders))
+        async with asyncio.TaskGroup() as work:
+            for sender in self._senders.values():
+                work.create_task(self._again(sender.run), name="send notices")
+            work.create_task(self._again(self._decide_all), name="decide on notices")
 
     async def _again(self, run: Callable[[], Awaitable[None]]) -> None:
         """Go on after an error that nobody has foreseen."""
@@ -151,7 +152,7 @@ class Teller:
             for one in self._deliveries
             if notice.kind == NoticeKind.QUESTION or one.conversation != notice.place.conversation
         ]
-        if await self._store.add(notice, body, self._keys, deliveries):
+        if await self._store.add(notice, body, list(self._senders), deliveries):
             log.info(
                 "Notice recorded",
                 action="notice_recorded",
@@ -159,4 +160,5 @@ class Teller:
                 session=notice.place.session_id,
                 event_kind=str(notice.kind),
             )
-            self._sender.wake()
+            for sender in self._senders.values():
+                sender.wake()

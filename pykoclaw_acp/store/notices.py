@@ -29,7 +29,7 @@ from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.pieces import Pieces
 from pykoclaw_acp.store.sessions import now_ms
-from pykoclaw_acp.store.sql import PENDING, UNFINISHED
+from pykoclaw_acp.store.sql import PENDING, UNFINISHED, places
 from pykoclaw_acp.store.turns import failure_of
 
 TASK_ID: Final = "acp-notify"
@@ -77,7 +77,8 @@ _QUESTION: Final = (
 _DUE: Final = (
     "SELECT m.notice_id, m.target, n.kind, n.body, m.attempts, n.created_clock"  # noqa: S608  constant
     " FROM acp_notifications m JOIN acp_notices n ON n.notice_id = m.notice_id"
-    f" WHERE m.outcome IS NULL AND m.next_clock <= ? ORDER BY m.next_clock LIMIT {AT_A_TIME}"
+    " WHERE m.outcome IS NULL AND m.next_clock <= ? AND m.target = ?"
+    f" ORDER BY m.next_clock LIMIT {AT_A_TIME}"
 )
 # A pending request without a notice would be told of again.
 _OLD: Final = (
@@ -250,20 +251,28 @@ def deliver(notice: Notice, target: DeliveryTarget) -> Statement:
     )
 
 
-async def due(database: Database, until: int) -> list[DueNotification]:
-    """Notifications to be tried until then (ms, own clock); some of them."""
+def remove_others(keys: Sequence[str]) -> Statement:
+    """Targets that are not among these will not be asked again."""
+    return Statement(
+        f"UPDATE acp_notifications SET outcome = ? WHERE outcome IS NULL AND target NOT IN {places(keys)}",  # noqa: S608
+        (NotificationOutcome.REMOVED, *keys),
+    )
+
+
+async def due(database: Database, key: str, until: int) -> list[DueNotification]:
+    """Notifications that a target is to be told until then (ms, own clock); some of them."""
     return [
         DueNotification(
             notice, target, NoticeKind(kind), body, attempts, max(until - made, 0) / 1000
         )
-        for notice, target, kind, body, attempts, made in await database.read(_DUE, (until,))
+        for notice, target, kind, body, attempts, made in await database.read(_DUE, (until, key))
     ]
 
 
-async def next_due(database: Database) -> int | None:
-    """When the next notification is to be tried (ms, own clock)."""
+async def next_due(database: Database, key: str) -> int | None:
+    """When the target is to be told the next notification (ms, own clock)."""
     rows: list[tuple[Any, ...]] = await database.read(
-        "SELECT MIN(next_clock) FROM acp_notifications WHERE outcome IS NULL"
+        "SELECT MIN(next_clock) FROM acp_notifications WHERE outcome IS NULL AND target = ?", (key,)
     )
     return None if rows[0][0] is None else int(rows[0][0])
 

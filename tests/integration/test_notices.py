@@ -5,6 +5,7 @@ delivery once.
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import hmac
 import json
@@ -34,6 +35,7 @@ from pykoclaw_acp.notify.teller import Teller
 from pykoclaw_acp.server import notices as server_notices
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.journal.notices import SqlNoticeStore
+from pykoclaw_acp.store.notices import AT_A_TIME
 from pykoclaw_acp.system import processes
 from tests.databases import on_writer
 from tests.double import tables
@@ -520,6 +522,55 @@ async def test_question_that_somebody_is_asked_is_not_told(tmp_path: Path) -> No
         alone.ask("ask-2")
         await eventually(lambda: queued(r))
         assert await notices(r) == ["question-ask-2"]
+
+
+async def test_hanging_target_delays_no_other_one(tmp_path: Path) -> None:
+    hangs, place = CommandTarget(("/bin/sleep", "1000")), tmp_path / "tell"
+    async with rig(tmp_path) as r:
+        for number in range(2 * AT_A_TIME):
+            await write(
+                r, "INSERT INTO acp_notices VALUES (?, 's', 'turn_ended', '{}', 0, 0)", number
+            )
+            await write(
+                r,
+                "INSERT INTO acp_notifications (notice_id, target, next_clock) VALUES (?, ?, 0)",
+                *(number, hangs.key),
+            )
+        async with telling(r, hangs, writer(place)):
+            await r.run(await away(r), "say 1")
+            await eventually(lambda: told(place), timeout=30)
+
+
+async def test_no_descriptors_for_one_target_interrupt_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on, place, cannot = tmp_path / "go", tmp_path / "tell", CommandTarget(("/bin/true",))
+    begun, tell = tmp_path / "begun", command.tell
+    slow = writer(
+        place,
+        f"open({str(begun)!r}, 'a').write('x')",
+        f"while not os.path.exists({str(goes_on)!r}): time.sleep(0.01)",
+    )
+
+    async def told_or_not(arguments: tuple[str, ...], body: bytes) -> None:
+        if arguments == cannot.arguments:
+            await eventually(begun.exists)
+            raise OSError(errno.EMFILE, "Too many open files")
+        await tell(arguments, body)
+
+    monkeypatch.setattr(command, "tell", told_or_not)
+    async with rig(tmp_path) as r, telling(r, cannot, slow):
+        await r.run(await away(r), "say 1")
+        of_that = (
+            f"SELECT reason FROM acp_notifications WHERE target = '{cannot.key}' AND attempts = 1"
+        )
+        await eventually(lambda: rows(r, of_that), timeout=8)
+        goes_on.touch()
+        await eventually(
+            lambda: rows(r, "SELECT 1 FROM acp_notifications WHERE outcome = 'accepted'")
+        )
+        assert "Too many open files" in (await rows(r, of_that))[0][0]
+        assert (begun.read_text(), len(told(place))) == ("x", 1)
 
 
 async def test_target_that_refuses_is_tried_until_it_accepts(

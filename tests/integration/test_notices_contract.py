@@ -59,9 +59,9 @@ async def helper(s: Subject) -> str:
     return session
 
 
-async def due(s: Subject, until: int | None = None) -> list[DueNotification]:
+async def due(s: Subject, until: int | None = None, key: str = "t") -> list[DueNotification]:
     until = s.notices.clock.now() if until is None else until
-    return [replace(one, age=0) for one in await s.notices.due(until)]
+    return [replace(one, age=0) for one in await s.notices.due(key, until)]
 
 
 async def test_what_ends_from_the_first_begin_is_missed(s: Subject) -> None:
@@ -178,7 +178,7 @@ async def test_question_is_pending_until_settled(s: Subject) -> None:
 async def test_notice_is_added_once_with_its_deliveries(s: Subject) -> None:
     await s.session()
     to = [DeliveryTarget("wa-andy", "wa"), DeliveryTarget("tg-andy", "tg")]
-    assert await s.notices.next_due() is None
+    assert await s.notices.next_due("t") is None
     assert await s.notices.add(NOTICE, "{}", ["t", "u"], to)
     assert not await s.notices.add(NOTICE, "other", ["v"], [DeliveryTarget("wa-other", "wa")])
     rows = await s.others.queue()
@@ -188,9 +188,11 @@ async def test_notice_is_added_once_with_its_deliveries(s: Subject) -> None:
     ]
     assert {one.task_id for one in rows} == {"acp-notify"}
     assert len({one.delivery_id for one in rows}) == 2
-    found = sorted(await due(s), key=lambda one: one.target)
-    kind = NoticeKind.TURN_ENDED
-    assert found == [DueNotification("turn-a", one, kind, "{}", 0, 0) for one in ("t", "u")]
+    for key in ("t", "u"):
+        assert await due(s, key=key) == [
+            DueNotification("turn-a", key, NoticeKind.TURN_ENDED, "{}", 0, 0)
+        ]
+    assert await due(s, key="v") == []
 
 
 async def test_notice_of_deleted_session_is_not_wanted(s: Subject) -> None:
@@ -215,21 +217,32 @@ async def test_failed_notification_is_tried_again_then(s: Subject) -> None:
     await s.notices.note_failure(second, "Refused.", now + 50_000)
     await s.notices.note_failure(replace(first, target="other"), "Refused.", 1)
     assert await due(s, now + 1000) == []
-    assert await s.notices.next_due() == now + 50_000
+    assert await s.notices.next_due("t") == now + 50_000
+    assert await s.notices.next_due("other") is None
     again = [replace(one, attempts=1) for one in (second, first)]
     assert await due(s, now + 60_000) == again
-    (late, _) = await s.notices.due(now + 3_600_000)
+    (late, _) = await s.notices.due("t", now + 3_600_000)
     assert 3500 < late.age <= 3660
 
 
 async def test_settled_notification_is_not_tried_again(s: Subject) -> None:
     await s.session()
     await s.notices.add(NOTICE, "{}", ["t", "u"], [])
-    first, second = sorted(await due(s), key=lambda one: one.target)
+    (first,), (second,) = await due(s), await due(s, key="u")
     await s.notices.note_outcome(first, ACCEPTED)
-    assert await due(s) == [second]
+    assert (await due(s), await due(s, key="u")) == ([], [second])
     await s.notices.note_outcome(second, NotificationOutcome.GIVEN_UP, "Refused.")
-    assert (await due(s), await s.notices.next_due()) == ([], None)
     await s.notices.note_outcome(second, ACCEPTED)
     await s.notices.note_failure(first, "Late.", 1)
-    assert (await due(s), await s.notices.next_due()) == ([], None)
+    for key in ("t", "u"):
+        assert (await due(s, key=key), await s.notices.next_due(key)) == ([], None)
+
+
+async def test_removed_targets_are_asked_no_more(s: Subject) -> None:
+    await s.session()
+    await s.notices.add(NOTICE, "{}", ["t", "u"], [])
+    await s.notices.remove_others(["t", "v"])
+    assert [one.target for one in await due(s)] == ["t"]
+    assert await due(s, key="u") == []
+    await s.notices.remove_others([])
+    assert await due(s) == []

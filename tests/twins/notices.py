@@ -133,12 +133,21 @@ class MemoryNoticeStore(MemoryStore):
 
         await self.database.write(settle, patient=True)
 
-    async def due(self, until: int) -> list[DueNotification]:
+    async def remove_others(self, keys: Sequence[str]) -> None:
+        def remove() -> None:
+            rows = self.database.notifications
+            for key, row in rows.items():
+                if row.outcome is None and key[1] not in keys:
+                    rows[key] = replace(row, outcome=NotificationOutcome.REMOVED)
+
+        await self.database.write(remove, patient=True)
+
+    async def due(self, key: str, until: int) -> list[DueNotification]:
         tables = self.database.read()
         waiting = [
-            (row.due, key, row)
-            for key, row in tables.notifications.items()
-            if row.outcome is None and row.due <= until
+            (row.due, one, row)
+            for one, row in tables.notifications.items()
+            if row.outcome is None and row.due <= until and one[1] == key
         ]
         found: list[DueNotification] = []
         for _, (notice_id, target), row in sorted(waiting, key=lambda one: one[0])[:AT_A_TIME]:
@@ -147,9 +156,10 @@ class MemoryNoticeStore(MemoryStore):
             found.append(DueNotification(notice_id, target, kind, notice.body, row.attempts, age))
         return found
 
-    async def next_due(self) -> int | None:
-        rows = self.database.read().notifications.values()
-        return min((row.due for row in rows if row.outcome is None), default=None)
+    async def next_due(self, key: str) -> int | None:
+        rows = self.database.read().notifications.items()
+        waiting = (row.due for one, row in rows if row.outcome is None and one[1] == key)
+        return min(waiting, default=None)
 
     async def is_wanted(self, notice_id: str) -> bool:
         row = self.database.read().notices.get(notice_id)

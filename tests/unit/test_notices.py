@@ -137,8 +137,8 @@ async def failures(
         made = NOW - round(age * 1000)
         database.notices[notice.notice_id] = NoticeRow(notice, "{}", made)
         rows[notice.notice_id, "t"] = NotificationRow(NOW, attempts)
-    to = {"t": CommandTarget(("/nowhere",))}
-    running = asyncio.create_task(sender.Sender(MemoryNoticeStore(database), to, None, quiet).run())
+    store, target = MemoryNoticeStore(database), CommandTarget(("/nowhere",))
+    running = asyncio.create_task(sender.Sender(store, "t", target, None, quiet).run())
     await eventually(lambda: all(row.outcome or row.due > NOW for row in rows.values()))
     running.cancel()
     await asyncio.wait([running])

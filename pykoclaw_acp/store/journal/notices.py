@@ -77,13 +77,17 @@ class SqlNoticeStore(SqlStore):
         """What ended until then (ms, own clock) was decided."""
         await self._run(notices.settle_until(moment), patient=True)
 
-    async def due(self, until: int) -> list[DueNotification]:
-        """Notifications to be tried until then (ms, own clock); some of them."""
-        return await notices.due(self._database, until)
+    async def remove_others(self, keys: Sequence[str]) -> None:
+        """Targets that are not among these will not be asked again."""
+        await self._run(notices.remove_others(keys), patient=True)
 
-    async def next_due(self) -> int | None:
-        """When the next one is to be tried (ms, own clock)."""
-        return await notices.next_due(self._database)
+    async def due(self, key: str, until: int) -> list[DueNotification]:
+        """Notifications that a target is to be told until then (ms, own clock); some of them."""
+        return await notices.due(self._database, key, until)
+
+    async def next_due(self, key: str) -> int | None:
+        """When the target is to be told the next one (ms, own clock)."""
+        return await notices.next_due(self._database, key)
 
     async def is_wanted(self, notice_id: str) -> bool:
         """Whether the notice's session was not deleted."""
