@@ -30,6 +30,7 @@ from pykoclaw_acp.store.sql import DELIVERED, PENDING
 
 MOST_IMPORTED: Final = 500  # events in which the text of a delivery is looked for
 MOST_WAITING: Final = 10_000  # rows that are looked at together
+MOST_BESIDE: Final = 1000  # rows before and after one, among which there may be its twin
 PROMPT: Final = 200  # characters of a task's prompt, for the heading
 WIDEST: Final = 4  # bytes of a character in UTF-8
 
@@ -74,11 +75,12 @@ _PATH: Final = (
     " ON x.acp_session_id = t.acp_session_id AND x.claude_session_id = t.claude_session_id"
     " WHERE t.acp_session_id = ? AND t.prompt_uuid = ?"
 )
+# Rows of one minute were inserted beside each other; of those of years, only these are compared.
 _TWIN: Final = (
-    "SELECT o.created_at FROM delivery_queue d JOIN delivery_queue o"  # noqa: S608  constant
+    "SELECT CAST(o.created_at AS BLOB) FROM delivery_queue d JOIN delivery_queue o"  # noqa: S608  constants
     f" ON o.channel_prefix = d.channel_prefix AND o.status = {DELIVERED}"
+    f" AND o.rowid BETWEEN d.rowid - {MOST_BESIDE} AND d.rowid + {MOST_BESIDE}"
     " AND o.task_id = d.task_id AND o.message = d.message WHERE d.id = ?"
-    " ORDER BY o.created_at DESC LIMIT 20"
 )
 # As bytes: one text that is not UTF-8 must not keep the others from being read, and of a text SQLite
 # counts and cuts characters up to the first NUL only.
@@ -187,7 +189,7 @@ def _entry(source: str) -> str:
 async def has_twin(database: Database, delivery: Delivery) -> bool:
     """Whether the task's result with this text was delivered within the time of one run."""
     rows = await database.read(_TWIN, (delivery.delivery_id,))
-    return any(is_of_run(delivery, time_of(at)) for (at,) in rows)
+    return any(is_of_run(delivery, time_of(at.decode("utf-8", "replace"))) for (at,) in rows)
 
 
 def delivered(delivery_id: str) -> tuple[Statement, ...]:

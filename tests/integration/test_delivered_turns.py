@@ -6,13 +6,15 @@ import json
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pykoclaw_acp.model.events import Event, Text, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
+from pykoclaw_acp.store.journal.deliveries import SqlDeliveryStore
 from tests.integration.delivering import attached, delivering, name
-from tests.integration.queueing import enqueue, fetch, status
+from tests.integration.queueing import enqueue, execute, fetch, status
 from tests.integration.rig import Rig, rig
 from tests.waiting import eventually
 
@@ -75,3 +77,28 @@ async def test_turn_counts_once_also_for_the_next_daemon(tmp_path: Path) -> None
             async with delivering(r):
                 await eventually(partial(is_delivered, path, delivery))
             assert times_said(path) == count
+
+
+async def test_twin_is_looked_for_beside_the_row_only(tmp_path: Path) -> None:
+    path = tmp_path / "pykoclaw.db"
+    async with rig(tmp_path) as r:
+        session, _ = await attached(r)
+        store, read, plans = SqlDeliveryStore(r.database), r.database.read, list[str]()
+        enqueue(path, name(session), "Done.", at=CREATED.isoformat())
+        execute(path, "UPDATE delivery_queue SET status = 'delivered'")
+        execute(
+            path,
+            "INSERT INTO delivery_queue (id, task_id, conversation, channel_prefix, message, status, created_at)"
+            " SELECT 'odd', task_id, conversation, channel_prefix, message, status, CAST(x'ff' AS TEXT)"
+            " FROM delivery_queue",
+        )
+        delivery = await store.delivery(enqueue(path, name(session), "Done.", at=SOON.isoformat()))
+        assert delivery is not None
+
+        async def explained(sql: str, parameters: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+            plans.extend(step[3] for step in await read(f"EXPLAIN QUERY PLAN {sql}", parameters))
+            return await read(sql, parameters)
+
+        r.database.read = explained  # type: ignore[assignment]
+        assert await store.has_twin(delivery)
+        assert any("rowid>? AND rowid<?" in step for step in plans), plans
