@@ -6,23 +6,26 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from typing import Final
 
 import structlog
 
 from pykoclaw_acp.errors import Conflict, StoreClosed, StoreUnavailable
-from pykoclaw_acp.model.deliveries import Delivery, WaitingDeliveries, is_of_run
+from pykoclaw_acp.model.deliveries import WaitingDeliveries
+from pykoclaw_acp.model.turns import TurnState
+from pykoclaw_acp.sessions.delivered_turns import DeliveredTurns, FoundTurns
 from pykoclaw_acp.sessions.ports import DeliveryStore
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.tasks import Tasks
-from pykoclaw_acp.transcripts.times import written_at
 
 MOST_TRIES: Final = 3  # of a delivery that cannot be written for a reason of its own
 PAUSE: Final = 0.5  # s before the next try
-LOOKS: Final = (0.0, 0.3)  # s before each look for the transcript of what is delivered
 LONG_PAUSE: Final = 10.0  # s after a look that failed
-MOST_AT_ONCE: Final = 8  # sessions
+MOST_AT_ONCE: Final = 8  # messages that are written
+TOGETHER: Final = 100  # messages of a session whose transcripts are looked at together
+LONGEST_HOLD: Final = 0.5  # s that a prompt waits for messages; those left come after its turn
 REST: Final = 20  # times the duration of a look, until the next: many rows may wait for nobody
 LONGEST_REST: Final = 30.0  # s
 DELETED: Final = "The session of this conversation was deleted."
@@ -44,7 +47,7 @@ class Deliverer:
         self._tasks = Tasks()
         self._active: set[str] = set()  # sessions whose deliveries are being delivered
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
-        self._taken_in: dict[str, int] = {}  # where the newest turn began that was one, by session
+        self._turns = DeliveredTurns(store)
 
     async def run(self) -> None:
         """Deliver until cancelled, or until the store is closed."""
@@ -105,27 +108,46 @@ class Deliverer:
     async def _deliver_all(self, waiting: WaitingDeliveries) -> None:
         async with self._room:
             session = await self._sessions.find(waiting.session_id)
-            if session is None:
-                if not waiting.deleted:
-                    raise Conflict(NOT_THERE)
-                for delivery_id in waiting.delivery_ids:
+        ids = waiting.delivery_ids
+        if session is None:
+            if not waiting.deleted:
+                raise Conflict(NOT_THERE)
+            for delivery_id in ids:
+                async with self._room:  # for each: sessions that are held wait for it
                     await self._give_up(delivery_id, DELETED)
-                return
-        async with session.between_turns(), self._room:
-            for delivery_id in waiting.delivery_ids:
-                for _ in range(MOST_TRIES):
-                    if await self._deliver(session, delivery_id):
-                        break
-                    await asyncio.sleep(PAUSE)  # those after it wait
+            return
+        for at in range(0, len(ids), TOGETHER):
+            some = deque(ids[at : at + TOGETHER])
+            found = await self._turns.find(session, some)
+            while some:
+                await self._deliver_some(waiting.session_id, some, found)
 
-    async def _deliver(self, session: Session, delivery_id: str) -> bool:
+    async def _deliver_some(self, session_id: str, ids: deque[str], found: FoundTurns) -> None:
+        """Deliver the first of these, in order: between two turns, and while no prompt waits for long."""
+        session, done = await self._sessions.find(session_id), True
+        if session is None:
+            raise Conflict(NOT_THERE)
+        async with session.between_turns():
+            until = time.monotonic() + LONGEST_HOLD
+            await self._turns.find_later(session, found)
+            while ids and (done := await self._deliver(session, ids[0], found)):
+                ids.popleft()
+                if time.monotonic() >= until and _prompt_waits(session):
+                    break
+            found.last_seq = session.last_seq
+        await asyncio.sleep(0 if done else PAUSE)  # a prompt that waits begins, whatever is left
+
+    async def _deliver(self, session: Session, delivery_id: str, found: FoundTurns) -> bool:
         """Deliver one; False if that is to be tried again."""
         try:
-            delivery = await self._store.delivery(delivery_id)
-            if delivery is None:
-                return True
-            known = delivery.own and await self._is_taken_in(session, delivery)
-            await session.receive(delivery, self._store, known=known)
+            async with self._room:
+                delivery = await self._store.delivery(delivery_id)
+                if delivery is None:
+                    return True
+                turn = await self._turns.standing_for(session, delivery, found)
+                await session.receive(delivery, self._store, known=turn is not None)
+            if turn is not None:
+                self._turns.use(session, turn)
         except (StoreUnavailable, StoreClosed, Conflict):
             raise
         except Exception as error:
@@ -147,27 +169,12 @@ class Deliverer:
             )  # fmt: skip
         return True
 
-    async def _is_taken_in(self, session: Session, delivery: Delivery) -> bool:
-        """Whether the log has the turn of this run, from its transcript: each turn counts once.
-
-        A program enqueues its answer when Claude has written that down, or is about to. A turn that
-        said the same at another time is of another run.
-        """
-        if await self._store.has_twin(delivery):
-            return False  # which may be what the turn stands for
-        for pause in LOOKS:
-            await asyncio.sleep(pause)
-            await session.others.look_if_possible()
-            after = self._taken_in.get(session.id, 0)
-            for said in await self._store.taken_in(session.id, delivery, after):
-                at = await asyncio.to_thread(written_at, said.path, said.entry)
-                if is_of_run(delivery, at):
-                    self._taken_in[session.id] = said.seq
-                    return True
-        return False
-
     async def _give_up(self, delivery_id: str, reason: str) -> None:
         await self._store.give_up(delivery_id, reason)
         log.error(
             "A delivery failed", action="delivery_failed", delivery=delivery_id, reason=reason
         )
+
+
+def _prompt_waits(session: Session) -> bool:
+    return any(turn.state == TurnState.QUEUED for turn in session.turns)

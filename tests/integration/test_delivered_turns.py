@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -12,10 +13,13 @@ import pytest
 
 from pykoclaw_acp.model.events import Event, Text, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
+from pykoclaw_acp.sessions import delivered_turns
+from pykoclaw_acp.sessions.other_programs import OtherPrograms
 from pykoclaw_acp.store.journal.deliveries import SqlDeliveryStore
+from pykoclaw_acp.system import disks
 from tests.integration.delivering import attached, delivering, name
 from tests.integration.queueing import enqueue, execute, fetch, status
-from tests.integration.rig import Rig, rig
+from tests.integration.rig import Rig, hanging, rig
 from tests.waiting import eventually
 
 CREATED = datetime(2026, 11, 22, 10, 0, tzinfo=UTC)
@@ -77,6 +81,48 @@ async def test_turn_counts_once_also_for_the_next_daemon(tmp_path: Path) -> None
             async with delivering(r):
                 await eventually(partial(is_delivered, path, delivery))
             assert times_said(path) == count
+
+
+async def test_result_is_shown_though_its_transcript_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(disks, "WAIT", 0.05)
+    monkeypatch.setattr(delivered_turns, "written_at", lambda *_: answers.wait() and SOON)
+    path = tmp_path / "pykoclaw.db"
+    async with rig(tmp_path) as r:
+        session, _ = await attached(r)
+        await imported(r, session.id, tmp_path / "claude.jsonl", SOON)
+        delivery = enqueue(path, name(session), "Done.", at=CREATED.isoformat())
+        try:
+            async with delivering(r):
+                await eventually(partial(is_delivered, path, delivery), timeout=20)
+        finally:
+            answers.set()
+        assert times_said(path) == 2
+
+
+async def test_others_turn_counts_if_taken_in_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "pykoclaw.db"
+    looks, look = 0, OtherPrograms.look_if_possible
+
+    async def counted(others: OtherPrograms) -> None:
+        nonlocal looks
+        await look(others)
+        looks += 1
+
+    async with rig(tmp_path) as r:
+        session, turn, channel = await hanging(r)
+        monkeypatch.setattr(OtherPrograms, "look_if_possible", counted)
+        delivery = enqueue(path, name(session), "Done.", at=CREATED.isoformat())
+        async with delivering(r):
+            await eventually(lambda: looks == len(delivered_turns.LOOKS))
+            await imported(r, session.id, tmp_path / "claude.jsonl", SOON)  # which ours had delayed
+            channel.say(channel.event(turn.turn_id, "Mine."), channel.ended(turn.turn_id))
+            await eventually(partial(is_delivered, path, delivery))
+        assert times_said(path) == 1
 
 
 async def test_twin_is_looked_for_beside_the_row_only(tmp_path: Path) -> None:

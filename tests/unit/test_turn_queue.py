@@ -52,6 +52,18 @@ async def runs() -> AsyncIterator[Runs]:
     await made.tasks.end()
 
 
+async def test_hold_right_after_another_begins_no_turn(runs: Runs) -> None:
+    with runs.queue.hold():
+        runs.add(Turn("first", "s", []))
+        assert not await within(lambda: runs.begun, 0.05)
+    with runs.queue.hold():
+        assert not await within(lambda: runs.begun, 0.05)
+    await eventually(lambda: runs.begun == ["first"])
+    assert runs.queue.current is not None
+    end(runs.queue.current)
+    await runs.idle()
+
+
 async def test_held_queue_begins_no_turn_until_released(runs: Runs) -> None:
     first, second = Turn("first", "s", []), Turn("second", "s", [])
     runs.add(first)

@@ -150,7 +150,8 @@ class TurnQueue:
         if self.steered:
             self.current = self.steered[0]
             return self.current
-        await self._unheld.wait()
+        while self._holds:  # another hold may have begun before this is woken
+            await self._unheld.wait()
         if self._waiting:
             self.current = self._waiting.popleft()
             self._all_waiting.remove(self.current)
