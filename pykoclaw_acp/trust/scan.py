@@ -200,13 +200,14 @@ class _Scan:
         try:
             value = settings.parse(file.data)
             found = words(value)
-        except settings.Unreadable as error:
-            self._say(path, [str(error)], file.digest)
-            return
+            acting = {name: one for name, one in value.items() if name != "permissions"}
+            texts = settings.strings(acting)
+        except (settings.Unreadable, RecursionError):  # the CLI may understand it
+            found = [settings.UNCLEAR]
+            texts = iter((file.data.decode("utf-8", "replace"),))
         if found:
             self._say(path, found, file.digest)
-            acting = {name: one for name, one in value.items() if name != "permissions"}
-            self._programs(settings.strings(acting), directory)
+            self._programs(texts, directory)
             self._programs_in(os.path.join(directory, ".claude", "hooks"))
 
     def _of_settings(self, value: dict[str, Any], directory: str) -> list[str]:

@@ -40,18 +40,24 @@ _RUNS: Final = {
 }
 
 
+UNCLEAR: Final = "cannot be understood"
+
+
 class Unreadable(ValueError):
     """The file is not what Claude's settings look like."""
 
 
 def parse(data: bytes) -> dict[str, Any]:
-    """The object that the file holds; raises Unreadable."""
+    """The object that the file holds; raises Unreadable, also for what the CLI reads and Python
+    does not: deep nesting, and halves of surrogate pairs.
+    """
     try:
         value = json.loads(data.decode("utf-8-sig"))
+        json.dumps(value, ensure_ascii=False).encode()  # as it will be shown
     except (ValueError, RecursionError) as error:
-        raise Unreadable("cannot be understood") from error
+        raise Unreadable(UNCLEAR) from error
     if not isinstance(value, dict):
-        raise Unreadable("cannot be understood")
+        raise Unreadable(UNCLEAR)
     return value
 
 
