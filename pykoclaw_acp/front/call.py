@@ -9,7 +9,7 @@ import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
-from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.errors import DaemonGone, StartupError
 from pykoclaw_acp.front.dial import RESTART, Dialer, NotStarted
 from pykoclaw_acp.link import places as at
 from pykoclaw_acp.link.framing import MAX_PROMPT_EARLY, LineFramer, Oversized
@@ -24,7 +24,7 @@ _BUSY_TIMEOUT: Final = 10.0  # s
 _START_TIMEOUT: Final = 15.0  # s; for a daemon that has been started just now
 
 
-class DaemonAbsent(StartupError):
+class DaemonAbsent(DaemonGone):
     """No daemon serves the data directory, or it went away before it had answered."""
 
 
@@ -89,6 +89,7 @@ def follow(
     """
     connection = _connection(places, start=start)
     connection.settimeout(timeout)
+    since = time.monotonic()
     try:
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         connection.sendall(json.dumps(request).encode() + b"\n")
@@ -102,13 +103,18 @@ def follow(
                     return _result(message)
     except TimeoutError:
         raise DaemonAbsent(
-            f"The daemon has not answered within {timeout:g} s: it may hang."
+            f"The daemon has not answered within {timeout:g} s: it may hang.",
+            time.monotonic() - since,
         ) from None
     except OSError as error:
-        raise DaemonAbsent(f"The daemon is gone ({error.strerror}). Try again.") from error
+        raise DaemonAbsent(
+            f"The daemon is gone ({error.strerror}). Try again.", time.monotonic() - since
+        ) from error
     finally:
         connection.close()
-    raise DaemonAbsent("The daemon ended before it had answered. Try again.")
+    raise DaemonAbsent(
+        "The daemon ended before it had answered. Try again.", time.monotonic() - since
+    )
 
 
 def _result(message: dict[str, Any]) -> Any:

@@ -6,22 +6,25 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
+from pykoclaw_acp.errors import DaemonGone
+
 PAUSE: Final = 0.5  # s between two attempts to reach a daemon that went away
 PATIENCE: Final = 60.0  # s without a daemon
+STOOD: Final = 5.0  # s; a connection that ends earlier was none to a daemon that works
 
 Notifications = Generator[dict[str, Any], None, Any]
 
 
 def resumed(
     send: Callable[[int | None], Notifications],
-    gone: type[Exception],
+    gone: type[DaemonGone],
     patience: float = PATIENCE,
 ) -> Notifications:
     """The notifications of a call, each once, and its result.
 
     `send` sends the call; it is given the last `seq` that has come, or None. `gone` is what it
     raises when no daemon is there or the daemon goes away; it is raised here after `patience` (s)
-    without a notification.
+    without a notification, and without a connection that stood for a while, as of an idle session.
     """
     after: int | None = None
     lost: float | None = None
@@ -35,8 +38,10 @@ def resumed(
                 yield message
         except StopIteration as end:
             return end.value
-        except gone:
-            lost = time.monotonic() if lost is None else lost
-            if time.monotonic() - lost >= patience:
+        except gone as error:
+            now = time.monotonic()
+            if lost is None or (error.stood or 0.0) >= STOOD:
+                lost = now
+            if now - lost >= patience:
                 raise
             time.sleep(PAUSE)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from pykoclaw_acp.errors import DaemonGone
 from pykoclaw_acp.front import resuming
 from pykoclaw_acp.front.resuming import Notifications, resumed
 
 
-class Gone(Exception):
+class Gone(DaemonGone):
     pass
 
 
@@ -25,7 +26,7 @@ def test_call_goes_on_behind_its_last_notification() -> None:
         yield {"params": {"seq": len(sent) * 10}}
         yield {"params": {"id": "no place"}}
         if len(sent) < 3:
-            raise Gone
+            raise Gone("gone")
         return "result"
 
     found: list[object] = []
@@ -49,11 +50,31 @@ def test_patience_is_for_the_time_without_a_daemon(monkeypatch: pytest.MonkeyPat
         now += 40
         if calls < 6:
             yield {"params": {"seq": calls}}
-        raise Gone
+        raise Gone("gone")
 
     with pytest.raises(Gone):
         list(resumed(send, Gone, 60))
     assert calls == 7  # gone for 80 s since the fifth one
+
+
+def test_connection_that_stood_begins_patience_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("pykoclaw_acp.front.resuming.time.monotonic", lambda: now)
+    stood = [100.0, 100.0, 100.0, None, 1.0, None, None]
+    sent: list[int | None] = []
+
+    def send(after: int | None) -> Notifications:
+        nonlocal now
+        one = stood[len(sent)]
+        sent.append(after)
+        now += one or 25
+        if len(sent) == 1:
+            yield {"params": {"seq": 7}}
+        raise Gone("gone", one)
+
+    with pytest.raises(Gone):
+        list(resumed(send, Gone, 60))
+    assert sent == [None, *[7] * 6]  # 76 s after the end of the last one that stood
 
 
 def test_without_patience_a_call_is_sent_once() -> None:
@@ -61,7 +82,7 @@ def test_without_patience_a_call_is_sent_once() -> None:
 
     def send(after: int | None) -> Notifications:
         calls.append(after)
-        raise Gone
+        raise Gone("gone")
 
     with pytest.raises(Gone):
         list(resumed(send, Gone, 0))
