@@ -17,7 +17,17 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import uuid4
 
-from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.errors import (
+    InvalidParams,
+    InvalidRequest,
+    MethodNotFound,
+    NestedCaller,
+    Overloaded,
+    SessionNotFound,
+    StartupError,
+    StoreUnavailable,
+)
 from pykoclaw_acp.front.call import CallFailed, DaemonAbsent, call, follow, unfit
 from pykoclaw_acp.front.resuming import PATIENCE, Notifications, resumed
 from pykoclaw_acp.front.words_of_claude import WordsOfClaude
@@ -28,6 +38,20 @@ from pykoclaw_acp.system.turn_lock import Holder, TurnLock
 __all__ = ["Busy", "NotReached", "Refused", "Reply", "prompt", "turn_lock"]
 
 LOOK: Final = 0.05  # s between two attempts to take a lock
+# Of an error with another code, such as an internal one, it is not known when it has happened.
+_UNCERTAIN: Final = ErrorKind.STORE_UNCERTAIN
+_REFUSALS: Final = frozenset(
+    one.code
+    for one in (
+        InvalidParams,
+        InvalidRequest,
+        MethodNotFound,
+        NestedCaller,
+        Overloaded,
+        SessionNotFound,
+        StoreUnavailable,
+    )
+)
 
 _held: set[tuple[str, str]] = set()  # locks of this process, by data directory and conversation
 
@@ -41,14 +65,15 @@ class Busy(TimeoutError):
 
 
 class NotReached(ConnectionError):
-    """There is no daemon, and none could be started, or it was gone for a minute.
+    """There is no daemon, and none could be started, or it was gone for a minute; or it answers with
+    an error after it may have taken the prompt.
 
-    The turn may run; the same prompt with the same `key` is that turn.
+    The turn may run, or have run; the same prompt with the same `key` is that turn.
     """
 
 
 class Refused(Exception):
-    """The daemon has refused the prompt; nothing of it was kept. `code` is that of JSON-RPC."""
+    """The daemon has certainly refused the prompt; nothing of it was kept. `code` is that of JSON-RPC."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -104,20 +129,35 @@ def prompt(
         "environment": of_sessions(os.environ),
     }
     begin = create
+    taken = False  # perhaps
 
     def send(after: int | None) -> Notifications:
-        nonlocal begin
+        nonlocal begin, taken
         if begin:
             resolved = {"conversation": conversation, "create": True}
             call(places, "_pykoclaw.dev/conversations/resolve", resolved, start=start)
             begin = False
-        return follow(places, "_pykoclaw.dev/prompt", {**params, "after": after}, start=start)
+        messages = follow(places, "_pykoclaw.dev/prompt", {**params, "after": after}, start=start)
+        try:
+            while True:
+                message = next(messages)
+                taken = True
+                yield message
+        except StopIteration as end:
+            return end.value
+        except DaemonAbsent as error:
+            taken = taken or error.stood is not None
+            raise
 
     try:
         return _reply(resumed(send, DaemonAbsent, PATIENCE if start else 0), on_text)
     except StartupError as error:
         raise NotReached(str(error)) from error
     except CallFailed as error:
+        if taken:
+            raise NotReached(f"{error} The prompt may have been taken before.") from error
+        if error.code not in _REFUSALS or (error.data or {}).get("errorKind") == _UNCERTAIN:
+            raise NotReached(str(error)) from error
         raise Refused(error.code, str(error)) from error
 
 

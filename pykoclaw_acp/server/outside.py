@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.errors import InvalidParams, StoreUnavailable, StoreUncertain
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.log import Logged
@@ -54,7 +54,10 @@ class OutsidePrompts:
         }
 
     async def prompt(self, call: Call, params: CommandPromptParams) -> Prompted | Later:
-        """Accept the prompt; show the turn's events, and answer when it has ended."""
+        """Accept the prompt; show the turn's events, and answer when it has ended.
+
+        Raises StoreUncertain, not StoreUnavailable, from the acceptance on.
+        """
         if not params.text.strip():
             raise InvalidParams("`text`: must not be empty.")
         if bool(params.session) == bool(params.new):
@@ -68,7 +71,7 @@ class OutsidePrompts:
         joined = known is not turn
         if params.detach and not known.ended.done():
             return _prompted(session, known, joined=joined)
-        return Later(self._show(call, params, session, known, joined=joined))
+        return Later(_accepted(self._show(call, params, session, known, joined=joined)))
 
     async def _show(
         self,
@@ -143,6 +146,14 @@ class OutsidePrompts:
                     **whole(one.request),
                 )
                 await call.client.peer.notify(encode_notification(QUESTION, shown))
+
+
+async def _accepted(answer: Awaitable[Prompted]) -> Prompted:
+    """The answer to a prompt that was kept: no failure may say that nothing of it was."""
+    try:
+        return await answer
+    except StoreUnavailable as error:
+        raise StoreUncertain(error.state, error.reason) from error
 
 
 class _TurnClient(CommandClient):

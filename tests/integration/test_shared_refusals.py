@@ -1,0 +1,79 @@
+"""`shared.prompt` when the daemon, which the test plays, answers with an error."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp import shared
+from pykoclaw_acp.front import resuming
+from pykoclaw_acp.link.places import Places
+from tests.integration.front_harness import WAIT, Daemon, encode
+
+NAME = "wa-andy-1@g.us"
+EVENT = {"method": "_pykoclaw.dev/event", "params": {"seq": 1}}
+GONE = None  # the daemon ends before it answers
+
+
+def error(code: int, **data: str) -> dict[str, Any]:
+    return {"id": 1, "error": {"code": code, "message": "No.", "data": data or None}}
+
+
+@pytest.fixture
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    monkeypatch.setenv("PYKOCLAW_STATE", str(tmp_path / "state"))
+    monkeypatch.delenv("PYKOCLAW_SOCKET", raising=False)
+    monkeypatch.setattr(resuming, "PAUSE", 0)
+    return Places(str(tmp_path / "data"), str(tmp_path / "state"))
+
+
+@contextmanager
+def answering(daemon: Daemon, connections: list[list[dict[str, Any] | None]]) -> Iterator[None]:
+    """Answers each connection's request with these messages."""
+
+    def serve() -> None:
+        for messages in connections:
+            connection = daemon.accept()
+            assert json.loads(connection.line())["params"]["text"] == "Hello"
+            connection.send(*(encode(one) for one in messages if one is not GONE))
+            connection.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield
+    thread.join(WAIT)
+    assert not thread.is_alive()
+
+
+def ask(places: Places, *connections: list[dict[str, Any] | None]) -> None:
+    with Daemon(places) as daemon, answering(daemon, list(connections)):
+        shared.prompt(NAME, "Hello", create=False, data=places.data)
+
+
+@pytest.mark.parametrize("code", [-32602, -32002, -32011, -32012, -32013])
+def test_first_error_says_nothing_was_taken(places: Places, code: int) -> None:
+    with pytest.raises(shared.Refused, match="No") as refused:
+        ask(places, [error(code)])
+    assert refused.value.code == code
+
+
+@pytest.mark.parametrize(
+    "connections",
+    [
+        pytest.param([[EVENT, error(-32011)]], id="after an event"),
+        pytest.param([[GONE], [error(-32002)]], id="sent again"),
+        pytest.param([[error(-32603)]], id="internal"),
+        pytest.param([[error(-32011, errorKind="store_uncertain")]], id="uncertain"),
+    ],
+)
+def test_error_of_taken_prompt_is_no_refusal(
+    places: Places, connections: list[list[dict[str, Any] | None]]
+) -> None:
+    with pytest.raises(shared.NotReached, match="No"):
+        ask(places, *connections)
