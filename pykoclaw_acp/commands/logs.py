@@ -63,7 +63,7 @@ def readable(line: str) -> list[Shown]:
     """
     try:
         entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         entry = None
     if not isinstance(entry, dict) or "event" not in entry:
         return [terminal.shown(line)]

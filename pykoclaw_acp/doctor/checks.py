@@ -20,17 +20,16 @@ def examine(context: Context, checks: Sequence[Check]) -> list[Finding]:
     for check in checks:
         try:
             findings.append(check(context))
-        except (OSError, ValueError, KeyError) as error:
-            name = check.__name__.replace("_", " ")
-            findings.append(
-                Finding(
-                    name,
-                    "warning",
-                    f"could not be checked: {error}",
-                    "Look at what the error names.",
-                )
-            )
+        except Exception as error:  # noqa: BLE001  whatever it is, the other findings count
+            findings.append(_failed(check, error))
     return findings
+
+
+def _failed(check: Check, error: Exception) -> Finding:
+    name = check.__name__.replace("_", " ")
+    words = str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+    advice = "Look at what the error names."
+    return Finding(name, "warning", f"could not be checked: {words}", advice)
 
 
 def every() -> list[Check]:

@@ -19,8 +19,10 @@ from pykoclaw_acp.model.choices import BYPASS, may_bypass
 from pykoclaw_acp.model.surroundings import OWN
 from pykoclaw_acp.sessions.user_settings import trouble
 from pykoclaw_acp.system import credentials, dotenv
+from pykoclaw_acp.trust.looking import Looking
 
 PROGRAM: Final = "pykoclaw-acp"
+MOST: Final = 64 * 1024 * 1024  # bytes of a file; Claude's own one grows with its projects
 
 
 def claude_cli(context: Context) -> Finding:
@@ -144,11 +146,15 @@ def zed(context: Context) -> Finding:
         )
     servers = value.get("agent_servers")
     commands = [
-        shlex.join([str(one["command"]), *(str(argument) for argument in one.get("args") or [])])
+        shlex.join([one["command"], *_arguments(one.get("args"))])
         for one in (servers.values() if isinstance(servers, dict) else [])
         if isinstance(one, dict) and isinstance(one.get("command"), str)
     ]
     return _named(context, "Zed", path, commands)
+
+
+def _arguments(value: Any) -> list[str]:
+    return [str(one) for one in value] if isinstance(value, list) else []
 
 
 def mitto(context: Context) -> Finding:
@@ -156,10 +162,12 @@ def mitto(context: Context) -> Finding:
     path = context.home / ".mittorc"
     if not path.exists():
         return Finding("Mitto", "ok", "no configuration of it here")
-    lines = path.read_text(errors="replace").splitlines()
+    text = _text(path)
+    if text is None:
+        return Finding("Mitto", "warning", f"{path} cannot be read", "Look at it with `ls -l`.")
     found = [
         match[1].strip("'\"")
-        for line in lines
+        for line in text.splitlines()
         if (match := re.match(r"\s*(?:-\s+)?command:\s*(.+?)\s*$", line))
     ]
     return _named(context, "Mitto", path, found)
@@ -223,8 +231,9 @@ def workers_environment(context: Context) -> tuple[Mapping[str, str], str]:
 
 def _of_home_file(context: Context) -> Mapping[str, str]:
     """What the `.env` of the home directory sets; nothing if there is none, or it cannot be read."""
+    path = context.home / IN_HOME
     try:
-        return dotenv.read(str(context.home / IN_HOME))
+        return dotenv.read(str(path)) if path.is_file() else {}
     except (OSError, UnicodeDecodeError):
         return {}
 
@@ -233,9 +242,8 @@ def read_json(path: Path) -> Any:
     """Content of a JSON file with comments and trailing commas, as editors write them; None if it
     cannot be read.
     """
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError):
+    text = _text(path)
+    if text is None:
         return None
     tokens = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
     bare = tokens.sub(lambda found: found[0] if found[0].startswith('"') else "", text)
@@ -244,5 +252,17 @@ def read_json(path: Path) -> Any:
     )  # trailing commas may precede comments
     try:
         return json.loads(bare)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
+
+
+def _text(path: Path) -> str | None:
+    """Text of a file of others; None if it cannot be read, is too large, or is no file: a pipe would
+    make us wait.
+    """
+    try:
+        found = Looking().read(str(path), MOST)
+    except (OSError, ValueError):  # ValueError: no path at all
+        return None
+    data = None if found is None else found.data
+    return None if data is None else data.decode(errors="replace")

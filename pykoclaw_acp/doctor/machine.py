@@ -223,7 +223,11 @@ def units(context: Context) -> Finding:
     """systemd units, of the user and the system, are in order, or not installed."""
     if shutil.which("systemctl", path=context.environment.get("PATH")) is None:
         return Finding("systemd units", "ok", "there is no systemd here; clients start the daemon")
-    known = [unit for scope in ("--user", "--system") for unit in _units(context, scope)]
+    try:
+        known = [unit for scope in ("--user", "--system") for unit in _units(context, scope)]
+    except subprocess.TimeoutExpired:
+        found = f"systemctl has not answered within {TOOL_WAIT:g} s"
+        return Finding("systemd units", "warning", found, "Try `systemctl status` yourself.")
     if failed := [
         f"{unit['scope']} {unit['Id']}" for unit in known if unit["ActiveState"] == "failed"
     ]:
@@ -256,7 +260,9 @@ CHECKS: Final = (
 
 
 def _units(context: Context, scope: str) -> list[dict[str, str]]:
-    """Properties of our units in this systemd instance; empty if it does not answer."""
+    """Properties of our units in this systemd instance; empty if there is none that answers. Raises
+    TimeoutExpired.
+    """
     properties = "--property=Id,LoadState,ActiveState"
     shown = subprocess.run(
         ["systemctl", scope, "show", properties, *UNITS],

@@ -332,7 +332,7 @@ def content(prompt: str) -> list[dict[str, Any]]:
         return [
             block for block in json.loads(prompt) if isinstance(block, dict) and "type" in block
         ]
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return []
 
 

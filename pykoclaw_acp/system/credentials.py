@@ -10,12 +10,14 @@ from typing import Any, Final
 
 from pykoclaw_acp.system import shortage
 from pykoclaw_acp.system.environment import KEYS, SWITCHES
+from pykoclaw_acp.system.transcript_files import opened
 
 LOGIN: Final = ".credentials.json"  # in Claude's configuration directory
 _SERVERS: Final = frozenset(
     {"mcpOAuth", "mcpOAuthClientConfig"}
 )  # logins at MCP servers, in that file
 _HEADERS: Final = "ANTHROPIC_CUSTOM_HEADERS"  # besides a key, not instead of one
+_MOST: Final = 4 * 1024 * 1024  # bytes of a file; more than the CLI reads
 _HANDED: Final = "CREDENTIALS_DIRECTORY"  # systemd's LoadCredential
 
 
@@ -77,9 +79,9 @@ def bundled_cli() -> str | None:
 
 def _dict(path: str) -> dict[str, Any]:
     try:
-        with open(path, encoding="utf-8") as file:
-            value = json.load(file)
-    except (OSError, ValueError) as error:
+        with opened(path) as descriptor:
+            value = json.loads(os.read(descriptor, _MOST))
+    except (OSError, ValueError, RecursionError) as error:
         if shortage.of(error) is not None:
             raise
         return {}

@@ -108,7 +108,7 @@ def _write(descriptor: int, conversation: str, program: str) -> None:
 def _holder(descriptor: int) -> Holder:
     try:
         words = json.loads(os.pread(descriptor, _MOST_WORDS, 0))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return Holder()
     if not isinstance(words, dict):
         return Holder()

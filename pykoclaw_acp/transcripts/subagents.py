@@ -129,7 +129,8 @@ class Subagents:
         return self._found.get(call)
 
     def _note(self, path: str) -> None:
-        with contextlib.suppress(OSError, msgspec.MsgspecError), opened(path) as descriptor:
+        unreadable = (OSError, msgspec.MsgspecError, UnicodeError, RecursionError)
+        with contextlib.suppress(*unreadable), opened(path) as descriptor:
             meta = msgspec.json.decode(os.read(descriptor, MOST_META), type=_Meta)
             self._found[self._ids.of(meta.tool_use_id)] = _Found(
                 f"{path.removesuffix(_META)}.jsonl", meta

@@ -40,7 +40,7 @@ def fail(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def opened(*_: object, **__: object) -> NoReturn:
         raise error
 
-    monkeypatch.setattr(credentials, "open", opened, raising=False)
+    monkeypatch.setattr(credentials, "opened", opened)
 
 
 def told(tmp_path: Path, words: str = SAID) -> TurnFailure:

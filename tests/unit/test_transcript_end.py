@@ -33,7 +33,7 @@ def empty(path: Path) -> None:
 
 def spoil(path: Path) -> None:
     with path.open("ab") as file:
-        file.write(b"\xff{]\n")
+        file.write(b"\xff{]\n" + b'{"type":"\xff"}\n' + b'{"x":' + b"[" * 5000 + b"\n")
 
 
 def remove(path: Path, *, directory: bool = False) -> None:
@@ -107,8 +107,9 @@ async def test_new_conversation_has_a_new_transcript(transcript: Path) -> None:
 
 async def test_transcript_that_cannot_be_read(transcript: Path) -> None:
     end = await begun(transcript)
-    write(transcript, "u3")
     spoil(transcript)
+    assert not await end.is_passed(ID)
+    write(transcript, "u3")
     assert await end.is_passed(ID)
     remove(transcript)
     assert not await end.is_passed(ID)
