@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import Final
 
 from pykoclaw_acp.link.places import DATABASE, Places
@@ -108,7 +109,8 @@ def _is_recorded(data: str, directory: str, digest: str) -> bool:
     wanted = upwards(directory)
     places = ", ".join("?" * len(wanted))
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=WAIT)) as connection:
+        address = f"{Path(path).absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(address, uri=True, timeout=WAIT)) as connection:
             found = connection.execute(
                 "SELECT 1 FROM acp_trust WHERE (path = ? AND dotenv = ?)"  # noqa: S608  placeholders only
                 f" OR (content = ? AND path IN ({places})) LIMIT 1",

@@ -67,6 +67,16 @@ def test_environment_beats_directory_file_which_beats_home_file(
     assert source(settings, "data") == "default"
 
 
+@pytest.mark.parametrize("name", ["data#1", "data?x=1", "data%41", "dätä b"])
+def test_trust_counts_wherever_the_data_are(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / ".env", "PYKOCLAW_MODEL=here\n")
+    trust_dotenv(tmp_path / name, tmp_path)
+    monkeypatch.setenv("PYKOCLAW_DATA", str(tmp_path / name))
+    assert loading.load().model == "here"
+
+
 def test_an_empty_value_is_unset_at_every_level(
     empty_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
