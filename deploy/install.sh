@@ -38,7 +38,7 @@ while [ $# -gt 0 ]; do
 done
 
 case $profile in '' | editor | pykoclaw) ;; *) fail "There is no profile $profile; editor and pykoclaw are." ;; esac
-source=$(cd "$(dirname "$0")" && pwd)/$scope
+source=$(CDPATH= cd -- "$(dirname -- "$0")" && pwd)/$scope
 socket=pykoclaw-acp.socket service=pykoclaw-acp.service
 if [ $scope = system ]; then
     [ -n "$destdir" ] || [ "$(id -u)" = 0 ] || fail "--system needs root. Run it with sudo."
@@ -122,7 +122,7 @@ choose_program() {
     if [ -n "$program" ]; then
         chosen=$program
         [ -x "$program" ] || fail "$program is not an executable program."
-        program=$(cd "$(dirname "$program")" && pwd)/$(basename "$program")
+        program=$(CDPATH= cd -- "$(dirname -- "$program")" && pwd)/$(basename -- "$program")
     else
         if [ -e "$dropin" ]; then
             kept=$(sed -n 's/^ExecStart="\(.*\)" serve$/\1/p' "$dropin")

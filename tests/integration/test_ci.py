@@ -39,12 +39,14 @@ def run(
     shutil.copy(RUN, root / ".ci/run")
     if failing:
         (root / "failing").touch()
+    elsewhere = root / "elsewhere"  # where CDPATH would lead
+    (elsewhere / root.name / ".ci").mkdir(parents=True)
     environment = {"PATH": str(stubs), "PYKOCLAW_TEST_NODE": "", "INSTALLABLE": clients}
     done = subprocess.run(
-        [root / ".ci/run"],
+        [f"{root.name}/.ci/run"],
         check=False,
-        env=environment,
-        cwd="/",
+        env={**environment, "CDPATH": str(elsewhere)},
+        cwd=root.parent,
         capture_output=True,
         text=True,
         timeout=60,

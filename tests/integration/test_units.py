@@ -273,6 +273,27 @@ def test_changed_unit_is_replaced_and_program_is_selectable(
     )
 
 
+def test_relative_paths_are_taken_from_here(program: Path, empty_home: Path) -> None:
+    """Whatever CDPATH says, with which the shell prints where it goes."""
+    manager = program.with_name("systemctl")  # one that runs nothing
+    manager.write_text("#!/bin/sh\ncase $* in *show-environment*) exit 1 ;; esac\n")
+    manager.chmod(0o755)
+    shutil.copytree(DEPLOY, empty_home / "x/deploy")
+    (empty_home / "x/own").mkdir()
+    shutil.copy(program, empty_home / "x/own/pykoclaw-acp")
+    result = subprocess.run(
+        ["deploy/install.sh", "--program", "own/pykoclaw-acp"],
+        env={**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "CDPATH": "."},
+        cwd=empty_home / "x",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    dropin = empty_home / ".config/systemd/user/pykoclaw-acp.service.d/program.conf"
+    assert f'ExecStart="{empty_home}/x/own/pykoclaw-acp" serve\n' in dropin.read_text()
+
+
 @needs_systemd
 def test_profile_is_set_and_kept(program: Path, empty_home: Path) -> None:
     file = empty_home / ".config/pykoclaw/environment"
