@@ -18,8 +18,7 @@ StartupError                   the program ends, with `exit_code`
 ├─ Exhausted                   the machine, or a limit, has run out of something
 ├─ CommandFailed
 ├─ OutputLost                  standard output cannot be written
-└─ DaemonGone                  a call has no answer, as there is no daemon
-   └─ DaemonNotRunning         (3)
+└─ DaemonNotRunning            (3)
 
 WorkerFailed                   no worker could be had for a turn
 ├─ LaunchFailed                the launcher could not launch a worker, or not reach it
@@ -294,20 +293,11 @@ class OutputLost(StartupError):
         )
 
 
-class DaemonGone(StartupError):
-    """No daemon answers a call. `stood`: how long the call had a connection (s); None if it never had
-    one, so that nothing of it was sent.
-    """
-
-    def __init__(self, message: str, stood: float | None = None) -> None:
-        super().__init__(message)
-        self.stood = stood
-
-
-class DaemonNotRunning(DaemonGone):
+class DaemonNotRunning(StartupError):
     """The daemon does not run, and the command does not start it."""
 
     exit_code = 3
+    stood: float | None = None  # s that there was a connection; None: there was none
 
 
 class WorkerFailed(Exception):

@@ -92,7 +92,9 @@ def _said_plainly() -> Iterator[None]:
     except front.NoDaemon as error:
         raise DaemonNotRunning(f"{error} A client starts it, or `pykoclaw-acp serve`.") from error
     except front.DaemonAbsent as error:
-        raise DaemonNotRunning(str(error), error.stood) from error
+        gone = DaemonNotRunning(str(error))
+        gone.stood = error.stood
+        raise gone from error
     except front.CallFailed as error:
         if error.code == _NOT_FOUND:
             word = (error.data or {}).get("sessionId", "")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
-from pykoclaw_acp.errors import DaemonGone, StartupError
+from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front.dial import RESTART, Dialer, NotStarted
 from pykoclaw_acp.link import places as at
 from pykoclaw_acp.link.framing import MAX_PROMPT_EARLY, LineFramer, Oversized
@@ -24,8 +24,14 @@ _BUSY_TIMEOUT: Final = 10.0  # s
 _START_TIMEOUT: Final = 15.0  # s; for a daemon that has been started just now
 
 
-class DaemonAbsent(DaemonGone):
-    """No daemon serves the data directory, or it went away before it had answered."""
+class DaemonAbsent(StartupError):
+    """No daemon serves the data directory, or it went away before it had answered. `stood`: how long
+    there was a connection (s); None if there was none, so that nothing was sent.
+    """
+
+    def __init__(self, message: str, stood: float | None = None) -> None:
+        super().__init__(message)
+        self.stood = stood
 
 
 class NoDaemon(DaemonAbsent):

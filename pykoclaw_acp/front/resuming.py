@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
-from pykoclaw_acp.errors import DaemonGone
+from pykoclaw_acp.errors import DaemonNotRunning
+from pykoclaw_acp.front.call import DaemonAbsent
 
 PAUSE: Final = 0.5  # s between two attempts to reach a daemon that went away
 PATIENCE: Final = 60.0  # s without a daemon
@@ -17,7 +18,7 @@ Notifications = Generator[dict[str, Any], None, Any]
 
 def resumed(
     send: Callable[[int | None], Notifications],
-    gone: type[DaemonGone],
+    gone: type[DaemonAbsent | DaemonNotRunning],
     patience: float = PATIENCE,
 ) -> Notifications:
     """The notifications of a call, each once, and its result.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from pykoclaw_acp.errors import DaemonGone
+from pykoclaw_acp.commands import daemon
 from pykoclaw_acp.front import resuming
+from pykoclaw_acp.front.call import DaemonAbsent
 from pykoclaw_acp.front.resuming import Notifications, resumed
 
 
-class Gone(DaemonGone):
+class Gone(DaemonAbsent):
     pass
 
 
@@ -87,3 +88,22 @@ def test_without_patience_a_call_is_sent_once() -> None:
     with pytest.raises(Gone):
         list(resumed(send, Gone, 0))
     assert calls == [None]
+
+
+def test_idle_session_is_followed_over_every_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr("pykoclaw_acp.front.resuming.time.monotonic", lambda: now)
+    calls = 0
+
+    def follow(*_: object, **__: object) -> Notifications:
+        nonlocal now, calls
+        calls += 1
+        now += 100
+        if calls < 5:
+            raise Gone("restarted", 100.0)
+        yield {"params": {"seq": 1}}
+        return "closed"
+
+    monkeypatch.setattr("pykoclaw_acp.front.call.follow", follow)
+    assert list(daemon.follow_live("session", None)) == [{"params": {"seq": 1}}]
+    assert calls == 5
