@@ -26,7 +26,7 @@ from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, Turn
-from pykoclaw_acp.store import batch, checkpoints, history_copy
+from pykoclaw_acp.store import batch, checkpoints, history_copy, preflight
 from pykoclaw_acp.store.batch import BatchWriter, UnsyncedCommit
 from pykoclaw_acp.store.condition import KeptOrNot
 from pykoclaw_acp.store.database import ABANDONED, Database, Statement, Unit
@@ -853,17 +853,20 @@ async def test_prompt_says_that_disk_cannot_be_read(
         assert r.launcher.launched[-1].prompts == ["say 1"]
 
 
-async def test_damaged_page_of_one_session_stops_no_other(tmp_path: Path) -> None:
+async def test_damaged_page_of_one_session_stops_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is appended to its log is refused, also by who waits for the store; what it says of itself
     is an error. Others are stored.
     """
+    monkeypatch.setattr(preflight, "FULL_CHECK_LIMIT", 0)  # as for a large file
     path = tmp_path / DATABASE
     database = await Database.open(path)
     journal = SessionJournal(database)
-    for session in ("hurt", "well"):
+    for session in ("well", "hurt"):
         await journal.create(SessionRecord(session, f"acp-{session}", "/"))
-    await journal.append("hurt", [Text(f"m{n}", "x" * 20_000) for n in range(200)])
     await journal.append("well", [Text("m", "y")])
+    await journal.append("hurt", [Text(f"m{n}", "x" * 1000) for n in range(200)])
     await database.close()
     data = bytearray(path.read_bytes())
     page = data.find(b'"m199"') // 4096 * 4096
