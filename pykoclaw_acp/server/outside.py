@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import uuid4
 
 from pykoclaw_acp.errors import InvalidParams, StoreUnavailable, StoreUncertain
@@ -25,12 +26,15 @@ from pykoclaw_acp.server.prompts import next_daemon
 from pykoclaw_acp.sessions import folders
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.subscription import READ_AGAIN
 from pykoclaw_acp.store import turns
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.tasks import in_pieces
 
 CLIENT: Final = "cli"
 LOOK: Final = 1.0  # s between two looks for questions that nobody is there to answer
+
+T = TypeVar("T")
 
 FindSession = Callable[[str], Awaitable[Session]]
 
@@ -84,7 +88,7 @@ class OutsidePrompts:
     ) -> Prompted:
         after = params.after
         if after is None:
-            after = await turns.place(self._database, known.turn_id)
+            after = await _read(partial(turns.place, self._database, known.turn_id))
         client = _TurnClient(call.client.peer, known.turn_id, present=params.present)
         end = session.last_seq
         subscription = session.subscribe(client, end if after is None else min(after, end))
@@ -96,14 +100,13 @@ class OutsidePrompts:
         try:
             outcome, seq = await asyncio.shield(known.ended)
             await subscription.reached(seq)
-            if (
-                subscription.alive
-            ):  # what was sent is what the caller has: nobody else is told of it
+            if subscription.cursor >= seq:
+                # what was sent is what the caller has: nobody else is told of it
                 session.mark_answered(known)
         finally:
             subscription.close()
             watching.cancel()
-        text = await turns.words(self._database, known.turn_id)
+        text = await _read(partial(turns.words, self._database, known.turn_id))
         return _prompted(session, known, outcome, seq, text, joined=joined)
 
     async def _new(self, params: CommandPromptParams) -> Session:
@@ -167,6 +170,15 @@ class _TurnClient(CommandClient):
         """Send the event if it is one of the turn."""
         if logged.turn_id == self._turn_id and not isinstance(logged.event, UserMessage):
             await super().deliver(session_id, logged)
+
+
+async def _read(read: Callable[[], Awaitable[T]]) -> T:
+    """What is read of a turn that is in the journal: no error may say now that it is not carried out."""
+    while True:
+        try:
+            return await read()
+        except StoreUnavailable:
+            await asyncio.sleep(READ_AGAIN)
 
 
 def _prompted(

@@ -205,7 +205,9 @@ class SessionControl:
 
 async def _followed(subscription: Subscription, end: int) -> FollowResult:
     try:
-        await subscription.reached(end)
+        await subscription.reached(end, patient=end == sys.maxsize)
+        if subscription.cursor < end and subscription.trouble is not None:
+            raise subscription.trouble
     finally:
         subscription.close()
     return FollowResult(seq=subscription.cursor)

@@ -128,7 +128,7 @@ async def load(
     subscription.replays_upto = end
     subscription.answered.set()
     try:
-        await subscription.reached(end)
+        await subscription.reached(end, patient=False)
     except BaseException:
         subscriber.give_up_replay(session, session_id, subscription, before)
         raise

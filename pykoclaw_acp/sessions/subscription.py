@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
 from pykoclaw_acp.model import cutting, folding
 from pykoclaw_acp.model.cursors import Reader
 from pykoclaw_acp.model.events import UserMessage
@@ -24,6 +25,11 @@ PAGE: Final = 500  # events per read
 TOGETHER: Final = 8  # permission requests that a client is asked at a time, if it shows several
 HELD_BACK: Final = 5.0  # s; as the answer to a notification, or a load that was lost, never comes
 LEFT_OUT: Final = "*({turns} earlier turn{s} of this conversation left out.)*\n\n"
+NOT_SHOWN: Final = "*(A part of this conversation cannot be shown; the server's log says why.)*\n\n"
+READ_AGAIN: Final = 1.0  # s, until the log is read again that could not be read
+
+_PASSING: Final = (StoreUnavailable, StoreClosed)  # the database, or another daemon, comes back
+_NOT_THE_EVENTS: Final = (ConnectionError, StoreUnavailable, StoreClosed)
 
 log: Final = structlog.get_logger()
 
@@ -71,6 +77,8 @@ class Subscription:
         self.pace = LivePace()
         self.opened_at: float | None = None
         """When the client was answered that the session is open (s, monotonic)."""
+        self.trouble: Exception | None = None
+        """Why the log cannot be read now; it is read again."""
         self.owed = 0
         """What the client is sent before the answer to its prompt, besides the turn's updates."""
         self._shown: object = None  # the message that was shown last, if that is what it was
@@ -107,15 +115,25 @@ class Subscription:
         """Position of the newest event in the log."""
         return self._log.last_seq
 
-    async def reached(self, seq: int) -> None:
-        """Wait until the client was sent everything up to `seq`, or the subscription was closed.
+    async def reached(self, seq: int, *, patient: bool = True) -> None:
+        """Wait until the client was sent everything up to `seq`, or the subscription was closed; not
+        `patient`, no longer than until the log cannot be read.
 
-        Raises what ended the delivery, if that was an error.
+        A patient caller waits while the database cannot be read, but not if reading fails for another
+        reason. Raises ConnectionError if the client is gone; what keeps the log from being read only to
+        one that is not patient.
         """
         while (self.cursor < seq or not self._begun) and self.alive:
+            if self.trouble is not None and not (patient and isinstance(self.trouble, _PASSING)):
+                break
             self._moved.clear()
             await self._moved.wait()
-        if self.cursor < seq and not self._task.cancelled() and (error := self._task.exception()):
+        if self.cursor >= seq:
+            return
+        error: BaseException | None = self.trouble
+        if not self.alive and not self._task.cancelled():
+            error = self._task.exception()
+        if error is not None and (isinstance(error, ConnectionError) or not patient):
             raise error
 
     async def end_line(self) -> None:
@@ -139,27 +157,16 @@ class Subscription:
             self._begun = True
             self._moved.set()
             await self._insert(self.joint.again())
-            if self.window is not None and self.window.after:
-                await self._skip(self.window)
             while True:
-                page = await self._next_page()
-                pace = Pace()  # now: what others did during the wait is no work of this page
-                for logged in page:
-                    if self._is_own(logged):
-                        self.joint.follow(logged)
-                        await self.end_line()
-                        await self.client.skip_own(self.session_id, logged.seq)
-                    else:
-                        before, continued = self.joint.follow(await self._log.whole(logged))
-                        if logged.seq <= self.replays_upto:
-                            continued = cutting.cut(self.session_id, continued)
-                        await self._insert(before)
-                        await self.client.deliver(self.session_id, continued)
-                        await self.joint.read(pace)
-                    self.cursor = logged.seq
-                    self._shown = folding.message(logged.event)
-                    await pace.step()
-                self._moved.set()
+                try:
+                    if self.window is not None and self.cursor < self.window.after:
+                        await self._skip(self.window)
+                    await self._show(await self._next_page())
+                    self.trouble = None
+                except ConnectionError:
+                    raise
+                except Exception as error:  # noqa: BLE001  it is logged there
+                    await self._rest(error)
         except ConnectionError:
             log.info("The client is gone", action="client_gone", session=self.session_id)
             raise
@@ -172,6 +179,55 @@ class Subscription:
             self._end(self)
             # Those who wait look again once this task is done.
             asyncio.get_running_loop().call_soon(self._moved.set)
+
+    async def _rest(self, error: Exception) -> None:
+        """Note why the log cannot be read, and pause: the client waits, and its session goes on."""
+        if self.trouble is None and not isinstance(error, StoreClosed):
+            log.warning(
+                "The log cannot be read now",
+                action="delivery_waits",
+                session=self.session_id,
+                exc_info=None if isinstance(error, StoreUnavailable) else error,
+                reason=error.reason if isinstance(error, StoreUnavailable) else repr(error),
+            )
+        self.trouble = error
+        self._moved.set()
+        await asyncio.sleep(READ_AGAIN)
+
+    async def _show(self, page: Sequence[Logged]) -> None:
+        pace = Pace()  # now: what others did during the wait is no work of this page
+        for logged in page:
+            if self._is_own(logged):
+                self.joint.follow(logged)
+                await self.end_line()
+                await self.client.skip_own(self.session_id, logged.seq)
+            else:
+                await self._show_one(logged, await self._log.whole(logged))
+                await self.joint.read(pace)
+            self.cursor = logged.seq
+            self._shown = folding.message(logged.event)
+            await pace.step()
+        self._moved.set()
+
+    async def _show_one(self, logged: Logged, whole: Logged) -> None:
+        """Deliver the event; what cannot be shown holds up nothing that comes after it."""
+        try:
+            before, continued = self.joint.follow(whole)
+            if logged.seq <= self.replays_upto:
+                continued = cutting.cut(self.session_id, continued)
+            await self._insert(before)
+            await self.client.deliver(self.session_id, continued)
+        except _NOT_THE_EVENTS:
+            raise
+        except Exception:
+            log.exception(
+                "An event could not be shown",
+                action="delivery_failed",
+                session=self.session_id,
+                seq=logged.seq,
+            )
+            await self.client.insert(self.session_id, f"not-shown-{logged.seq}", NOT_SHOWN)
+            await self.client.skip_own(self.session_id, logged.seq)
 
     async def _next_page(self) -> Sequence[Logged]:
         caught_up = self.cursor >= self._log.last_seq
