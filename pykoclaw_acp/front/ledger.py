@@ -239,15 +239,15 @@ class Ledger:
         return [line for line in self.lines.values() if line.is_request]
 
     def quick_lines(self) -> list[KeptLine]:
-        """Lines that a daemon deals with at once, and has not yet: all but prompts, and answers to
-        parts of a question of which a later part is open.
+        """Lines that a daemon deals with at once, and has not yet: prompts until it has taken them, and
+        all others but answers to parts of a question of which a later part is open.
         """
         half = {_question(ask_id) for ask_id in self._asked}
         return [
             line
             for line in self.lines.values()
             if not line.acknowledged
-            and not (line.is_request and line.message["method"] == "session/prompt")
+            and not (line.taken and line.message.get("method") == "session/prompt")
             and not ("method" not in line.message and _question(line.message.get("id")) in half)
         ]
 

@@ -271,8 +271,8 @@ class Relay:
         del self._ledger.lines[line.number]
 
     def _end(self) -> None:
-        """Read nothing more of the client, and end; not before its lines were dealt with, all but
-        prompts, unless a signal has told so.
+        """Read nothing more of the client, and end; not before its lines were dealt with, and its
+        prompts taken, unless a signal has told so.
         """
         wait = ANSWERS if self._ledger.quick_lines() and not self._told else LINGER
         self._ended = True

@@ -1,12 +1,14 @@
 """A client that ends at once: what it sent before the end is dealt with, and prompts are not waited
-for.
+for once the daemon has them.
 """
 
 from __future__ import annotations
 
 import signal
+import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,9 @@ from tests.waiting import eventually_sync
 
 CANCEL = encode({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s"}})
 DECISION = encode({"jsonrpc": "2.0", "id": "q", "result": {"outcome": {"outcome": "cancelled"}}})
+PROMPT = encode(
+    {"jsonrpc": "2.0", "id": 1, "method": "session/prompt", "params": {"sessionId": "s"}}
+)
 HEALTHCHECK = encode({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}})
 SOONER = 0.8 * ANSWERS  # s; who waits for an answer ends later
 # A front that waits for answers a shorter time.
@@ -97,10 +102,28 @@ def test_a_prompt_beside_them_is_not_waited_for(places: Places, daemon: Daemon) 
         assert link.line().startswith(b"> 2 ")
         link.send(encode_answer(1))
         assert client.message()["result"] == {"number": 1}
+        assert_goes_on(client)
+        link.send(b"taken 2")
         assert client.process.wait(SOONER) == 0
 
 
-@pytest.mark.parametrize("said", [CANCEL, DECISION])
+def test_large_prompt_reaches_a_slow_daemon(places: Places, daemon: Daemon) -> None:
+    """More than anything on the way to the daemon holds."""
+    with Client(places) as client:
+        link = daemon.accept()
+        link.hello()
+        block = {"type": "text", "text": "x" * (4 * 1024 * 1024)}
+        prompt = {"sessionId": "s", "prompt": [block]}
+        with ThreadPoolExecutor() as pool:
+            writing = pool.submit(lambda: (client.request("session/prompt", prompt), client.end()))
+            link.socket.recv(1024, socket.MSG_PEEK | socket.MSG_WAITALL)
+            assert_goes_on(client)
+            assert len(link.line()) > len(block["text"])
+            link.send(b"taken 1")
+            assert writing.result(WAIT)[1] == 0
+
+
+@pytest.mark.parametrize("said", [CANCEL, DECISION, PROMPT])
 def test_what_was_said_waits_for_a_daemon(places: Places, daemon: Daemon, said: bytes) -> None:
     with Client(places) as client:
         daemon.accept().hello()
@@ -113,7 +136,7 @@ def test_what_was_said_waits_for_a_daemon(places: Places, daemon: Daemon, said: 
         link.hello()
         number, _, line = link.line().split(b" ", 3)[1:]
         assert (number, line) == (b"1", said)
-        link.send(b"ack 1")
+        link.send(b"taken 1" if said == PROMPT else b"ack 1")
         assert client.process.wait(SOONER) == 0
 
 
@@ -146,7 +169,7 @@ def test_an_acknowledged_cancel_is_not_waited_for(places: Places, daemon: Daemon
         assert link.line().startswith(b"> 2 ")
         client.stdin.close()
         assert_goes_on(client)
-        link.send(b"ack 2")
+        link.send(b"taken 1", b"ack 2")
         assert client.process.wait(SOONER) == 0
 
 

@@ -527,6 +527,8 @@ def test_front_ends_promptly_at_end_of_input(places: Places, daemon: Daemon) -> 
             link.hello()
             client.request("session/prompt")
             link.line()
+            link.send(b"taken 1", b"notify {}")
+            assert client.line() == b"{}"
             began = time.monotonic()
             client.stdin.close()
             assert client.line() == b""
