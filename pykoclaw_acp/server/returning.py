@@ -16,6 +16,7 @@ from pykoclaw_acp.server import given_servers, lifecycle
 from pykoclaw_acp.server.acp_client import AcpClient
 from pykoclaw_acp.server.link import NOTHING, FrontHello, ReportedSession
 from pykoclaw_acp.sessions.returning import LastPlace, come_back
+from pykoclaw_acp.tasks import in_pieces
 
 log: Final = structlog.get_logger()
 
@@ -28,14 +29,15 @@ async def welcome(client: AcpClient, hello: FrontHello) -> None:
     """
     if hello.initialize != NOTHING:
         try:
-            params = _decode(hello.initialize, InitializeParams)
+            params = await _decode(hello.initialize, InitializeParams)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             params = InitializeParams(protocol_version=0)
         client.initialized(params)
     if hello.logged_out:
         client.log_out()
     places = {
-        session_id: _place(session_id, followed) for session_id, followed in hello.sessions.items()
+        session_id: await _place(session_id, followed)
+        for session_id, followed in hello.sessions.items()
     }
     await come_back(client.subscriber, hello.front, places)
     for message_id in hello.asked:
@@ -43,19 +45,19 @@ async def welcome(client: AcpClient, hello: FrontHello) -> None:
             await client.requests.withdraw(message_id)
 
 
-def _place(session_id: str, followed: ReportedSession) -> LastPlace:
+async def _place(session_id: str, followed: ReportedSession) -> LastPlace:
     answered = followed.opened != NOTHING
-    opened = _opened(session_id, followed.opened) if answered else None
+    opened = await _opened(session_id, followed.opened) if answered else None
     return LastPlace(followed.seq, followed.seen, followed.line, answered, opened)
 
 
-def _opened(
+async def _opened(
     session_id: str, raw: msgspec.Raw
 ) -> tuple[tuple[str, ...], tuple[McpServer, ...]] | None:
     """Directories and MCP servers; None if they cannot be read."""
     try:
-        # The parameters of new, load and resume have these fields in common.
-        opened = _decode(raw, _Opened)
+        # The parameters of new, load, resume and fork have these fields in common.
+        opened = await _decode(raw, _Opened)
         return lifecycle.directories(opened.additional_directories), given_servers.servers(
             opened.mcp_servers or []
         )
@@ -66,9 +68,13 @@ def _opened(
         return None
 
 
-def _decode(raw: msgspec.Raw, kind: type[T]) -> T:
+async def _decode(raw: msgspec.Raw, kind: type[T]) -> T:
+    """What was within the limits of a line when it came is within them now."""
     if not long_lines.is_frugal(bytes(raw)):
-        raise msgspec.ValidationError("too many values")
+        try:
+            await in_pieces(long_lines.shorten(bytes(raw)))
+        except (long_lines.TooComplex, long_lines.NoJson) as error:
+            raise msgspec.ValidationError("too many values") from error
     return msgspec.json.decode(raw, type=kind)
 
 

@@ -22,7 +22,16 @@ from pykoclaw_acp.store.database import Statement
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.units import Unit
 from tests.integration.adopting import recovered
-from tests.integration.linked import Front, front, new, prompts, there, until_there_is, words
+from tests.integration.linked import (
+    INITIALIZE,
+    Front,
+    front,
+    new,
+    prompts,
+    there,
+    until_there_is,
+    words,
+)
 from tests.integration.rig import Rig, rig
 from tests.waiting import eventually
 
@@ -483,6 +492,21 @@ async def test_session_requested_again_keeps_its_servers(tmp_path: Path) -> None
             await again.result(3, "session/prompt", **words(session, "say 1"))
             assert len(r.launcher.launched) == 1
             assert servers(r) == ["m"]
+
+
+async def test_many_servers_and_capabilities_survive_restart(tmp_path: Path) -> None:
+    variables = [{"name": f"V{number}", "value": "v"} for number in range(8)]
+    given = [SERVERS[0] | {"name": f"m{number}", "env": variables} for number in range(20)]
+    async with rig(tmp_path) as r, front(r) as one:
+        session = (await one.result(1, "session/new", cwd="/", mcpServers=given))["sessionId"]
+    initialize = INITIALIZE | {"_meta": {"more": [{} for _ in range(200)]}}
+    async with rig(tmp_path) as r:
+        places = {session: {"seq": 0, "opened": {"mcpServers": given}}}
+        async with front(r, initialize=initialize, sessions=places) as again:
+            assert again.connection is not None
+            assert again.connection.client.name == "editor"
+            await again.result(2, "session/prompt", **words(session, "say 1"))
+            assert servers(r) == [server["name"] for server in given]
 
 
 async def test_waiting_prompt_runs_with_its_clients_servers(tmp_path: Path) -> None:
