@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Final
 
-_OPENING: Final = frozenset({"session/new", "session/load", "session/resume"})
+_OPENING: Final = frozenset({"session/new", "session/load", "session/resume", "session/fork"})
 _OPENING_AGAIN: Final = ("session/load", "session/resume")
 _MOST_DEATHS: Final = 1000  # lines of which a hello says that daemons died over them
 _LOGINS: Final = frozenset({"authenticate", "logout"})

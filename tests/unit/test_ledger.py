@@ -6,6 +6,8 @@ import json
 import time
 from typing import Any
 
+import pytest
+
 from pykoclaw_acp.front.ledger import Ledger
 
 
@@ -60,3 +62,20 @@ def test_acknowledged_line_without_session_stays_behind_any_request() -> None:
     assert again(ledger) == [prompted, withdrawn]
     assert ledger.drop_answered(prompted, b"{}")
     assert again(ledger) == []
+
+
+@pytest.mark.parametrize(
+    "method", ["session/new", "session/load", "session/resume", "session/fork"]
+)
+def test_next_daemon_is_told_sessions_servers(method: str) -> None:
+    ledger = Ledger()
+    given = [{"name": "m", "command": "/bin/true", "args": [], "env": []}]
+    opened = say(
+        ledger, id=1, method=method, params={"sessionId": "one", "cwd": "/", "mcpServers": given}
+    )
+    session = "two" if method in ("session/new", "session/fork") else "one"
+    ledger.follow_session(session, 0, 0)
+    result = {"sessionId": session} if session == "two" else {}
+    assert ledger.drop_answered(opened, json.dumps({"result": result}).encode())
+    hello = json.loads(ledger.hello({}).partition(b" ")[2])
+    assert hello["sessions"][session]["opened"] == {"mcpServers": given}
