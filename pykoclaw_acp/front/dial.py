@@ -82,6 +82,7 @@ class Dialer:
         failures.
         """
         self._served, self._failed_starts, self._since = True, 0, None
+        self._scope = True  # what failed once need not fail again
         if seconds >= MIN_UPTIME:
             self._next_pause, self.pause = FIRST_PAUSE, 0.0
         else:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.link import readiness
@@ -115,7 +116,9 @@ def _command(places: Places, *, scope: bool) -> list[str]:
     program = _systemd_run() if scope else None
     if program is None:
         return daemon
-    unit = f"--unit=pykoclaw-acp-{places.hash}-{os.getpid()}"
+    # A front may start several, whose workers keep the scope of the one before. The daemon knows
+    # its scope by these digits (server/origin.py).
+    unit = f"--unit=pykoclaw-acp-{places.hash}-{os.getpid()}{time.time_ns()}"
     return [program, "--user", "--scope", "--collect", "--quiet", unit, "--", *daemon]
 
 

@@ -13,9 +13,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.front import spawn
+from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.server import origin
 from pykoclaw_acp.server.origin import Inside, Origins
 from pykoclaw_acp.system import lineage
@@ -129,6 +132,26 @@ def test_a_group_that_others_share_tells_nothing(
     monkeypatch.setenv("SYSTEMD_EXEC_PID", str(os.getpid() if main else os.getppid()))
     monkeypatch.setattr(origin, "_group_of", lambda _: group)
     assert (origin._own_group("hash") is not None) is dedicated
+
+
+def test_each_daemon_of_front_has_own_scope(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The workers of the first keep its scope in use; systemd refuses a name that is."""
+    run = tmp_path / "systemd-run"
+    run.touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    places = Places(str(tmp_path / "data"), str(tmp_path / "state"))
+    units = set()
+    for _ in range(2):
+        (unit,) = (
+            word for word in spawn._command(places, scope=True) if word.startswith("--unit=")
+        )
+        units.add(unit.removeprefix("--unit="))
+    assert len(units) == 2
+    for unit in units:
+        monkeypatch.setattr(origin, "_group_of", lambda _, unit=unit: f"/a/{unit}.scope")
+        assert origin._own_group(places.hash) is not None
 
 
 async def test_without_descriptors_nobody_is_taken_for_somebody_else(
