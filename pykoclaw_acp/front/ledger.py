@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 
 from pykoclaw_acp import __version__
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 _OPENING: Final = frozenset({"session/new", "session/load", "session/resume", "session/fork"})
 _OPENING_AGAIN: Final = ("session/load", "session/resume")
+_LARGEST: Final = sys.float_info.max
 _MOST_DEATHS: Final = 1000  # lines of which a hello says that daemons died over them
 _LOGINS: Final = frozenset({"authenticate", "logout"})
 _KEPT: Final = (
@@ -103,7 +105,7 @@ class Ledger:
     def understand(self, line: KeptLine) -> None:
         """Decode the line; the daemon refuses one that is no message."""
         try:
-            message = json.loads(line.content)
+            message = json.loads(line.content, parse_float=_finite, parse_constant=_refuse_constant)
         except (ValueError, RecursionError):
             return
         if not isinstance(message, dict):
@@ -297,6 +299,16 @@ class Ledger:
             followed = self.sessions.get(session_id)
             if followed is not None and followed.line == line.number:
                 followed.line = 0  # the replay is complete
+
+
+def _finite(number: str) -> float:
+    """What would become infinite is as large as it may be: a hello repeats it, as JSON."""
+    return max(-_LARGEST, min(float(number), _LARGEST))
+
+
+def _refuse_constant(name: str) -> None:
+    """`NaN` and `Infinity` are no JSON, whatever Python says."""
+    raise ValueError(name)
 
 
 def _session(params: Any) -> str:

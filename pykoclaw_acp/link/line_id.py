@@ -15,7 +15,10 @@ TAIL: Final = 4096  # bytes of a line's end in which the id is looked for
 
 _STRING = rb'"(?:[^"\\\x00-\x1f]|\\.){0,1022}+"'
 _MEMBER = rb'"(?:jsonrpc|method)"\s*+:\s*+' + _STRING
-_ID = rb'"id"\s*+:\s*+(-?\d{1,1022}+|' + _STRING + rb")"
+# The id is repeated in the answer: it must be JSON itself.
+_NUMBER = rb"-?(?:0|[1-9]\d{0,1021}+)"
+_TEXT = rb'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9A-Fa-f]{4})){0,1022}+"'
+_ID = rb'"id"\s*+:\s*+(' + _NUMBER + rb"|" + _TEXT + rb")"
 
 
 def find(head: bytes | bytearray, tail: bytes | bytearray = b"") -> bytes:
@@ -31,4 +34,11 @@ def find(head: bytes | bytearray, tail: bytes | bytearray = b"") -> bytes:
     found = re.match(rb"\s*+\{\s*+" + before + _ID + rb"\s*+[,}]", head)
     if found is None and tail:
         found = re.search(rb",\s*+" + before + _ID + after + rb"\}\s*+\Z", tail)
-    return NULL if found is None else bytes(found[1])
+    if found is None:
+        return NULL
+    message_id = bytes(found[1])
+    try:
+        message_id.decode()
+    except UnicodeDecodeError:
+        return NULL
+    return message_id

@@ -6,9 +6,11 @@ import json
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from pykoclaw_acp.front.ledger import Ledger
+from pykoclaw_acp.server.link import FrontHello
 
 
 def say(ledger: Ledger, **message: Any) -> int:
@@ -79,3 +81,15 @@ def test_next_daemon_is_told_sessions_servers(method: str) -> None:
     assert ledger.drop_answered(opened, json.dumps({"result": result}).encode())
     hello = json.loads(ledger.hello({}).partition(b" ")[2])
     assert hello["sessions"][session]["opened"] == {"mcpServers": given}
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"-Infinity", b"1e999", b"-1e999"])
+def test_introduction_is_json_whatever_client_wrote(number: bytes) -> None:
+    """The daemon refuses the line, or takes it, and the connection goes on either way."""
+    ledger = Ledger()
+    written = (
+        b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1,"x":%b}}'
+    )
+    ledger.understand(ledger.keep(written % number, time.monotonic()))
+    hello = msgspec.json.decode(ledger.hello({}).partition(b" ")[2], type=FrontHello)
+    assert hello.front == ledger.front

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pykoclaw_acp.errors import AcpError
+from pykoclaw_acp.front import words
 from pykoclaw_acp.link import line_id
 from pykoclaw_acp.link.framing import MAX_LINE_EARLY, SMALL, LineFramer, Oversized
 from pykoclaw_acp.long_texts import finished
@@ -334,6 +335,18 @@ def test_the_id_of_an_oversized_line_is_found(place: str, message_id: str) -> No
 def test_id_at_end_of_line_is_found(after: dict[str, Any], text: str) -> None:
     line = json.dumps({"params": {"id": 3, "a": [text, 'x","id":4}']}, **after}).encode()
     assert json.loads(line_id.find(line[:100], line[-200:])) == after["id"]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "message_id", [rb'"\q"', b'"\xff"', b"007", b"-01", rb'"\u12"', b'"\xed\xa0\x80"']
+)
+def test_an_id_that_is_no_json_is_null(place: str, message_id: bytes) -> None:
+    head = PLACES[place].encode() % message_id
+    assert line_id.find(head) == b"null"
+    assert json.loads(words.too_long(Oversized(head, 1024)))["id"] is None
+    tail = b'{"params":{},"id":%b}' % message_id
+    assert line_id.find(tail[:5], tail) == b"null"
 
 
 @given(st.text(st.sampled_from('{}[]",:\\ id1x'), max_size=60))
