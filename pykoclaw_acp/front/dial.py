@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pykoclaw_acp.front.spawn import Starting
 
 RESTART: Final = "`pykoclaw-acp restart` starts the next one; turns go on."
+UNANSWERED: Final = f"The daemon does not answer. {RESTART}"
 TEMPORARY: Final = 75  # EX_TEMPFAIL of sysexits.h: another server owns the data directory
 # EX_CONFIG of sysexits.h: among others, the database that was there is missing
 UNUSABLE: Final = 78
@@ -76,6 +77,13 @@ class Dialer:
     def pipe(self) -> int | None:
         """The pipe on which the daemon that is starting reports."""
         return None if self._starting is None else self._starting.pipe
+
+    @property
+    def patience(self) -> float:
+        """Seconds that a daemon which was connected to may take to answer: one that does not serve
+        yet, as systemd's socket may lead to, recovers.
+        """
+        return self._timeout if at.serves(self.places.data) else self._recovery
 
     def note_welcome(self, seconds: float) -> None:
         """A daemon had answered, and its connection ended `seconds` later: reset the counts of

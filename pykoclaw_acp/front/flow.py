@@ -41,3 +41,10 @@ class Outflow:
                 return
             del self._waiting[:count]
             self.written += count
+
+    def try_flush(self) -> None:
+        """As `flush`; whoever needs to know that the reader is gone will find it, too."""
+        try:
+            self.flush()
+        except OSError:
+            return

@@ -26,8 +26,14 @@ class Link:
     """The front's end of a connection to a daemon."""
 
     def __init__(
-        self, connection: _socket.socket, ledger: Ledger, client: Outflow, receipts: Receipts
+        self,
+        connection: _socket.socket,
+        ledger: Ledger,
+        client: Outflow,
+        receipts: Receipts,
+        patience: float,
     ) -> None:
+        """`patience`: seconds that the daemon has for its answer to the hello."""
         connection.setblocking(False)
         self._connection = connection
         self._ledger = ledger
@@ -43,6 +49,8 @@ class Link:
         self.other_settings: list[
             str
         ] = []  # of its client's environment, which the daemon does not have
+        self.answer_by = time.monotonic() + patience
+        """When the hello must have been answered; never, once it is."""
         self._welcomed_at = 0.0
         self._dry = False
 
@@ -108,6 +116,7 @@ class Link:
 
     def _note_welcome(self, _: list[int], known: bytes | bytearray) -> None:
         self.welcome, self._welcomed_at = True, time.monotonic()
+        self.answer_by = float("inf")
         said = json.loads(known)
         self.daemon = said.get("daemon")
         self.other_settings = words.names(said.get("otherSettings"))

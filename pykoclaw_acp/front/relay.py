@@ -12,7 +12,7 @@ import time
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front import words
-from pykoclaw_acp.front.dial import NotStarted
+from pykoclaw_acp.front.dial import UNANSWERED, NotStarted
 from pykoclaw_acp.front.flow import Outflow
 from pykoclaw_acp.front.ledger import Ledger
 from pykoclaw_acp.front.link import Link
@@ -101,9 +101,7 @@ class Relay:
 
         if self._failure is not None:
             raise MemoryError
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        self._drop_link()
         self._framer = LineFramer()  # what was read of a long line is what there is no room for
         kind, sentence = MEMORY
         self.fail(f"The connection to the daemon ends here: {sentence} {GOES_ON}", 1, kind)
@@ -148,6 +146,9 @@ class Relay:
                 self._lose(self._link)
         if self._source in ready:
             self._read()
+        if time.monotonic() >= self._answer_by:
+            self._drop_link()
+            self._give_up(NotStarted(UNANSWERED, 1))
 
     def _wait(self) -> dict[int, int]:
         """Wait for the next event or deadline; returns what poll(2) reports, by descriptor."""
@@ -173,12 +174,18 @@ class Relay:
 
     def _due(self) -> float:
         """The next deadline."""
-        due = min(self._end_at, self._greet_at)
+        due = min(self._end_at, self._greet_at, self._answer_by)
         if self._linger_until > time.monotonic():
             due = min(due, self._linger_until)
         if self._link is None:
             return due if self._failure is not None else min(due, self._dial_at)
         return min(due, self._confirm_at) if self._receipts.seen and self._link.welcome else due
+
+    @property
+    def _answer_by(self) -> float:
+        """When the daemon must have answered the hello, if its answer would be read."""
+        link = self._link
+        return _NEVER if link is None or self._client.waiting > FULL else link.answer_by
 
     def _flush(self) -> None:
         try:
@@ -245,16 +252,10 @@ class Relay:
             return
         for line in lines:
             self._link.out.put(line.sent())
-        _try_flush(self._link.out)  # before the time that it takes to understand them
+        self._link.out.try_flush()  # before the time that it takes to understand them
 
     def _greet(self) -> None:
         """Answer `initialize` in place of a late daemon, if a daemon would accept it."""
-        from pykoclaw_acp.system.lineage import is_inside
-
-        if is_inside(os.getpid()):
-            # it may be refused, and is to hear that now, not as it opens a session
-            self._greet_at = _NEVER
-            return
         line, self._initialize, self._greet_at = self._initialize, None, _NEVER
         if line is None or line.number not in self._ledger.lines:
             return
@@ -289,7 +290,8 @@ class Relay:
             self._give_up(error)
             return
         if connection is not None:
-            self._introduce(Link(connection, self._ledger, self._client, self._receipts))
+            client, patience = self._client, self._dialer.patience
+            self._introduce(Link(connection, self._ledger, client, self._receipts, patience))
         starts = self._dialer.pipe is not None
         self._dial_at = self._dialer.deadline if starts else time.monotonic() + self._dialer.pause
         if self._link is None:
@@ -327,6 +329,11 @@ class Relay:
                 self._give_up(error)
         self._dial_at = time.monotonic() + self._dialer.pause
 
+    def _drop_link(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
     def _give_up(self, error: NotStarted | StartupError | OSError | ImportError) -> None:
         assert self._dialer is not None
         self.fail(*words.reason(error, self._dialer.places.log))
@@ -337,14 +344,7 @@ class Relay:
             self._say("connected to", self._link.other_settings)
             self._link.report_answers()
             self._link.confirm()
-            _try_flush(self._link.out)
+            self._link.out.try_flush()
             self._link.close()
         if self._dialer is not None:
             self._dialer.close()
-
-
-def _try_flush(out: Outflow) -> None:
-    try:
-        out.flush()
-    except OSError:
-        return  # whoever needs to know will find it, too

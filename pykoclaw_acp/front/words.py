@@ -38,9 +38,12 @@ FOR_PEOPLE: Final = (
 
 
 def greeting(request: dict[str, Any]) -> bytes | None:
-    """The answer to this `initialize`; None if a daemon would not accept it."""
+    """The answer to this `initialize`; None if a daemon would not accept it, or may refuse it here."""
     from pykoclaw_acp.link.greeting import greeting as result
+    from pykoclaw_acp.system.lineage import is_inside
 
+    if is_inside(os.getpid()):  # it is to hear that now, not as it opens a session
+        return None
     params, request_id = request["params"], request.get("id")
     # A healthcheck of pykoclaw's users names no version.
     version = params.get("protocolVersion", 1) if isinstance(params, dict) else None

@@ -25,6 +25,7 @@ from pykoclaw_acp.link.greeting import greeting
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.server.link import FrontHello
 from tests.integration.front_harness import WAIT, Client, Connection, Daemon, encode, result, update
+from tests.waiting import eventually_sync
 
 NEW = {"cwd": "/", "mcpServers": []}
 KEPT: dict[str, Any] = {"mcpServers": []}  # of it, for the next daemon
@@ -620,6 +621,30 @@ def test_daemon_rejecting_every_hello_is_finally_an_error(places: Places) -> Non
                 continue
         assert client.message()["id"] == request_id
         assert client.process.returncode == 1
+
+
+def test_daemon_that_never_answers_is_finally_an_error(places: Places) -> None:
+    """The kernel accepts the connection for it, also while it is stopped."""
+    with Daemon(places), Client(places, PYKOCLAW_DAEMON_TIMEOUT="0.5") as client:
+        assert "does not answer" in refused(client, 1, "daemon_not_started")
+
+
+def test_answer_behind_unread_output_is_no_silence(places: Places, daemon: Daemon) -> None:
+    """While its client does not read, a front does not read what its daemon says."""
+    with Client(places, PYKOCLAW_DAEMON_TIMEOUT="0.5") as client:
+        link = daemon.accept()
+        link.hello()
+        assert fill(link.socket.fileno(), b'notify {"x":"%b"}\n' % (b"x" * 4096)) > 250
+        daemon.restart()
+        client.notify("n")
+        link = daemon.accept()
+        link.hello()
+        late = time.monotonic() + 1.0
+        eventually_sync(lambda: time.monotonic() > late)
+        link.send(b"ack 1", b'notify {"last":1}')
+        while client.message() != {"last": 1}:
+            pass
+        assert client.end() == 0
 
 
 def test_daemon_closing_after_welcome_is_redialled_with_pause(places: Places) -> None:
