@@ -110,14 +110,21 @@ class Dialer:
     def attempt(self) -> _socket.socket | None:
         """Try once; None if it must be tried again. Never blocks.
 
-        Raises NotStarted when trying again would not help, and ConfigurationError as
-        `places.connect` does.
+        Raises NotStarted when trying again would not help, ConfigurationError as `places.connect`
+        does, and OSError if none can be started; not at once if a daemon has served already.
         """
         self.pause = 0.0
         self._children = [child for child in self._children if not child.reap()]
         if self._starting is not None and not self._check_ready(self._starting):
             return None
-        return self._reach() or self._start()
+        try:
+            return self._reach() or self._start()
+        except OSError as error:
+            self._unlock()
+            if not self._served:
+                raise
+            self._wait_out(error)  # as while no process can be forked; clients depend on this one
+            return None
 
     def close(self) -> None:
         """Stop waiting for the daemon that is starting."""
@@ -238,10 +245,14 @@ class Dialer:
     def _wait_until(
         self, message: str, status: int, kind: ErrorKind, limit: float | None = None
     ) -> None:
+        self._wait_out(NotStarted(message, status, kind), limit)
+
+    def _wait_out(self, error: NotStarted | OSError, limit: float | None = None) -> None:
+        """Pause before the next attempt; raises the error if the time for attempts is over."""
         if self._since is None:
             self._since = time.monotonic()
         if time.monotonic() - self._since >= (self._timeout if limit is None else limit):
-            raise NotStarted(message, status, kind)
+            raise error
         self._wait()
 
     def _wait(self) -> None:

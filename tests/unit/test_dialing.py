@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,13 @@ def dialer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Dialer:
     return Dialer(Places(str(tmp_path / "data"), str(tmp_path / "state"), str(place)))
 
 
+class NoProcess:
+    """In the place of Starting, where none can be forked."""
+
+    def __init__(self, places: Places, *, scope: bool) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
 def start(dialer: Dialer) -> None:
     """Have a daemon started, after the end of another."""
     count = len(DeadDaemon.scopes)
@@ -55,3 +64,27 @@ def test_scope_is_tried_again_after_service(dialer: Dialer) -> None:
     dialer.note_welcome(0)
     start(dialer)
     assert DeadDaemon.scopes == [True, False, True]
+
+
+def test_start_that_cannot_fork_is_repeated_after_service(
+    dialer: Dialer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dialer.note_welcome(60)
+    with monkeypatch.context() as short:
+        short.setattr(spawn, "Starting", NoProcess)
+        assert dialer.attempt() is None
+        assert dialer.pause
+    start(dialer)
+    assert DeadDaemon.scopes
+
+
+def test_start_that_cannot_fork_is_finally_an_error(
+    dialer: Dialer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spawn, "Starting", NoProcess)
+    with pytest.raises(BlockingIOError):
+        dialer.attempt()  # a client that is just starting is told at once
+    waited = Dialer(dialer.places, timeout=0)
+    waited.note_welcome(60)
+    with pytest.raises(BlockingIOError):
+        waited.attempt()
