@@ -46,6 +46,7 @@ class SideTasks:
             "deliver": deliverer.run(),
             "go on after usage limits": going_on.run(),
             "purge deleted sessions": _purge(database),
+            "remove unused blobs": _remove_unused(database),
             "convert old logs": _convert(conversion),
             "tell people": notices.run(settings, database, journal, sessions),
             "forget old notices": notices.forget(database),
@@ -65,9 +66,19 @@ async def _purge(database: Database) -> None:
     try:
         await database.condition.writable()
         await deletion.purge(database)
-        await blobs.remove_orphans(database)
     except Exception:
         log.exception("Deleted sessions could not be purged", action="purge_failed")
+
+
+async def _remove_unused(database: Database) -> None:
+    """Remove files that no session uses, now and once a day; until cancelled."""
+    while True:
+        try:
+            await database.condition.writable()
+            await blobs.remove_orphans(database)
+        except Exception:
+            log.exception("Unused images and files are removed later", action="blobs_kept")
+        await asyncio.sleep(blobs.ORPHAN_AGE)
 
 
 async def _convert(conversion: Conversion) -> None:

@@ -12,7 +12,6 @@ import contextlib
 import hashlib
 import os
 import secrets
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from functools import partial
@@ -28,7 +27,6 @@ DIRECTORY: Final = "blobs"
 UNFINISHED: Final = ".part"  # suffix of a file that is being written
 NAME_LENGTH: Final = 64  # of a file: SHA-256 in hex
 OURS: Final = f".{secrets.token_hex(4)}-"  # in the names of files that this process writes
-ORPHAN_AGE: Final = 86_400.0  # s; an unused file may belong to a database that was put back
 
 log: Final = structlog.get_logger()
 
@@ -86,11 +84,9 @@ class BlobFiles:
             kept = set(self._kept)
             yield partial(_remove, self._directory, kept)
 
-    async def old(self) -> list[str]:
-        """Names of blobs that were written long ago; files that an earlier process has left unfinished
-        are removed.
-        """
-        return await asyncio.to_thread(_old, self._directory, time.time() - ORPHAN_AGE)
+    async def all(self) -> list[str]:
+        """Names of all blobs; files that an earlier process has left unfinished are removed."""
+        return await asyncio.to_thread(_all, self._directory)
 
 
 def _write_all(directory: Path, blobs: Mapping[str, bytes]) -> None:
@@ -137,8 +133,8 @@ def _read(path: Path, sha256: str, size: int) -> bytes:
 
 
 def _remove(directory: Path, kept: Collection[str], names: Iterable[str]) -> None:
-    """What cannot be removed stays, and is tried again as an orphan at the next start: a session is
-    deleted all the same.
+    """What cannot be removed stays, and is tried again as an orphan later: a session is deleted all
+    the same.
     """
     for name in names:
         if name in kept:
@@ -149,20 +145,15 @@ def _remove(directory: Path, kept: Collection[str], names: Iterable[str]) -> Non
             log.warning("A blob cannot be removed", action="blob_kept", blob=name, error=str(error))
 
 
-def _old(directory: Path, before: float) -> list[str]:
+def _all(directory: Path) -> list[str]:
     found: list[str] = []
     with contextlib.suppress(FileNotFoundError), os.scandir(directory) as entries:
         for entry in entries:
-            if entry.name.endswith(UNFINISHED):
-                if OURS in entry.name:
-                    continue
+            if len(entry.name) == NAME_LENGTH:
+                found.append(entry.name)
+            elif entry.name.endswith(UNFINISHED) and OURS not in entry.name:
                 with contextlib.suppress(OSError):
                     Path(entry).unlink(missing_ok=True)
-            elif (
-                len(entry.name) == NAME_LENGTH
-                and entry.stat(follow_symlinks=False).st_mtime < before
-            ):
-                found.append(entry.name)
     return found
 
 

@@ -8,7 +8,6 @@ import hashlib
 import os
 import stat
 import threading
-import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from pykoclaw_acp.model.events import Event, ImagePart, ToolEnded, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import blobs, deletion, forking
-from pykoclaw_acp.store.blob_files import ORPHAN_AGE, BlobFiles
+from pykoclaw_acp.store.blob_files import BlobFiles
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.journal.restoring import SqlRestoreStore
 from tests.integration.rig import Rig, rig
@@ -94,22 +93,6 @@ async def test_what_is_being_committed_is_spared(tmp_path: Path) -> None:
         async with r.database.blobs.kept({NAME: PICTURE}):
             await r.journal.delete(session)
             assert files(tmp_path) == [NAME]
-
-
-async def test_unreferenced_files_go_when_old(tmp_path: Path) -> None:
-    async with rig(tmp_path) as r, client(r) as wire:
-        session = await new(wire)
-        await wire.call("session/prompt", **pictures(session))
-        orphans = {hashlib.sha256(one).hexdigest(): one for one in (b"young", b"old")}
-        async with r.database.blobs.kept(orphans):
-            pass  # here the daemon died
-        old = time.time() - ORPHAN_AGE - 10
-        young, aged = orphans
-        for name in (aged, NAME):
-            os.utime(tmp_path / "blobs" / name, (old, old))
-        (tmp_path / "blobs" / f"{NAME}.1234.part").write_bytes(b"half")
-        await blobs.remove_orphans(r.database)
-        assert files(tmp_path) == sorted([young, NAME])
 
 
 async def test_file_that_is_being_written_is_no_orphan(
