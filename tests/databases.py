@@ -1,4 +1,4 @@
-"""New databases for tests that do not examine how one is made."""
+"""Databases for tests that do not examine how one is made: new ones, and those of an old version."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import functools
 import os
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pykoclaw_acp.link.places import DATABASE
+from pykoclaw_acp.model.events import Event, Text, UserMessage, encode
+from pykoclaw_acp.store import migrate
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sqlite import sqlite3
+from tests.double import files
 
+OLD_LOGS: Final = 5  # the newest migration of versions that kept each event as a row of acp_events
 T = TypeVar("T")
 
 
@@ -25,6 +30,43 @@ def place(path: Path) -> Path:
     if not path.exists():
         path.write_bytes(_migrated())
         path.chmod(0o600)
+    return path
+
+
+def with_old_log(data: Path, session: str, cwd: str, words: Sequence[str]) -> Path:
+    """pykoclaw's first tables, and a session of ours whose turn said these words, each a row of the
+    old form; its path.
+    """
+    path = files.first_schema(data)
+    said: list[Event] = [
+        UserMessage("turn", {"type": "text", "text": "What was said?"}),
+        *(Text("m-1", word) for word in words),
+    ]
+    rows = [
+        (session, seq, event.__struct_config__.tag, encode(event))
+        for seq, event in enumerate(said, 1)
+    ]
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA synchronous=OFF")
+        older = [one for one in migrate.load() if one.version <= OLD_LOGS]
+        migrate.apply(connection, older, path)
+        connection.execute("BEGIN")
+        connection.execute(
+            "INSERT INTO acp_sessions (acp_session_id, conversation_name, cwd, created_at, updated_at, last_seq,"
+            " prompted_at) VALUES (?, ?, ?, 1, 1, ?, 1)",
+            (session, f"acp-{session[:8]}", cwd, len(said)),
+        )
+        connection.execute(
+            "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, stop_reason, created_at, ended_at)"
+            " VALUES ('turn', ?, 'client', '[]', 'done', 'end_turn', 1, 1)",
+            (session,),
+        )
+        connection.executemany(
+            "INSERT INTO acp_events (acp_session_id, seq, turn_id, kind, payload, created_at)"
+            " VALUES (?, ?, 'turn', ?, ?, 1)",
+            rows,
+        )
+        connection.execute("COMMIT")
     return path
 
 

@@ -4,6 +4,7 @@ database.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import resource
@@ -17,7 +18,10 @@ from typing import Final
 
 import pytest
 
+from pykoclaw_acp.link.places import connect
 from tests.e2e.harness import Stack
+from tests.e2e.harness.stack import PROGRAM
+from tests.waiting import eventually
 
 TMPFS_SIZE: Final = 8 * 1024 * 1024  # bytes
 _HOLD_LOCK: Final = (
@@ -187,3 +191,26 @@ AT_START: Final[dict[str, type[Limit]]] = {
     "locked": Locked,
     "read-only mount": ReadOnlyMount,
 }
+
+
+async def limited_daemon(
+    stack: Stack, *before: str, **environment: str
+) -> asyncio.subprocess.Process:
+    """A daemon that may be unable to write down its pid."""
+    with (stack.root / "daemon.log").open("ab") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            *before, *PROGRAM, "serve", stdin=asyncio.subprocess.DEVNULL, stdout=stderr, stderr=stderr,
+            env=stack.environment | environment, cwd="/",
+        )  # fmt: skip
+    stack.daemons.append(process)
+
+    def serves() -> bool:
+        assert process.returncode is None, (stack.root / "daemon.log").read_text()[-1500:]
+        try:
+            connect(stack.places.socket).close()
+        except OSError:
+            return False
+        return True
+
+    await eventually(serves)
+    return process

@@ -17,12 +17,11 @@ from typing import Any, Final
 import pytest
 
 from pykoclaw_acp.front import call as front
-from pykoclaw_acp.link.places import connect
 from tests.e2e.commands import run
 from tests.e2e.harness import Client, RpcError, Stack, script, text
 from tests.e2e.harness.client import selected
 from tests.e2e.harness.stack import PROGRAM
-from tests.faults.limits import AT_START, IN_USE, FullDisk, Limit, Locked
+from tests.faults.limits import AT_START, IN_USE, FullDisk, Limit, Locked, limited_daemon
 from tests.faults.patience import ANSWER, ask, condition, until
 from tests.waiting import eventually
 
@@ -221,27 +220,6 @@ async def test_start_shows_history_and_continues_once_writable(
     assert daemon.returncode is None
     assert stack.worker(session).pid == worker.pid
     assert len(asked(stack)) == 4
-
-
-async def limited_daemon(stack: Stack, **environment: str) -> asyncio.subprocess.Process:
-    """A daemon that may be unable to write down its pid."""
-    with (stack.root / "daemon.log").open("ab") as stderr:
-        process = await asyncio.create_subprocess_exec(
-            *PROGRAM, "serve", stdin=asyncio.subprocess.DEVNULL, stdout=stderr, stderr=stderr,
-            env=stack.environment | environment, cwd="/",
-        )  # fmt: skip
-    stack.daemons.append(process)
-
-    def serves() -> bool:
-        assert process.returncode is None, (stack.root / "daemon.log").read_text()[-1500:]
-        try:
-            connect(stack.places.socket).close()
-        except OSError:
-            return False
-        return True
-
-    await eventually(serves)
-    return process
 
 
 @pytest.mark.long
