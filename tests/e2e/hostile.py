@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from tests.e2e.harness.client import Client, selected
+
 HOOKS: Final = (
     "SessionStart",
     "UserPromptSubmit",
@@ -43,6 +45,28 @@ USE: Final = (  # prompts that give the command, the skill and its hook an occas
     '[[script\ntool Skill {"skill": "evil"}\ntext done.\n]]',
     "[[script\nbash echo hi\ntext done.\n]]",
 )
+
+# Answers to a question about trust.
+WITHOUT: Final = "allow_once"
+TRUST: Final = "allow_always"
+REFUSE: Final = "reject_once"
+
+
+def choose(client: Client, option: str) -> None:
+    """Answer questions about trust so, and allow what tools ask."""
+
+    def permit(params: dict[str, Any]) -> dict[str, Any]:
+        return selected(option if about_trust(params) else "allow_once")
+
+    client.permit = permit
+
+
+def about_trust(params: dict[str, Any]) -> bool:
+    return str(params["toolCall"]["title"]).startswith("Trust ")
+
+
+def asked(client: Client) -> list[dict[str, Any]]:
+    return [one["params"] for one in client.questions if about_trust(one["params"])]
 
 
 class Server:

@@ -17,35 +17,30 @@ import pytest
 
 from tests.e2e.commands import Result
 from tests.e2e.harness import RpcError, Stack, script
-from tests.e2e.harness.client import Client, selected
+from tests.e2e.harness.client import selected
 from tests.e2e.harness.stack import PROGRAM
-from tests.e2e.hostile import ACTS, ACTS_LATER, USE, Recorder, Repository, server
+from tests.e2e.hostile import (
+    ACTS,
+    ACTS_LATER,
+    REFUSE,
+    TRUST,
+    USE,
+    WITHOUT,
+    Recorder,
+    Repository,
+    about_trust,
+    asked,
+    choose,
+    server,
+)
 from tests.waiting import eventually
 
-WITHOUT, TRUST, REFUSE = "allow_once", "allow_always", "reject_once"
 WORK = script("bash echo hi", "text done.")
 
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
     return Repository(tmp_path / "clone", tmp_path / "marks")
-
-
-def choose(client: Client, option: str) -> None:
-    """Answer questions about trust so, and allow what tools ask."""
-
-    def permit(params: dict[str, Any]) -> dict[str, Any]:
-        return selected(option if about_trust(params) else "allow_once")
-
-    client.permit = permit
-
-
-def about_trust(params: dict[str, Any]) -> bool:
-    return str(params["toolCall"]["title"]).startswith("Trust ")
-
-
-def asked(client: Client) -> list[dict[str, Any]]:
-    return [one["params"] for one in client.questions if about_trust(one["params"])]
 
 
 async def run(stack: Stack, *arguments: str, cwd: Path | None = None) -> Result:
