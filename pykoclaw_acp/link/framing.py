@@ -28,15 +28,18 @@ class Oversized:
     """Placeholder for a discarded line that begins with `head`.
 
     The line was longer than `limit` bytes; if `crowded`, the unread input of all clients together
-    was too large.
+    was too large; if `no_memory`, this process had no memory for it.
     """
 
-    __slots__ = ("crowded", "head", "limit")
+    __slots__ = ("crowded", "head", "limit", "no_memory")
 
-    def __init__(self, head: bytes, limit: int, *, crowded: bool = False) -> None:
+    def __init__(
+        self, head: bytes, limit: int, *, crowded: bool = False, no_memory: bool = False
+    ) -> None:
         self.head = head
         self.limit = limit
         self.crowded = crowded
+        self.no_memory = no_memory
 
 
 class LineFramer:
@@ -103,15 +106,21 @@ class LineFramer:
     def _add(self, piece: bytes, lines: list[bytes | bytearray | Oversized]) -> bool:
         size = len(self._buffer) + len(piece)
         crowded = size <= self.limit and size > SMALL and not self._count(size)
-        if size > self.limit or crowded:
-            # Said at once, not at the newline: the sender may wait for the answer.
-            lines.append(
-                Oversized(bytes((self._buffer[:HEAD] + piece)[:HEAD]), self.limit, crowded=crowded)
-            )
-            self._buffer, self._skipping = bytearray(), True
-            return False
-        self._buffer += piece
-        return True
+        no_memory = False
+        if size <= self.limit and not crowded:
+            try:
+                self._buffer += piece
+                return True
+            except MemoryError:
+                if self._room is None:
+                    raise
+                # A daemon has other clients. If it gave up this one, the front would send it again.
+                no_memory = True
+        # Said at once, not at the newline: the sender may wait for the answer.
+        head = bytes((self._buffer[:HEAD] + piece[:HEAD])[:HEAD])
+        lines.append(Oversized(head, self.limit, crowded=crowded, no_memory=no_memory))
+        self._buffer, self._skipping = bytearray(), True
+        return False
 
     def _count(self, size: int) -> bool:
         if self._room is None:

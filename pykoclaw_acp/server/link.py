@@ -281,4 +281,5 @@ HANDLERS: Final[dict[lines.Kind, Handler]] = {
 def _parse_head(kind: lines.Kind, line: Oversized) -> tuple[list[int], Oversized]:
     """Numbers of a discarded line, and what is left of its text."""
     numbers, text = kind.parse(line.head)
-    return numbers, Oversized(bytes(text), line.limit - lines.HEAD, crowded=line.crowded)
+    limit = line.limit - lines.HEAD
+    return numbers, Oversized(bytes(text), limit, crowded=line.crowded, no_memory=line.no_memory)

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+import structlog
+
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest, Overloaded, ParseError
 from pykoclaw_acp.link import line_id
@@ -17,10 +19,13 @@ from pykoclaw_acp.protocol import jsonrpc, long_lines, prompt
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Message, Request, Response
 from pykoclaw_acp.protocol.long_lines import Line, Short
 from pykoclaw_acp.protocol.messages import PromptParams
+from pykoclaw_acp.system import shortage
 from pykoclaw_acp.tasks import in_pieces
 
 PROMPT: Final = "session/prompt"
 MAX_OTHER: Final = MAX_LINE_EARLY  # bytes of a message that is no prompt; it is decoded in one call
+
+log: Final = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +48,18 @@ class ReadMessage:
 async def read(
     line: Line | Oversized, rest: Callable[[], Awaitable[None]] | None = None
 ) -> ReadMessage:
-    """Parse a line. One that is too expensive is refused, under its id if that can be found.
+    """Parse a line. One that is too expensive is refused, under its id if that can be found; so is
+    one that there is no memory for.
 
     `rest` is awaited between the pieces of a long one, which is empty afterwards if it is a
     bytearray.
     """
-    found = await _read(line, rest)
+    try:
+        found = await _read(line, rest)
+    except MemoryError:
+        if isinstance(line, Oversized):
+            raise
+        found = ReadMessage(Invalid(_id_of(line), _no_memory()))
     if not isinstance(line, Oversized) and len(line) > MAX_OTHER:
         await in_pieces(long_lines.released(line), rest)
     return found
@@ -63,8 +74,7 @@ async def _read(line: Line | Oversized, rest: Callable[[], Awaitable[None]] | No
     try:
         short = await in_pieces(long_lines.shorten(line), rest)
     except long_lines.TooComplex:
-        found = line_id.find(line[: line_id.TAIL], line[-line_id.TAIL :])
-        return ReadMessage(Invalid(found, InvalidRequest(_TOO_COMPLEX)))
+        return ReadMessage(Invalid(_id_of(line), InvalidRequest(_TOO_COMPLEX)))
     except long_lines.NoJson:
         return ReadMessage(Invalid(jsonrpc.NULL_ID, ParseError("The line is not valid JSON.")))
     await asyncio.sleep(0)
@@ -114,7 +124,20 @@ def _too_long(message: Message | None) -> Message | None:
     return message if isinstance(message, Invalid) else None
 
 
+def _id_of(line: Line) -> bytes:
+    """The id of a line that is not parsed."""
+    return line_id.find(line[: line_id.TAIL], line[-line_id.TAIL :])
+
+
+def _no_memory() -> AcpError:
+    log.error("A message is refused for lack of memory", action="line_refused", reason="no memory")
+    kind, why = shortage.MEMORY
+    return Overloaded(f"The message was not read: {why} Then send it again.", kind)
+
+
 def _thrown_away(line: Oversized) -> AcpError:
+    if line.no_memory:
+        return _no_memory()
     if line.crowded:
         return Overloaded(
             "Too many long messages are on their way; this one was not read. Send it again in a moment.",
