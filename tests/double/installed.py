@@ -207,6 +207,26 @@ class Plugin(PykoClawPluginBase):
     def get_db_migrations(self):
         return ["CREATE TABLE IF NOT EXISTS hello_calls (id INTEGER PRIMARY KEY, conversation TEXT)"]
 ''',
+    # what uses pykoclaw itself, as real ones do
+    "uses": _BASE
+    + """\
+from claude_agent_sdk import create_sdk_mcp_server, tool
+from pykoclaw.config import settings
+from pykoclaw.db import ThreadSafeConnection
+
+
+class Plugin(PykoClawPluginBase):
+
+    def get_mcp_servers(self, db, conversation):
+        @tool("where", "Says where the data is.", {})
+        async def where(arguments):
+            pending = db.execute("SELECT COUNT(*) AS found FROM delivery_queue").fetchone()["found"]
+            theirs = isinstance(db, ThreadSafeConnection)
+            words = f"{settings.data}, {pending} pending, their own handle: {theirs}"
+            return {"content": [{"type": "text", "text": words}]}
+
+        return {"uses": create_sdk_mcp_server("uses", tools=[where])}
+""",
     # the five failures
     "fails_to_load": "raise ImportError('a library of this plugin is missing')\n",
     "fails_to_construct": _BASE

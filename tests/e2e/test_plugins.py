@@ -12,6 +12,7 @@ import pytest
 
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests import plugins
+from tests.double import installed
 from tests.e2e.commands import run
 from tests.e2e.harness import Stack, script
 
@@ -144,6 +145,30 @@ async def test_a_plugins_tool_works_beside_a_clients_server(stack: Stack) -> Non
     files = [path for path in stack.data.rglob("*") if path.is_file()]
     assert files
     assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
+
+
+async def test_plugins_that_import_pykoclaw_work(stack: Stack) -> None:
+    """It is installed beside us; its handle is not what they get."""
+    site = installed.install(stack.root / "installed", ["hello", "uses"])
+    client = await stack.start(**installed.environment(site, stack.environment))
+    client.permit = allow
+    session = await client.new(stack.work)
+    await client.prompt(
+        session,
+        script(
+            call("mcp__hello__greet", name="Ann"),
+            call("mcp__hello__count"),
+            call("mcp__uses__where"),
+            "text Done.",
+        ),
+    )
+    (name,) = stack.rows("SELECT conversation_name FROM acp_sessions")
+    assert answers(stack) == [
+        f"Hello Ann in {name['conversation_name']}.",
+        "1 calls",
+        f"{stack.data}, 0 pending, their own handle: False",
+    ]
+    assert client.text(session) == "Done."
 
 
 BROKEN = {
