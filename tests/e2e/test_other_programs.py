@@ -5,6 +5,7 @@ the model.
 from __future__ import annotations
 
 import re
+import secrets
 import signal
 from typing import Final
 
@@ -27,7 +28,7 @@ async def run_task(stack: Stack, name: str, prompt: str, mode: str) -> None:
     files.insert(
         stack.data / "pykoclaw.db",
         "scheduled_tasks",
-        id="0a1b2c3d",
+        id=secrets.token_hex(4),
         conversation=name,
         prompt=prompt,
         schedule_type="once",
@@ -202,16 +203,15 @@ async def test_memory_lost_beside_idle_claude_is_said(stack: Stack, left: int) -
     assert answers(stack) == ["First.", "Third."][1 - left :]
 
 
-@pytest.mark.long
-async def test_terminals_turn_is_shown_and_known(stack: Stack) -> None:
-    client = await stack.front()
-    session = await client.new(stack.work)
+async def test_terminals_turn_is_shown_and_known(shared: Stack) -> None:
+    client = await shared.front()
+    session = await client.new(shared.work)
     await client.prompt(session, text("First."))
-    claude, _ = row(stack, name_of(stack, session))
-    await terminal(stack, claude, text("Second."))
+    claude, _ = row(shared, name_of(shared, session))
+    await terminal(shared, claude, text("Second."))
     await shown(client, session, "Second.")
     await client.prompt(session, text("Third."))
-    assert answers(stack) == ["First.", "Second."]
+    assert answers(shared) == ["First.", "Second."]
 
 
 @pytest.mark.long
@@ -235,15 +235,14 @@ async def test_isolated_tasks_result_is_noted_and_conversation_stays(
     assert answers(stack) == ["First.", "Third."]
 
 
-@pytest.mark.long
-async def test_a_group_task_continues_the_conversation(stack: Stack) -> None:
-    client = await stack.front()
-    session = await client.new(stack.work)
+async def test_a_group_task_continues_the_conversation(shared: Stack) -> None:
+    client = await shared.front()
+    session = await client.new(shared.work)
     await client.prompt(session, text("First."))
-    await run_task(stack, name_of(stack, session), text("Second."), "group")
+    await run_task(shared, name_of(shared, session), text("Second."), "group")
     await shown(client, session, "Second.")
     await client.prompt(session, text("Third."))
-    assert answers(stack) == ["First.", "Second."]
+    assert answers(shared) == ["First.", "Second."]
 
 
 @pytest.mark.long
@@ -284,20 +283,19 @@ async def test_others_turn_while_no_daemon_runs_is_known(stack: Stack) -> None:
     assert "Second." in client.text(session)
 
 
-@pytest.mark.long
-async def test_whatsapp_conversation_goes_to_editor_and_back(stack: Stack) -> None:
-    name = "wa-andy-1@g.us"
-    await dispatch(stack, name, text("In WhatsApp."))
-    _, folder = row(stack, name)
+async def test_whatsapp_conversation_goes_to_editor_and_back(shared: Stack) -> None:
+    name = f"wa-andy-{secrets.token_hex(4)}@g.us"
+    await dispatch(shared, name, text("In WhatsApp."))
+    _, folder = row(shared, name)
     session = conversations.id_of(name)
-    client = await stack.front()
-    await client.load(session, stack.work)
+    client = await shared.front()
+    await client.load(session, shared.work)
     assert client.text(session) == "In WhatsApp."
     await client.prompt(session, text("In the editor."))
-    assert answers(stack) == ["In WhatsApp."]
-    assert row(stack, name)[1] == folder
-    await dispatch(stack, name, text("Again in WhatsApp."))
-    assert answers(stack) == ["In WhatsApp.", "In the editor."]
+    assert answers(shared) == ["In WhatsApp."]
+    assert row(shared, name)[1] == folder
+    await dispatch(shared, name, text("Again in WhatsApp."))
+    assert answers(shared) == ["In WhatsApp.", "In the editor."]
     await shown(client, session, "Again in WhatsApp.")
 
 
