@@ -427,7 +427,7 @@ def deltas(count: int) -> Iterator[EventFrame]:
 
 def test_waiting_deltas_are_not_copied_for_each_new(tmp_path: Any) -> None:
     Growing.copied = 0
-    outbox = Outbox(Spool(str(tmp_path / "spool"), 1), 1 << 30, lambda: None)
+    outbox = Outbox(Spool(str(tmp_path / "spool"), 1), 1 << 30, lambda _: None)
     for frame in deltas(10_000):
         outbox.put(frame)
     assert outbox.number() == 1, "they are one event"

@@ -14,17 +14,17 @@ import pytest
 
 
 @pytest.mark.parametrize("number", [1, 2])
-def test_on_node(number):
+def test_clients_on_node(number):
     pytest.skip("there is no node")
 
 
 @pytest.mark.skipif(True, reason="no systemd")
-def test_units():
+def test_the_sorted_units():
     pass
 
 
 @pytest.mark.long
-def test_long():
+def test_what_lasts_long():
     pass
 """
 

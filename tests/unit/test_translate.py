@@ -183,7 +183,7 @@ def test_mcp_tool_has_names_its_server_gives() -> None:
     named = {"id": "t1", "server_display_name": "Files", "display_name": "List a folder"}
     events = Translator("/work").events(called, {"tool_use_meta": [named, "?", {"id": "t2"}]})
     titles = [event.title for event in events if isinstance(event, ToolStarted)]
-    assert titles == ["fs: List a folder (/work/a)", "fs: Ls"]
+    assert titles == ["fs: List a folder (ls, /work/a)", "fs: Ls"]
 
 
 def test_api_error_is_not_told_as_answer() -> None:

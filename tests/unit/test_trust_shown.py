@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import click
 import pytest
 
 from pykoclaw_acp import terminal
@@ -64,4 +65,4 @@ def test_short_directories_are_a_table(
     row = {"path": "/w", "tree": False, "pending": False, "dotenv": False, "by": "cli", "at": 0}
     answer["trust/list"] = [row]
     trust.list_all(as_json=False)
-    assert capsys.readouterr().out.split()[:2] == ["directory", "state"]
+    assert click.unstyle(capsys.readouterr().out).split()[:2] == ["directory", "state"]
