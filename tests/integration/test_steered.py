@@ -10,12 +10,14 @@ from uuid import uuid4
 import pytest
 
 from pykoclaw_acp.channel.steering import Steer
-from pykoclaw_acp.errors import Conflict
+from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.errors import Conflict, WorkerFailed
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.turns import Turn, TurnState
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import steering
+from pykoclaw_acp.trust.content import Content
 from tests.integration.rig import Rig, hanging, rig, take_up, unreadable
 from tests.waiting import eventually, within
 
@@ -97,6 +99,34 @@ async def test_commands_and_prompts_for_idle_session_wait(tmp_path: Path) -> Non
         again = await steered(session, "say 1")
         assert (await again.ended)[0].state == TurnState.DONE
         assert steering.result(again) == steering.NEW
+
+
+class ShortOfDescriptors:
+    """Directories that cannot be looked at while `short`."""
+
+    short = False
+
+    async def look(self, cwd: str, directories: object, sources: object) -> Content:
+        if self.short:
+            raise WorkerFailed(ErrorKind.OUT_OF_DESCRIPTORS, "Too many open files.")
+        return Content()
+
+    async def unchanged(self, content: Content) -> bool:
+        return not self.short
+
+
+async def test_prompt_waits_when_directory_cannot_be_seen(tmp_path: Path) -> None:
+    """It is in the journal: an error would have its user send it a second time."""
+    places = ShortOfDescriptors()
+    async with rig(tmp_path, workspaces=places) as r:
+        session, host, worker = await hanging(r)
+        places.short = True
+        turn = await steered(session, "say 1")
+        assert turn in session.turns
+        places.short = False
+        worker.say(worker.ended(host.turn_id))
+        assert (await asyncio.wait_for(turn.ended, 10))[0].state == TurnState.DONE
+        assert worker.prompts == ["hang", "say 1"]
 
 
 async def test_prompt_whose_dispatch_fails_holds_up_nobody(

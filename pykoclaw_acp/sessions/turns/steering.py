@@ -7,7 +7,6 @@ together. If the running turn ends before, the worker goes on with it as a turn 
 
 from __future__ import annotations
 
-import contextlib
 from typing import Final
 
 import structlog
@@ -72,12 +71,11 @@ class Steering:
 
     async def give(self, turn: Turn) -> bool:
         """Give a queued prompt to the turn that runs; False if it has to wait in the queue: none
-        runs, it is a slash command, what acts in the directory has changed or is trusted no more, or
-        the worker is of an earlier version.
+        runs, it is a slash command, what acts in the directory has changed, is trusted no more or
+        cannot be looked at, or the worker is of an earlier version. Raises nothing: the journal has
+        it, so that whoever is told of an error would send it again.
         """
-        if not turn.steers or not self._takes(turn):
-            return False
-        if not await self._gate.counts_as_before() or not self._takes(turn):
+        if not await self._may_go_in(turn):
             return False
         self._queue.steered.append(turn)
         try:
@@ -95,12 +93,30 @@ class Steering:
         turn.state, turn.unsaid = TurnState.DISPATCHED, True
         crash_points.reached("turn_steered")
         log.info("Turn steered", action="turn_steered", session=self._state.id, turn=turn.turn_id)
-        with contextlib.suppress(StoreClosed):  # the next daemon sends it
+        try:
             await self._runner.send_prompt(turn)
+        except StoreClosed:
+            pass  # the next daemon sends it
+        except Exception as error:
+            log.exception("A steered prompt could not be sent", action="steering_failed")
+            await self._endings.finish(turn, outcomes.not_started(turn, error))
         if not self._workers.is_live(self._state.id) and not turn.ended.done():
             died = outcomes.lost(turn, ErrorKind.WORKER_LOST, "Claude's worker process died.")
             await self._endings.finish(turn, died)
         return True
+
+    async def _may_go_in(self, turn: Turn) -> bool:
+        if not turn.steers:
+            return False
+        try:
+            if not self._takes(turn) or not await self._gate.counts_as_before():
+                return False
+            return self._takes(turn)  # the look may have taken long
+        except StoreClosed:
+            return False  # the next daemon runs it
+        except Exception:
+            log.exception("A prompt cannot be steered now", action="steering_failed")
+            return False
 
     def _takes(self, turn: Turn) -> bool:
         host = self._queue.current
