@@ -304,7 +304,8 @@ class WorkerLife:
             await self._context.listener.adopted(self.spec.session_id, ready, foreign=self.foreign)
         if not self.ready.done():
             self.ready.set_result(ready)
-            self._context.listener.ready(self.spec.session_id, ready.offer)
+            launched = self._begin if isinstance(self._begin, LaunchSpec) else None
+            self._context.listener.ready(self.spec.session_id, ready.offer, launched)
         self._context.changed(self)
 
     # --- its end

@@ -8,6 +8,7 @@ from typing import Protocol
 from pykoclaw_acp.channel.frames import Numbered, Ready
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.requests import WorkerReply
+from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.choices import Offer
 
@@ -20,8 +21,10 @@ class WorkerListener(Protocol):
         WorkerFailed.
         """
 
-    def ready(self, session_id: str, offer: Offer) -> None:
-        """The session's worker takes prompts; so much is known of what Claude offers."""
+    def ready(self, session_id: str, offer: Offer, launched: LaunchSpec | None) -> None:
+        """The session's worker takes prompts; so much is known of what Claude offers. `launched`: as
+        what, if this daemon has launched it.
+        """
 
     def offered(self, session_id: str, offer: Offer) -> None:
         """What Claude offers in the session has changed."""

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import structlog
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from pykoclaw_acp.model import choices as offers
 from pykoclaw_acp.model import former_mode
 from pykoclaw_acp.model.choices import Choice, Chosen, Command, Config, Offer, Selection
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged
+from pykoclaw_acp.sessions import worker_options
 from pykoclaw_acp.sessions.early_start import EarlyStart
 from pykoclaw_acp.sessions.next_worker import NextWorker
 from pykoclaw_acp.sessions.ports import OfferStore, Workers
@@ -73,6 +74,8 @@ class Choosing:
         # Prompts of the session's MCP servers, and the servers that they are of.
         self._of_servers: tuple[object, tuple[Command, ...]] = (None, ())
         self._choice = asyncio.Lock()
+        self._telling = asyncio.Lock()
+        self._told = state.options  # what the newest worker runs with, as far as is known
         self._old_epoch: int | None = None  # of a worker whose version does not take SetConfig
 
     async def selection(self) -> Selection:
@@ -143,7 +146,6 @@ class Choosing:
             changed: list[Event] = [ConfigChanged(then)]
             if then.mode != now.mode:
                 changed.insert(0, ModeChanged(then.mode))
-            before = self._state.options
             await self._state.log.tell(changed)
             crash_points.reached("choice_committed")
             log.info(
@@ -155,41 +157,58 @@ class Choosing:
                 effort=chosen.config.effort,
                 fast=chosen.config.fast,
             )
-            await self.tell_worker(before)
+            await self.tell_worker()
             return then
 
-    async def tell_worker(self, before: WorkerOptions) -> None:
-        """Tell the worker, which was launched or told `before`, what was chosen since; the next one
-        starts with it.
+    def note_launched(self, epoch: int, options: WorkerOptions) -> None:
+        """Note that a worker is ready, and with what it was launched: it may live on for the next
+        prompt when the one that it was launched for is over already.
         """
-        options, epoch = self._state.options, self._state.epoch
-        was, now = _chosen(before), _chosen(options)
-        with contextlib.suppress(ConnectionError):
-            planned = options.before_plan if now.mode == former_mode.PLAN else None
-            if now.mode != was.mode or planned not in (None, before.before_plan):
-                mode = SetMode(epoch=epoch, mode=now.mode, before_plan=planned)
-                await self._workers.send(self._state.id, mode)
-            if now.model != was.model:
-                await self._workers.send(self._state.id, SetModel(epoch=epoch, model=now.model))
-            if now.config != was.config:
-                if epoch == self._old_epoch:
-                    self._next_worker.change(options)
-                    return
-                await self._workers.send(self._state.id, SetConfig(epoch=epoch, config=now.config))
+        self._state.epoch, self._told = epoch, options
+
+    def note_reported(self, change: ModeChanged | ConfigChanged) -> None:
+        """Note what the worker says that it runs with now."""
+        self._told = worker_options.followed(self._told, change)
+
+    async def tell_worker(self) -> None:
+        """Tell the worker what was chosen since it was launched or told; the next one starts with
+        it.
+        """
+        async with self._telling:
+            with contextlib.suppress(ConnectionError):
+                await self._tell_worker(self._state.options, self._state.epoch)
+
+    async def _tell_worker(self, options: WorkerOptions, epoch: int) -> None:
+        was, now, former = _chosen(self._told), _chosen(options), options.before_plan
+        planned = former if now.mode == former_mode.PLAN else None
+        if now.mode != was.mode or planned not in (None, self._told.before_plan):
+            mode = SetMode(epoch=epoch, mode=now.mode, before_plan=planned)
+            await self._send(mode, permission_mode=now.mode, before_plan=former)
+        if now.model != was.model:
+            await self._send(SetModel(epoch=epoch, model=now.model), model=now.model)
+        if now.config != was.config and epoch != self._old_epoch:
+            await self._send(SetConfig(epoch=epoch, config=now.config), config=now.config)
+        elif now.config != was.config:
+            self._told = replace(self._told, config=now.config)
+            self._next_worker.change(options)
+
+    async def _send(self, frame: SetMode | SetModel | SetConfig, **told: Any) -> None:
+        await self._workers.send(self._state.id, frame)
+        if frame.epoch == self._state.epoch:  # else another worker was launched meanwhile
+            self._told = replace(self._told, **told)
 
     async def bring_up_to_date(self, ready: Ready) -> None:
         """Tell an adopted worker what was chosen since what it says it runs with."""
-        options = self._state.options
-        now = _chosen(options)
         if ready.config is None:
             self._old_epoch = self._state.epoch
-        runs_with = replace(
-            options,
-            permission_mode=ready.mode or now.mode,
-            model=ready.model or now.model,
+        self._told = replace(
+            self._told,
+            permission_mode=ready.mode or self._told.permission_mode,
+            model=ready.model or self._told.model,
             config=ready.config or Config(),
+            before_plan=self._state.options.before_plan,
         )
-        await self.tell_worker(runs_with)
+        await self.tell_worker()
 
     async def keep_offer(self, offer: Offer, *, starts: bool) -> None:
         """Store what a worker offers, and tell clients what of it is new. `starts`: its MCP servers

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from msgspec.structs import replace
-
 from pykoclaw_acp.channel.options import WorkerOptions
-from pykoclaw_acp.model import former_mode
-from pykoclaw_acp.model.choices import DEFAULT_MODEL
 from pykoclaw_acp.model.events import (
     ConfigChanged,
     Event,
@@ -18,6 +14,7 @@ from pykoclaw_acp.model.events import (
     TitleChanged,
 )
 from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.sessions import worker_options
 from pykoclaw_acp.sessions.log import SessionLog
 from pykoclaw_acp.sessions.ports.journal import LogAndBlobs
 from pykoclaw_acp.sessions.subscription import Subscription
@@ -78,17 +75,13 @@ class SessionState:
         if isinstance(event, Plan):
             self._plan = event.entries
         elif isinstance(event, ModeChanged):
-            now = self.options
-            former = former_mode.followed(now.before_plan, now.permission_mode, event.mode)
             self.record.mode = event.mode
-            self.options = replace(now, permission_mode=event.mode, before_plan=former)
+            self.options = worker_options.followed(self.options, event)
         elif isinstance(event, ConfigChanged):
-            model = event.selection.model
-            if self.options.model is not None or model != DEFAULT_MODEL:
-                self.record.model = model
-                self.options = replace(self.options, model=model)
-            if (config := event.selection.config) is not None:
-                self.record.config = config
-                self.options = replace(self.options, config=config)
+            self.options = worker_options.followed(self.options, event)
+            if self.options.model is not None:
+                self.record.model = self.options.model
+            if event.selection.config is not None:
+                self.record.config = event.selection.config
         elif isinstance(event, TitleChanged):
             self.record.title, self.record.title_by = event.title, event.by

@@ -43,7 +43,7 @@ class SessionSurroundings:
         self._workers = workers
         self._house = house
         self._clock = clock
-        self._launched: Mapping[str, str] | None = None  # of the live worker, if it is ours
+        self._launched: Mapping[str, str] | None = None  # of the newest worker, if it is ours
 
     @property
     def account(self) -> str:
@@ -85,17 +85,16 @@ class SessionSurroundings:
                 lambda: bool(self.options(turn).withheld), self._clock, recovered=turn.recovered
             )
 
-    def keep_worker(self, options: WorkerOptions) -> bool:
-        """Whether there is a live worker for these options. One that was started with another
-        environment than that of the client which has the session open now is ended.
+    def retire_other(self, options: WorkerOptions) -> None:
+        """End a worker that was started with another environment than that of the client which has
+        the session open now, and wants these options.
         """
         other = self._launched is not None and self._launched != options.environment
         if other and not options.withheld and self.given is not None:
             self._workers.retire(self._state.id)
-        return self._workers.is_live(self._state.id)
 
-    def launched(self, options: WorkerOptions) -> None:
-        """Note that a worker was started with these options."""
+    def note_launched(self, options: WorkerOptions) -> None:
+        """Note that a worker is being started with these options."""
         self._launched = options.environment
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pykoclaw_acp.channel.frames import Numbered, Ready
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.requests import WorkerReply
+from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.sessions.session import Session
@@ -26,9 +27,11 @@ class WorkerEvents:
         live = self._live.get(session_id)
         return options if live is None else await live.runner.completed(options)
 
-    def ready(self, session_id: str, offer: Offer) -> None:
-        """Keep what a worker that is ready offers."""
+    def ready(self, session_id: str, offer: Offer, launched: LaunchSpec | None) -> None:
+        """Keep what a worker that is ready runs with, whoever still waits for it, and offers."""
         if (live := self._live.get(session_id)) is not None:
+            if launched is not None:
+                live.choosing.note_launched(launched.epoch, launched.options)
             live.requests.worker_ready()
             live.reports.keep_offer(offer, starts=True)
             live.next_worker.worker_ready()

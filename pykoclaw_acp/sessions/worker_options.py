@@ -5,6 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.options import McpServer, WorkerOptions
+from pykoclaw_acp.model import former_mode
+from pykoclaw_acp.model.choices import DEFAULT_MODEL
+from pykoclaw_acp.model.events import ConfigChanged, ModeChanged
 from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.turns import SessionRecord
 
@@ -42,6 +45,17 @@ def opened(
         asked=record.options,
         setting_sources=_sources(record.options, template),
     )
+
+
+def followed(options: WorkerOptions, change: ModeChanged | ConfigChanged) -> WorkerOptions:
+    """These options after a change that the log has."""
+    if isinstance(change, ModeChanged):
+        former = former_mode.followed(options.before_plan, options.permission_mode, change.mode)
+        return replace(options, permission_mode=change.mode, before_plan=former)
+    chosen = change.selection
+    if options.model is not None or chosen.model != DEFAULT_MODEL:
+        options = replace(options, model=chosen.model)
+    return options if chosen.config is None else replace(options, config=chosen.config)
 
 
 def _sources(asked: SessionOptions, template: WorkerOptions) -> tuple[str, ...]:

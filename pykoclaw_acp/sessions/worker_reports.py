@@ -19,7 +19,7 @@ from pykoclaw_acp.channel.frames import (
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.choices import Offer
-from pykoclaw_acp.model.events import Event, UserMessage
+from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, UserMessage
 from pykoclaw_acp.model.failures import AUTHENTICATION
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
@@ -124,6 +124,8 @@ class WorkerReports:
         return ends
 
     def _act(self, epoch: int, frame: Numbered) -> None:
+        if isinstance(frame, EventFrame) and isinstance(frame.event, ModeChanged | ConfigChanged):
+            self._choosing.note_reported(frame.event)
         if (
             isinstance(frame, EventFrame | Gap)
             and frame.turn_id

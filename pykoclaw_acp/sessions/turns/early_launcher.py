@@ -72,9 +72,8 @@ class EarlyLauncher:
     async def _launch(self, options: WorkerOptions) -> None:
         try:
             self._state.epoch = await self._workers.acquire(self._state.id, options)
-            self._surroundings.launched(options)
             if await self._holds(options):
-                await self._choosing.tell_worker(options)
+                await self._choosing.tell_worker()
             else:  # nobody was asked about what acts there now
                 self._workers.retire(self._state.id)
         finally:

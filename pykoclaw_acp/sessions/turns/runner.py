@@ -215,7 +215,7 @@ class TurnRunner:
         prepared = await self._prepare(turn)
         if prepared is None:
             return
-        options, self._state.epoch, notes = prepared
+        self._state.epoch, notes = prepared
         if await self._is_shown(turn):
             await self._endings.finish(turn, outcomes.given_already(), notes, shown=True)
             return
@@ -231,14 +231,14 @@ class TurnRunner:
         self._state.log.committed(seqs, turn.turn_id, said)
         crash_points.reached("turn_dispatched")
         log.info("Turn dispatched", action="turn_dispatched", epoch=self._state.epoch)
-        await self._choosing.tell_worker(options)
+        await self._choosing.tell_worker()
         await self.send_prompt(turn, prompt)
         if not self._workers.is_live(self._state.id) and not turn.ended.done():
             await self._endings.finish(
                 turn, outcomes.lost(turn, ErrorKind.WORKER_LOST, "Claude's worker process died.")
             )
 
-    async def _prepare(self, turn: Turn) -> tuple[WorkerOptions, int, list[Event]] | None:
+    async def _prepare(self, turn: Turn) -> tuple[int, list[Event]] | None:
         """Look at what others did and have a worker, anew if others could use the conversation in
         between. Returns what `_acquire` does; None if the turn is cancelled.
         """
@@ -262,10 +262,10 @@ class TurnRunner:
                 continue
             if acquired is None:
                 return None
-            options, epoch, notes = acquired
+            epoch, notes = acquired
             said += [*looked, *notes]
             if not self._waited:
-                return options, epoch, said
+                return epoch, said
 
     async def _look(self, turn: Turn) -> list[Event]:
         """Keep other programs from the conversation, take in what they did, and look at the
@@ -274,10 +274,10 @@ class TurnRunner:
         said = await self._others.before_prompt(unattended=turn.task_id is not None)
         return [*said, *await self._directories.before_prompt()]
 
-    async def _acquire(self, turn: Turn) -> tuple[WorkerOptions, int, list[Event]]:
+    async def _acquire(self, turn: Turn) -> tuple[int, list[Event]]:
         """Have a worker for which what acts in its directories counts as the user says. Returns its
-        options, its epoch, and notes for the log. Raises WorkerFailed, also if the directories keep
-        changing while workers start.
+        epoch, and notes for the log. Raises WorkerFailed, also if the directories keep changing
+        while workers start.
         """
         notes: list[Event] = []
         await self._surroundings.returned(turn)
@@ -285,12 +285,10 @@ class TurnRunner:
             wanted = self._surroundings.options(turn)
             options, noted = await self._gate.admit(turn, wanted, self._pause_soon)
             notes += noted
-            lives = self._surroundings.keep_worker(options)
+            self._surroundings.retire_other(options)
             launched = self._workers.workspace(self._state.id) != options.workspace
             epoch = await self._workers.acquire(self._state.id, options)
             crash_points.reached("worker_acquired")
-            if launched or not lives:
-                self._surroundings.launched(options)
             if contents.needs_blocks(turn.content) and not self._workers.takes_blocks(
                 self._state.id
             ):
@@ -299,11 +297,13 @@ class TurnRunner:
             if not launched or (
                 await self._gate.unchanged() and await self._gate.counts_as_before()
             ):
-                return options, epoch, notes
+                return epoch, notes
         raise WorkerFailed(ErrorKind.WORKSPACE_CHANGING, CHANGING)
 
     async def completed(self, options: WorkerOptions) -> WorkerOptions:
-        """The options with what the database has for a new worker. Raises WorkerFailed."""
+        """The options with what the database has for a worker that is launched now, whoever waits for
+        it when it is ready. Raises WorkerFailed.
+        """
         try:
             path = await disks.call(options.cwd, partial(os.path.realpath, options.cwd))
         except TimeoutError as error:
@@ -311,7 +311,9 @@ class TurnRunner:
                 ErrorKind.CWD_MISSING, cwd_missing(options.cwd, disks.SILENT)
             ) from error
         rules = () if options.restricted else await self._journal.rules(path, self._state.id)
-        return replace(options, plan=await self._state.plan(), rules=rules)
+        plan = await self._state.plan()
+        self._surroundings.note_launched(options)
+        return replace(options, plan=plan, rules=rules)
 
     async def _unless_cancelled(self, turn: Turn, doing: Coroutine[Any, Any, T]) -> T | None:
         """The result of `doing`; None, and it is given up, if the turn is cancelled first."""

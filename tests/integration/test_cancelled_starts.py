@@ -1,0 +1,89 @@
+"""A prompt is cancelled while its worker starts, which the next prompt then has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.channel.choosing import SetMode
+from pykoclaw_acp.channel.frames import EventFrame, Prompt
+from pykoclaw_acp.model.events import ModeChanged
+from pykoclaw_acp.model.surroundings import Given
+from pykoclaw_acp.model.turns import TurnState
+from pykoclaw_acp.sessions.session import Session
+from tests.integration.memory_launcher import MemoryChannel
+from tests.integration.rig import Client, Rig, rig
+from tests.waiting import eventually
+
+KEY = "ANTHROPIC_API_KEY"
+
+
+async def cancelled_start(r: Rig, session: Session) -> MemoryChannel:
+    """The worker of a prompt that was cancelled before Claude was ready, and which is not yet."""
+    r.launcher.slow = True
+    turn = await r.prompt(session, "say 1")
+    await eventually(lambda: r.launcher.launched)
+    r.launcher.slow = False
+    session.cancel()
+    assert (await turn.ended)[0].state == TurnState.CANCELLED
+    return r.launcher.launched[-1]
+
+
+async def become_ready(r: Rig, worker: MemoryChannel) -> None:
+    worker.ready()
+    await eventually(lambda: r.pool.takes_blocks(worker.spec.session_id))
+
+
+def modes(worker: MemoryChannel) -> list[Any]:
+    """What the worker was told of modes and prompts, in order."""
+    told = [one for one in worker.got if isinstance(one, SetMode | Prompt)]
+    return [one.mode if isinstance(one, SetMode) else "prompt" for one in told]
+
+
+@pytest.mark.parametrize("ready", ["before", "after"])
+async def test_choice_after_cancelled_start_reaches_claude(tmp_path: Path, ready: str) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        worker = await cancelled_start(r, session)
+        if ready == "before":
+            await become_ready(r, worker)
+        await session.choosing.choose("modeId", mode="plan")
+        if ready == "after":
+            await become_ready(r, worker)
+        assert (await r.run(session, "say 1")).state == TurnState.DONE
+        assert r.launcher.launched == [worker]
+        assert modes(worker) == ["plan", "prompt"]
+
+
+@pytest.mark.parametrize("ready", [True, False])
+async def test_cancelled_start_serves_no_other_key(tmp_path: Path, ready: bool) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        for key in ("one", "another"):
+            subscription = session.subscribe(Client(), 0)
+            subscription.given = Given(variables={KEY: key})
+            session.surroundings.open(subscription.given)
+            if key == "one":
+                worker = await cancelled_start(r, session)
+                if ready:
+                    await become_ready(r, worker)
+                subscription.close()
+        assert (await r.run(session, "say 1")).state == TurnState.DONE
+        ran = [one for one in r.launcher.launched if one.prompts]
+        assert [one.spec.options.environment for one in ran] == [{KEY: "another"}]
+
+
+async def test_choice_against_claudes_own_reaches_it(tmp_path: Path) -> None:
+    """What the worker was launched with is not what it runs with by now."""
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        (worker,) = r.launcher.launched
+        launched_with = worker.spec.options.permission_mode
+        worker.last += 1
+        worker.say(EventFrame(epoch=1, n=worker.last, turn_id=None, event=ModeChanged("plan")))
+        await eventually(lambda: session.options.permission_mode == "plan")
+        await session.choosing.choose("modeId", mode=launched_with)
+        assert modes(worker) == ["prompt", launched_with]
