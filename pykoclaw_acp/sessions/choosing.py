@@ -22,11 +22,13 @@ from pykoclaw_acp.model import choices as offers
 from pykoclaw_acp.model import former_mode
 from pykoclaw_acp.model.choices import Choice, Chosen, Command, Config, Offer, Selection
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged
+from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.sessions import worker_options
 from pykoclaw_acp.sessions.early_start import EarlyStart
 from pykoclaw_acp.sessions.next_worker import NextWorker
 from pykoclaw_acp.sessions.ports import OfferStore, Workers
 from pykoclaw_acp.sessions.state import SessionState
+from pykoclaw_acp.tasks import Tasks
 
 NOT_SAID: Final = (
     "Claude has not said yet what else it offers: it does once it has started, with the first prompt or soon after the"
@@ -75,6 +77,7 @@ class Choosing:
         self._of_servers: tuple[object, tuple[Command, ...]] = (None, ())
         self._choice = asyncio.Lock()
         self._telling = asyncio.Lock()
+        self._tasks = Tasks()
         self._told = state.options  # what the newest worker runs with, as far as is known
         self._old_epoch: int | None = None  # of a worker whose version does not take SetConfig
 
@@ -118,11 +121,20 @@ class Choosing:
         """Make one change. Raises InvalidParams for a value that is not offered."""
         return await self.choose_all([WantedChoice(parameter, mode, model, option)])
 
-    async def choose_all(self, changes: Sequence[WantedChoice]) -> Selection:
-        """Make all these changes, or none. What another model does not have is reset with it. If
-        Claude starts, which says for the first time what it offers, a value that is not known waits
-        for that. Raises InvalidParams, which names the parameter, for a value that is not offered.
+    async def choose_all(
+        self, changes: Sequence[WantedChoice], options: SessionOptions | None = None
+    ) -> Selection:
+        """Make all these changes, and these options the session's, or none of it. What another model
+        does not have is reset with it. If Claude starts, which says for the first time what it
+        offers, a value that is not known waits for that. Raises InvalidParams, which names the
+        parameter, for a value that is not offered.
         """
+        begun = asyncio.Event()
+        return await self._tasks.finish(self._choose_all(changes, options, begun), begun)
+
+    async def _choose_all(
+        self, changes: Sequence[WantedChoice], options: SessionOptions | None, begun: asyncio.Event
+    ) -> Selection:
 
         def change(offer: Offer | None) -> Chosen:
             bypass, chosen = self._state.options.bypass, _chosen(self._state.options)
@@ -140,13 +152,16 @@ class Choosing:
                     raise
                 chosen = change(offer)
             now = self._selection(offer)
+            begun.set()  # the worker is told what is written down, also if the caller is gone
             if chosen == _chosen(self._state.options):
+                if options is not None:
+                    await self._state.log.tell([], options=options)
                 return now
             then = offers.selection(chosen, offer, bypass=self._state.options.bypass)
             changed: list[Event] = [ConfigChanged(then)]
             if then.mode != now.mode:
                 changed.insert(0, ModeChanged(then.mode))
-            await self._state.log.tell(changed)
+            await self._state.log.tell(changed, options=options)
             crash_points.reached("choice_committed")
             log.info(
                 "Chosen",

@@ -12,6 +12,7 @@ from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import Event, OpenTools, ToolProgressed, ToolStarted, size
 from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.model.seams import CutMessage
+from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.ports.journal import LogAndBlobs
@@ -111,14 +112,26 @@ class SessionLog:
         """The event with its blob in place."""
         return await contents.logged(self._store, one)
 
-    async def tell(self, events: Sequence[Event], *, patient: bool = False) -> None:
-        """Commit and publish events of no turn, also if the caller is cancelled; `patient`: wait while
-        the database cannot be written.
+    async def tell(
+        self,
+        events: Sequence[Event],
+        *,
+        options: SessionOptions | None = None,
+        patient: bool = False,
+    ) -> None:
+        """Commit and publish events of no turn, also if the caller is cancelled, and with them what
+        the session's options become; `patient`: wait while the database cannot be written.
         """
-        await self._tasks.finish(self._tell(events, patient=patient))
+        await self._tasks.finish(self._tell(events, options, patient=patient))
 
-    async def _tell(self, events: Sequence[Event], *, patient: bool) -> None:
-        seqs = await self._store.append(self._record.session_id, events, patient=patient)
+    async def _tell(
+        self, events: Sequence[Event], options: SessionOptions | None, *, patient: bool
+    ) -> None:
+        seqs = await self._store.append(
+            self._record.session_id, events, options=options, patient=patient
+        )
+        if options is not None:
+            self._record.options = options
         self.committed(seqs, None, events)
 
     def committed(self, seqs: Sequence[int], turn_id: str | None, events: Sequence[Event]) -> None:

@@ -11,7 +11,7 @@ from pykoclaw_acp.model.choices import Chosen, Config, Offer
 from pykoclaw_acp.model.session_options import RequestedOptions
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.choosing import WantedChoice, otherwise, require
-from pykoclaw_acp.sessions.ports import Journal, OfferStore, SessionStore, Transcripts
+from pykoclaw_acp.sessions.ports import OfferStore, SessionStore, Transcripts
 from pykoclaw_acp.sessions.session import Session
 
 
@@ -79,7 +79,7 @@ def taken_id(requested: RequestedOptions) -> InvalidParams:
 
 
 async def grant(
-    session: Session, store: Journal, template: WorkerOptions, requested: RequestedOptions
+    session: Session, store: OfferStore, template: WorkerOptions, requested: RequestedOptions
 ) -> None:
     """Make what is asked for a session that is opened again its own, and tell its clients.
 
@@ -106,10 +106,7 @@ async def grant(
     for option, wanted in ((offers.EFFORT, requested.effort), (offers.FAST, requested.fast)):
         if wanted is not None:
             changes.append(WantedChoice(named[option], option=(option, wanted)))
-    await session.choosing.choose_all(changes)
-    if options != before:
-        await store.set_options(session.id, options)
-        session.record.options = options
+    await session.choosing.choose_all(changes, options if options != before else None)
 
 
 def _model(requested: RequestedOptions, offer: Offer | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.model.turns import TurnState
 from pykoclaw_acp.sessions.session import Session
 from tests.integration.memory_launcher import MemoryChannel
-from tests.integration.rig import Client, Rig, rig
+from tests.integration.rig import Client, Rig, hanging, rig
 from tests.waiting import eventually
 
 KEY = "ANTHROPIC_API_KEY"
@@ -87,3 +88,28 @@ async def test_choice_against_claudes_own_reaches_it(tmp_path: Path) -> None:
         await eventually(lambda: session.options.permission_mode == "plan")
         await session.choosing.choose("modeId", mode=launched_with)
         assert modes(worker) == ["prompt", launched_with]
+
+
+async def test_choice_given_up_while_recorded_reaches_claude(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request was cancelled: what the log shows by then is what Claude runs with, at once."""
+    async with rig(tmp_path) as r:
+        session, _, worker = await hanging(r)
+        records, recorded = asyncio.Event(), asyncio.Event()
+        append = r.journal.append
+
+        async def slow(*arguments: Any, **more: Any) -> list[int]:
+            seqs = await append(*arguments, **more)
+            records.set()
+            await recorded.wait()
+            return seqs
+
+        monkeypatch.setattr(r.journal, "append", slow)
+        choosing = asyncio.create_task(session.choosing.choose("modeId", mode="plan"))
+        await records.wait()
+        choosing.cancel()
+        await asyncio.wait([choosing])
+        recorded.set()
+        await eventually(lambda: modes(worker) == ["prompt", "plan"])
+        assert session.options.permission_mode == "plan"

@@ -13,6 +13,8 @@ from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model.choices import Config, Model, Offer
 from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.session_options import SessionOptions, SystemPrompt
+from pykoclaw_acp.store import session_options
+from pykoclaw_acp.store.database import Statement
 from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
 from tests.integration.programs import upsert_row
 from tests.integration.rig import Rig, rig
@@ -215,6 +217,23 @@ async def test_refused_load_changes_none_of_its_choices(tmp_path: Path) -> None:
         both = {"permissionMode": "plan", "model": "claude-big", "effort": "max"}
         found = values(await load(wire, session, claudeCode={"options": both}))
         assert (found["mode"], found["effort"]) == ("plan", "max")
+
+
+async def test_load_that_cannot_be_recorded_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        await r.journal.keep_offer("/", OFFER)
+        session = (await new(wire))["result"]["sessionId"]
+        before = values(await load(wire, session))
+        wanted = {"permissionMode": "plan", "maxTurns": 9}
+        with monkeypatch.context() as patch:
+            broken = Statement("UPDATE acp_sessions SET mode = mode WHERE 0", rows=1)
+            patch.setattr(session_options, "keep", lambda *_: broken)
+            answer = await load(wire, session, claudeCode={"options": wanted})
+            assert "error" in answer
+        assert values(await load(wire, session)) == before
+        assert (await launched(r, wire, session)).asked.max_turns is None
 
 
 @pytest.mark.parametrize("method", ["session/prompt", "session/close", "session/set_mode"])

@@ -79,7 +79,7 @@ async def test_options_and_steering_are_kept(s: Subject) -> None:
     for steers in (True, False):
         options = SessionOptions(max_turns=3) if steers else SessionOptions()
         await s.journal.set_steering(session, steers=steers)
-        await s.journal.set_options(session, options)
+        await s.journal.append(session, [], options=options)
         found = await s.journal.find(session)
         assert found is not None
         assert (found.steers, found.options) == (steers, options)

@@ -18,13 +18,19 @@ from pykoclaw_acp.model.events import (
 )
 from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.model.seams import CutMessage
+from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.store.last_turns import holding
 from tests.twins.base import MemoryStore
 
 
 class MemoryLogStore(MemoryStore):
     async def append(
-        self, session_id: str, events: Sequence[Event], *, patient: bool = False
+        self,
+        session_id: str,
+        events: Sequence[Event],
+        *,
+        options: SessionOptions | None = None,
+        patient: bool = False,
     ) -> list[int]:
         def append() -> list[int]:
             row = self.database.session(session_id)
@@ -32,6 +38,8 @@ class MemoryLogStore(MemoryStore):
             self.database.used(session_id)
             if all(isinstance(one, TitleChanged | ModeChanged | ConfigChanged) for one in events):
                 row.updated_at = before
+            if options is not None:
+                row.record.options = options
             return self.database.log(session_id, None, events)
 
         return await self.database.write(append, patient=patient)

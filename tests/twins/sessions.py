@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from pykoclaw_acp.errors import RowRefused
 from pykoclaw_acp.model.away import AwayPolicy
-from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.turns import SessionRecord
 from tests.twins.base import MemoryStore
 from tests.twins.database import SessionRow
@@ -60,12 +59,6 @@ class MemorySessionStore(MemoryStore):
         database = self.database.read()
         claude = {*database.claude_sessions.values(), *database.buried}
         return session_id in database.sessions or session_id in claude
-
-    async def set_options(self, session_id: str, options: SessionOptions) -> None:
-        def keep() -> None:
-            self.database.session(session_id).record.options = options
-
-        await self.database.write(keep)
 
     async def name_taken(self, name: str) -> bool:
         database = self.database.read()

@@ -8,6 +8,7 @@ from typing import Protocol
 from pykoclaw_acp.model.events import Event, PlanEntry
 from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.model.seams import CutMessage
+from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.sessions.ports.store import Store
 
 
@@ -15,10 +16,15 @@ class LogStore(Store, Protocol):
     """Events under seqs from 1, without a gap."""
 
     async def append(
-        self, session_id: str, events: Sequence[Event], *, patient: bool = False
+        self,
+        session_id: str,
+        events: Sequence[Event],
+        *,
+        options: SessionOptions | None = None,
+        patient: bool = False,
     ) -> list[int]:
-        """Log events that belong to no turn; returns their seqs. Raises Conflict if there is no
-        such session.
+        """Log events that belong to no turn, and with them, if any are given, the session's options;
+        returns their seqs. Raises Conflict if there is no such session.
         """
 
     async def last_plan(self, session_id: str, upto: int | None = None) -> tuple[PlanEntry, ...]:

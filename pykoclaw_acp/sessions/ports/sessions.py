@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.ports.store import Store
 
@@ -34,9 +33,6 @@ class SessionStore(Store, Protocol):
 
     async def id_taken(self, session_id: str) -> bool:
         """Whether a session has or had this id, or a conversation a Claude session of it."""
-
-    async def set_options(self, session_id: str, options: SessionOptions) -> None:
-        """Store what clients asked of Claude for the session."""
 
     async def name_taken(self, name: str) -> bool:
         """Whether a conversation of any channel has this name."""

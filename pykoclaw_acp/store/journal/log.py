@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, PlanEntry, TitleChanged
 from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.model.seams import CutMessage
-from pykoclaw_acp.store import events, last_turns, seams, sessions
+from pykoclaw_acp.model.session_options import SessionOptions
+from pykoclaw_acp.store import events, last_turns, seams, session_options, sessions
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
 
@@ -16,12 +17,19 @@ class SqlLogStore(SqlStore):
     """Implements `sessions.ports.LogStore`."""
 
     async def append(
-        self, session_id: str, said: Sequence[Event], *, patient: bool = False
+        self,
+        session_id: str,
+        said: Sequence[Event],
+        *,
+        options: SessionOptions | None = None,
+        patient: bool = False,
     ) -> list[int]:
-        """Log events that belong to no turn."""
+        """Log events that belong to no turn, and store the session's options with them."""
         choices = all(isinstance(one, TitleChanged | ModeChanged | ConfigChanged) for one in said)
         used = sessions.chosen if choices else sessions.used
-        statements = (*sessions.follow(session_id, said), used(session_id, self.clock.now()))
+        kept = () if options is None else (session_options.keep(session_id, options),)
+        follow = sessions.follow(session_id, said)
+        statements = (*follow, used(session_id, self.clock.now()), *kept)
         return await self._commit(
             Unit(statements, events.rows(session_id, None, said)), patient=patient
         )

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pykoclaw_acp.errors import Conflict, SessionUnreadable
-from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import (
     deletion,
     limit_waits,
     merging,
     readable,
-    session_options,
     sessions,
     surroundings,
     turns,
@@ -63,10 +61,6 @@ class SqlSessionStore(SqlStore):
     async def id_taken(self, session_id: str) -> bool:
         """Whether a session has or had this id, or a conversation a Claude session of it."""
         return await sessions.id_taken(self._database, session_id)
-
-    async def set_options(self, session_id: str, options: SessionOptions) -> None:
-        """The session's options."""
-        await self._run(session_options.keep(session_id, options))
 
     async def name_taken(self, name: str) -> bool:
         """Whether a conversation of any channel has this name."""
