@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,7 +15,7 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest
+from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest, StoreUnavailable
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import Text, UserMessage
 from pykoclaw_acp.model.permissions import Deadline, RequestPolicy, Settlement
@@ -299,6 +300,25 @@ async def test_a_parked_question_outlives_the_daemon(tmp_path: Path, asked_befor
         assert await SessionJournal(r.database).find_active(session.id) == [], (
             "once is once, also for the next daemon"
         )
+
+
+async def test_question_that_cannot_be_parked_times_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limited = replace(times("park"), permission_timeout=LONG)
+    async with plain_rig(tmp_path, times=limited, stall_timeout=3 * LONG) as r:
+        asking, editor, tried = await begin(r), Person(), asyncio.Event()
+
+        async def park(*_: object) -> list[int]:
+            tried.set()
+            raise StoreUnavailable("blocked", "The disk is full.")
+
+        monkeypatch.setattr(r.journal, "park", park)
+        asking.ask("q1")
+        await tried.wait()
+        asking.session.subscribe(editor, 0)  # whose user does not decide
+        await eventually(lambda: editor.ids == ["q1"])
+        await asking.times_out_in("q1", LONG)
 
 
 async def test_parked_question_frees_worker_before_next_prompt(tmp_path: Path) -> None:

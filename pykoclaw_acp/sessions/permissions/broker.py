@@ -268,6 +268,7 @@ class Broker:
         log.exception(
             "A question could not be parked", action="question_not_parked", session=self._state.id
         )
+        self._start_limit(one, at_least=self._times.away_grace)
         if not self.away.is_attended(one):
             self.away.start(one)
 
