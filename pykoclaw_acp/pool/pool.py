@@ -194,10 +194,12 @@ class WorkerPool:
             self._evict(worker)
 
     async def stop(self, session_id: str) -> None:
-        """Stop the session's worker, and wait until it is cleaned up."""
+        """Stop the session's worker, and wait until it is cleaned up. It is stopped also if the
+        caller is cancelled: nobody else ends one that does not obey.
+        """
         worker = self._workers.get(session_id)
         if worker is not None:
-            await worker.stop(self._limits.stop_grace)
+            await self._tasks.finish(worker.stop(self._limits.stop_grace))
 
     async def probe(self) -> None:
         """Check the launcher; raises RestartWanted if workers can only be launched by a

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.channel.choosing import SetMode
-from pykoclaw_acp.channel.frames import EventFrame, Prompt
+from pykoclaw_acp.channel.frames import EventFrame, Prompt, Stop
+from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.model.events import ModeChanged
 from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.model.turns import TurnState
@@ -113,3 +114,21 @@ async def test_choice_given_up_while_recorded_reaches_claude(
         recorded.set()
         await eventually(lambda: modes(worker) == ["prompt", "plan"])
         assert session.options.permission_mode == "plan"
+
+
+async def test_cancel_while_worker_is_replaced_hangs_nobody(tmp_path: Path) -> None:
+    """One that does not obey is killed all the same."""
+    async with rig(tmp_path, stop_grace=0.2, stall_timeout=300.0) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        (worker,) = r.launcher.launched
+        worker.background(1)  # which is to outlast what follows, up to the next prompt
+        await eventually(lambda: r.pool.works(session.id))
+        await r.sessions.reopen(session, "/", (), (McpServer(name="s", command="true"),))
+        worker.deaf = True
+        turn = await r.prompt(session, "say 1")
+        await eventually(lambda: any(isinstance(one, Stop) for one in worker.got))
+        session.cancel()
+        assert (await turn.ended)[0].state == TurnState.CANCELLED
+        assert (await r.run(session, "say 2")).state == TurnState.DONE
+        assert r.launcher.launched[-1].prompts == ["say 2"]
