@@ -17,7 +17,7 @@ import structlog
 
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import InvalidParams, WorkerFailed
-from pykoclaw_acp.model.events import Event, note_event
+from pykoclaw_acp.model.events import note_event
 from pykoclaw_acp.model.surroundings import House
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.sessions.ports import Workers
@@ -46,22 +46,24 @@ class Directories:
         self._seen: dict[str, Identity | None] = {}  # at the last prompt; None: gone
         self._read: dict[str, Stamp | None] = {}  # when a worker was started before its prompt
 
-    async def before_prompt(self) -> list[Event]:
+    async def before_prompt(self) -> None:
         """Look at them, and replace a worker that was started in other directories of these names.
-        Returns what the log says.
-
         Raises WorkerFailed if the session's own one is gone.
         """
         options = self._state.options
         added = [one for one in options.additional_directories if one != options.cwd]
         seen = await self._look()
-        before, self._seen = self._seen, {path: one for path, (one, _) in seen.items()}
-        if options.cwd and self._seen[options.cwd] is None:
+        if options.cwd and seen[options.cwd][0] is None:
+            self._seen[options.cwd] = None
             raise WorkerFailed(
                 ErrorKind.CWD_MISSING, cwd_missing(options.cwd, seen[options.cwd][1])
             )
-        read, self._read = self._read, {}
-        if read and not await _is_as_read(options.cwd, read):
+        outdated = self._read and not await _is_as_read(options.cwd, self._read)
+        self._state.unsaid.extend(await self._settings.look())
+        # Nothing is awaited from here on: a prompt that is cancelled leaves no half of it.
+        before, self._seen = self._seen, {path: one for path, (one, _) in seen.items()}
+        self._read = {}
+        if outdated:
             log.info("What Claude reads at its start was changed", action="early_outdated")
             self._workers.retire(self._state.id)
         replaced = [
@@ -75,9 +77,9 @@ class Directories:
         gone = [
             path for path in added if self._seen[path] is None and before.get(path, ()) is not None
         ]
-        said = await self._settings.look()
-        words = "\n\n".join(_gone(path, seen[path][1]) for path in dict.fromkeys(gone))
-        return [*said, note_event(f"directories-{uuid4()}", words)] if gone else said
+        if gone:
+            words = "\n\n".join(_gone(path, seen[path][1]) for path in dict.fromkeys(gone))
+            self._state.unsaid.append(note_event(f"directories-{uuid4()}", words))
 
     async def note(self) -> None:
         """Note those that are there, in which a worker is started before there is a prompt."""

@@ -19,7 +19,7 @@ import structlog
 
 from pykoclaw_acp.errors import Conflict, StoreClosed, StoreUnavailable
 from pykoclaw_acp.model import notes
-from pykoclaw_acp.model.events import BY_WORDS, Event, TitleChanged, UserMessage
+from pykoclaw_acp.model.events import BY_WORDS, TitleChanged, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.prompt_text import Note
@@ -98,10 +98,10 @@ class OtherPrograms:
         while not looking.done() and troubles == self._journal.troubles:
             await asyncio.wait([looking], timeout=STORE_CHECK)
 
-    async def before_prompt(self, *, unattended: bool = False) -> list[Event]:
+    async def before_prompt(self, *, unattended: bool = False) -> None:
         """Take the conversation's lock and look. Replace the worker if it lacks turns of others,
         the transcript lacks its own, or its options are no longer the session's, once no turn that
-        Claude began by itself runs on it. Returns what the log says.
+        Claude began by itself runs on it.
 
         Raises WorkerFailed if another program keeps the lock, or Claude's memory is lost and has to
         be there.
@@ -117,10 +117,9 @@ class OtherPrograms:
             await self.look()  # as its CLI ended, it noted with which entry the next one goes on
         self._outdated = self._branched = self._replaced = self._state.superseded = False
         await self.context.before_launch()
-        if self._missing is None or self._missing == self._told:
-            return []
-        self._told = self._missing
-        return notes.transcript_missing(self._missing)
+        if self._missing is not None and self._missing != self._told:
+            self._told = self._missing
+            self._state.unsaid += notes.transcript_missing(self._missing)
 
     async def _lock_conversation(self, patience: float) -> None:
         if self._locks is None:

@@ -25,7 +25,7 @@ class SessionState:
     with.
 
     Parts of a session read it; what they change in it, apart from `apply`, is `epoch`,
-    `explained` and `superseded`.
+    `explained`, `superseded` and `unsaid`.
     """
 
     def __init__(self, record: SessionRecord, options: WorkerOptions, store: LogAndBlobs) -> None:
@@ -35,6 +35,7 @@ class SessionState:
         self._store = store
         self.epoch = 0  # of the newest worker
         self.explained: set[str] = set()  # turns that end for a reason which the log has
+        self.unsaid: list[Event] = []  # said once, with the next prompt that begins, or ends before
         self.superseded = False  # its worker was launched with other options than the next one
         self.running: asyncio.Task[None] | None = None  # runs the turns; None: none runs or waits
         self._plan: tuple[PlanEntry, ...] | None = None  # Claude's tasks; None: not looked for yet

@@ -8,8 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.integration.rig import Rig, rig
 from tests.integration.wires import Wire, client, prompt
+from tests.waiting import eventually
 
 
 def launches(r: Rig) -> list[tuple[str, ...]]:
@@ -133,6 +136,33 @@ async def test_missing_added_directory_is_said_and_returns(tmp_path: Path) -> No
         await wire.call("session/prompt", **prompt(session, "say 1"))
         assert len(launches(r)) == 2, "Claude has taken no notice that it is back"
         assert notes(wire) == [said]
+
+
+@pytest.mark.parametrize("fate", ["refused", "cancelled"])
+async def test_what_is_missing_is_said_whatever_ends_prompt(tmp_path: Path, fate: str) -> None:
+    """The prompt that finds out may never reach Claude."""
+    settings, more, data = tmp_path / "claude/settings.json", tmp_path / "more", tmp_path / "data"
+    for one in (settings.parent, more, data):
+        one.mkdir()
+    async with rig(data) as r, client(r) as wire:
+        r.sessions.house = replace(r.sessions.house, claudes=str(settings.parent))
+        made = await opened(wire, "session/new", cwd="/", additionalDirectories=[str(more)])
+        session = made["result"]["sessionId"]
+        more.rmdir()
+        settings.write_text("[")
+        r.launcher.refuse, r.launcher.slow = fate == "refused", True
+        running = wire.begin("session/prompt", **prompt(session, "say 1"))
+        if fate == "cancelled":
+            await eventually(lambda: r.launcher.launched)
+            wire.send({"method": "session/cancel", "params": {"sessionId": session}})
+        answer = await wire.answer(running)
+        assert (fate == "refused") == ("error" in answer)
+        r.launcher.refuse = r.launcher.slow = False
+        for one in r.launcher.launched:
+            one.ready()
+        assert "result" in await wire.call("session/prompt", **prompt(session, "say 1"))
+        for words in ("Claude settings do not count", f"additional directory `{more}` cannot"):
+            assert len([one for one in notes(wire) if words in one]) == 1
 
 
 async def test_session_without_its_directory_is_read_only(tmp_path: Path) -> None:

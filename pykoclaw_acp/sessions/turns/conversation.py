@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.sessions.context import SessionContext
 
 
@@ -15,9 +14,9 @@ class TurnConversation(Protocol):
     def context(self) -> SessionContext:
         """Claude's memory of it."""
 
-    async def before_prompt(self, *, unattended: bool = False) -> list[Event]:
-        """Lock it, and take in what others did. Returns what the log says. `unattended`: nobody would
-        send the prompt again, so that it waits longer for the lock.
+    async def before_prompt(self, *, unattended: bool = False) -> None:
+        """Lock it, and take in what others did. `unattended`: nobody would send the prompt again, so
+        that it waits longer for the lock.
         """
 
     async def before_early_start(self) -> bool:

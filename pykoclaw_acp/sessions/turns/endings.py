@@ -99,6 +99,8 @@ class Endings:
                 said += await in_pieces(outcomes.user_messages(turn))
                 said += titling.first(self._state.record, turn)
             if turn.state == TurnState.QUEUED:
+                more = [*self._state.unsaid, *more]
+                self._state.unsaid.clear()
                 said += await self._gate.ends(turn, more)
             outcome = replace(outcome, told=turn.turn_id in self._state.explained)
             unsent = turn.state == TurnState.QUEUED and outcome == outcomes.CANCELLED

@@ -224,9 +224,11 @@ class TurnRunner:
         prompt, carried = await self._prompt(turn, pending)
         notes = [*await self._gate.ends(turn, notes), *notes]
         self._gate.drop_request(turn)
-        said = [*await in_pieces(outcomes.user_messages(turn)), *notes]
+        unsaid = list(self._state.unsaid)
+        said = [*await in_pieces(outcomes.user_messages(turn)), *unsaid, *notes]
         said += titling.first(self._state.record, turn)
         seqs = await self._journal.dispatch(turn, self._state.epoch, said, carried)
+        del self._state.unsaid[: len(unsaid)]
         turn.state, turn.leaving = TurnState.DISPATCHED, True
         self._state.log.committed(seqs, turn.turn_id, said)
         crash_points.reached("turn_dispatched")
@@ -248,8 +250,7 @@ class TurnRunner:
             self._waited = False
             # Before the look, so that this sees what such a worker lacks.
             await self._unless_cancelled(turn, self._early.over())
-            looked = await self._unless_cancelled(turn, self._look(turn))
-            if looked is None:
+            if not await self._unless_cancelled(turn, self._look(turn)):
                 return None
             try:
                 acquired = await self._unless_cancelled(turn, self._acquire(turn))
@@ -263,16 +264,17 @@ class TurnRunner:
             if acquired is None:
                 return None
             epoch, notes = acquired
-            said += [*looked, *notes]
+            said += notes
             if not self._waited:
                 return epoch, said
 
-    async def _look(self, turn: Turn) -> list[Event]:
+    async def _look(self, turn: Turn) -> bool:
         """Keep other programs from the conversation, take in what they did, and look at the
-        directories. Returns what the log says.
+        directories.
         """
-        said = await self._others.before_prompt(unattended=turn.task_id is not None)
-        return [*said, *await self._directories.before_prompt()]
+        await self._others.before_prompt(unattended=turn.task_id is not None)
+        await self._directories.before_prompt()
+        return True
 
     async def _acquire(self, turn: Turn) -> tuple[int, list[Event]]:
         """Have a worker for which what acts in its directories counts as the user says. Returns its
