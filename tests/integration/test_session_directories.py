@@ -158,8 +158,8 @@ async def test_what_is_missing_is_said_whatever_ends_prompt(tmp_path: Path, fate
         answer = await wire.answer(running)
         assert (fate == "refused") == ("error" in answer)
         r.launcher.refuse = r.launcher.slow = False
-        for one in r.launcher.launched:
-            one.ready()
+        for worker in r.launcher.launched:
+            worker.ready()
         assert "result" in await wire.call("session/prompt", **prompt(session, "say 1"))
         for words in ("Claude settings do not count", f"additional directory `{more}` cannot"):
             assert len([one for one in notes(wire) if words in one]) == 1
