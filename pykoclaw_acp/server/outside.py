@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
-from pykoclaw_acp.errors import InvalidParams, StoreUnavailable, StoreUncertain
+from pykoclaw_acp.errors import InvalidParams, StoreUnavailable
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.log import Logged
@@ -58,10 +58,7 @@ class OutsidePrompts:
         }
 
     async def prompt(self, call: Call, params: CommandPromptParams) -> Prompted | Later:
-        """Accept the prompt; show the turn's events, and answer when it has ended.
-
-        Raises StoreUncertain, not StoreUnavailable, from the acceptance on.
-        """
+        """Accept the prompt; show the turn's events, and answer when it has ended."""
         if not params.text.strip():
             raise InvalidParams("`text`: must not be empty.")
         if bool(params.session) == bool(params.new):
@@ -75,7 +72,7 @@ class OutsidePrompts:
         joined = known is not turn
         if params.detach and not known.ended.done():
             return _prompted(session, known, joined=joined)
-        return Later(_accepted(self._show(call, params, session, known, joined=joined)))
+        return Later(self._show(call, params, session, known, joined=joined))
 
     async def _show(
         self,
@@ -149,14 +146,6 @@ class OutsidePrompts:
                     **whole(one.request),
                 )
                 await call.client.peer.notify(encode_notification(QUESTION, shown))
-
-
-async def _accepted(answer: Awaitable[Prompted]) -> Prompted:
-    """The answer to a prompt that was kept: no failure may say that nothing of it was."""
-    try:
-        return await answer
-    except StoreUnavailable as error:
-        raise StoreUncertain(error.state, error.reason) from error
 
 
 class _TurnClient(CommandClient):

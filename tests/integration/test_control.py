@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from pykoclaw_acp import __version__
 from pykoclaw_acp.channel.frames import EventFrame
 from pykoclaw_acp.config.settings import Settings
-from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.permissions import PermissionRequest
@@ -53,21 +52,6 @@ def question(channel: MemoryChannel, turn: str, ask_id: str = "question-1") -> P
         title="Bash: ls",
         tool_kind="execute",
     )
-
-
-async def test_kept_prompt_is_never_called_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def locked(*_: object) -> str:
-        raise StoreUnavailable("locked", "Another program has it locked.")
-
-    monkeypatch.setattr("pykoclaw_acp.store.turns.words", locked)
-    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
-        session = await r.session()
-        error = await cli.refused("prompt", session=session.id, text="say 1")
-        assert error["data"]["errorKind"] == "store_uncertain"
-        assert "not known" in error["message"]
-        assert len(await r.database.read("SELECT 1 FROM acp_turns")) == 1
 
 
 async def test_status_names_damaged_spools_that_the_launcher_keeps(tmp_path: Path) -> None:
