@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -21,7 +19,6 @@ from pykoclaw_acp.store.blob_files import BlobFiles
 from pykoclaw_acp.store.condition import FileGone, StoreCondition, is_damage, trouble
 from pykoclaw_acp.store.connection import Connection
 from pykoclaw_acp.store.group_commit import GroupCommit
-from pykoclaw_acp.store.journal_mode import JournalMode
 from pykoclaw_acp.store.open_file import (
     GoneAfterCommit,
     LogMissing,
@@ -54,8 +51,6 @@ LONGEST_PAUSE = 2.0
 """Seconds between two probes, at most."""
 RELAPSE = 10.0
 """Seconds after a recovery in which a new failure continues the old probing interval."""
-CLOSING_BUSY_TIMEOUT_MS = 500
-"""Lock timeout of the clean-up at the end; the next start does what is left."""
 
 
 class Database:
@@ -198,8 +193,18 @@ class Database:
             await made.close()
         self._require_open()
         self._further.append(made)
-        await made.run(self.journal_mode.configure)
+        try:
+            await made.run(self.journal_mode.configure)
+        except BaseException:
+            await self.disconnect(made)
+            raise
         return made
+
+    async def disconnect(self, further: Connection) -> None:
+        """Close a connection that `connect` has made."""
+        if further in self._further:
+            self._further.remove(further)
+        await further.close()
 
     def require_writable(self) -> None:
         """Raises StoreUnavailable while the database cannot be written, and DatabaseClosed."""
@@ -313,20 +318,19 @@ class Database:
                 action="database_abandoned",
                 reason=str(error),
             )
-            ABANDONED.append(
-                self
-            )  # closing would delete the WAL at the path, which is another file's
+            # Closing would delete the WAL at the path, which is another file's.
+            ABANDONED.append(self)
             return
         await self._close_files()
 
     async def _close_files(self) -> None:
-        for further in self._further:
-            await further.close()
+        while self._further:
+            await self.disconnect(self._further[-1])
         await self._readers.close()
         if self._checkpoints is not None:
             await self._checkpoints.close()
         try:
-            await self._writer.run(partial(_tidy, mode=self.journal_mode))
+            await self._writer.run(self.journal_mode.tidy)
         finally:
             await self._writer.close()
             self._file.close()
@@ -338,13 +342,3 @@ class Database:
     def _require_open(self) -> None:
         if self._closing is not None:
             raise DatabaseClosed(f"the database {self.path} was closed")
-
-
-def _tidy(connection: sqlite3.Connection, mode: JournalMode) -> None:
-    connection.execute(f"PRAGMA busy_timeout={CLOSING_BUSY_TIMEOUT_MS}")
-    # Failures, such as a lock or a full disk, do not keep it from being closed.
-    with suppress(sqlite3.Error):
-        connection.execute("PRAGMA optimize")
-    if mode.own_checkpoints:
-        with suppress(sqlite3.Error):
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pykoclaw_acp.store import engine
@@ -11,6 +12,9 @@ from pykoclaw_acp.store.sqlite import sqlite3
 
 SIZE_LIMIT = 64 * 1024 * 1024
 """Bytes that an unused journal may keep on disk."""
+
+CLOSING_BUSY_TIMEOUT_MS = 500
+"""Lock timeout of the clean-up at the end; the next start does what is left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,15 @@ class JournalMode:
         connection.execute(f"PRAGMA synchronous={'NORMAL' if self.relaxed else 'FULL'}")
         if self.own_checkpoints:
             connection.execute("PRAGMA wal_autocheckpoint=0")
+
+    def tidy(self, connection: sqlite3.Connection) -> None:
+        """Clean up before the file is closed, as far as another program's lock and the disk allow."""
+        connection.execute(f"PRAGMA busy_timeout={CLOSING_BUSY_TIMEOUT_MS}")
+        with suppress(sqlite3.Error):
+            connection.execute("PRAGMA optimize")
+        if self.own_checkpoints:
+            with suppress(sqlite3.Error):
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def settle(connection: sqlite3.Connection, used: engine.Engine) -> JournalMode:

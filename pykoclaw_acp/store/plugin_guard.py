@@ -100,6 +100,7 @@ class Guard:
         self.expired = False
         self._reads_only = reads_only
         self._stopped = False
+        self._bounds = False
         self._deadline = 0.0
         self._limited = value_limit.limit(connection)
         connection.set_authorizer(self._authorize)
@@ -111,6 +112,11 @@ class Guard:
         """Begin a statement, or a batch of them, that may take so long."""
         self.refused, self.wants_write, self.expired = "", False, self._stopped
         self._deadline = time.monotonic() + seconds
+        self._bounds = True
+
+    def rest(self) -> None:
+        """Interrupt nothing until the next `start`: the program's own statements run to their end."""
+        self._bounds = False
 
     def stop(self) -> None:
         """End what runs, and whatever is started from now on; may be called in any thread."""
@@ -122,6 +128,8 @@ class Guard:
             raise sqlite3.OperationalError("interrupted")
 
     def _look(self) -> bool:
+        if not self._bounds:
+            return False
         self.expired = self.expired or self._stopped or time.monotonic() > self._deadline
         return self.expired
 

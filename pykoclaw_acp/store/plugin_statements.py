@@ -64,11 +64,17 @@ class _Guarded:
     def __init__(self, connection: Connection, guard: Guard) -> None:
         self.connection = connection
         self.guard = guard
+        self.broken = False  # to be replaced
 
     @classmethod
     async def open(cls, database: Database, *, reads_only: bool) -> _Guarded:
         connection = await database.connect()
-        return cls(connection, await connection.run(partial(_prepare, reads_only=reads_only)))
+        try:
+            guard = await connection.run(partial(_prepare, reads_only=reads_only))
+        except BaseException:
+            await database.disconnect(connection)
+            raise
+        return cls(connection, guard)
 
 
 class PluginStatements:
@@ -140,6 +146,9 @@ class PluginStatements:
     async def _connection(self, *, reads_only: bool) -> _Guarded:
         async with self._opening:
             found = self._reader if reads_only else self._writer
+            if found is not None and found.broken:
+                await self._database.disconnect(found.connection)
+                found = None
             if found is None:
                 found = await _Guarded.open(self._database, reads_only=reads_only)
                 if reads_only:
@@ -209,23 +218,39 @@ def _transact(
     statements: Sequence[SqlStatement],
     connection: sqlite3.Connection,
 ) -> list[SqlResult]:
-    connection.execute("BEGIN IMMEDIATE")
-    one.guard.start(WRITE_TIME)
+    one.guard.start(WRITE_TIME)  # forgets what was refused before
     try:
+        _run_own(one, "BEGIN IMMEDIATE", connection)
+        one.guard.start(WRITE_TIME)
         file.check()
         results = []
         for statement in statements:
             one.guard.look()
             results.append(_execute(connection, statement))
-        connection.execute("COMMIT")
+        _run_own(one, "COMMIT", connection)
     except sqlite3.Error as error:
         raise _explained(error, one.guard, WRITE_TIME) from error
     finally:
         if connection.in_transaction:
-            connection.execute("ROLLBACK")
+            _roll_back(one, connection)
     file.check_after_commit()
     return results
 
+
+def _run_own(one: _Guarded, sql: str, connection: sqlite3.Connection) -> None:
+    # SQLite counts the steps of a cached statement over all its runs, so that one in many is asked
+    # about; if it was interrupted, it may have had its effect all the same.
+    one.guard.rest()
+    connection.execute(sql)
+
+
+def _roll_back(one: _Guarded, connection: sqlite3.Connection) -> None:
+    try:
+        _run_own(one, "ROLLBACK", connection)
+    except sqlite3.Error as error:
+        log.error("A plugin's transaction cannot be undone", action="rollback_failed", error=str(error))
+        one.broken = True
+        connection.close()  # gives the write lock back
 
 def _execute(connection: sqlite3.Connection, statement: SqlStatement) -> SqlResult:
     if statement.many:

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pykoclaw_acp.channel.database import ANSWER_BYTES, DatabaseCall
+from pykoclaw_acp.channel.database import ANSWER_BYTES, DatabaseCall, SqlResult, SqlStatement
 from pykoclaw_acp.channel.frames import PROTOCOL, Hello
 from pykoclaw_acp.model.condition import DatabaseState
-from pykoclaw_acp.store import plugin_statements, value_limit
+from pykoclaw_acp.store import plugin_guard, plugin_statements, value_limit
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.plugin_statements import PluginStatements
 from pykoclaw_acp.store.sqlite import sqlite3
@@ -250,6 +250,80 @@ async def test_a_migration_runs_once_under_a_daemon(world: World) -> None:
     for _ in range(2):  # one that fails is tried by the next worker
         with pytest.raises(sqlite3.OperationalError):
             await world.use(lambda db: db.migrate("INSERT INTO nowhere VALUES (1)"))
+
+
+class SlowClock:
+    """A clock that goes on a millisecond with each look at it, and further as a test wants."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        self.seconds += 0.001
+        return self.seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SlowClock:
+    made = SlowClock()
+    monkeypatch.setattr(plugin_guard, "time", made)
+    return made
+
+
+async def _daemon_writes(world: World) -> None:
+    own = Unit((Statement("UPDATE acp_sessions SET title = 'ours'"),))
+    await asyncio.wait_for(world.database.commit(own), 60)
+
+
+async def test_writes_succeed_however_long_between_them(
+    world: World, clock: SlowClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite asks the guard at one in many runs of BEGIN and COMMIT as well."""
+    await world.use(lambda db: db.executescript("CREATE TABLE t (a)"))
+    execute = plugin_statements._execute
+
+    def ends_late(connection: sqlite3.Connection, statement: SqlStatement) -> SqlResult:
+        result = execute(connection, statement)
+        clock.seconds += 60
+        return result
+
+    monkeypatch.setattr(plugin_statements, "_execute", ends_late)
+    for number in range(100):
+        await world.run("INSERT INTO t VALUES (?)", number)
+    await _daemon_writes(world)
+    assert len(await world.run("SELECT a FROM t")) == 100
+
+
+@pytest.mark.usefixtures("clock")
+async def test_stopped_writes_give_the_lock_back(world: World) -> None:
+    await world.use(lambda db: db.executescript("CREATE TABLE t (a)"))
+    for _ in range(60):
+        with pytest.raises(sqlite3.OperationalError, match="nothing was changed"):
+            await world.run(f"INSERT INTO t {FOREVER}")
+    await _daemon_writes(world)
+    await world.run("INSERT INTO t VALUES (1)")
+    assert len(await world.run("SELECT a FROM t")) == 1
+
+
+async def test_a_rollback_that_fails_locks_nobody_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_own = plugin_statements._run_own
+
+    def failing(one: Any, sql: str, connection: sqlite3.Connection) -> None:
+        if sql == "ROLLBACK":
+            raise sqlite3.OperationalError("disk I/O error")
+        run_own(one, sql, connection)
+
+    await world.use(lambda db: db.executescript("CREATE TABLE t (a PRIMARY KEY)"))
+    await world.run("INSERT INTO t VALUES (1)")
+    monkeypatch.setattr(plugin_statements, "_run_own", failing)
+    with pytest.raises(sqlite3.IntegrityError):
+        await world.run("INSERT INTO t VALUES (1)")
+    await _daemon_writes(world)
+    await world.run("INSERT INTO t VALUES (2)")
+    assert len(await world.run("SELECT a FROM t")) == 2
+    assert len(world.database._further) == 2  # that of the reads, and the new one
 
 
 async def test_statements_are_bounded_in_time(
