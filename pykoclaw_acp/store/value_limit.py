@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 from pykoclaw_acp.store.sqlite import sqlite3
@@ -30,7 +30,7 @@ def limit(connection: sqlite3.Connection) -> bool:
 
 def _limit_directly(connection: sqlite3.Connection) -> bool:
     engine = sys.modules.get("pysqlite3._sqlite3")
-    if engine is None or engine.__file__ is None or not version("pysqlite3").startswith(_KNOWN):
+    if engine is None or engine.__file__ is None or not _is_known():
         return False
     library = ctypes.PyDLL(engine.__file__)
     try:
@@ -45,6 +45,13 @@ def _limit_directly(connection: sqlite3.Connection) -> bool:
         return False
     set_limit(pointer, _LENGTH, LONGEST)
     return True
+
+
+def _is_known() -> bool:
+    try:
+        return version("pysqlite3").startswith(_KNOWN)
+    except PackageNotFoundError:  # another distribution of it
+        return False
 
 
 def _is_limited(connection: sqlite3.Connection) -> bool:
