@@ -63,8 +63,25 @@ _WRITES: Final = frozenset(
 _OF_SHARED: Final = {
     sqlite3.SQLITE_DROP_TABLE: "drop",
     sqlite3.SQLITE_CREATE_TRIGGER: "put a trigger on",
+    sqlite3.SQLITE_DROP_INDEX: "drop an index of",
 }
-_BEGINNING: Final = re.compile(r"(?:\s|--[^\n]*(?:\n|\Z)|/\*(?:[^*]|\*(?!/))*\*/)*+([A-Za-z]*)")
+_SPACE: Final = r"(?:\s|--[^\n]*(?:\n|\Z)|/\*(?:[^*]|\*(?!/))*\*/)"
+_BEGINNING: Final = re.compile(rf"{_SPACE}*+([A-Za-z]*)")
+_NAME: Final = r'(?:[\w$]+|"[^"]*"|`[^`]*`|\[[^\]]*\]|\'[^\']*\')'
+_ADD_COLUMN: Final = re.compile(
+    rf"{_SPACE}*+alter{_SPACE}++table{_SPACE}*+(?:{_NAME}{_SPACE}*+\.{_SPACE}*+)?{_NAME}{_SPACE}*+add\b"
+    r"(?!.*\b(?:check|constraint)\b)",
+    re.IGNORECASE | re.DOTALL,
+)
+_PLAIN_INDEX: Final = re.compile(  # on columns: nothing in it can refuse a row
+    rf"{_SPACE}*+create{_SPACE}++index\b[^()]*\((?:[\w$,\"`\[\]]|{_SPACE})*+\)[\s;]*\Z",
+    re.IGNORECASE,
+)
+# How a statement must be written that changes a shared table, and what plugins may do there.
+_PLAINLY: Final = {
+    sqlite3.SQLITE_CREATE_INDEX: (_PLAIN_INDEX, "put only plain indexes on {}"),
+    sqlite3.SQLITE_ALTER_TABLE: (_ADD_COLUMN, "only add columns to {}, without CHECK"),
+}
 
 
 class StatementRefused(Exception):
@@ -102,6 +119,7 @@ class Guard:
         self._stopped = False
         self._bounds = False
         self._deadline = 0.0
+        self._sql = ""
         self._limited = value_limit.limit(connection)
         connection.set_authorizer(self._authorize)
         connection.set_progress_handler(self._look, STEPS)
@@ -122,8 +140,9 @@ class Guard:
         """End what runs, and whatever is started from now on; may be called in any thread."""
         self._stopped = True
 
-    def look(self) -> None:
-        """Raises sqlite3.OperationalError if the time is up."""
+    def begin(self, sql: str) -> None:
+        """Begin a statement of the batch; raises sqlite3.OperationalError if the time is up."""
+        self._sql = sql
         if self._look():
             raise sqlite3.OperationalError("interrupted")
 
@@ -159,6 +178,10 @@ class Guard:
             return self._refuse(
                 f"Plugins may not {_OF_SHARED[action]} {shared}, which all programs share."
             )
+        if action in _PLAINLY and (shared := next(iter(names & SHARED), None)):
+            form, allowed = _PLAINLY[action]
+            if not form.match(self._sql):
+                return self._refuse(f"Plugins may {allowed.format(shared)}: all programs share it.")
         if base == "temp":
             return self._refuse("Plugins may make nothing temporary in the shared database.")
         if self._reads_only:

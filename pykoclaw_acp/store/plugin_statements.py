@@ -225,7 +225,7 @@ def _transact(
         file.check()
         results = []
         for statement in statements:
-            one.guard.look()
+            one.guard.begin(statement.sql)
             results.append(_execute(connection, statement))
         _run_own(one, "COMMIT", connection)
     except sqlite3.Error as error:
@@ -248,9 +248,12 @@ def _roll_back(one: _Guarded, connection: sqlite3.Connection) -> None:
     try:
         _run_own(one, "ROLLBACK", connection)
     except sqlite3.Error as error:
-        log.error("A plugin's transaction cannot be undone", action="rollback_failed", error=str(error))
+        log.error(
+            "A plugin's transaction cannot be undone", action="rollback_failed", error=str(error)
+        )
         one.broken = True
         connection.close()  # gives the write lock back
+
 
 def _execute(connection: sqlite3.Connection, statement: SqlStatement) -> SqlResult:
     if statement.many:

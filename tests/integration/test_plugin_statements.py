@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from datetime import UTC, date, datetime
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -182,6 +183,14 @@ REFUSED = {
     "CREATE TRIGGER t AFTER INSERT ON conversations BEGIN DELETE FROM acp_log; END": "conversations",
     "ALTER TABLE acp_turns RENAME TO mine": "ALTER",
     "DROP TABLE conversations": "conversations",
+    "CREATE UNIQUE INDEX mine ON conversations (created_at)": "only plain indexes on conversations",
+    "CREATE INDEX mine ON conversations (json(name))": "only plain indexes on conversations",
+    "CREATE INDEX mine ON conversations (cwd) WHERE name > ''": "only plain indexes on conversations",
+    "DROP INDEX idx_delivery_queue_status": "an index of delivery_queue",
+    "ALTER TABLE conversations RENAME TO mine": "only add columns to conversations",
+    "/* x */ ALTER TABLE scheduled_tasks RENAME COLUMN prompt TO p": "only add columns to scheduled_tasks",
+    "ALTER TABLE main.[conversations] DROP COLUMN cwd": "only add columns to conversations",
+    "ALTER TABLE conversations ADD mine TEXT DEFAULT '' CHECK (cwd > '')": "only add columns to conversations",
     "CREATE TEMP TABLE mine (a)": "nothing temporary",
     "PRAGMA foreign_keys = ON": "PRAGMA foreign_keys",
     "PRAGMA journal_mode": "PRAGMA journal_mode",
@@ -207,6 +216,22 @@ async def test_access_beyond_plugins_own_is_refused_by_name(world: World, sql: s
         assert REFUSED[sql] in str(refused.value) or "does not end" in str(refused.value)
     assert await world.database.read("SELECT * FROM acp_sessions") == before
     assert (await world.run("SELECT count(*) AS n FROM acp_sessions"))[0]["n"] == len(before)
+
+
+async def test_shared_tables_take_columns_and_plain_indexes(world: World) -> None:
+    """What pykoclaw's own migrations do is left to plugins."""
+    await world.use(
+        lambda db: db.executescript(
+            "ALTER TABLE conversations ADD COLUMN mine TEXT DEFAULT 'group';"
+            'alter table main."conversations" -- mine as well\n add also;'
+            'CREATE INDEX IF NOT EXISTS mine ON conversations (mine, "also" DESC);'
+            "CREATE TABLE own (a); CREATE UNIQUE INDEX of_own ON own (json(a)); DROP INDEX of_own;"
+            "ALTER TABLE own ADD b; DROP TABLE own;"
+        )
+    )
+    await world.run("INSERT INTO conversations (name, created_at) VALUES ('wa-1', '')")
+    (row,) = await world.run("SELECT mine, also FROM conversations")
+    assert tuple(row) == ("group", None)
 
 
 async def test_a_plugins_trigger_cannot_reach_what_is_ours(world: World) -> None:
@@ -369,6 +394,43 @@ async def test_long_values_are_refused_where_no_limit_works(
     with pytest.raises(sqlite3.OperationalError, match="may not use zeroblob"):
         await world.run("SELECT ZEROBLOB(10)")
     assert [tuple(one) for one in await world.run("SELECT upper('a')")] == [("A",)]
+
+
+async def test_statements_run_with_an_unknown_sqlite(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(value_limit, "version", unknown)
+    assert [tuple(one) for one in await world.run("SELECT upper('a')")] == [("A",)]
+
+
+async def test_connections_that_cannot_be_prepared_are_closed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    def failing(_: sqlite3.Connection, *, reads_only: bool) -> plugin_guard.Guard:
+        begun.set()
+        over.wait(60)
+        raise sqlite3.OperationalError(f"not prepared to read only: {reads_only}")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(plugin_statements, "_prepare", failing)
+        call = DatabaseCall(epoch=1, call=1, statements=[SqlStatement("SELECT 1")])
+        cancelled = asyncio.ensure_future(world.statements.take(call))
+        try:
+            assert await asyncio.to_thread(begun.wait, 60)
+            cancelled.cancel()
+        finally:
+            over.set()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        with pytest.raises(sqlite3.OperationalError, match="not prepared"):
+            await world.run("SELECT 1")
+    assert world.database._further == []
+    assert len(await world.run("SELECT 1")) == 1
 
 
 async def test_running_statement_blocks_neither_daemon_nor_others(
