@@ -259,7 +259,7 @@ def size(event: Event) -> int:
     return len(encode(event))
 
 
-def decode(payload: str) -> Event | None:
+def decode(payload: str | bytes) -> Event | None:
     """Decode the event of a row; None if the row is unreadable, or has what no client can be sent."""
     try:
         event = _decoder.decode(payload)

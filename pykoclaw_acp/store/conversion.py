@@ -22,6 +22,7 @@ from pykoclaw_acp.store.logs import GIVE_KEY, NUMBER_OLD_TURNS
 from pykoclaw_acp.store.pieces import PIECE_SIZE, SMALLEST, Pieces
 from pykoclaw_acp.store.sql import UNFINISHED
 from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.store.undecodable import untouched
 
 REST: Final = 0.25  # pause before the next piece, as a fraction of its duration: clients come first
 LOOK: Final = 0.5  # s between checks while the daemon is busy
@@ -32,8 +33,8 @@ _FIRST: Final = (
     " WHERE s.deleted_at IS NULL ORDER BY e.acp_session_id, e.seq LIMIT 1"
 )
 _PIECE: Final = (
-    "SELECT seq, kind, turn_id, source_uuid, payload FROM acp_events"
-    " WHERE acp_session_id = ? ORDER BY seq LIMIT ?"
+    "SELECT seq, CAST(kind AS BLOB), CAST(turn_id AS BLOB), CAST(source_uuid AS BLOB), CAST(payload AS BLOB)"
+    " FROM acp_events WHERE acp_session_id = ? ORDER BY seq LIMIT ?"
 )
 _HAS_OLD_TURNS: Final = (
     "SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND position IS NULL LIMIT 1"
@@ -129,7 +130,9 @@ class Conversion:
         return len(rows)
 
 
-def _convert(session_id: str, rows: Sequence[tuple[Any, ...]]) -> Unit:
+def _convert(session_id: str, found: Sequence[tuple[Any, ...]]) -> Unit:
+    # Damaged texts are kept as they are.
+    rows = [(seq, *(untouched(one) if one else one for one in texts)) for seq, *texts in found]
     turns: list[str | None] = list(dict.fromkeys(turn_id for _, _, turn_id, _, _ in rows))
     numbers = {turn_id: number for number, turn_id in enumerate(turns)}
     old = [

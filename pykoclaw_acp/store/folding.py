@@ -18,6 +18,7 @@ from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import Event, decode, encode
 from pykoclaw_acp.model.folding import PART, Piece
 from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.store.undecodable import tolerant
 
 _COLUMNS = "first_seq, seq, turn, kind, epoch, frame, source_uuid, cuts, payload"
 _SELECT = f"SELECT {_COLUMNS} FROM acp_log WHERE log_key = ? AND seq >= ? AND seq <= ? ORDER BY seq"  # noqa: S608
@@ -28,7 +29,7 @@ INSERT = f"INSERT INTO acp_log (log_key, {_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """A row of `acp_log`, without the log's key."""
+    """A row of `acp_log`, without the log's key. Of a damaged text it has the bytes."""
 
     first: int
     seq: int
@@ -37,8 +38,8 @@ class LogRow:
     epoch: int | None
     frame: int | None
     source: str | None
-    cuts: str | None
-    payload: str
+    cuts: str | bytes | None
+    payload: str | bytes
 
     def values(self, log_key: int) -> tuple[object, ...]:
         """Parameters of the INSERT."""
@@ -73,7 +74,7 @@ def fold(rows: Sequence[LogRow]) -> list[LogRow]:
 
 def fold_range(connection: sqlite3.Connection, log_key: int, begin: int, end: int) -> None:
     """Fold the rows from `begin` to `end`, inside of a transaction."""
-    rows = [LogRow(*one) for one in connection.execute(_SELECT, (log_key, begin, end))]
+    rows = _read(connection, _SELECT, (log_key, begin, end))
     folded = fold(rows)
     if len(folded) < len(rows):
         connection.execute(_DELETE, (log_key, begin, end))
@@ -82,7 +83,7 @@ def fold_range(connection: sqlite3.Connection, log_key: int, begin: int, end: in
 
 def drop(connection: sqlite3.Connection, log_key: int, seq: int) -> None:
     """Delete the row of a replaced state; the next row covers its seq. Inside of a transaction."""
-    rows = [LogRow(*one) for one in connection.execute(_SELECT_NEXT, (log_key, seq))]
+    rows = _read(connection, _SELECT_NEXT, (log_key, seq))
     if len(rows) == 2 and rows[0].seq == seq and rows[1].first == seq + 1:
         connection.execute(_DELETE, (log_key, seq, rows[1].seq))
         connection.execute(INSERT, _cover(rows[0], rows[1]).values(log_key))
@@ -90,7 +91,7 @@ def drop(connection: sqlite3.Connection, log_key: int, seq: int) -> None:
 
 def rest(event: Event | None, first: int, cuts: str | None, after: int) -> Event | None:
     """The part of a row's event after a cursor, which may lie inside of the row."""
-    if cuts is None or after < first or not isinstance(event, Piece):
+    if not cuts or after < first or not isinstance(event, Piece):
         return event
     return msgspec.structs.replace(
         event, text=event.text[sum(islice(lengths(cuts), after + 1 - first)) :]
@@ -103,6 +104,16 @@ def lengths(cuts: str) -> Iterable[int]:
         length, _, times = part.partition("x")
         for _ in range(int(times or 1)):
             yield int(length)
+
+
+def _read(connection: sqlite3.Connection, sql: str, parameters: tuple[object, ...]) -> list[LogRow]:
+    rows = tolerant(connection, lambda: connection.execute(sql, parameters).fetchall())
+    return [LogRow(*one) for one in rows]
+
+
+def _lengths(row: LogRow) -> list[int]:
+    # Where the pieces ended of a row whose cuts are damaged, nobody knows: it is told as a whole.
+    return list(lengths(row.cuts)) if isinstance(row.cuts, str) and row.cuts else []
 
 
 def _cuts(pieces: Iterable[int]) -> str:
@@ -140,9 +151,7 @@ def _cover(gone: LogRow, row: LogRow) -> LogRow:
     cuts = row.cuts
     if row.kind in ("text", "thinking"):
         # The piece's own length is not needed: nothing comes after it.
-        cuts = _cuts(
-            [*[0] * (gone.seq - gone.first + 1), *(lengths(row.cuts) if row.cuts else [0])]
-        )
+        cuts = _cuts([*[0] * (gone.seq - gone.first + 1), *(_lengths(row) or [0])])
     frame = (row.epoch, row.frame) if row.frame is not None else (gone.epoch, gone.frame)
     return replace(row, first=gone.first, cuts=cuts, epoch=frame[0], frame=frame[1])
 
@@ -164,7 +173,7 @@ def _join(run: list[tuple[LogRow, Piece]]) -> LogRow:
     event = msgspec.structs.replace(piece, text="".join(one.text for _, one in run))
     pieces: list[int] = []
     for row, one in run:
-        before = list(lengths(row.cuts))[:-1] if row.cuts else []
+        before = _lengths(row)[:-1]
         pieces += [*before, len(one.text) - sum(before)]
     frame = next(
         ((row.epoch, row.frame) for row, _ in reversed(run) if row.frame is not None), (None, None)

@@ -15,6 +15,7 @@ from pykoclaw_acp.model.events import decode
 from pykoclaw_acp.model.folding import Piece
 from pykoclaw_acp.store.sql import UNFINISHED
 from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.store.undecodable import tolerant
 from pykoclaw_acp.store.units import NewEvent
 
 LAST_SEQ: Final = (
@@ -179,6 +180,10 @@ def _begin_turn(connection: sqlite3.Connection, event: NewEvent, seq: int) -> in
 
 
 def _find(connection: sqlite3.Connection, session_id: str) -> Log:
+    return tolerant(connection, lambda: _read(connection, session_id))
+
+
+def _read(connection: sqlite3.Connection, session_id: str) -> Log:
     row = connection.execute(_FIND, (session_id,)).fetchone()
     if row is None:
         raise Conflict(f"an event for the session {session_id}, which does not exist")

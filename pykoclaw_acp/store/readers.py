@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from pykoclaw_acp.store.connection import Connection
 from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.store.undecodable import emptied, tolerant
 from pykoclaw_acp.tasks import Tasks
 
 T = TypeVar("T")
@@ -59,23 +60,7 @@ def _rows(
     sql: str, parameters: tuple[Any, ...], size: int | None, connection: sqlite3.Connection
 ) -> list[tuple[Any, ...]]:
     """The rows; a text that is damaged, so that it is no UTF-8, is empty."""
-    try:
-        return _fetch(connection.execute(sql, parameters), size)
-    except sqlite3.OperationalError as error:
-        if "decode" not in str(error):
-            raise
-    connection.text_factory = _readable
-    try:
-        return _fetch(connection.execute(sql, parameters), size)
-    finally:
-        connection.text_factory = str
-
-
-def _readable(text: bytes) -> str:
-    try:
-        return text.decode()
-    except UnicodeDecodeError:
-        return ""
+    return tolerant(connection, lambda: _fetch(connection.execute(sql, parameters), size), emptied)
 
 
 def _fetch(rows: sqlite3.Cursor, size: int | None) -> list[tuple[Any, ...]]:

@@ -76,7 +76,7 @@ class _Message:
             if self.message_id not in (None, event.message_id):
                 return False
             text = event.text
-            if last > seq and cuts is not None:
+            if last > seq and cuts:
                 text = text[: sum(islice(lengths(cuts), seq - first + 1))]
             self.message_id, self.turn = event.message_id, turn
             self._parts.append(text)

@@ -18,7 +18,11 @@ from pykoclaw_acp.channel.spec import WorkerIdentity
 from pykoclaw_acp.model.events import Failure, Text
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.pool import leftovers
+from pykoclaw_acp.store import batch
 from pykoclaw_acp.store.session_journal import SessionJournal
+from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.store.units import Unit
+from tests.databases import on_writer
 from tests.integration.adopting import (
     _die,
     _write_spool,
@@ -84,6 +88,43 @@ async def test_gap_is_noted_in_place_and_spool_kept(
             assert await after.seqs(session) == list(
                 range(1, (await found(after, session)).last_seq + 1)
             )
+
+
+async def test_next_daemon_starts_despite_damaged_log(tmp_path: Path, alive: WorkerProcess) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+        channel.say(channel.event(turn.turn_id, "w0 "))
+        await eventually(lambda: channel.acked == channel.last)
+        damaged = (
+            "UPDATE acp_log SET payload = CAST(CAST(payload AS BLOB) || x'ff' AS TEXT)"
+            " WHERE seq = (SELECT MAX(seq) FROM acp_log)"
+        )
+        await on_writer(first.database, lambda connection: connection.execute(damaged).rowcount)
+    spool(channel, turn.turn_id)
+    await _die(alive)
+    async with daemon(tmp_path) as after:
+        assert await after.states() == {turn.turn_id: "done"}
+        assert plain(await texts(after, session)) == "w1 w2 w3 w4 w5 "
+
+
+async def test_frame_that_sqlite_refuses_is_a_gap(
+    tmp_path: Path, alive: WorkerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, turn, channel = await hanging(first)
+    spool(channel, turn.turn_id)
+    await _die(alive)
+    add = batch._Transaction.add
+
+    def refusing(self: Any, unit: Unit) -> list[int]:
+        if any("w3 " in event.payload for event in unit.events):
+            raise sqlite3.DataError("string or blob too big")
+        return add(self, unit)
+
+    monkeypatch.setattr(batch._Transaction, "add", refusing)
+    async with daemon(tmp_path) as after:
+        assert await after.states() == {turn.turn_id: "done"}
+        assert plain(await texts(after, session)) == "w1 w2 [gap] w4 w5 "
 
 
 async def test_truncated_line_is_noted_and_turn_ends_failed(

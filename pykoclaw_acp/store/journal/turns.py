@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from pykoclaw_acp import crash_points, long_texts
 from pykoclaw_acp.channel.frames import Numbered
-from pykoclaw_acp.errors import Conflict, NoPlaceForEnd, StoreUnavailable
+from pykoclaw_acp.errors import Conflict, NoPlaceForEnd, RowRefused, StoreUnavailable
 from pykoclaw_acp.model import blobs as model_blobs
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.limit_waits import LimitWait
@@ -17,6 +17,7 @@ from pykoclaw_acp.store import blobs, events, limit_waits, notes, sessions, turn
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.journal.detaching import Detaching
 from pykoclaw_acp.store.journal.frames import FrameBatch
+from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Unit
 from pykoclaw_acp.tasks import in_pieces
 
@@ -71,7 +72,7 @@ class SqlTurnJournal(SqlStore):
         dead: bool = False,
     ) -> list[Logged]:
         """A worker's frames in one transaction. `dead`: no worker lives, and the epoch is not
-        compared.
+        compared. Raises RowRefused, also if SQLite refuses them for another reason.
         """
         detaching = Detaching()
         light = await in_pieces(detaching.frames(frames))
@@ -87,6 +88,8 @@ class SqlTurnJournal(SqlStore):
                 return await commit(light, detaching.data)
         except StoreUnavailable:  # no file can be written: the rows have the bytes
             return await commit(frames, ())
+        except (sqlite3.Error, OverflowError) as error:
+            raise RowRefused(str(error)) from error
 
     async def finish(
         self,
