@@ -14,7 +14,7 @@ from pykoclaw_acp.model.branches import Branch, ForkPoint, RewindPoint, Rewound
 from pykoclaw_acp.model.prompt_text import Note, command_at
 from pykoclaw_acp.model.seams import original
 from pykoclaw_acp.model.turns import SessionRecord, TurnState
-from pykoclaw_acp.store import imports, notes, remembered
+from pykoclaw_acp.store import conversion, imports, notes, remembered
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sql import LOG_KEY, STARTED, UNFINISHED, places
 from pykoclaw_acp.store.turns import content
@@ -132,6 +132,7 @@ async def point(
     Raises InvalidParams for an unknown message, InvalidRequest if its turn runs, or if it is not
     known what Claude remembers there.
     """
+    await conversion.complete(database, record.session_id)
     complete, place = True, _Place(last_seq)
     if message_id is not None:
         place = await _end_of(database, record.session_id, message_id, last_seq)
@@ -156,6 +157,7 @@ async def rewind_point(
     prompted, the message was cancelled in the queue, or it is not known what Claude remembers there.
     """
     session = record.session_id
+    await conversion.complete(database, session)
     newest = f"{_REWINDABLE}{_SENT} ORDER BY position DESC LIMIT 1"
     values: tuple[object, ...] = (session,)
     if message_id is not None:

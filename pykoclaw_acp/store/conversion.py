@@ -32,6 +32,10 @@ _FIRST: Final = (
     "SELECT e.acp_session_id FROM acp_events e JOIN acp_sessions s ON s.acp_session_id = e.acp_session_id"
     " WHERE s.deleted_at IS NULL ORDER BY e.acp_session_id, e.seq LIMIT 1"
 )
+_IS_OLD: Final = (
+    "SELECT 1 FROM acp_events e JOIN acp_sessions s ON s.acp_session_id = e.acp_session_id"
+    " WHERE e.acp_session_id = ? AND s.deleted_at IS NULL LIMIT 1"
+)
 _PIECE: Final = (
     "SELECT seq, CAST(kind AS BLOB), CAST(turn_id AS BLOB), CAST(source_uuid AS BLOB), CAST(payload AS BLOB)"
     " FROM acp_events WHERE acp_session_id = ? ORDER BY seq LIMIT ?"
@@ -128,6 +132,24 @@ class Conversion:
         await self._pieces.commit(self._database, unit)
         crash_points.reached("log_piece_converted")
         return len(rows)
+
+
+async def complete(database: Database, session_id: str) -> None:
+    """Convert what is left of a session's log, for what reads the new form alone, or copies it.
+
+    Raises StoreUnavailable. What SQLite refuses to convert is left as it is.
+    """
+    conversion = Conversion(database, lambda: True)
+    while await database.read(_IS_OLD, (session_id,)):
+        try:
+            await conversion.step(session_id)
+        except Conflict:  # the same piece was converted in the background
+            continue
+        except (RowRefused, sqlite3.Error) as error:
+            log.warning(
+                "An old log cannot be converted", action="conversion_delayed", error=str(error)
+            )
+            return
 
 
 def _convert(session_id: str, found: Sequence[tuple[Any, ...]]) -> Unit:

@@ -49,11 +49,16 @@ _PROGRESS: Final = (
     " WHERE s.acp_session_id = ? AND e.seq >= ? AND e.kind = 'tool_progressed' ORDER BY e.seq"
 )
 _PLAN: Final = (
-    "SELECT e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
+    "SELECT * FROM (SELECT e.seq, e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
     " WHERE s.acp_session_id = ? AND e.kind = 'plan'"
     " AND e.seq <= ? AND e.seq >"
     " (SELECT MAX(n.seq) - ? FROM acp_log n WHERE n.log_key = s.log_key AND n.seq <= ?)"
-    " ORDER BY e.seq DESC LIMIT 1"
+    " ORDER BY e.seq DESC LIMIT 1)"
+    " UNION ALL SELECT * FROM (SELECT o.seq, o.payload FROM acp_events o"
+    " WHERE o.acp_session_id = ? AND o.kind = 'plan' AND o.seq <= ? AND o.seq >"
+    " (SELECT MAX(n.seq) - ? FROM acp_events n WHERE n.acp_session_id = o.acp_session_id AND n.seq <= ?)"
+    " ORDER BY o.seq DESC LIMIT 1)"
+    " ORDER BY 1 DESC LIMIT 1"
 )
 _NEXT_PLAN: Final = (  # and what may begin a turn
     f"SELECT seq, payload FROM acp_log WHERE log_key = {LOG_KEY} AND seq > ? AND turn IS NULL"  # noqa: S608
@@ -148,8 +153,8 @@ async def open_tools(database: Database, session_id: str, epoch: int) -> OpenToo
 async def last_plan(database: Database, session_id: str, upto: int | None) -> tuple[PlanEntry, ...]:
     """The entries of the newest plan among the newest rows up to there; empty if there is none."""
     last = LAST_SEQ if upto is None else upto
-    found = await database.read(_PLAN, (session_id, last, PLAN_WITHIN, last), PAGE_SIZE)
-    plan = decode(found[0][0]) if found else None
+    found = await database.read(_PLAN, (session_id, last, PLAN_WITHIN, last) * 2, PAGE_SIZE)
+    plan = decode(found[0][1]) if found else None
     return plan.entries if isinstance(plan, Plan) else ()
 
 

@@ -112,8 +112,9 @@ async def imported(database: Database, session_id: str, sources: Collection[str]
         del asked[:_AT_ONCE]
         rows = await database.read(
             f"SELECT source_uuid FROM acp_log WHERE log_key = {LOG_KEY}"  # noqa: S608  placeholders only
-            f" AND source_uuid IN {places(some)}",
-            (session_id, *some),
+            f" AND source_uuid IN {places(some)} UNION ALL SELECT source_uuid FROM acp_events"
+            f" WHERE acp_session_id = ? AND source_uuid IN {places(some)}",
+            (session_id, *some) * 2,
         )
         found.update(source for (source,) in rows)
     return found

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any, Final
 
+from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model.events import (
     Plan,
     TitleChanged,
@@ -15,7 +16,7 @@ from pykoclaw_acp.model.events import (
     decode,
 )
 from pykoclaw_acp.model.log import Logged, TurnsPlace
-from pykoclaw_acp.store import open_calls
+from pykoclaw_acp.store import conversion, open_calls
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sql import LOG_KEY
 
@@ -34,14 +35,25 @@ _BEGINNINGS: Final = (
 _COUNT: Final = (
     f"SELECT COUNT(DISTINCT SUBSTR(e.payload, 1, {HEAD})) {_MESSAGES} AND e.first_seq < ?"
 )
-_NEWEST: Final = (
-    f"SELECT seq, source_uuid IS NOT NULL, payload FROM acp_log WHERE log_key = {LOG_KEY} AND seq <= ? AND kind = ?"  # noqa: S608
+_OF_KIND: Final = (
+    "SELECT seq, source_uuid IS NOT NULL, payload FROM {} AND seq <= ? AND kind = ?"
     " ORDER BY seq DESC LIMIT 1"
+)
+_NEWEST: Final = (
+    f"SELECT * FROM ({_OF_KIND.format(f'acp_log WHERE log_key = {LOG_KEY}')}) UNION ALL"  # noqa: S608
+    f" SELECT * FROM ({_OF_KIND.format('acp_events WHERE acp_session_id = ?')})"
+    " ORDER BY 1 DESC LIMIT 1"
 )
 
 
 async def find(database: Database, session_id: str, turns: int) -> TurnsPlace:
-    """The place before the newest `turns` turns that were run; 0 if there are no more."""
+    """The place before the newest `turns` turns that were run; 0 if there are no more, or if the log
+    has another form and the database cannot be written.
+    """
+    try:
+        await conversion.complete(database, session_id)
+    except StoreUnavailable:
+        return TurnsPlace(0, 0)
     # A message of several blocks has several rows, which begin alike.
     begins: dict[str, int] = {}
     below, limit = MAX_SEQ, 2 * turns + 1
@@ -60,7 +72,7 @@ async def in_effect(database: Database, session_id: str, upto: int) -> list[Logg
     """The newest events up to this place that still hold there."""
     rows: list[tuple[Any, ...]] = [*await open_calls.find(database, session_id, upto)]
     for kind in ("plan", "title_changed"):
-        rows = [*rows, *await database.read(_NEWEST, (session_id, upto, kind))]
+        rows = [*rows, *await database.read(_NEWEST, (session_id, upto, kind) * 2)]
     return holding([_logged(*row) for row in sorted(rows, key=itemgetter(0))])
 
 

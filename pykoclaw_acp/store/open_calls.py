@@ -1,4 +1,6 @@
-"""Tool calls of a log that have begun and not ended at a place in it, however long ago."""
+"""Tool calls of a log that have begun and not ended at a place in it, however long ago. Part of the
+log may be in the form of an older version.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,17 @@ Row = tuple[int, int, str]
 PAGE: Final = 1000  # rows
 HEAD: Final = 280  # characters of a payload: its kind and the id of the call, which come first
 _ID: Final = re.compile(r'"tool_call_id":"([^"\\]*(?:\\.[^"\\]*)*)"')
-_HEADS: Final = (
-    f"SELECT seq, kind, SUBSTR(payload, 1, {HEAD}) FROM acp_log WHERE log_key = {LOG_KEY} AND seq < ?"  # noqa: S608
+_OLD: Final = "acp_events WHERE acp_session_id = ?"
+_NEW: Final = f"acp_log WHERE log_key = {LOG_KEY}"
+_NEWEST: Final = (
+    f"SELECT seq, kind, SUBSTR(payload, 1, {HEAD}) FROM {{}} AND seq < ?"  # noqa: S608  constants
     " AND kind IN ('tool_started', 'tool_progressed', 'tool_ended') ORDER BY seq DESC LIMIT ?"
 )
+_HEADS: Final = (
+    f"SELECT * FROM ({_NEWEST.format(_NEW)}) UNION ALL SELECT * FROM ({_NEWEST.format(_OLD)})"  # noqa: S608
+    " ORDER BY 1 DESC LIMIT ?"
+)
+_WHOLE: Final = "SELECT seq, source_uuid IS NOT NULL, payload FROM {} AND seq IN {}"
 
 
 async def find(database: Database, session_id: str, upto: int) -> list[Row]:
@@ -33,7 +42,7 @@ def _find(rows: Rows, session_id: str, upto: int) -> list[Row]:
     shown: dict[str, int] = {}
     found: list[int] = []
     below = upto + 1
-    while page := rows(_HEADS, (session_id, below, PAGE)):
+    while page := rows(_HEADS, (session_id, below, PAGE) * 2 + (PAGE,)):
         for seq, kind, head in page:
             # Bytes, which SQLite keeps in a column of text, are no payload.
             named = _ID.search(head) if isinstance(head, str) else None
@@ -47,16 +56,13 @@ def _find(rows: Rows, session_id: str, upto: int) -> list[Row]:
             if kind == "tool_started":
                 found += [seq, *([shown[call]] if call in shown else [])]
         below = page[-1][0]
-    read = (
-        f"SELECT seq, source_uuid IS NOT NULL, payload FROM acp_log WHERE log_key = {LOG_KEY}"  # noqa: S608
-        f" AND seq IN {{}} ORDER BY seq"
-    )
     found.sort()
     whole: list[Row] = []
     for at in range(0, len(found), PAGE):
         some = found[at : at + PAGE]
+        read = " UNION ALL ".join(_WHOLE.format(table, places(some)) for table in (_NEW, _OLD))
         whole += [
             (int(seq), int(imported), str(payload))
-            for seq, imported, payload in rows(read.format(places(some)), (session_id, *some))
+            for seq, imported, payload in rows(f"{read} ORDER BY 1", (session_id, *some) * 2)
         ]
     return whole

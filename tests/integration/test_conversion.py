@@ -16,8 +16,11 @@ import pytest
 
 import pykoclaw_acp
 from pykoclaw_acp import crash_points
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import (
     Event,
+    Plan,
+    PlanEntry,
     Text,
     Thinking,
     ToolEnded,
@@ -26,11 +29,21 @@ from pykoclaw_acp.model.events import (
     UserMessage,
     encode,
 )
-from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.sessions.retention import Pruner
-from pykoclaw_acp.store import conversion, deletion, events, overview, pieces, turns
+from pykoclaw_acp.store import (
+    conversion,
+    deletion,
+    events,
+    forking,
+    imports,
+    overview,
+    pieces,
+    turns,
+)
 from pykoclaw_acp.store.conversion import Conversion
-from pykoclaw_acp.store.database import Statement, Unit
+from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.databases import on_writer
@@ -198,6 +211,93 @@ async def test_previous_version_turn_continues_in_new_form(tmp_path: Path) -> No
             assert list(await events.open_tools(r.database, session, 1)) == []
             if not await both.step():
                 break
+
+
+async def places(r: Rig, session: str) -> list[int]:
+    return [seq for one in await read(r, session, 0) for seq in range(one.first, one.seq + 1)]
+
+
+async def test_fork_during_conversion_has_whole_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await old_session(r)
+        both, copy = converter(r), forking._copy
+
+        async def meanwhile(database: Database, table: forking._CopiedTable) -> None:
+            await copy(database, table)
+            await both.step()
+
+        monkeypatch.setattr(forking, "_copy", meanwhile)
+        made, _ = await r.sessions.forks.fork(await r.sessions.get(session), "/", (), ())
+        assert (await places(r, made.id))[: len(OLD)] == list(range(1, len(OLD) + 1))
+        await check(r, session, OLD)
+
+
+@pytest.mark.parametrize("steps", [0, 2, 99])
+async def test_open_calls_are_those_of_the_whole_log(tmp_path: Path, steps: int) -> None:
+    """The second piece ends between a call and its end."""
+    hangs = ToolStarted("hangs", "Bash", "sleep", "execute")
+    told = [*OLD[:-2], Plan((PlanEntry("one", "pending"),)), hangs, Usage(1, 9)]
+    async with rig(tmp_path) as r:
+        session = (await r.session()).id
+        await make_old(r, session, told)
+        r.sessions.live.remove(session)
+        for _ in range(steps):
+            await converter(r).step(session)
+        loaded = await r.sessions.get(session)
+        assert [type(one.event) for one in await loaded.log.in_effect(len(told))] == [
+            Plan,
+            ToolStarted,
+        ]
+        assert list(await events.open_tools_upto(r.database, session, len(told))) == ["hangs"]
+        assert await events.last_plan(r.database, session, None) == (PlanEntry("one", "pending"),)
+        await loaded.log.close_lost()
+        ends = [
+            (one.event.tool_call_id, one.event.status)
+            for one in await read(r, session, 0)
+            if isinstance(one.event, ToolEnded)
+        ]
+        assert ends == [*((f"tool-{n}", "completed") for n in range(TURNS)), ("hangs", "failed")]
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+async def test_messages_are_found_before_conversion(tmp_path: Path, steps: int) -> None:
+    async with rig(tmp_path) as r:
+        session = await old_session(r)
+        for _ in range(steps):
+            await converter(r).step(session)
+        loaded = await r.sessions.get(session)
+        store = SqlBranchStore(r.database)
+        point = await store.point(loaded.record, loaded.last_seq, f"m{TURNS - 1}-2")
+        assert point.upto == len(OLD)
+        assert await old_rows(r) == 0
+
+
+@pytest.mark.parametrize("steps", [0, 2])
+async def test_newest_turns_begin_where_they_do(tmp_path: Path, steps: int) -> None:
+    async with rig(tmp_path) as r:
+        session = await old_session(r)
+        dispatched = Statement("UPDATE acp_turns SET dispatched_at = 1")
+        await r.database.commit(Unit((dispatched,)))
+        for _ in range(steps):
+            await converter(r).step(session)
+        if not steps:  # and while nothing can be written, everything is shown
+            r.database.condition.failed(DatabaseState.BLOCKED, "The disk is full.")
+            assert await SessionJournal(r.database).last_turns(session, 1) == TurnsPlace(0, 0)
+            r.database.condition.recovered()
+        place = await SessionJournal(r.database).last_turns(session, 1)
+        assert place == TurnsPlace(len(OLD) - len(turn_of(0)), TURNS - 1)
+
+
+async def test_what_old_logs_imported_is_known(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        session = await old_session(r)
+        sourced = "UPDATE acp_events SET source_uuid = 'source-' || seq"
+        await r.database.commit(Unit((Statement(sourced),)))
+        await converter(r).step(session)
+        asked = {"source-2", f"source-{len(OLD)}"}
+        assert await imports.imported(r.database, session, [*asked, "source-other"]) == asked
 
 
 async def test_session_deleted_or_pruned_during_conversion_is_gone(
