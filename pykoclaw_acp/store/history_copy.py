@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from pykoclaw_acp.store.batch import PROBE_TIMEOUT_MS, write_nothing_new
+from pykoclaw_acp.store.batch import PROBE_TIMEOUT_MS
 from pykoclaw_acp.store.sqlite import sqlite3
 
 NAME: Final = "history-copy"
@@ -78,12 +78,18 @@ def is_accessible(path: Path) -> bool:
 
 
 def probe(path: Path) -> Exception | None:
-    """Try to write the database at `path`; returns the error, if there is one."""
+    """Try to write the database at `path`, which may have no table of ours yet; returns the error, if
+    there is one.
+    """
     try:
         with closing(
             sqlite3.connect(path, timeout=PROBE_TIMEOUT_MS / 1000, isolation_level=None)
         ) as connection:
-            write_nothing_new(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            # Writes a page, also with the number that is there.
+            ((number,),) = connection.execute("PRAGMA user_version").fetchall()
+            connection.execute(f"PRAGMA user_version={number}")
+            connection.execute("COMMIT")
     except sqlite3.Error as error:
         return error
     return None

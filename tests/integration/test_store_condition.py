@@ -9,7 +9,7 @@ import errno
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, Turn
-from pykoclaw_acp.store import batch, checkpoints, history_copy, preflight
+from pykoclaw_acp.store import batch, checkpoints, history_copy, migrate, preflight
 from pykoclaw_acp.store.batch import BatchWriter, UnsyncedCommit
 from pykoclaw_acp.store.condition import KeptOrNot
 from pykoclaw_acp.store.database import ABANDONED, Database, Statement, Unit
@@ -37,6 +37,7 @@ from tests.databases import on_writer
 from tests.integration import wires
 from tests.integration.linked import front, words
 from tests.integration.rig import TIMES, Client, Rig, hanging, rig
+from tests.integration.rows import create
 from tests.waiting import eventually
 
 DATABASE = "pykoclaw.db"
@@ -509,6 +510,48 @@ async def test_history_is_read_from_copy_if_open_fails(
     await asyncio.wait_for(database.reopen_wanted.wait(), 30)
     await database.close()
     assert not copied.exists()
+
+
+async def test_first_start_on_a_full_disk_goes_on_with_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database is pykoclaw's: none of our tables are in it yet."""
+    path, spare = tmp_path / DATABASE, tmp_path / "spare"
+    create(path, "delete")
+    spare.mkdir(mode=0o700)
+    migrate_one = migrate._apply_one
+
+    def full(connection: sqlite3.Connection, migration: migrate.Migration) -> None:
+        main = "SELECT file FROM pragma_database_list WHERE name = 'main'"
+        if connection.execute(main).fetchall() == [(str(path),)]:
+            raise failure(sqlite3.SQLITE_FULL)
+        migrate_one(connection, migration)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(migrate, "_apply_one", full)
+        database = await Database.open(path, [spare])
+    assert database.limited
+    assert await database.read("SELECT COUNT(*) FROM conversations") == [(200,)]
+    await asyncio.wait_for(database.reopen_wanted.wait(), 30)
+    await database.close()
+    database = await Database.open(path, [spare])
+    await database.commit(Unit())
+    await database.close()
+
+
+def test_probe_of_a_copied_database_writes_a_page(tmp_path: Path) -> None:
+    path = tmp_path / DATABASE
+    create(path, "wal")
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("PRAGMA user_version = 7")
+        before = Path(f"{path}-wal").stat().st_size
+        assert history_copy.probe(path) is None
+        assert Path(f"{path}-wal").stat().st_size > before
+        assert other.execute("PRAGMA user_version").fetchall() == [(7,)]
+        other.execute("BEGIN IMMEDIATE")
+        refused = history_copy.probe(path)
+        assert refused is not None
+        assert "locked" in str(refused)
 
 
 async def test_write_probe_really_writes_a_page(tmp_path: Path) -> None:
