@@ -191,7 +191,8 @@ class ScheduledTasks:
         """Commit a change of a task, with what its request is answered if it comes again."""
         kept: tuple[Statement, ...] = ()
         if call.key is not None:
-            kept = requests.note(call.key, done.task_id, done.turn_id, changed=done.changed)
+            clock = self._database.clock.now()
+            kept = requests.note(call.key, done.task_id, done.turn_id, clock, changed=done.changed)
         try:
             await self._database.commit(Unit((*change, *kept)))
         except Conflict as error:

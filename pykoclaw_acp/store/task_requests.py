@@ -28,16 +28,17 @@ class Noted:
 
 
 def note(
-    request_key: str, task_id: str, turn_id: str | None, *, changed: bool = True
+    request_key: str, task_id: str, turn_id: str | None, clock: int, *, changed: bool = True
 ) -> tuple[Statement, ...]:
-    """Keep what is done in the same transaction; fails with a refused row if it was done before."""
-    now = now_ms()
+    """Keep what is done in the same transaction; fails with a refused row if it was done before.
+    `clock`: the own clock.
+    """
     return (
-        Statement("DELETE FROM acp_task_requests WHERE at < ?", (now - _KEPT,)),
+        Statement("DELETE FROM acp_task_requests WHERE at_clock < ?", (clock - _KEPT,)),
         Statement(
-            "INSERT INTO acp_task_requests (request_key, task_id, turn_id, changed, at)"
-            " VALUES (?, ?, ?, ?, ?)",
-            (request_key, task_id, turn_id, int(changed), now),
+            "INSERT INTO acp_task_requests (request_key, task_id, turn_id, changed, at, at_clock)"
+            " VALUES (?, ?, ?, ?, ?, ?)",
+            (request_key, task_id, turn_id, int(changed), now_ms(), clock),
         ),
     )
 

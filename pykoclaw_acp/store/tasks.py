@@ -171,9 +171,9 @@ async def logged(database: Database, task_id: str, limit: int, most: int) -> lis
     return found
 
 
-def claim(run: TaskRun) -> tuple[Statement, ...]:
+def claim(run: TaskRun, clock: int) -> tuple[Statement, ...]:
     """Take a run, so that no other program of ours does; fails with Conflict if the task is not as
-    it was read, and with a refused row if it runs.
+    it was read, and with a refused row if it runs. `clock`: the own clock.
     """
     task = run.task
     held = "" if run.manual else f" AND status = {_ACTIVE}"
@@ -195,7 +195,7 @@ def claim(run: TaskRun) -> tuple[Statement, ...]:
             run.started_at,
         ),
     )
-    asked = () if run.asked is None else task_requests.note(run.asked, task.id, run.turn_id)
+    asked = () if run.asked is None else task_requests.note(run.asked, task.id, run.turn_id, clock)
     return taken, row, *asked
 
 

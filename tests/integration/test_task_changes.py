@@ -195,6 +195,36 @@ async def test_run_that_is_asked_again_ran_once(
         assert len(fetch(path, STATES)) == 1
 
 
+async def test_requests_are_known_after_clock_was_set(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was eight days slow, as without a battery; then the network's time came."""
+    now = requests.now_ms
+    async with rig(tmp_path) as r:
+        tasks, _ = control(r)
+        one, other = (TaskParams(task=task(path, name, next_run=None)) for name in ("a", "b"))
+        monkeypatch.setattr(requests, "now_ms", lambda: now() - 8 * 86_400_000)
+        started = await tasks.run(call(1), one)
+        await eventually(lambda: logs(path, one.task))
+        monkeypatch.undo()
+        await tasks.pause(call(2), other)
+        assert await tasks.run(call(1), one) == started
+        assert len(fetch(path, STATES)) == 1
+
+
+async def test_what_was_done_is_forgotten_after_a_week(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r:
+        tasks, _ = control(r)
+        one = TaskParams(task=task(path, "a", next_run=None))
+        await tasks.pause(call(1), one)
+        r.database.clock._before += 6 * 86_400_000
+        await tasks.pause(call(2), one)
+        assert (await tasks.pause(call(1), one)).changed, "it was not paused before"
+        r.database.clock._before += 2 * 86_400_000
+        await tasks.pause(call(3), one)
+        assert not (await tasks.pause(call(1), one)).changed
+
+
 async def test_run_asked_again_while_it_goes_on(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r:
         tasks, _ = control(r)

@@ -47,7 +47,7 @@ class SqlTaskStore(SqlStore):
     async def claim(self, run: TaskRun) -> None:
         """Take a run, durably, and write the next run that the claim names."""
         try:
-            await self._commit(Unit(tasks.claim(run), durable=True))
+            await self._commit(Unit(tasks.claim(run, self.clock.now()), durable=True))
         except RowRefused as error:
             raise Conflict(f"the task {run.task.id} runs") from error
 
