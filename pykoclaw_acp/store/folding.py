@@ -89,9 +89,9 @@ def drop(connection: sqlite3.Connection, log_key: int, seq: int) -> None:
         connection.execute(INSERT, _cover(rows[0], rows[1]).values(log_key))
 
 
-def rest(event: Event | None, first: int, cuts: str | None, after: int) -> Event | None:
+def rest(event: Event | None, first: int, cuts: str | bytes | None, after: int) -> Event | None:
     """The part of a row's event after a cursor, which may lie inside of the row."""
-    if not cuts or after < first or not isinstance(event, Piece):
+    if not isinstance(cuts, str) or not cuts or after < first or not isinstance(event, Piece):
         return event
     return msgspec.structs.replace(
         event, text=event.text[sum(islice(lengths(cuts), after + 1 - first)) :]

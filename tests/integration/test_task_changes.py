@@ -18,6 +18,7 @@ from pykoclaw_acp.protocol.control.tasks import TaskParams
 from pykoclaw_acp.server.scheduled import ScheduledTasks
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.task_runs import TaskRuns
+from pykoclaw_acp.store import sessions
 from pykoclaw_acp.store import task_requests as requests
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.units import Unit
@@ -199,7 +200,7 @@ async def test_requests_are_known_after_clock_was_set(
     tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was eight days slow, as without a battery; then the network's time came."""
-    now = requests.now_ms
+    now = sessions.now_ms
     async with rig(tmp_path) as r:
         tasks, _ = control(r)
         one, other = (TaskParams(task=task(path, name, next_run=None)) for name in ("a", "b"))
