@@ -512,7 +512,7 @@ async def test_history_is_read_from_copy_if_open_fails(
     assert not copied.exists()
 
 
-async def test_first_start_on_a_full_disk_goes_on_with_room(
+async def test_first_start_goes_on_once_disk_has_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The database is pykoclaw's: none of our tables are in it yet."""
