@@ -99,12 +99,14 @@ def released(line: Line) -> Generator[None, None, None]:
                 yield
 
 
-def shorten(line: Line) -> Generator[None, None, Short]:
-    """Extract the long strings of a line. Raises TooComplex and NoJson."""
+def shorten(line: Line, messages: int = 1) -> Generator[None, None, Short]:
+    """Extract the long strings of a line, which may hold as much as this many `messages`. Raises
+    TooComplex and NoJson.
+    """
     secret = secrets.token_hex(16)
     texts: dict[str, LongText] = {}
     parts: list[Line] = []
-    budget = _Budget()
+    budget = _Budget(messages)
     copied = at = count = 0
     while True:
         if count % _STEP == 0:
@@ -132,9 +134,9 @@ def shorten(line: Line) -> Generator[None, None, Short]:
 class _Budget:
     """Limits of what a line may hold outside of its long strings."""
 
-    def __init__(self) -> None:
-        self._bytes = MOST_BYTES
-        self._values = MOST_VALUES
+    def __init__(self, messages: int) -> None:
+        self._bytes = MOST_BYTES * messages
+        self._values = MOST_VALUES * messages
         self._depth = 0
 
     def spend(self, size: int) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 from uuid import uuid4
 
@@ -45,8 +46,21 @@ CLIENT: Final = "pykoclaw-acp import"
 @dataclass(slots=True)
 class _Upload:
     file: BinaryIO
+    forget: Callable[[], None]
     size: int = 0
     at: float = field(default_factory=time.monotonic)
+    timer: asyncio.TimerHandle | None = None
+
+    def touch(self) -> None:
+        """A piece has come: the upload is forgotten only after another `ABANDONED` s."""
+        self.rest()
+        self.at = time.monotonic()
+        self.timer = asyncio.get_running_loop().call_later(ABANDONED, self.forget)
+
+    def rest(self) -> None:
+        """Nothing more is expected to come."""
+        if self.timer is not None:
+            self.timer.cancel()
 
 
 @dataclass(slots=True)
@@ -67,6 +81,9 @@ class ImportControl:
         self._restorer = restorer
         self._directory = directory
         self._uploads: dict[str, _Upload] = {}
+        self._made = 0  # sessions that are being made, or wait for that
+        # One at a time, and of its own: an import takes minutes, and nothing else may wait for it.
+        self._making = asyncio.Lock()
 
     @property
     def methods(self) -> dict[str, Method[Call, Any]]:
@@ -79,7 +96,7 @@ class ImportControl:
                 AbandonParams, self.abandon, before_initialize=True
             ),
             "_pykoclaw.dev/import/finish": Method(
-                ImportParams, self.finish, before_initialize=True, heavy=True
+                ImportParams, self.finish, before_initialize=True
             ),
         }
 
@@ -97,7 +114,7 @@ class ImportControl:
             self._close(name)
             raise InvalidParams(f"The export is larger than {MAX_SIZE >> 30} GiB.")
         upload.size += len(data)
-        upload.at = time.monotonic()
+        upload.touch()
         await asyncio.to_thread(upload.file.write, data)
         return Uploaded(upload=name)
 
@@ -108,22 +125,31 @@ class ImportControl:
 
     async def finish(self, call: Call, params: ImportParams) -> ImportedSession:  # noqa: ARG002
         """Make a session of an upload, which is gone afterwards."""
-        from pykoclaw_acp.server import imported_lines
-
         upload = self._find(params.upload)
         del self._uploads[params.upload]
-        with upload.file as file:
-            cwd = absolute("cwd", params.cwd)
-            await asyncio.to_thread(file.seek, 0)
-            head = imported_lines.head(await asyncio.to_thread(file.readline, MAX_LINE))
-            count = _Count()
-            begun = await self._sessions.beginnings.begin(None)
-            session = await self._restorer.restore(
-                begun.record(cwd, (), None, CLIENT),
-                head.session.summary.title,
-                _batches(file, count),
-                lambda summary: _words(head, count, summary=summary),
-            )
+        upload.rest()
+        self._made += 1
+        try:
+            with upload.file as file:
+                cwd = absolute("cwd", params.cwd)
+                async with self._making:
+                    return await self._make(file, cwd)
+        finally:
+            self._made -= 1
+
+    async def _make(self, file: BinaryIO, cwd: str) -> ImportedSession:
+        from pykoclaw_acp.server import imported_lines
+
+        await asyncio.to_thread(file.seek, 0)
+        head = imported_lines.head(await asyncio.to_thread(file.readline, MAX_LINE))
+        count = _Count()
+        begun = await self._sessions.beginnings.begin(None)
+        session = await self._restorer.restore(
+            begun.record(cwd, (), None, CLIENT),
+            head.session.summary.title,
+            _batches(file, count),
+            lambda summary: _words(head, count, summary=summary),
+        )
         return ImportedSession(
             session=session.id,
             title=session.record.title,
@@ -133,12 +159,12 @@ class ImportControl:
         )
 
     def _begin(self) -> str:
-        now = time.monotonic()
-        patience = GIVES_WAY if len(self._uploads) >= MOST_UPLOADS else ABANDONED
-        for name, upload in list(self._uploads.items()):
-            if now - upload.at > patience:
-                self._close(name)
-        if len(self._uploads) >= MOST_UPLOADS:
+        before = time.monotonic() - GIVES_WAY
+        if self._crowded:
+            for name, upload in list(self._uploads.items()):
+                if upload.at < before:
+                    self._close(name)
+        if self._crowded:
             raise Overloaded(
                 f"{MOST_UPLOADS} other sessions are being imported; nothing was taken over. Try again"
                 f" when one is done. One that broke off gives way after {GIVES_WAY:.0f} s.",
@@ -148,11 +174,16 @@ class ImportControl:
 
         name = str(uuid4())
         file = cast("BinaryIO", tempfile.TemporaryFile(dir=self._directory))  # noqa: SIM115  closed with the upload
-        self._uploads[name] = _Upload(file)
+        self._uploads[name] = _Upload(file, partial(self._close, name))
         return name
+
+    @property
+    def _crowded(self) -> bool:
+        return len(self._uploads) + self._made >= MOST_UPLOADS
 
     def _close(self, name: str) -> None:
         if (upload := self._uploads.pop(name, None)) is not None:
+            upload.rest()
             upload.file.close()
 
     def _find(self, name: str) -> _Upload:

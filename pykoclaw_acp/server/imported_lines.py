@@ -36,7 +36,7 @@ from pykoclaw_acp.model.events import (
     encode,
     split_text,
 )
-from pykoclaw_acp.protocol import prompt
+from pykoclaw_acp.protocol import long_lines, prompt
 from pykoclaw_acp.protocol.attachments import MAX_IMAGE
 from pykoclaw_acp.protocol.content import ContentBlock
 from pykoclaw_acp.protocol.limits import MAX_NAME
@@ -45,6 +45,7 @@ FORMAT: Final = "pykoclaw-acp/session"
 VERSION: Final = 1
 MAX_EVENT: Final = 1024 * 1024  # characters, without images
 MOST_LINES: Final = 2_000_000
+MESSAGES: Final = 4  # whose size a line may have: it says an event twice, with escapes
 LOST: Final = "(An image or a file was here that could not be taken over.)"
 _NOT_OURS: Final = (ModeChanged, ConfigChanged, TitleChanged, Usage)
 
@@ -110,8 +111,12 @@ def head(line: bytes) -> Head:
 def taken(line: bytes) -> Generator[None, None, Taken]:
     """The events of a line, in steps; those that cannot be read are left out."""
     try:
+        if not long_lines.is_simple(line):
+            yield from long_lines.shorten(line, MESSAGES)  # what it costs to decode it
         found = msgspec.json.decode(line, type=ExportedLine)
         return (yield from _taken(found))
+    except (long_lines.NoJson, long_lines.TooComplex):
+        return LEFT_OUT
     except (msgspec.MsgspecError, UnicodeError, RecursionError, InvalidParams, KeyError):
         return LEFT_OUT
     except (TypeError, AttributeError, ValueError):  # values of other types than an update has

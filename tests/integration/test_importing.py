@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -29,6 +31,7 @@ from pykoclaw_acp.model.events import (
     Usage,
     UserMessage,
 )
+from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.server import imported_lines
 from pykoclaw_acp.sessions.recollection import Recollection
 from pykoclaw_acp.sessions.session import Session
@@ -37,6 +40,7 @@ from pykoclaw_acp.store.database import Unit
 from pykoclaw_acp.store.journal.restoring import SqlRestoreStore
 from tests.integration.callers import Caller, caller
 from tests.integration.rig import Rig, rig
+from tests.waiting import eventually
 
 PNG = base64.b64encode(
     base64.b64decode(
@@ -254,14 +258,75 @@ async def test_uploads_are_few_and_bounded(tmp_path: Path, monkeypatch: pytest.M
         assert (
             "larger" in (await cli.refused("import/piece", data=eight, upload=made[0]))["message"]
         )
-        monkeypatch.setattr("pykoclaw_acp.server.import_control.ABANDONED", -1)
-        last = (await cli.call("import/piece", data=eight))["upload"]
-        assert (
-            "Begin again"
-            in (await cli.refused("import/piece", data=eight, upload=made[1]))["message"]
-        )
         assert not [name for name in os.listdir(tmp_path) if name.startswith("tmp")]
-        await cli.refused("import/finish", upload=last, cwd="/w")
+        for name in made[1:]:
+            await cli.call("import/abandon", upload=name)
+
+
+def held(path: Path) -> list[str]:
+    """Files in this directory that this process has open, and that are in no directory any more."""
+    found: list[str] = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return [one for one in found if one.startswith(str(path)) and one.endswith("(deleted)")]
+
+
+async def test_abandoned_upload_takes_no_disk_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a command that was killed: no other import has to begin for that."""
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        left = (await cli.call("import/piece", data=""))["upload"]
+        assert len(held(tmp_path)) == 1
+        monkeypatch.setattr("pykoclaw_acp.server.import_control.ABANDONED", 0.01)
+        await cli.call("import/piece", data="", upload=left)
+        await eventually(lambda: not held(tmp_path))
+        assert "Begin again" in (await cli.refused("import/piece", data="", upload=left))["message"]
+
+
+async def test_running_import_keeps_no_other_call_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, goes_on, begin = list[str](), asyncio.Event(), SqlRestoreStore.begin_restoring
+
+    async def slow(store: SqlRestoreStore, record: SessionRecord) -> None:
+        begun.append(record.session_id)
+        await goes_on.wait()
+        await begin(store, record)
+
+    monkeypatch.setattr(SqlRestoreStore, "begin_restoring", slow)
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        made = [
+            cli.begin("import/finish", upload=await upload(cli, [HEAD]), cwd="/w") for _ in range(4)
+        ]
+        try:
+            await eventually(lambda: begun)
+            assert await cli.call("questions/list") == []
+            assert await cli.call("workers/list") == []
+            assert "Try again" in (await cli.refused("import/piece", data=""))["message"]
+            assert len(begun) == 1, "one import at a time"
+        finally:
+            goes_on.set()
+        await eventually(lambda: cli.answers.keys() >= set(made))
+        assert len({cli.answers[one]["result"]["session"] for one in made}) == 4
+
+
+async def test_line_of_too_many_values_is_left_out(tmp_path: Path) -> None:
+    """They would be built in one call, which takes a second for each MiB."""
+    said = {"type": "text", "text": "x"}
+    lines = [
+        HEAD,
+        line("agent_message_chunk", said, more=[[]] * 100_000),
+        line("agent_message_chunk", {"type": "text", "text": ", " * 200_000}),
+    ]
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        made = await cli.call("import/finish", upload=await upload(cli, lines), cwd="/w")
+        assert made["leftOut"] == 1
+        kept = await log(r, made["session"])
+        assert "".join(one.text for one in kept if isinstance(one, Text) and not one.note) == (
+            ", " * 200_000
+        )
 
 
 async def test_partial_session_is_never_seen(
