@@ -6,13 +6,14 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # the front imports this: `typing` would cost it half of its start-up time
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Final, Protocol
 
     class Room(Protocol):
-        """Limits the memory of the unfinished lines of several framers."""
+        """Limits the memory of the lines of several framers."""
 
-        def takes(self, framer: LineFramer, size: int) -> bool:
-            """Reserve this many bytes for the framer; if False, it must hold none."""
+        def takes(self, holder: LineFramer | KeptLine, size: int) -> bool:
+            """Reserve this many bytes for the holder; if False, it must hold none."""
 
 
 MAX_LINE_IN: Final = 64 * 1024 * 1024  # bytes; Mitto sends images inline
@@ -40,6 +41,16 @@ class Oversized:
         self.limit = limit
         self.crowded = crowded
         self.no_memory = no_memory
+
+
+class KeptLine:
+    """A complete line that is in memory while others are read."""
+
+    __slots__ = ()
+
+    def drop(self) -> bool:
+        """Of a complete line nothing is discarded."""
+        return False
 
 
 class LineFramer:
@@ -96,6 +107,17 @@ class LineFramer:
         self._buffer, self._skipping = bytearray(), True
         self._counted = False
         return True
+
+    def keep(self, size: int) -> Callable[[], object]:
+        """Count the line of `size` bytes that was read last until the returned function is called,
+        also while others are read.
+        """
+        if self._room is None:
+            return lambda: None
+        room, kept = self._room, KeptLine()
+        self._count(len(self._buffer))  # makes room for it
+        room.takes(kept, size)
+        return lambda: room.takes(kept, 0)
 
     def close(self) -> None:
         """Release the buffer."""

@@ -56,7 +56,7 @@ class AcpClient:
         self.logged_out = False  # by `logout`, until `authenticate`
         self._unconfirmed: set[int] = (
             set()
-        )  # numbers of requests whose answer the client has not confirmed
+        )  # numbers of lines whose answer the client has not confirmed
 
     @property
     def name(self) -> str:
@@ -120,7 +120,7 @@ class AcpClient:
         return None if self.peer.key is None else f"{self.peer.key}:{number}"
 
     def expect_confirmation(self, number: int) -> None:
-        """The request with this number will be answered by this daemon."""
+        """The line with this number will be answered by this daemon."""
         self._unconfirmed.add(number)
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ cancellations.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,6 +14,7 @@ import structlog
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import AcpError, TurnFailed
+from pykoclaw_acp.link.framing import Oversized
 from pykoclaw_acp.link.lines import MAX_DEATHS
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.protocol import jsonrpc
@@ -28,7 +30,7 @@ from pykoclaw_acp.server.peer import ClientLine, Peer
 from pykoclaw_acp.server.share import Share, Turnstile
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.turns import outcomes
-from pykoclaw_acp.tasks import Pace
+from pykoclaw_acp.tasks import Pace, Tasks
 
 INITIALIZE: Final = "initialize"
 
@@ -55,6 +57,8 @@ class ClientConnection:
         self._turnstile = turnstile or Turnstile()
         self.share = Share(self._turnstile)
         self.calls = Calls(self.client, methods, self._turnstile, refusal)
+        self._tasks = Tasks()
+        self._heavy: asyncio.Task[None] | None = None  # ends when the last heavy prompt is taken
 
     async def serve(self) -> None:
         """Read until the end of the input; calls that run go on until `settle`."""
@@ -129,15 +133,19 @@ class ClientConnection:
                 line=line.number,
                 reason=failure.kind,
             )
+            self.client.expect_confirmation(line.number)
             await self._peer.refuse(
                 line.number, TurnFailed(failure.message, {"errorKind": failure.kind})
             )
             return
+        if not isinstance(line.content, Oversized) and len(line.content) > reading.MAX_OTHER:
+            await self._heavy_taken()
         read = await reading.read(line.content, self._turnstile.next)
         match read.message:
             case None:
                 await self._peer.acknowledge(line.number)
             case Invalid() as invalid:
+                self.client.expect_confirmation(line.number)
                 await self._peer.answer(
                     line.number, jsonrpc.encode_error(invalid.id, invalid.error)
                 )
@@ -156,8 +164,20 @@ class ClientConnection:
                 if method == INITIALIZE and not self.client.introduced:
                     self._widen(params)
                 call = self.calls.begin(line, message_id, method, params, read)
-                if read.heavy:  # its bytes are in memory until they are on disk
-                    await self.calls.wait_taken(call)
+                if read.heavy:
+                    self._keep(call, read.heavy)
+
+    def _keep(self, call: Call, size: int) -> None:
+        """A prompt that is in memory until it is on disk: what follows is read meanwhile, but no
+        further one of that size.
+        """
+        let_go = self._peer.keep(size)
+        self._heavy = self._tasks.start(self.calls.wait_taken(call), name="keep a long prompt")
+        self._heavy.add_done_callback(lambda _: let_go())
+
+    async def _heavy_taken(self) -> None:
+        if self._heavy is not None:
+            await asyncio.wait([self._heavy])
 
     async def _refusal(self, line: ClientLine) -> TurnFailure | None:
         """Why a re-sent line must not be taken: it would kill another daemon.

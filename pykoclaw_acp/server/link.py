@@ -153,6 +153,10 @@ class FrontPeer:
         """Accept long lines, from a client that has introduced itself."""
         self._framer.limit = MAX_LINE_IN + lines.HEAD
 
+    def keep(self, size: int) -> Callable[[], object]:
+        """Count the line that was read last until the returned function is called."""
+        return self._framer.keep(size)
+
     def stop_reading(self) -> None:
         """Release the input buffer."""
         self._framer.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
@@ -71,6 +71,11 @@ class Peer(Protocol):
 
     def widen(self) -> None:
         """Accept long lines, from a client that has introduced itself."""
+
+    def keep(self, size: int) -> Callable[[], object]:
+        """Count the line of `size` bytes that was read last, as one that is in memory, until the
+        returned function is called.
+        """
 
     def stop_reading(self) -> None:
         """Release the input buffer."""
@@ -149,6 +154,10 @@ class DirectPeer:
     def widen(self) -> None:
         """Accept long lines, from a client that has introduced itself."""
         self._framer.limit = MAX_LINE_IN
+
+    def keep(self, size: int) -> Callable[[], object]:
+        """Count the line that was read last until the returned function is called."""
+        return self._framer.keep(size)
 
     def stop_reading(self) -> None:
         """Release the input buffer."""

@@ -31,12 +31,13 @@ log: Final = structlog.get_logger()
 @dataclass(frozen=True, slots=True)
 class ReadMessage:
     """A message. For a prompt with long texts, `long` is its parameters, or the error in them;
-    `heavy`: the line was so long that a client gets one such prompt at a time accepted.
+    `heavy`: the line's bytes if it was so long that a client gets one such prompt at a time accepted,
+    or else 0.
     """
 
     message: Message | None
     long: PromptParams | AcpError | None = None
-    heavy: bool = False
+    heavy: int = 0
 
     def params(self, raw: bytes, kind: type[Any]) -> Any:
         """The message's parameters; raises InvalidParams."""
@@ -84,7 +85,9 @@ async def _read(line: Line | Oversized, rest: Callable[[], Awaitable[None]] | No
     if getattr(message, "method", "") == PROMPT:
         await asyncio.sleep(0)
         return ReadMessage(
-            message, await _prompt(message, short, rest), heavy=len(line) > MAX_OTHER
+            message,
+            await _prompt(message, short, rest),
+            heavy=len(line) if len(line) > MAX_OTHER else 0,
         )
     if len(line) <= MAX_OTHER:
         return ReadMessage(jsonrpc.parse(line) if short.texts else message)

@@ -17,6 +17,7 @@ import pytest
 from pykoclaw_acp.channel.frames import Interrupt
 from pykoclaw_acp.server.handing_over import hand_over
 from pykoclaw_acp.server.sockets import SocketTransport
+from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import deduplication
 from pykoclaw_acp.store.database import Statement
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -434,6 +435,26 @@ async def test_earlier_daemons_answer_is_confirmed_despite_resent_requests(tmp_p
             await again.answer(1)
             again.say("done 2")
             await until_there_is(r, "answered_at IS NOT NULL")
+
+
+async def test_answer_of_no_call_is_looked_up_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client with many sessions may send many lines that are no JSON."""
+    looked = list[str]()
+    monkeypatch.setattr(Session, "mark_request_answered", lambda _, key: looked.append(key))
+    async with rig(tmp_path) as r:
+        async with front(r) as one:
+            session = await new(one)
+        async with front(r, deaths={"5": 99}, sessions={session: {"seq": 0}}) as again:
+            again.say("> 4 garbage")
+            assert (await again.answer(4))["error"]["code"] == -32700
+            again.call(5, "session/prompt", again=5, **words(session, "say 1"))
+            await eventually(lambda: again.rests("refuse"))
+            for number in (4, 5, 3):
+                again.say(f"done {number}")
+            await again.result(6, "session/list")
+            assert looked == ["front-1:3"], "of which this daemon knows nothing"
 
 
 async def test_prompt_of_turn_stopped_by_user_runs_again(tmp_path: Path) -> None:

@@ -98,6 +98,20 @@ def test_the_lines_of_all_clients_share_a_room() -> None:
     assert room.total == 0
 
 
+def test_kept_line_counts_while_others_are_read() -> None:
+    room = LineRoom(most=3 * MIB)
+    one, other = LineFramer(room=room), LineFramer(room=room)
+    one.feed(b"x" * 2 * MIB)
+    one.feed(b"\n")
+    let_go = one.keep(2 * MIB)
+    assert one.feed(b"short\n") == [b"short"]
+    (refused,) = other.feed(b"y" * 2 * MIB)
+    assert isinstance(refused, Oversized)
+    let_go()
+    assert other.feed(b"\n" + b"y" * 2 * MIB) == []
+    assert room.total == 2 * MIB
+
+
 def test_small_lines_need_no_room() -> None:
     room = LineRoom(most=0)
     assert LineFramer(room=room).feed(b"x" * SMALL) == []

@@ -1,0 +1,71 @@
+"""Long prompts of a client: one at a time is in memory, and what is not long passes it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp.model.choices import Offer
+from pykoclaw_acp.server import reading
+from pykoclaw_acp.sessions.choosing import Choosing
+from tests.integration.linked import front, new, prompts, words
+from tests.integration.rig import rig
+from tests.waiting import eventually
+
+LONG = "say 1" + " " * reading.MAX_OTHER
+
+
+@pytest.fixture
+def goes_on(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Until it is set, the choice of a model waits for what Claude offers."""
+    event, offer = asyncio.Event(), Choosing._first_offer
+
+    async def first_offer(choosing: Choosing) -> Offer | None:
+        await event.wait()
+        return await offer(choosing)
+
+    monkeypatch.setattr(Choosing, "_first_offer", first_offer)
+    return event
+
+
+async def test_waiting_long_prompt_holds_up_no_session(
+    tmp_path: Path, goes_on: asyncio.Event
+) -> None:
+    async with rig(tmp_path) as r, front(r) as one:
+        busy, other = await new(one, 1), await new(one, 2)
+        one.call(3, "session/set_config_option", sessionId=busy, configId="model", value="other")
+        one.call(4, "session/prompt", **words(busy, LONG))
+        try:
+            await one.result(5, "session/prompt", **words(other, "say 1"))
+            assert prompts(r) == ["say 1"]
+        finally:
+            goes_on.set()
+        assert "result" in await one.answer(4)
+        assert prompts(r) == ["say 1", LONG]
+
+
+async def test_second_long_prompt_is_read_later(
+    tmp_path: Path, goes_on: asyncio.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, lengths = reading.read, list[int]()
+
+    async def counted(line: bytearray, *more: object) -> reading.ReadMessage:
+        lengths.append(len(line))
+        return await read(line, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(reading, "read", counted)
+    async with rig(tmp_path) as r, front(r) as one, front(r, "front-2") as other:
+        busy, second = await new(one, 1), await new(one, 2)
+        one.call(3, "session/set_config_option", sessionId=busy, configId="model", value="other")
+        one.call(4, "session/prompt", **words(busy, LONG))
+        one.call(5, "session/prompt", **words(second, LONG))
+        try:
+            await eventually(one.incoming.empty)
+            await new(other)  # enough turns of the loop to read it
+            assert sum(length > reading.MAX_OTHER for length in lengths) == 1
+        finally:
+            goes_on.set()
+        assert "result" in await one.answer(4)
+        assert "result" in await one.answer(5)
