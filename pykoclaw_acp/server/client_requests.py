@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import structlog
 
-from pykoclaw_acp.errors import InternalError
+from pykoclaw_acp.errors import InternalError, StoreUnavailable
 from pykoclaw_acp.link.lines import base_id
 from pykoclaw_acp.protocol import jsonrpc
 from pykoclaw_acp.protocol.jsonrpc import Response
@@ -22,6 +22,7 @@ from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.tasks import Tasks
 
 CANCEL: Final = "$/cancel_request"
+MOST_UNKNOWN: Final = 100  # early answers, above which none is kept of an unknown request
 
 log: Final = structlog.get_logger()
 
@@ -89,7 +90,7 @@ class ClientRequests:
         waits = response.id in self._asked
         # To a new daemon the answer may come before it has asked once more.
         expected = not waits and response.id not in self._withdrawn
-        early = expected and await self._sessions.is_open(base)
+        early = expected and await self._may_be_open(base)
         asked = self._asked.get(response.id)  # it may have been asked in the meantime
         if asked is not None and not asked.result.done():
             self._given.setdefault(base, []).append(line.number)
@@ -105,6 +106,17 @@ class ClientRequests:
             )
             self._withdrawn.discard(response.id)
             await self._peer.acknowledge(line.number)
+
+    async def _may_be_open(self, ask_id: str) -> bool:
+        """Whether the request is pending, or that cannot be found out now: its front, which has the
+        answer, shows it to nobody again.
+        """
+        try:
+            return await self._sessions.is_open(ask_id)
+        except StoreUnavailable:
+            if len(self._early) >= MOST_UNKNOWN:
+                raise
+            return True
 
     def acknowledge_answer(self, ask_id: str) -> None:
         """Acknowledge the responses to the request: its outcome is in the database."""

@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 from uuid import uuid4
 
 import pytest
@@ -260,6 +261,25 @@ async def test_answer_to_question_of_closed_session_is_acknowledged(tmp_path: Pa
             one.say(f"> 4 {json.dumps(answer)}")
             assert await asking.settled("q1") == ("selected", "allow_once", "editor")
             await eventually(lambda: "4" in one.rests("ack"))
+
+
+async def test_early_answer_survives_failed_look_at_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As to a new daemon, which is yet to ask: the front shows the question to nobody again."""
+    async with rig(tmp_path, "park") as r:
+        asking = await parked(r)
+        async with front(r) as one:
+            locked = AsyncMock(side_effect=StoreUnavailable("locked", "It is locked."))
+            answer = {"jsonrpc": "2.0", "id": "q1", "result": {"outcome": choice("allow_once")}}
+            with monkeypatch.context() as patch:
+                patch.setattr(r.sessions, "is_open", locked)
+                one.say(f"> 1 {json.dumps(answer)}")
+                await eventually(lambda: locked.await_count)
+            place = {"sessionId": asking.session.id, "cwd": "/", "mcpServers": []}
+            await one.result(2, "session/load", **place)
+            assert await asking.settled("q1") == ("selected", "allow_once", "editor")
+            await eventually(lambda: "1" in one.rests("ack"))
 
 
 @pytest.mark.parametrize("asked_before", [False, True])
