@@ -6,6 +6,7 @@ finish, and permission requests that nobody waits for.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,8 +19,15 @@ from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import FromWorker, Lost, Numbered, TurnEnded
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import Conflict, RowRefused, SessionUnreadable, StoreClosed
+from pykoclaw_acp.errors import (
+    Conflict,
+    RowRefused,
+    SessionUnreadable,
+    StoreClosed,
+    StoreUnavailable,
+)
 from pykoclaw_acp.model import notes
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Event, OpenTools, note_event
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.turns import STARTED, Outcome, SessionRecord, Turn, TurnState
@@ -34,6 +42,9 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.turns import UnfinishedTurn
 from pykoclaw_acp.store.workers import SqlWorkerStore
 from pykoclaw_acp.tasks import in_pieces
+
+ATTEMPTS: Final = 20  # at what is done for a session
+PAUSE: Final = 0.1  # s between two
 
 log: Final = structlog.get_logger()
 
@@ -120,8 +131,8 @@ async def recover(
             going_on.append(left)
         else:
             words = last_words.get(left.turn.session_id)
-            ending = _end_turn(database, journal, left, words, standing.copied_from)
-            if not await _spared(left.turn.session_id, ending):
+            ending = partial(_end_turn, database, journal, left, words, standing.copied_from)
+            if not await _spared(database, left.turn.session_id, ending):
                 await database.commit(Unit((_end_in_silence(left.turn, database),)), patient=True)
     told = {
         left.turn.session_id
@@ -130,11 +141,12 @@ async def recover(
     }
     for session_id in (newest.keys() & sessions.keys()) - epochs.keys() - told:
         words = last_words.get(session_id)
-        await _spared(session_id, _close(database, journal, newest[session_id], session_id, words))
+        closing = partial(_close, database, journal, newest[session_id], session_id, words)
+        await _spared(database, session_id, closing)
     for session_id in standing.put_back - told:
         if await _record(journal, session_id) is not None:
             note = note_event(str(uuid4()), endings.PUT_BACK)
-            await _spared(session_id, journal.append(session_id, [note]))
+            await _spared(database, session_id, partial(journal.append, session_id, [note]))
     await database.commit(
         Unit(statements=(permissions.interrupt_all(epochs.keys()),)), patient=True
     )
@@ -148,18 +160,31 @@ async def recover(
     return RecoveredWork(adopted, going_on, await unsaid_prompts.find(database))
 
 
-async def _spared(session_id: str, work: Awaitable[object]) -> bool:
+async def _spared(
+    database: Database, session_id: str, work: Callable[[], Awaitable[object]]
+) -> bool:
     """Do something for a session; False if that fails because what the database has of it is damaged,
-    or was deleted by another program: others go on.
+    or was deleted by another program: others go on. Raises StoreUnavailable if another program
+    keeps the database locked.
     """
-    try:
-        await work
-    except StoreClosed:
-        raise
-    except Exception:
-        log.exception("A session is damaged", action="session_damaged", session=session_id)
-        return False
-    return True
+    left = ATTEMPTS
+    while True:
+        try:
+            await work()
+        except StoreClosed:
+            raise
+        except Exception as error:
+            left -= 1
+            unavailable = isinstance(error, StoreUnavailable)
+            if unavailable and left:  # it passes, as a rule, and says nothing about the session
+                await database.condition.writable()
+                await asyncio.sleep(PAUSE)
+                continue
+            if isinstance(error, StoreUnavailable) and error.state == DatabaseState.LOCKED:
+                raise
+            log.exception("A session is damaged", action="session_damaged", session=session_id)
+            return False
+        return True
 
 
 def _end_in_silence(turn: Turn, database: Database) -> Statement:
