@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, Mapping, ValuesView
 
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.session import Session
@@ -22,6 +22,16 @@ class LiveSessions(Mapping[str, Session]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._live))
+
+    # Snapshots: while somebody goes through them and waits, sessions come and go.
+
+    def values(self) -> ValuesView[Session]:
+        """The sessions of this moment."""
+        return dict(self._live).values()
+
+    def items(self) -> ItemsView[str, Session]:
+        """The sessions of this moment, by their ids."""
+        return dict(self._live).items()
 
     def __len__(self) -> int:
         return len(self._live)

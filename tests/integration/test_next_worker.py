@@ -136,3 +136,23 @@ async def test_removed_rule_holds_no_longer_for_background_commands(tmp_path: Pa
         control = rule_control(r)
         await control.remove(None, RemoveRuleParams(session=session.id))
         await eventually(lambda: channel not in r.launcher.live)
+
+
+async def test_rule_is_removed_while_sessions_leave_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        others = [await r.session() for _ in range(3)]
+
+        async def meanwhile(path: str) -> str:
+            r.sessions.live.remove(others[-1].id)
+            return path
+
+        monkeypatch.setattr("pykoclaw_acp.server.rule_control._real", meanwhile)
+        insert = Statement(
+            "INSERT INTO acp_session_rules VALUES (?, 'Bash(ls)', '', 1)", (session.id,)
+        )
+        await r.database.commit(Unit(statements=(insert,)))
+        (gone,) = await rule_control(r).remove(None, RemoveRuleParams(session=session.id))
+        assert gone.rule == "Bash(ls)"
