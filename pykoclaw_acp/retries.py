@@ -24,20 +24,22 @@ async def until_done(
     act: Callable[[], Awaitable[T]],
     what: str,
     *,
+    after: type[Exception] = Exception,
     final: tuple[type[Exception], ...] = (),
     hurry: asyncio.Event | None = None,
 ) -> T:
     """Call `act` until it succeeds, and return its value. The 1st, 2nd, 4th, 8th… failure is logged
     as `what`.
 
-    Raises StoreClosed and exceptions in `final`. Setting `hurry` skips the current pause.
+    Raises StoreClosed, exceptions in `final`, and those that are not of the kind `after`. Setting
+    `hurry` skips the current pause.
     """
     pause = FIRST_PAUSE
     for tries in count(1):
         hurried = hurry is not None and hurry.is_set()
         try:
             return await act()
-        except Exception as error:
+        except after as error:
             if isinstance(error, (StoreClosed, *final)):
                 raise
             if tries & (tries - 1) == 0:  # an outage of days costs some twenty lines

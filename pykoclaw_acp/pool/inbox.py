@@ -38,14 +38,10 @@ class Inbox:
         self.committed = committed
         self.background = 0  # tasks that run in the background
         self.foreign = False  # it speaks another version of the protocol
+        self.greeted = False  # it has answered its Hello
         self.last_words: TurnFailure | None = None
         self._epoch = epoch
         self._greeting: Ready | None = None
-
-    @property
-    def greeted(self) -> bool:
-        """The worker has answered its Hello, and what it had told before is not committed yet."""
-        return self._greeting is not None
 
     def sort(self, batch: Sequence[FromWorker]) -> list[Numbered]:
         """The frames to commit; raises ValueError if one is missing.
@@ -62,7 +58,7 @@ class Inbox:
                 crash_points.reached("worker_ready")
                 self.foreign = frame.protocol != PROTOCOL
                 self.background = frame.background
-                self._greeting = frame
+                self._greeting, self.greeted = frame, True
             elif isinstance(frame, Lost):
                 self.last_words = frame.failure
             elif (

@@ -119,7 +119,9 @@ class WorkerLife:
 
     @property
     def answers(self) -> bool:
-        """Whether it has answered Hello; it is ready when its earlier frames are committed."""
+        """Whether it has answered Hello; it is ready when its earlier frames are committed, and
+        what it missed is made up for.
+        """
         return self._inbox.greeted or self.ready.done()
 
     @property

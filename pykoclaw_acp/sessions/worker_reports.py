@@ -17,12 +17,14 @@ from pykoclaw_acp.channel.frames import (
     TurnStarted,
 )
 from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.choices import Offer
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, UserMessage
 from pykoclaw_acp.model.failures import AUTHENTICATION
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
+from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions.background import BackgroundTurns
 from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.next_worker import NextWorker
@@ -210,7 +212,11 @@ class WorkerReports:
         for turn_id in self._background.stopped:
             self._tasks.start(self._background.stop(turn_id))
         with contextlib.suppress(ConnectionError):
-            for one in await self._journal.find_settled(ready.asks):
+            for one in await until_done(
+                lambda: self._journal.find_settled(ready.asks),
+                "Answers that a worker may have missed could not be read",
+                after=StoreUnavailable,
+            ):
                 await self._workers.send(
                     self._state.id, decisions.stored_to_worker(self._state.epoch, one)
                 )

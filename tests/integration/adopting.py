@@ -15,6 +15,7 @@ import pytest
 
 from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome
 from pykoclaw_acp.pool.local import LocalLauncher
 from pykoclaw_acp.server.handing_over import hand_over
@@ -97,6 +98,21 @@ async def ended(session: Session) -> Outcome:
 async def texts(r: Rig, session: Session) -> list[str]:
     logged = await SessionJournal(r.database).read(session.id, 0, 1000)
     return [one.event.text for one in logged if isinstance(one.event, Text)]
+
+
+async def asks(session: Session, channel: MemoryChannel, turn_id: str, *ask_ids: str) -> None:
+    """Let the worker ask this while nobody is there."""
+    session.subscriptions[0].close()
+    await eventually(lambda: not session.subscriptions)
+    for name in ask_ids:
+        channel.last += 1
+        channel.say(
+            PermissionRequest(
+                epoch=channel.spec.epoch, n=channel.last, ask_id=name, turn_id=turn_id,
+                tool_call_id="c", title="Run", tool_kind="execute",
+            )
+        )  # fmt: skip
+    await eventually(lambda: channel.acked == channel.last)
 
 
 def _write_spool(channel: MemoryChannel, data: bytes) -> str:

@@ -47,6 +47,7 @@ from tests.integration.adopting import (
     _die,
     _write_spool,
     alive,
+    asks,
     daemon,
     ended,
     found,
@@ -133,21 +134,6 @@ async def own_turn(r: Rig) -> tuple[Session, MemoryChannel]:
     channel.say(channel.started("own", background=True))
     await eventually(lambda: session.background)
     return session, channel
-
-
-async def asks(session: Session, channel: MemoryChannel, turn_id: str, *ask_ids: str) -> None:
-    """Let the worker ask this while nobody is there."""
-    session.subscriptions[0].close()
-    await eventually(lambda: not session.subscriptions)
-    for name in ask_ids:
-        channel.last += 1
-        channel.say(
-            PermissionRequest(
-                epoch=channel.spec.epoch, n=channel.last, ask_id=name, turn_id=turn_id,
-                tool_call_id="c", title="Run", tool_kind="execute",
-            )
-        )  # fmt: skip
-    await eventually(lambda: channel.acked == channel.last)
 
 
 @pytest.mark.parametrize("again", [False, True])
