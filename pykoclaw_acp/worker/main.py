@@ -109,8 +109,7 @@ class Worker:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ended.set)
         self._start(self._reception.accept(listener, self._start))
-        async with asyncio.timeout(ACCEPT_WAIT):
-            await self._claimed.wait()
+        await self._reception.until(self._claimed, ACCEPT_WAIT)
         self._start(self._frames())
         self._start(self._heartbeats())
         self._start(self._live())

@@ -23,8 +23,6 @@ from pykoclaw_acp.channel.frames import (
 )
 from pykoclaw_acp.channel.socket import SocketLine, peer_is_ours, read_frames
 
-HELLO_WAIT: Final = 10.0  # s; for the first frame of a connection
-
 log: Final = structlog.get_logger()
 
 
@@ -78,6 +76,7 @@ class Reception:
         self._place = place
         self._serve = serve
         self._serving = asyncio.Lock()
+        self._silent = 0  # connections on which nothing was said yet
 
     async def accept(
         self, listener: socket.socket, start: Callable[[Coroutine[Any, Any, None]], object]
@@ -87,6 +86,20 @@ class Reception:
             connection, _ = await asyncio.get_running_loop().sock_accept(listener)
             start(self._meet(connection))
 
+    async def until(self, claimed: asyncio.Event, patience: float) -> None:
+        """Wait for a daemon; raises TimeoutError if none is connected after `patience` (s).
+
+        One that is connected says Hello when the worker's row is written: that takes as long as
+        another program keeps the database locked.
+        """
+        while not claimed.is_set():
+            try:
+                async with asyncio.timeout(patience):
+                    await claimed.wait()
+            except TimeoutError:
+                if not self._silent:
+                    raise
+
     async def _meet(self, connection: socket.socket) -> None:
         """The next daemon is heard when all that the last one wrote was read."""
         line = SocketLine(connection)
@@ -94,11 +107,13 @@ class Reception:
             if not peer_is_ours(connection):
                 return
             frames = read_frames(line, decode_to_worker)
+            self._silent += 1
             try:
-                async with asyncio.timeout(HELLO_WAIT):
-                    first = await anext(frames, None)
-            except (TimeoutError, ValueError):
+                first = await anext(frames, None)
+            except ValueError:
                 return
+            finally:
+                self._silent -= 1
             if isinstance(first, Where):
                 with contextlib.suppress(ConnectionError):
                     await line.send(encode(self._place()))

@@ -103,7 +103,7 @@ class Rig:
         self.files = WorkerFiles.of(directory, self.spec)
         for path in (self.files.socket, self.files.spool):
             os.makedirs(os.path.dirname(path))
-        listener = socket.socket(socket.AF_UNIX)
+        self.listener = listener = socket.socket(socket.AF_UNIX)
         listener.bind(self.files.socket)
         listener.listen()
         self.serving = asyncio.ensure_future(Worker(self.spec, self.files).serve(listener))
@@ -382,6 +382,33 @@ async def test_daemon_connecting_too_late_is_turned_away(
         assert await late.receive() is None
         await late.line.close()
         closed.set()
+
+
+async def test_connected_daemon_may_say_hello_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so when the worker's row is written, for which it may have to wait."""
+    monkeypatch.setattr(main, "ACCEPT_WAIT", 0.05)
+    async with worker(tmp_path) as rig:
+        daemon = await rig.connect()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.shield(rig.serving), 0.3)
+        assert not rig.serving.done()
+        await daemon.ready()
+        await daemon.line.close()
+
+
+async def test_worker_ends_when_silent_daemon_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main, "ACCEPT_WAIT", 0.05)
+    rig = Rig(tmp_path, 100.0)
+    daemon = await rig.connect()
+    await daemon.line.close()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(rig.serving), 30)
+    assert rig.serving.done()
+    rig.listener.close()
 
 
 async def test_worker_reports_mode_model_and_last_frame(tmp_path: Path) -> None:
