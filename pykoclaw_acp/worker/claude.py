@@ -13,12 +13,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 import structlog
-from claude_agent_sdk import (
-    ClaudeSDKClient,
-    Message,
-    ResultMessage,
-    SystemMessage,
-)
+from claude_agent_sdk import ClaudeSDKClient, Message, ResultMessage, SystemMessage
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.files import WorkerFiles
@@ -208,16 +203,14 @@ class ClaudeSession:
         """Process messages until the CLI ends; raises the SDK's error unless it ended by itself."""
         assert self._client is not None
         async for message, frame in raw_frames.received(self._client, self._named.rename):
+            turn_id = self._turn
             try:
                 if message is not None:
                     await self._take(message, frame)
             except Exception as error:  # noqa: BLE001  a message of a shape that we do not know must not end the session
-                log.warning(
-                    "A message of the CLI was not understood",
-                    action="message_not_understood",
-                    kind=type(message).__name__,
-                    error=repr(error),
-                )
+                raw_frames.not_understood(type(message).__name__, error)
+                if isinstance(message, ResultMessage):
+                    self._end_anyway(turn_id, message)
 
     async def _take(self, message: Message, frame: raw_frames.Frame) -> None:
         if self.steered.follow(message, self._turn):
@@ -302,6 +295,16 @@ class ClaudeSession:
             ended = self._report_end(self._prompted, result)
             self._expect(self.steered.turn_ended(ended))
 
+    def _end_anyway(self, turn_id: str | None, result: ResultMessage) -> None:
+        """End what the result ends, of which nothing more is understood."""
+        for ended in self._ends.without_result(turn_id, self._prompted, result):
+            self._turn = None
+            self._outbox.put(ended)
+            if ended.turn_id == self._prompted:
+                self._expect(self.steered.turn_ended(ended))
+            else:
+                self._report_background()
+
     def _end_ignored(self, turn_id: str) -> None:
         self._outbox.put(ended := ignored.ended(self._spec.epoch, turn_id, self.claude_session_id))
         self._expect(self.steered.turn_ended(ended))
@@ -324,6 +327,7 @@ class ClaudeSession:
             self._put(event, turn_id)
         ended = replace(ended, told=self.told)
         self._outbox.put(ended)
+        self._ends.last = turn_id
         return ended
 
     async def _tool_reported(self, tool_id: str, name: str, arguments: dict[str, Any]) -> str:

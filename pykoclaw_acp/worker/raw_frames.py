@@ -11,10 +11,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Final
 
 import structlog
-from claude_agent_sdk import ClaudeSDKClient, Message
+from claude_agent_sdk import ClaudeSDKClient, Message, ResultMessage
 
 Frame = Mapping[str, Any]
 NO_FRAME: Final[Frame] = {}
+UNREAD: Final = "unread"  # `subtype` of a result that the SDK cannot parse
 
 log: Final = structlog.get_logger()
 
@@ -26,7 +27,8 @@ async def received(
     prepared; None as the message of a frame that the SDK drops, such as `tool_progress` and
     `command_lifecycle`.
 
-    Ends, and raises, as the client's own `receive_messages`.
+    A frame that the SDK cannot parse ends nothing: it is logged, and comes as one that is dropped,
+    a result as one of the subtype UNREAD. Ends, and raises, as the client's own `receive_messages`.
     """
     frames = getattr(getattr(client, "_query", None), "receive_messages", None)
     parse = _parser()
@@ -37,9 +39,41 @@ async def received(
         async for message in client.receive_messages():
             yield message, NO_FRAME
         return
+    session_id = ""
     async for frame in frames():
-        prepare(frame)
-        yield parse(frame), frame
+        session_id = str(frame.get("session_id") or session_id)
+        try:
+            prepare(frame)
+            message = parse(frame)
+        except Exception as error:  # noqa: BLE001  a frame of a shape that it does not know
+            not_understood(frame.get("type"), error)
+            message = _unread(frame, session_id) if frame.get("type") == "result" else None
+        yield message, frame
+
+
+def not_understood(kind: object, error: Exception) -> None:
+    """Log that something that the CLI said is left out."""
+    log.warning(
+        "A message of the CLI was not understood",
+        action="message_not_understood",
+        kind=str(kind),
+        error=repr(error),
+    )
+
+
+def _unread(frame: Frame, session_id: str) -> ResultMessage:
+    """A result of which is known only what turn it ends."""
+    return ResultMessage(
+        subtype=UNREAD,
+        duration_ms=0,
+        duration_api_ms=0,
+        is_error=True,
+        num_turns=1,
+        session_id=session_id,
+        origin=frame.get("origin"),
+        user_message_uuid=frame.get("user_message_uuid"),
+        user_message_uuids=frame.get("user_message_uuids"),
+    )
 
 
 def _parser() -> Callable[[dict[str, Any]], Message | None] | None:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from claude_agent_sdk import ResultMessage
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.frames import TurnEnded
 from pykoclaw_acp.channel.spec import LaunchSpec
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.failures import TurnFailure
-from pykoclaw_acp.worker import results
+from pykoclaw_acp.worker import raw_frames, results
 from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.failures import early_end, naming
 from pykoclaw_acp.worker.login_failures import explained
 from pykoclaw_acp.worker.meanwhile import Meanwhile
 from pykoclaw_acp.worker.servers import Servers
+
+NOT_UNDERSTOOD: Final = TurnFailure(
+    ErrorKind.INTERNAL,
+    "Claude said that the turn is over in a way that pykoclaw-acp does not understand; its log says more. Look at what"
+    " was done before you repeat the prompt.",
+)
 
 
 class TurnEnds:
@@ -31,6 +40,8 @@ class TurnEnds:
         """Why we interrupt the turn that runs."""
         self.api_error: tuple[str, str] | None = None
         """Kind and words of the API's last error in it."""
+        self.last: str | None = None
+        """The turn whose end was reported last."""
 
     def made(
         self, turn_id: str, result: ResultMessage, *, mine: bool, last_uuid: str | None
@@ -39,6 +50,8 @@ class TurnEnds:
         `last_uuid`: the turn's last entry in the transcript.
         """
         failure, self.failure = self.failure, None
+        if result.subtype == raw_frames.UNREAD:
+            failure = failure or NOT_UNDERSTOOD
         ended = results.turn_ended(
             self._spec.epoch, turn_id, result, failure, self.api_error, last_uuid=last_uuid
         )
@@ -52,3 +65,24 @@ class TurnEnds:
         untaken = mine and self._meanwhile.take_blocked()
         windows = dict(self._meanwhile.usage.windows)
         return events, replace(ended, windows=windows, untaken=untaken)
+
+    def without_result(
+        self, running: str | None, prompted: str | None, result: ResultMessage
+    ) -> list[TurnEnded]:
+        """The ends of the turns that a result ends from which no end could be made: of the one that
+        ran, and of the daemon's, whose prompt is `prompted`.
+        """
+        mine = prompted is not None and results.answers(result, prompted)
+        ending = (running if running != prompted else None, prompted if mine else None)
+        failure, self.failure = self.failure or NOT_UNDERSTOOD, None
+        return [
+            TurnEnded(
+                epoch=self._spec.epoch,
+                turn_id=one,
+                stop_reason=None,
+                claude_session_id=result.session_id,
+                error=failure,
+            )
+            for one in ending
+            if one is not None and one != self.last
+        ]

@@ -24,8 +24,11 @@ PRIVATE = "claude_agent_sdk._internal.message_parser"
 class Inside:
     """The SDK's `Query`, as far as frames go."""
 
+    def __init__(self, *frames: dict[str, Any]) -> None:
+        self._frames = frames or (SAID, DROPPED, SAID)
+
     async def receive_messages(self) -> AsyncIterator[dict[str, Any]]:
-        for frame in (SAID, DROPPED, SAID):
+        for frame in self._frames:
             yield frame
 
 
@@ -60,3 +63,18 @@ async def test_another_sdk_still_gives_its_messages(
     [(message, frame)] = [one async for one in received(client)]
     assert isinstance(message, SystemMessage)
     assert frame == {}
+
+
+async def test_unreadable_frames_end_nothing() -> None:
+    unsigned = {**SAID, "message": {"content": [{"type": "thinking", "thinking": "Hm."}], "model": "x"}}
+    client: Any = Outside(Inside(unsigned, SAID))
+    assert [type(message) for message, _ in [one async for one in received(client)]] == [
+        type(None),
+        AssistantMessage,
+    ]
+
+    def refuse(_: object) -> None:
+        raise TypeError("unhashable")
+
+    client = Outside(Inside(SAID))
+    assert [one async for one in received(client, refuse)] == [(None, SAID)]
