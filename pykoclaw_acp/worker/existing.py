@@ -9,6 +9,8 @@ from typing import Final
 from pykoclaw_acp.model.blobs import amount
 
 MOST: Final = 256 * 1024  # bytes of a file that is shown
+UNKNOWN: Final = "Whether the file exists cannot be seen: its disk does not answer."
+NOT_ORDINARY: Final = "This is no ordinary file."
 REPLACED: Final = "The file exists ({size}) and would be replaced; what it holds is not shown."
 
 
@@ -19,6 +21,9 @@ def before(path: str, cwd: str) -> tuple[str | None, str | None]:
     may hold a secret that Claude has never seen.
     """
     try:
+        # A pipe's writer would find a reader in us, and some devices do something when opened.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return None, NOT_ORDINARY
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except FileNotFoundError:
         return None, None
@@ -28,7 +33,7 @@ def before(path: str, cwd: str) -> tuple[str | None, str | None]:
         found = os.fstat(descriptor)
         size = amount(found.st_size)
         if not stat.S_ISREG(found.st_mode):
-            return None, "This is no ordinary file."
+            return None, NOT_ORDINARY
         if found.st_size > MOST or not _inside(path, cwd):
             return None, REPLACED.format(size=size)
         data = os.read(descriptor, MOST)
@@ -37,6 +42,11 @@ def before(path: str, cwd: str) -> tuple[str | None, str | None]:
         return None, REPLACED.format(size=size)
     finally:
         os.close(descriptor)
+
+
+def unseen(path: str, cwd: str) -> tuple[str | None, str | None]:
+    """As `before`, without a look at the disk, which does not answer."""
+    return None, UNKNOWN
 
 
 def _inside(path: str, cwd: str) -> bool:

@@ -74,6 +74,7 @@ class PermissionCallbacks:
         updates = rules.for_session(context.suggestions, self._calls.cwd)
         always = rules.describe(updates)
         parent, _ = self._calls.caller(tool_id)
+        content = await whole.shown(name, arguments, self._calls.cwd, always)
         request = PermissionRequest(
             epoch=self._epoch,
             ask_id=str(uuid4()),
@@ -83,7 +84,7 @@ class PermissionCallbacks:
             tool_kind=tools.kind(name),
             tool=name,
             always=always,
-            content=whole.parts(name, arguments, self._calls.cwd, always),
+            content=content,
             input=arguments,
             call=fingerprint(name, arguments),
             rules=rules.lasting(updates) if self.lasting else (),

@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import json
 import os.path
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from pykoclaw_acp.model.events import DiffPart, TextPart, ToolPart
 from pykoclaw_acp.neutral import fenced, neutral
+from pykoclaw_acp.system import disks
 from pykoclaw_acp.worker import existing
 
 MOST: Final = 2 * 1024 * 1024
@@ -19,6 +22,7 @@ TOO_LARGE: Final = (
     "The user was not asked: the arguments of this call have more than 2 MiB, and nobody can look through that before "
     "allowing it. Make the call in smaller pieces."
 )
+Before = Callable[[str, str], tuple[str | None, str | None]]
 _LAID_OUT: Final = 4096  # characters of a structure that is written over several lines
 _PATHS: Final = ("file_path", "notebook_path", "path")
 
@@ -28,15 +32,33 @@ def too_large(arguments: dict[str, Any]) -> bool:
     return len(json.dumps(arguments, ensure_ascii=False).encode(errors="surrogatepass")) > MOST
 
 
-def parts(
+async def shown(
     name: str, arguments: dict[str, Any], cwd: str, always: str | None
+) -> tuple[ToolPart, ...]:
+    """Make the `parts`; a disk that does not answer holds up nothing else, and this not for ever."""
+    if name != "Write":
+        return parts(name, arguments, cwd, always)
+    path = os.path.join(cwd, str(arguments.get("file_path")))
+    try:
+        return await disks.call(path, partial(parts, name, arguments, cwd, always))
+    except TimeoutError:
+        return parts(name, arguments, cwd, always, existing.unseen)
+
+
+def parts(
+    name: str,
+    arguments: dict[str, Any],
+    cwd: str,
+    always: str | None,
+    before: Before = existing.before,
 ) -> tuple[ToolPart, ...]:
     """What clients show with the permission request: the change as a diff, all other arguments as
     text.
 
-    `always`: what an "always" would allow besides.
+    `always`: what an "always" would allow besides; `before` looks at the file that would be
+    replaced.
     """
-    diffs, told = _diffs(name, arguments, cwd)
+    diffs, told = _diffs(name, arguments, cwd, before)
     # The command comes before what is said of it.
     ordered = sorted(arguments.items(), key=lambda one: one[0] != "command")
     words = [_argument(key, value) for key, value in ordered if key not in told]
@@ -46,7 +68,7 @@ def parts(
 
 
 def _diffs(
-    name: str, arguments: dict[str, Any], cwd: str
+    name: str, arguments: dict[str, Any], cwd: str, before: Before
 ) -> tuple[tuple[ToolPart, ...], frozenset[str]]:
     """The changes to a file, and which arguments they show."""
     path = arguments.get("file_path")
@@ -55,7 +77,7 @@ def _diffs(
     path = os.path.normpath(os.path.join(cwd, path))
     content, old, new = (arguments.get(key) for key in ("content", "old_string", "new_string"))
     if name == "Write" and isinstance(content, str):
-        was, note = existing.before(path, cwd)
+        was, note = before(path, cwd)
         change = DiffPart(path=path, old_text=was, new_text=content)
         notes = (TextPart(note),) if note else ()
         return (*notes, change), frozenset({"file_path", "content"})

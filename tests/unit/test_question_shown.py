@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from pykoclaw_acp.protocol import permissions, projection
 from pykoclaw_acp.protocol.updates import ToolCallUpdate
 from pykoclaw_acp.server.command_client import whole as whole_question
 from pykoclaw_acp.sessions import workspace_words
+from pykoclaw_acp.system import disks
 from pykoclaw_acp.translation import deciding, titles, tools
 from pykoclaw_acp.translation.translator import ToolResult
 from pykoclaw_acp.worker import existing, whole
@@ -131,6 +133,34 @@ def test_file_to_be_replaced_is_shown_or_named(tmp_path: Path) -> None:
         old, note = shown(path)
         assert (old, "would be replaced" in note) == (None, True)
     assert shown("pipe") == (None, "This is no ordinary file.")
+
+
+def test_showing_question_leaves_pipes_writer_alone(tmp_path: Path) -> None:
+    """It waits for its reader, and would lose what it writes to us."""
+    os.mkfifo(tmp_path / "pipe")
+    with ThreadPoolExecutor(1) as threads:
+        opened = threads.submit(os.open, tmp_path / "pipe", os.O_WRONLY)
+        for _ in range(1000):
+            whole.parts("Write", {"file_path": "pipe", "content": "x"}, str(tmp_path), None)
+        waits = not opened.done()
+        reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        os.close(opened.result(30))
+        os.close(reader)
+    assert waits
+
+
+async def test_silent_disk_is_said_with_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(*_: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(disks, "call", silent)
+    write = {"file_path": "file", "content": "x"}
+    assert await whole.shown("Write", write, str(tmp_path), None) == (
+        TextPart(existing.UNKNOWN),
+        DiffPart(str(tmp_path / "file"), None, "x"),
+    )
 
 
 def test_always_allow_scope_is_shown_beside_diff_too() -> None:
