@@ -91,7 +91,10 @@ class LocalChannel:
 
 def _open_pidfd(process: WorkerProcess) -> int:
     pidfd = os.pidfd_open(process.pid)
-    if processes.start_time(process.pid) != process.start_time:
+    try:
+        if processes.start_time(process.pid) != process.start_time:
+            raise LaunchFailed(ErrorKind.START_FAILED, "it died at once")
+    except BaseException:
         os.close(pidfd)
-        raise LaunchFailed(ErrorKind.START_FAILED, "it died at once")
+        raise
     return pidfd

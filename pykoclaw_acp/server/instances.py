@@ -37,8 +37,11 @@ def of(pid: int) -> str | None:
 
 
 def parent_of(pid: int) -> str | None:
-    """The parent of the process with this pid."""
-    parent = processes.parent(pid) if pid else None
+    """The parent of the process with this pid; None if it cannot be seen from here."""
+    try:
+        parent = processes.parent(pid) if pid else None
+    except OSError:  # no descriptor is left
+        return None
     return of(parent) if parent else None
 
 
@@ -54,7 +57,10 @@ def alive(words: str) -> bool | None:
         or not (pid.isdecimal() and start.isdecimal())
     ):
         return None
-    return processes.start_time(int(pid)) == int(start) and not processes.ending(int(pid))
+    try:
+        return processes.start_time(int(pid)) == int(start) and not processes.ending(int(pid))
+    except OSError:  # no descriptor is left
+        return None
 
 
 def _words(process: _Process) -> str:

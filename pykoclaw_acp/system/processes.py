@@ -1,14 +1,19 @@
-"""Facts about processes, from /proc and pidfds (Linux)."""
+"""Facts about processes, from /proc and pidfds (Linux).
+
+They are not known while this process is out of file descriptors: OSError is raised then.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from pykoclaw_acp.system import proc
+from pykoclaw_acp.system.lineage import NO_DESCRIPTORS
 
 _PR_SET_NAME: Final = 15
 _PR_SET_PDEATHSIG: Final = 1
@@ -30,8 +35,8 @@ def name(pid: int) -> str | None:
     """Name of the process; None without such a process."""
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return None
+    except OSError as error:
+        return _none(error)
 
 
 def die_with_parent(wanted: bool) -> None:
@@ -94,7 +99,13 @@ def reap_orphans(own: frozenset[int] = frozenset()) -> None:
 
     Pids in `own`, and children in this process's session, are left to whoever waits for them: tools
     run in sessions of their own. What a child with a process group of its own left there is reaped.
+    Without file descriptors none is: the next call reaps them.
     """
+    with suppress(OSError):
+        _reap_orphans(own)
+
+
+def _reap_orphans(own: frozenset[int]) -> None:
     session, group = os.getsid(0), os.getpgrp()
     for pid in children(os.getpid()):
         fields = _stat(pid)
@@ -115,5 +126,11 @@ def reap_orphans(own: frozenset[int] = frozenset()) -> None:
 def _stat(pid: int) -> list[str] | None:
     try:
         return proc.stat(pid)[1]
-    except OSError:
-        return None
+    except OSError as error:
+        return _none(error)
+
+
+def _none(error: OSError) -> None:
+    """There is no such process; raises the error if that is not what it says."""
+    if error.errno in NO_DESCRIPTORS:
+        raise error

@@ -77,17 +77,21 @@ def _end(look: Callable[[], list[Stray]], grace: float) -> list[Stray]:
         late = time.monotonic() - begun > grace
         for stray in strays:
             if late or stray not in told:
-                send(stray.pid, stray.start_time, signal.SIGKILL if late else signal.SIGTERM)
-                told.add(stray)
+                with contextlib.suppress(OSError):  # no descriptor is left: tried again
+                    send(stray.pid, stray.start_time, signal.SIGKILL if late else signal.SIGTERM)
+                    told.add(stray)
         time.sleep(_POLL)
         strays = look()
     return first
 
 
 def _alive(stray: Stray) -> bool:
-    return processes.start_time(stray.pid) == stray.start_time and processes.state(
-        stray.pid
-    ) not in ("Z", "X", None)
+    try:
+        return processes.start_time(stray.pid) == stray.start_time and processes.state(
+            stray.pid
+        ) not in ("Z", "X", None)
+    except OSError:  # no descriptor is left: it may be
+        return True
 
 
 def send(pid: int, started: int, number: signal.Signals) -> None:

@@ -15,7 +15,6 @@ from typing import Final
 import structlog
 from claude_agent_sdk import ClaudeSDKClient
 
-from pykoclaw_acp.system import processes
 from pykoclaw_acp.worker import sdk_private
 
 INTERRUPT_WAIT: Final = 1.0  # s; the partial answer is written down meanwhile
@@ -52,6 +51,6 @@ async def _terminate(client: ClaudeSDKClient, grace: float) -> None:
 
 
 def _send(pid: int | None, number: signal.Signals) -> None:
-    if pid is not None and not processes.ending(pid):
+    if pid is not None and not sdk_private.is_ending(pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)

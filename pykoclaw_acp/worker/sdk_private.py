@@ -165,7 +165,15 @@ def cli_pid(client: ClaudeSDKClient) -> int | None:
 def cli_lives(client: ClaudeSDKClient) -> bool:
     """Whether the CLI's process is not known to end."""
     pid = cli_pid(client)
-    return pid is None or not processes.ending(pid)
+    return pid is None or not is_ending(pid)
+
+
+def is_ending(pid: int) -> bool:
+    """Whether the CLI's process is known to be dead or exiting."""
+    try:
+        return processes.ending(pid)
+    except OSError:  # no descriptor is left
+        return False
 
 
 def cli_process(client: ClaudeSDKClient) -> object:
