@@ -34,6 +34,7 @@ class Capacity:
         self._retire = retire
         self._make_room = make_room
         self._starting: set[str] = set()  # counted already, not launched yet
+        self._waiting = 0  # sessions that need a place
         self._changed = asyncio.Event()  # a worker became idle or went away
 
     def is_reserved(self, session_id: str) -> bool:
@@ -45,19 +46,34 @@ class Capacity:
         """Whether one more worker is allowed at once."""
         return len(self._workers) + len(self._starting) < self._most
 
+    @property
+    def _lacks(self) -> bool:
+        """Whether fewer workers are stopping than sessions wait for a place, or than are too many."""
+        surplus = len(self._workers) + len(self._starting) - self._most
+        return sum(one.stopping for one in self._workers.values()) < self._waiting + surplus
+
     async def reserve(self, session_id: str) -> None:
-        """Wait until one more worker is allowed; stop the one that is idle longest.
+        """Wait until one more worker is allowed; stop the one that is idle longest, unless enough
+        are stopping.
 
         If none is idle, ask the sessions to park a permission request that nobody is there to
         answer.
         """
+        self._waiting += 1
+        try:
+            await self._wait_for_room(session_id)
+        finally:
+            self._waiting -= 1
+        self._starting.add(session_id)
+
+    async def _wait_for_room(self, session_id: str) -> None:
         while not self.has_room:
             idle = sorted(
                 (one for one in self._workers.values() if one.idle), key=lambda one: one.idle_since
             )
-            if idle:
+            if idle and self._lacks:
                 self._retire(idle[0])
-            else:
+            elif not idle:
                 log.info(
                     "All workers are busy; the turn waits", action="pool_full", session=session_id
                 )
@@ -66,7 +82,6 @@ class Capacity:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RETRY_INTERVAL):
                     await self._changed.wait()
-        self._starting.add(session_id)
 
     def release(self, session_id: str) -> None:
         """Give up the reserved place: its worker is counted from now on, or was not launched."""

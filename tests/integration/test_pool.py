@@ -83,6 +83,25 @@ async def test_the_worker_that_is_idle_longest_makes_room(tmp_path: Path) -> Non
         assert r.pool.is_live(recent.id)
 
 
+async def test_place_for_one_session_costs_one_worker(tmp_path: Path) -> None:
+    async with rig(tmp_path, max_workers=3, stop_grace=30.0) as r:
+        *idle, busy, new = [await r.session() for _ in range(4)]
+        for session in (*idle, busy):
+            await r.run(session, "say 1")
+        before = list(r.launcher.launched)
+        for channel in before[:2]:  # they take their time to end
+            channel.deaf = True
+        waiting = asyncio.ensure_future(r.run(new, "say 1"))
+        await eventually(lambda: any(isinstance(one, Stop) for one in before[0].got))
+        for _ in range(3):  # each time the pool looks for room again
+            await r.run(busy, "say 1")
+        before[0].kill()
+        assert (await waiting).state == "done"
+        assert [channel.dead for channel in before] == [True, False, False]
+        assert not any(isinstance(one, Stop) for one in before[1].got)
+        before[1].deaf = False
+
+
 async def test_idle_worker_is_evicted_and_next_one_resumes(tmp_path: Path) -> None:
     async with rig(tmp_path, idle_timeout=0.05) as r:
         session = await r.session()
