@@ -104,7 +104,7 @@ class Spool:
         self._sent = max(self._sent, after)
 
     def clear(self) -> None:
-        """Empty the file: everything in it was acknowledged."""
+        """Empty the file: everything in it was acknowledged. Raises OSError, and changes nothing then."""
         os.ftruncate(self._file, 0)
         self._first = self._sent = self.last = self.size = self._next = 0
         self._marks.clear()

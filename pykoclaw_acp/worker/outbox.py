@@ -122,7 +122,7 @@ class Outbox:
         while self._kept and self._kept[0].n <= upto:
             self._kept.popleft()
         if self._spool.last and self._spool.last <= upto:
-            self._spool.clear()
+            self._clear()
         if not self._spool.last and not self._kept:
             self._full = False
         self._changed.set()
@@ -177,6 +177,14 @@ class Outbox:
         except OSError as error:
             log.warning(
                 "The last words could not be written", action="spool_failed", error=str(error)
+            )
+
+    def _clear(self) -> None:
+        try:
+            self._spool.clear()
+        except OSError as error:  # tried again with the next acknowledgement
+            log.warning(
+                "The spool could not be emptied", action="spool_kept", reason=error.strerror
             )
 
     def _fill(self, trouble: OSError | None) -> None:

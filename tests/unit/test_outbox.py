@@ -5,6 +5,7 @@ daemon takes them.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import stat
 from pathlib import Path
@@ -399,3 +400,30 @@ async def test_spool_overwritten_during_read_is_told_where_possible(tmp_path: Pa
 
 def _lines(*numbers: int) -> list[bytes]:
     return [encode(EventFrame(epoch=1, n=n, turn_id="t", event=Text("m", str(n)))) for n in numbers]
+
+
+async def test_failing_disk_keeps_acknowledged_spool(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    box.outbox.detach()
+    box.outbox.put(frame("a"))
+    box.outbox.spill()
+    box.outbox.attach(0)
+    assert sent(await box.outbox.take()) == [(1, "a")]
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", refuse)
+        box.outbox.acknowledge(1)
+    assert box.on_disk == [(1, "a")]
+    assert box.outbox.empty
+    box.outbox.put(frame("b", "n"))
+    assert sent(await box.outbox.take()) == [(2, "b")]
+    box.outbox.acknowledge(2)
+    assert box.on_disk == []
+    box.outbox.detach()
+    box.outbox.put(frame("c", "o"))
+    box.outbox.spill()
+    assert box.on_disk == [(3, "c")]
