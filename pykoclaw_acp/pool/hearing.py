@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pykoclaw_acp.channel.database import DatabaseCall
-from pykoclaw_acp.channel.frames import FromWorker, Offered, Pong
+from pykoclaw_acp.channel.frames import FromWorker, Heartbeat, Offered, Pong
 from pykoclaw_acp.channel.requests import WorkerReply
 from pykoclaw_acp.channel.spec import WorkerIdentity
 from pykoclaw_acp.pool.callers import Caller
 from pykoclaw_acp.pool.listener import WorkerListener
 from pykoclaw_acp.pool.liveness import Liveness
+from pykoclaw_acp.system.memory import KillWatch
 
 
 class Hearing:
-    """Hands on the frames of one worker."""
+    """Hands on the frames of one worker. `kills` says later what its death is put down to."""
 
     def __init__(
-        self, worker: WorkerIdentity, liveness: Liveness, caller: Caller, listener: WorkerListener
+        self,
+        worker: WorkerIdentity,
+        liveness: Liveness,
+        caller: Caller,
+        listener: WorkerListener,
+        kills: KillWatch,
     ) -> None:
+        self._kills = kills
         self._worker = worker
         self._liveness = liveness
         self._caller = caller
@@ -30,6 +37,8 @@ class Hearing:
             if frame.epoch != self._worker.epoch:
                 continue
             match frame:
+                case Heartbeat():
+                    self._kills.renew()
                 case Pong():
                     self._liveness.pong()
                 case DatabaseCall():

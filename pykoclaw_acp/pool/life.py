@@ -91,7 +91,9 @@ class WorkerLife:
         self._hurry = False
         self._liveness = Liveness(context.limits.stall_timeout, self.kill)
         self._caller = Caller(context.database, self.send)
-        self._hearing = Hearing(self.spec, self._liveness, self._caller, context.listener)
+        self._kills = memory.KillWatch()
+        told = (self._caller, context.listener, self._kills)
+        self._hearing = Hearing(self.spec, self._liveness, *told)
 
     # --- its state
 
@@ -159,7 +161,6 @@ class WorkerLife:
         the next daemon.
         """
         structlog.contextvars.bind_contextvars(session=self.spec.session_id, epoch=self.spec.epoch)
-        kills = memory.kills()
         failure = DIED
         try:
             failure = await self._run()
@@ -167,7 +168,7 @@ class WorkerLife:
             if self._detached:
                 await asyncio.shield(self._leave())
             else:
-                if failure.kind == DIED.kind and memory.kills() > kills:
+                if failure.kind == DIED.kind and self._kills.lately:
                     failure = TurnFailure(ErrorKind.OUT_OF_MEMORY, memory.KILLED)
                 self._failure = STOPPED if self.stopping else failure
                 await asyncio.shield(self._end())

@@ -35,6 +35,24 @@ def kills() -> int:
     )
 
 
+class KillWatch:
+    """Whether the OOM killer ended a process lately: since the last call of `renew` but one, as what
+    was killed just before a call may be missed after it.
+    """
+
+    def __init__(self) -> None:
+        self._before = self._latest = kills()
+
+    def renew(self) -> None:
+        """What was killed until the call before has nothing to do with what dies from now on."""
+        self._before, self._latest = self._latest, kills()
+
+    @property
+    def lately(self) -> bool:
+        """Whether a process was ended."""
+        return kills() > self._before
+
+
 def of_process(pid: int) -> int | None:
     """Proportional set size in bytes (proc(5) smaps_rollup); None if the process is gone."""
     try:

@@ -15,6 +15,7 @@ from pykoclaw_acp.worker import hanging
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.failures import in_one_line, lacks
 
+RENEW: Final = 10.0  # s; what the kernel ended long before has nothing to do with the death
 LONGEST: Final = 300  # characters of the CLI's words
 
 
@@ -26,17 +27,25 @@ def _last_words(claude: ClaudeSession) -> str:
 async def wait(claude: ClaudeSession, options: WorkerOptions) -> TurnFailure:
     """Process Claude's messages until its process ends, or is to be ended as it hangs; returns why."""
     hung = hanging.wait(lambda: claude.untaken is not None, claude.ask, options)
-    tasks = [asyncio.ensure_future(_died(claude)), asyncio.ensure_future(hung)]
+    kills = memory.KillWatch()
+    tasks = [asyncio.ensure_future(_died(claude, kills)), asyncio.ensure_future(hung)]
+    renewing = asyncio.ensure_future(_renew(kills))
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         return done.pop().result()
     finally:
-        for task in tasks:
+        for task in (*tasks, renewing):
             task.cancel()
 
 
-async def _died(claude: ClaudeSession) -> TurnFailure:
-    reason, kills, lacking = "it ended", memory.kills(), None
+async def _renew(kills: memory.KillWatch) -> None:
+    while True:
+        await asyncio.sleep(RENEW)
+        kills.renew()
+
+
+async def _died(claude: ClaudeSession, kills: memory.KillWatch) -> TurnFailure:
+    reason, lacking = "it ended", None
     try:
         await claude.run()
     except ProcessError as error:
@@ -44,7 +53,7 @@ async def _died(claude: ClaudeSession) -> TurnFailure:
         lacking = lacks(error, reason)
     except (ClaudeSDKError, OSError, ValueError) as error:
         reason = _last_words(claude) or str(error).splitlines()[0]
-    if memory.kills() > kills:
+    if kills.lately:
         return TurnFailure(ErrorKind.OUT_OF_MEMORY, memory.KILLED)
     words = f"Claude's process died: {reason[:LONGEST]}."
     if lacking is not None:

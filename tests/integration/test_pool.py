@@ -19,6 +19,7 @@ from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.system import memory
 from tests.databases import on_writer
 from tests.integration.rig import Client, Rig, hanging, rig
 from tests.waiting import eventually
@@ -136,6 +137,23 @@ async def test_a_busy_worker_is_not_evicted(tmp_path: Path) -> None:
         busy.cancel()
         outcome, _ = await asyncio.wait_for(waiting.ended, 30)
         assert outcome.state == "done"
+
+
+@pytest.mark.parametrize(("heartbeats", "kind"), [(0, "out_of_memory"), (2, "worker_lost")])
+async def test_only_recent_lack_of_memory_explains_death(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heartbeats: int, kind: str
+) -> None:
+    counted = 5
+    monkeypatch.setattr(memory, "kills", lambda: counted)
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        counted = 6
+        for _ in range(heartbeats):
+            r.launcher.launched[0].say(Heartbeat(epoch=1))
+        failure = (await r.run(session, "die half an answer")).failure
+        assert failure is not None
+        assert failure.kind == kind
 
 
 @pytest.mark.parametrize(
