@@ -36,7 +36,8 @@ def name(pid: int) -> str | None:
     try:
         return Path(f"/proc/{pid}/comm").read_text().strip()
     except OSError as error:
-        return _none(error)
+        _check_descriptors(error)
+        return None
 
 
 def die_with_parent(wanted: bool) -> None:
@@ -127,10 +128,11 @@ def _stat(pid: int) -> list[str] | None:
     try:
         return proc.stat(pid)[1]
     except OSError as error:
-        return _none(error)
+        _check_descriptors(error)
+        return None
 
 
-def _none(error: OSError) -> None:
-    """There is no such process; raises the error if that is not what it says."""
+def _check_descriptors(error: OSError) -> None:
+    """Raise the error if it does not say that there is no such process."""
     if error.errno in NO_DESCRIPTORS:
         raise error

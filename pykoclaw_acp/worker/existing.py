@@ -44,7 +44,7 @@ def before(path: str, cwd: str) -> tuple[str | None, str | None]:
         os.close(descriptor)
 
 
-def unseen(path: str, cwd: str) -> tuple[str | None, str | None]:
+def unseen(_path: str, _cwd: str) -> tuple[str | None, str | None]:
     """As `before`, without a look at the disk, which does not answer."""
     return None, UNKNOWN
 

@@ -36,18 +36,20 @@ async def received(
         log.warning(
             "This Claude Agent SDK does not show the frames of Claude", action="frames_unavailable"
         )
-        async for message in client.receive_messages():
-            yield message, NO_FRAME
+        async for said in client.receive_messages():
+            yield said, NO_FRAME
         return
     session_id = ""
     async for frame in frames():
         session_id = str(frame.get("session_id") or session_id)
+        message: Message | None = None
         try:
             prepare(frame)
             message = parse(frame)
         except Exception as error:  # noqa: BLE001  a frame of a shape that it does not know
             not_understood(frame.get("type"), error)
-            message = _unread(frame, session_id) if frame.get("type") == "result" else None
+            if frame.get("type") == "result":
+                message = _unread(frame, session_id)
         yield message, frame
 
 

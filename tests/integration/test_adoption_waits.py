@@ -40,7 +40,7 @@ async def test_answering_worker_is_spared_while_store_waits(
         second.pool._workers[session.id]._require_ready()  # as at the end of its time
         writable.set()
         assert not channel.dead
-        await eventually(lambda: second.pool._workers[session.id].ready.done())
+        await eventually(second.pool._workers[session.id].ready.done)
         channel.say(channel.ended(turn.turn_id))
         assert (await ended(again)).state == "done"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -56,9 +57,7 @@ def test_live_worker_is_not_dead_without_descriptors(
 def test_who_cannot_know_takes_process_for_alive(
     sleeper: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client: Any = SimpleNamespace(
-        _transport=SimpleNamespace(_process=SimpleNamespace(pid=sleeper))
-    )
+    client: Any = SimpleNamespace(_transport=SimpleNamespace(_process=SimpleNamespace(pid=sleeper)))
     words = instances.of(os.getpid())
     assert words is not None
     here = instances._here()
@@ -77,7 +76,7 @@ def test_process_is_ended_once_descriptors_are_left(
     assert started is not None
     lacking = no_descriptors()
     lacking.__enter__()
-    monkeypatch.setattr(reaper.time, "sleep", lambda _: lacking.__exit__(None, None, None))
+    monkeypatch.setattr(time, "sleep", lambda _: lacking.__exit__(None, None, None))
     try:
         reaper.end_these([reaper.Stray(sleeper, started)], 0.0)
     finally:

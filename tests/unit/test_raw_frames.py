@@ -66,7 +66,10 @@ async def test_another_sdk_still_gives_its_messages(
 
 
 async def test_unreadable_frames_end_nothing() -> None:
-    unsigned = {**SAID, "message": {"content": [{"type": "thinking", "thinking": "Hm."}], "model": "x"}}
+    unsigned = {
+        **SAID,
+        "message": {"content": [{"type": "thinking", "thinking": "Hm."}], "model": "x"},
+    }
     client: Any = Outside(Inside(unsigned, SAID))
     assert [type(message) for message, _ in [one async for one in received(client)]] == [
         type(None),
