@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     class Room(Protocol):
         """Limits the memory of the lines of several framers."""
 
-        def takes(self, holder: LineFramer | KeptLine, size: int) -> bool:
+        def takes(self, holder: LineFramer | LineInMemory, size: int) -> bool:
             """Reserve this many bytes for the holder; if False, it must hold none."""
 
 
@@ -43,7 +43,7 @@ class Oversized:
         self.no_memory = no_memory
 
 
-class KeptLine:
+class LineInMemory:
     """A complete line that is in memory while others are read."""
 
     __slots__ = ()
@@ -114,7 +114,7 @@ class LineFramer:
         """
         if self._room is None:
             return lambda: None
-        room, kept = self._room, KeptLine()
+        room, kept = self._room, LineInMemory()
         self._count(len(self._buffer))  # makes room for it
         room.takes(kept, size)
         return lambda: room.takes(kept, 0)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pykoclaw_acp.link.framing import SMALL, KeptLine, LineFramer
+from pykoclaw_acp.link.framing import SMALL, LineFramer, LineInMemory
 
 MOST: Final = 256 * 1024 * 1024  # bytes of all lines that are on their way, or are being read
 PATIENCE: Final = 10.0  # s without a byte, after which a line gives way to others
@@ -27,10 +27,10 @@ class LineRoom:
     def __init__(self, most: int = MOST, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
         self._clock = clock
-        self._held: dict[LineFramer | KeptLine, _Held] = {}
+        self._held: dict[LineFramer | LineInMemory, _Held] = {}
         self.total = 0
 
-    def takes(self, holder: LineFramer | KeptLine, size: int) -> bool:
+    def takes(self, holder: LineFramer | LineInMemory, size: int) -> bool:
         """Reserve this many bytes of a line for the holder; if False, it must hold none."""
         held = self._held.get(holder)
         before = 0 if held is None else held.size
@@ -48,7 +48,7 @@ class LineRoom:
         self.total += size - before
         return True
 
-    def _make_room(self, holder: LineFramer | KeptLine) -> None:
+    def _make_room(self, holder: LineFramer | LineInMemory) -> None:
         before = self._clock() - PATIENCE
         for other, held in list(self._held.items()):
             if other is not holder and held.since < before and other.drop():
