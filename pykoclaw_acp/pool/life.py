@@ -175,9 +175,7 @@ class WorkerLife:
             self._liveness.ended()
 
     async def _run(self) -> TurnFailure:
-        """Launch or adopt it, and take what it says; returns why it is gone, unless it says so
-        itself.
-        """
+        """Launch or adopt it, take what it says; returns why it is gone, unless it says so itself."""
         watching: asyncio.Task[None] | None = None
         try:
             if self.adopted:
