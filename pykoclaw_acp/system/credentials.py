@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.system import shortage
 from pykoclaw_acp.system.environment import KEYS, SWITCHES
-from pykoclaw_acp.system.transcript_files import opened
+from pykoclaw_acp.system.regular_files import opened
 
 LOGIN: Final = ".credentials.json"  # in Claude's configuration directory
 _SERVERS: Final = frozenset(

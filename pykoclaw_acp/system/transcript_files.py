@@ -1,4 +1,4 @@
-"""Where transcripts are, and how they are opened."""
+"""Where transcripts are, and what a look at one says."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
+
+from pykoclaw_acp.system.regular_files import opened
 
 _ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
 
@@ -66,15 +68,3 @@ def begins_line(path: str, offset: int) -> bool:
             return os.pread(descriptor, 1, offset - 1) == b"\n"
     except OSError:
         return True  # the reader says so
-
-
-@contextlib.contextmanager
-def opened(path: str) -> Iterator[int]:
-    """The file, for reading; raises OSError, also if it is no file."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError("it is no file")
-        yield descriptor
-    finally:
-        os.close(descriptor)

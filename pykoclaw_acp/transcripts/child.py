@@ -20,7 +20,7 @@ import msgspec
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.system import processes
-from pykoclaw_acp.system.transcript_files import opened
+from pykoclaw_acp.system.regular_files import opened
 from pykoclaw_acp.transcripts import wire
 from pykoclaw_acp.transcripts.reader import TranscriptReader
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from pykoclaw_acp.model import digest as summing
 from pykoclaw_acp.model.digest import TurnSummary
-from pykoclaw_acp.system.transcript_files import opened
+from pykoclaw_acp.system.regular_files import opened
 from pykoclaw_acp.transcripts import entries, lines
 
 MOST_TURNS: Final = 100  # of a transcript: the newest ones

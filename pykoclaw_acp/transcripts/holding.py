@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection
 from typing import Final
 
-from pykoclaw_acp.system.transcript_files import opened
+from pykoclaw_acp.system.regular_files import opened
 
 STEP: Final = 256 * 1024  # bytes
 MOST: Final = 256 * 1024 * 1024  # bytes that are searched

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pykoclaw_acp.model.events import Event
-from pykoclaw_acp.system.transcript_files import opened
+from pykoclaw_acp.system.regular_files import opened
 from pykoclaw_acp.transcripts import entries, lines
 from pykoclaw_acp.transcripts.entries import Entry
 from pykoclaw_acp.translation import tasks

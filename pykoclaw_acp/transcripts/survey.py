@@ -16,7 +16,8 @@ from typing import Final
 import msgspec
 
 from pykoclaw_acp.model import prompt_text
-from pykoclaw_acp.system.transcript_files import FileStamp, look, opened
+from pykoclaw_acp.system.regular_files import opened
+from pykoclaw_acp.system.transcript_files import FileStamp, look
 from pykoclaw_acp.transcripts import entries, lines
 from pykoclaw_acp.transcripts.wire import Compare, Examined, FolderChanges, Folders, Survey
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from pykoclaw_acp.system import transcript_files as files
+from pykoclaw_acp.system.regular_files import opened
 
 NEWEST: Final = 4 * 1024 * 1024  # bytes at the end of a transcript in which the entry is looked for
 
@@ -24,7 +24,7 @@ _entry: Final = msgspec.json.Decoder(_Entry)
 def written_at(path: str, uuid: str) -> datetime | None:
     """The time of an entry; None if it is not among the newest ones, or has no time."""
     try:
-        with files.opened(path) as descriptor:
+        with opened(path) as descriptor:
             size = os.fstat(descriptor).st_size
             end = os.pread(descriptor, NEWEST, max(size - NEWEST, 0))
     except OSError:

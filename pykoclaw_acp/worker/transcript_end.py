@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 from claude_agent_sdk import ConversationResetMessage, Message
 
-from pykoclaw_acp.system import disks, transcript_files
+from pykoclaw_acp.system import disks, regular_files, transcript_files
 from pykoclaw_acp.worker import results
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ def _has_answer_behind(claude_session_id: str, begun: int, uuid: str | None) -> 
     path = transcript_files.find(transcript_files.folder(), claude_session_id)
     if path is None:
         return False
-    with transcript_files.opened(path) as descriptor:
+    with regular_files.opened(path) as descriptor:
         size = os.fstat(descriptor).st_size
         first = max(begun, size - LOOKED_AT)
         text = os.pread(descriptor, max(size - first, 0), first)

@@ -14,6 +14,7 @@ from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.updates import UserMessageChunk
 from pykoclaw_acp.sessions.tail import Tail
 from pykoclaw_acp.system import transcript_files as files
+from pykoclaw_acp.system.regular_files import opened
 from pykoclaw_acp.transcripts.branches import lacking
 from pykoclaw_acp.transcripts.digest import digest
 from pykoclaw_acp.transcripts.origins import origin
@@ -76,7 +77,7 @@ def test_what_is_no_file_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path, tmp_path / "fifo", tmp_path / "nothing"):
         assert files.look(str(path)) is None
-        with pytest.raises(OSError), files.opened(str(path)):  # noqa: PT011  of any kind
+        with pytest.raises(OSError), opened(str(path)):  # noqa: PT011  of any kind
             pass
 
 
