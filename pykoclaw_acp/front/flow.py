@@ -43,7 +43,7 @@ class Outflow:
             self.written += count
 
     def try_flush(self) -> None:
-        """As `flush`; whoever needs to know that the reader is gone will find it, too."""
+        """Write what fits, if the reader is there; whoever needs to know that it is gone finds it, too."""
         try:
             self.flush()
         except OSError:

@@ -317,7 +317,8 @@ def _session(params: Any) -> str:
 
 def _question(ask_id: Any) -> str:
     """Return the id of a request without its repetition (`lines.base_id`); empty if the daemon made
-    no such request."""
+    no such request.
+    """
     return lines.base_id(ask_id) if isinstance(ask_id, str) else ""
 
 

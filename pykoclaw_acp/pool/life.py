@@ -92,8 +92,9 @@ class WorkerLife:
         self._liveness = Liveness(context.limits.stall_timeout, self.kill)
         self._caller = Caller(context.database, self.send)
         self._kills = memory.KillWatch()
-        told = (self._caller, context.listener, self._kills)
-        self._hearing = Hearing(self.spec, self._liveness, *told)
+        self._hearing = Hearing(
+            self.spec, self._liveness, self._caller, context.listener, self._kills
+        )
 
     # --- its state
 

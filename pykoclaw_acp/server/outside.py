@@ -17,6 +17,7 @@ from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
 from pykoclaw_acp.protocol.control.following import QUESTION, QuestionNotification
 from pykoclaw_acp.protocol.control.prompts import CommandPromptParams, Prompted
 from pykoclaw_acp.protocol.jsonrpc import encode_notification
+from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.command_client import CommandClient, given_by, whole
 from pykoclaw_acp.server.dispatch import Later, Method
@@ -26,7 +27,6 @@ from pykoclaw_acp.server.prompts import next_daemon
 from pykoclaw_acp.sessions import folders
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.sessions.subscription import READ_AGAIN
 from pykoclaw_acp.store import turns
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.tasks import in_pieces
@@ -163,11 +163,7 @@ class _TurnClient(CommandClient):
 
 async def _read(read: Callable[[], Awaitable[T]]) -> T:
     """What is read of a turn that is in the journal: no error may say now that it is not carried out."""
-    while True:
-        try:
-            return await read()
-        except StoreUnavailable:
-            await asyncio.sleep(READ_AGAIN)
+    return await until_done(read, "A turn cannot be read now", after=StoreUnavailable)
 
 
 def _prompted(

@@ -66,7 +66,7 @@ async def recover(
     standing: InstanceWorkers,
     *,
     resident: bool,
-    usage_limit: str = "stop",
+    usage_limit: str,
 ) -> RecoveredWork:
     """Recover; the data directory's lock is held. `usage_limit`: as in Times.
 

@@ -210,7 +210,8 @@ class Sessions:
 
     async def get_open(self, session_id: str) -> Session:
         """Return the session; raises SessionNotFound, or InvalidRequest unless a client has opened
-        it."""
+        it.
+        """
         session = await self.get(session_id)
         if session.record.closed or session.record.cwd is None:
             raise InvalidRequest(NOT_OPEN)

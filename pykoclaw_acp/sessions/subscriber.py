@@ -143,7 +143,8 @@ class Subscriber:
 
     async def claim(self, session: Session, session_id: str, upto: int | None = None) -> int | None:
         """Position at which this client, which opens the session, continues; None for one without a
-        name."""
+        name.
+        """
         there = [one for one in session.subscriptions if one.alive and one.session_id == session_id]
         others = {one.reader for one in there if one.reader is not None}
         return await self.sessions.confirmations.claim(

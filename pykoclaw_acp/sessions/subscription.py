@@ -29,7 +29,7 @@ NOT_SHOWN: Final = "*(A part of this conversation cannot be shown; the server's 
 READ_AGAIN: Final = 1.0  # s, until the log is read again that could not be read
 
 _PASSING: Final = (StoreUnavailable, StoreClosed)  # the database, or another daemon, comes back
-_NOT_THE_EVENTS: Final = (ConnectionError, StoreUnavailable, StoreClosed)
+_NOT_THE_EVENTS: Final = (ConnectionError, *_PASSING)
 
 log: Final = structlog.get_logger()
 

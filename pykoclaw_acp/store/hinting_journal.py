@@ -56,7 +56,8 @@ class HintingJournal(SessionJournal):
         self, ask_id: str, policy: RequestPolicy, deadline: Deadline | None
     ) -> None:
         """Set a request's policy and deadline, and give a hint of one that waits for nobody who is
-        there."""
+        there.
+        """
         await super().set_clock(ask_id, policy, deadline)
         if policy != RequestPolicy.ATTENDED:
             self.request_waits(ask_id)

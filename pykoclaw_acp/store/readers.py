@@ -29,7 +29,7 @@ class ReaderPool:
     async def read(
         self, sql: str, parameters: tuple[Any, ...], size: int | None
     ) -> list[tuple[Any, ...]]:
-        """Return the rows of a query, at most `size`."""
+        """Return the rows of a query; `size` limits the characters of their last columns together."""
         return await self.read_with(partial(_rows, sql, parameters, size))
 
     async def read_with(self, work: Callable[[sqlite3.Connection], T]) -> T:

@@ -45,7 +45,7 @@ def before(path: str, cwd: str) -> tuple[str | None, str | None]:
 
 
 def unseen(_path: str, _cwd: str) -> tuple[str | None, str | None]:
-    """As `before`, without a look at the disk, which does not answer."""
+    """What stands for the text of `before` where the disk does not answer, without a look at it."""
     return None, UNKNOWN
 
 

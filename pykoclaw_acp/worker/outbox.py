@@ -31,8 +31,9 @@ class Outbox:
     """A queue whose `put` never blocks, and whose `take` waits for frames that can be sent.
 
     `on_full` is called when the spool's limit is reached, or with the error if it cannot be written:
-    until everything that was kept is acknowledged, events are dropped, but not the ends of turns. It is called again
-    for each turn that begins in the meantime, so that none ends as if it had been reported.
+    until everything that was kept is acknowledged, events are dropped, but not the ends of turns. It
+    is called again for each turn that begins in the meantime, so that none ends as if it had been
+    reported.
     """
 
     def __init__(self, spool: Spool, limit: int, on_full: Callable[[OSError | None], None]) -> None:

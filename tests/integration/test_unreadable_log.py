@@ -31,7 +31,6 @@ from tests.waiting import eventually
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscription, "READ_AGAIN", 0.01)
-    monkeypatch.setattr(outside, "READ_AGAIN", 0.01)
 
 
 class Gate:

@@ -100,7 +100,8 @@ class Away:
 
     def is_attended(self, one: PendingRequest) -> bool:
         """Whether a client follows the session that can be asked, has not passed, and has somebody
-        before it."""
+        before it.
+        """
         return audience.is_attended(self._state.subscriptions, one)
 
     def is_unsupported(self, one: PendingRequest) -> bool:
