@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -115,15 +116,18 @@ def init_db(path: Path, record: Record | None = None) -> Handle:
 def use_wal(db: Handle) -> None:
     """Switch the file to WAL, as the scheduler and the bot do once after their start.
 
-    SQLite refuses to switch a file at once while anybody writes it, without a wait. On a new file
-    that happens to programs which start together, whether ours is one of them or not: the process
-    ends and is recorded as `wal_refused`.
+    SQLite refuses to switch a file at once while anybody writes it, without a wait. On a file that
+    is not in WAL that happens to programs which start together, whether ours is one of them or not.
+    Their supervisor would start them again; here each refusal is recorded as `wal_refused`.
     """
-    (before,) = db.execute("PRAGMA journal_mode").fetchone()
-    try:
-        db.execute("PRAGMA journal_mode=WAL")
-    except sqlite3.OperationalError:
-        if before == "wal":
-            raise
-        db.record.add("wal_refused")
-        raise SystemExit(1) from None
+    while True:
+        (before,) = db.execute("PRAGMA journal_mode").fetchone()
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError:
+            if before == "wal":
+                raise
+            db.record.add("wal_refused")
+            time.sleep(0.01)
+        else:
+            return
