@@ -46,6 +46,7 @@ class SideTasks:
             "deliver": deliverer.run(),
             "go on after usage limits": going_on.run(),
             "purge deleted sessions": _purge(database),
+            "remove transcripts of deleted sessions": _remove_transcripts(sessions, database),
             "remove unused blobs": _remove_unused(database),
             "convert old logs": _convert(conversion),
             "tell people": notices.run(settings, database, journal, sessions),
@@ -68,6 +69,15 @@ async def _purge(database: Database) -> None:
         await deletion.purge(database)
     except Exception:
         log.exception("Deleted sessions could not be purged", action="purge_failed")
+
+
+async def _remove_transcripts(sessions: Sessions, database: Database) -> None:
+    """Finish removals; the next server tries again what cannot be removed."""
+    try:
+        await database.condition.writable()
+        await sessions.catalogue.finish_removals()
+    except Exception:
+        log.exception("Transcripts of deleted sessions are removed later", action="removal_failed")
 
 
 async def _remove_unused(database: Database) -> None:

@@ -55,8 +55,10 @@ class Registry(Protocol):
     async def close(self, session: Session) -> None:
         """End turns and worker."""
 
-    async def delete(self, session: Session) -> None:
-        """Close the session and delete its log."""
+    async def delete(self, session: Session, transcripts: Collection[str] = ()) -> None:
+        """Close the session and delete its log; these Claude sessions' transcripts are noted as to be
+        removed.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,20 +137,32 @@ class Catalogue:
         except SessionNotFound:
             if self._found is None or await self._found.find(session_id) is None:
                 return None
-            await self._store.bury_transcript(session_id)
+            await self._store.bury_transcript(session_id, remove=self._removes)
         else:
             claude |= {session.id, session.record.claude_session_id or session.id}
             claude |= await self._store.begun_transcripts(session.id)
-            await self._sessions.delete(session)
             if conversations.channel(session.record.conversation_name) != conversations.OWN:
-                return None  # other programs go on with it
-        return await self.remove_transcripts(claude - await self._store.branched_off(claude))
+                claude.clear()  # other programs go on with it
+            await self._sessions.delete(session, claude if self._removes else ())
+        return await self._remove_unbranched(claude)
+
+    async def finish_removals(self) -> None:
+        """Delete what is left of the transcripts of deleted sessions, after kills and failures."""
+        if claude := await self._store.transcripts_to_remove():
+            await self._remove_unbranched(claude)
+
+    async def _remove_unbranched(self, claude: set[str]) -> Removed | None:
+        """Delete these transcripts if the settings say so, except those with which a fork begins."""
+        removed = await self.remove_transcripts(claude - await self._store.branched_off(claude))
+        if removed is not None and not removed.left:
+            await self._store.transcripts_removed(claude)
+        return removed
 
     async def remove_transcripts(self, claude_session_ids: Collection[str]) -> Removed | None:
         """Delete the transcripts of these Claude sessions if the settings say so; None: they stay."""
-        if self.transcripts is None or self.settings.delete_transcripts != "on":
+        if self.transcripts is None or not self._removes or not claude_session_ids:
             return None
-        return await self.transcripts.remove(claude_session_ids) if claude_session_ids else None
+        return await self.transcripts.remove(claude_session_ids)
 
     async def open(
         self,
@@ -177,6 +191,10 @@ class Catalogue:
         if session is None:
             raise SessionNotFound(session_id)
         return session
+
+    @property
+    def _removes(self) -> bool:
+        return self.settings.delete_transcripts == "on"
 
     @property
     def _found(self) -> FoundTranscripts | None:

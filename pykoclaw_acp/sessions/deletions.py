@@ -5,7 +5,7 @@ one is deleted as soon as the database can be written.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
 import structlog
@@ -33,17 +33,21 @@ class Deletions:
         return session_id in self._sessions
 
     async def delete(
-        self, session: Session, workers: Workers, close: Callable[[Session], Awaitable[None]]
+        self,
+        session: Session,
+        workers: Workers,
+        close: Callable[[Session], Awaitable[None]],
+        transcripts: Collection[str] = (),
     ) -> None:
         """Close a session and delete it. What begins in it meanwhile is ended, with its worker, before
         the session is let go of. Where the database cannot be written once it is hidden, the rest is
-        not waited for.
+        not waited for. `transcripts`: Claude sessions whose transcripts are to be removed afterwards.
         """
         self._sessions.add(session.id)
         session.intake.ends = True
         try:
             await close(session)
-            await self._hide(session)
+            await self._hide(session, transcripts)
             session.cancel()
             await session.idle()
             await workers.stop(session.id)  # of a prompt that nobody need be there for
@@ -52,7 +56,7 @@ class Deletions:
             self._sessions.discard(session.id)
             session.intake.ends = False
 
-    async def _hide(self, session: Session) -> None:
+    async def _hide(self, session: Session, transcripts: Collection[str]) -> None:
         """Returns when the session is deleted, or sure to be."""
         sure = asyncio.Event()
 
@@ -61,7 +65,7 @@ class Deletions:
             session.permissions.withdraw_parked()
 
         troubles = self._store.troubles
-        deleting = self._tasks.start(self._delete(session.id, hidden, sure))
+        deleting = self._tasks.start(self._delete(session.id, hidden, sure, transcripts))
         deleting.add_done_callback(told_elsewhere)
         while not (sure.is_set() and troubles != self._store.troubles):
             await asyncio.wait([deleting], timeout=STORE_CHECK)
@@ -70,10 +74,14 @@ class Deletions:
                 return
 
     async def _delete(
-        self, session_id: str, hidden: Callable[[], None], sure: asyncio.Event
+        self,
+        session_id: str,
+        hidden: Callable[[], None],
+        sure: asyncio.Event,
+        transcripts: Collection[str],
     ) -> None:
         try:
-            await self._store.delete(session_id, hidden)
+            await self._store.delete(session_id, hidden, transcripts)
         except Exception:
             if not sure.is_set():
                 raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -305,10 +305,10 @@ class Sessions:
         await self.workers.stop(session.id)
         await detach(session, self._times.cancel_grace)
 
-    async def delete(self, session: Session) -> None:
-        """Delete the session under all its ids: end turns and worker, delete the log."""
+    async def delete(self, session: Session, transcripts: Collection[str] = ()) -> None:
+        """End turns and worker, delete the log and all ids; note these transcripts as to be removed."""
         self._journal.require_writable()
-        await self._deletions.delete(session, self.workers, self.close)
+        await self._deletions.delete(session, self.workers, self.close, transcripts)
 
     async def set_away_policy(self, session_id: str, policy: AwayPolicy | None) -> None:
         """Set the session's away policy; None: that of the settings. Raises SessionNotFound."""

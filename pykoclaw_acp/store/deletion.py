@@ -6,11 +6,11 @@ A session whose `deleted_at` is 0 is being made: a fork (`store/forking.py`), or
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.store import blobs, notices
+from pykoclaw_acp.store import blobs, found, notices
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.logs import DROP
 from pykoclaw_acp.store.pieces import PIECE_SIZE, Pieces
@@ -92,10 +92,14 @@ _IDS: Final = "SELECT acp_session_id FROM acp_sessions WHERE acp_session_id = ? 
 
 
 async def delete(
-    database: Database, session_id: str, hidden: Callable[[], object] = lambda: None
+    database: Database,
+    session_id: str,
+    hidden: Callable[[], object] = lambda: None,
+    transcripts: Collection[str] = (),
 ) -> None:
     """Delete a session: hidden by the first commit, after which `hidden` is called, its contents gone
-    at the return. That waits until the database can be written; the first commit does not.
+    at the return. That waits until the database can be written; the first commit does not, which
+    notes the `transcripts` of these Claude sessions as to be removed.
 
     The rows of its ids stay, without a title, because an id is never used again; its request key
     becomes free. So do the ids of its Claude sessions.
@@ -105,7 +109,8 @@ async def delete(
     gone = Statement(f"{change} WHERE acp_session_id = ?", (at, session_id), rows=1)
     aliases = Statement(f"{change} WHERE alias_of = ?", (at, session_id))
     kept = Statement(_KEEP, (at, *[session_id] * 5))
-    await database.commit(Unit(statements=(kept, gone, aliases), durable=True))
+    unremoved = found.set_to_remove(transcripts)
+    await database.commit(Unit(statements=(kept, gone, aliases, *unremoved), durable=True))
     hidden()
     crash_points.reached("session_hidden")
     ids = [one for (one,) in await database.read(_IDS, (session_id, session_id))]

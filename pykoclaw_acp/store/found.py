@@ -174,8 +174,8 @@ def unlist(claude_session_id: str) -> Statement:
     )
 
 
-def bury(claude_session_id: str) -> tuple[Statement, ...]:
-    """The transcript makes no session any more, if it has none."""
+def bury(claude_session_id: str, *, remove: bool) -> tuple[Statement, ...]:
+    """The transcript makes no session any more, if it has none; `remove`: it is to be removed."""
     return (
         Statement(
             "INSERT INTO acp_deleted_transcripts (claude_session_id, deleted_at)"  # noqa: S608  constants
@@ -183,8 +183,42 @@ def bury(claude_session_id: str) -> tuple[Statement, ...]:
             " ON CONFLICT (claude_session_id) DO NOTHING",
             (now_ms(), claude_session_id),
         ),
+        _set_to_remove(claude_session_id, to_remove=remove),
         unlist(claude_session_id),
     )
+
+
+def set_to_remove(claude_session_ids: Collection[str]) -> tuple[Statement, ...]:
+    """The transcripts of these deleted sessions are to be removed."""
+    at = now_ms()
+    return tuple(
+        Statement(
+            "INSERT INTO acp_deleted_transcripts (claude_session_id, deleted_at, to_remove) VALUES (?, ?, 1)"
+            " ON CONFLICT (claude_session_id) DO UPDATE SET to_remove = 1",
+            (one, at),
+        )
+        for one in claude_session_ids
+    )
+
+
+def set_removed(claude_session_ids: Collection[str]) -> tuple[Statement, ...]:
+    """The transcripts of these deleted sessions are removed, or are to stay."""
+    return tuple(_set_to_remove(one, to_remove=False) for one in claude_session_ids)
+
+
+def _set_to_remove(claude_session_id: str, *, to_remove: bool) -> Statement:
+    return Statement(
+        "UPDATE acp_deleted_transcripts SET to_remove = ? WHERE claude_session_id = ?",
+        (int(to_remove), claude_session_id),
+    )
+
+
+async def to_remove(database: Database) -> set[str]:
+    """Claude sessions whose transcripts are to be removed."""
+    rows = await database.read(
+        "SELECT claude_session_id FROM acp_deleted_transcripts WHERE to_remove = 1"
+    )
+    return {claude for (claude,) in rows}
 
 
 async def begun(database: Database, session_id: str) -> set[str]:

@@ -111,6 +111,16 @@ async def test_methods_are_done_once_whenever_the_daemon_dies(stack: Stack) -> N
         assert "Noted 3." in client.text(fork)
 
 
+async def test_transcript_is_deleted_although_daemon_dies(stack: Stack) -> None:
+    stack.environment |= {"PYKOCLAW_DELETE_TRANSCRIPTS": "on", "PYKOCLAW_LIST_TRANSCRIPTS": "off"}
+    async with dying_at(stack, "session_hidden") as client:
+        session = await client.new(stack.work)
+        await client.prompt(session, text("Said."))
+        assert "Said." in stack.transcript(session)
+        assert await client.call("session/delete", sessionId=session) == {}
+        await client.until(lambda: stack.transcript(session) == "")
+
+
 async def _open(client: Client, stack: Stack, method: str, session: str) -> dict[str, Any]:
     return await client.call(method, sessionId=session, cwd=str(stack.work), mcpServers=[])
 

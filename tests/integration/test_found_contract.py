@@ -107,6 +107,18 @@ async def test_transcript_of_lost_first_turn_is_its_sessions(s: Subject) -> None
     assert await s.journal.begun_transcripts(session) == set()
 
 
+async def test_transcripts_are_to_be_removed_until_they_are(s: Subject) -> None:
+    await s.journal.bury_transcript("stays")
+    await s.journal.bury_transcript("one", remove=True)
+    await s.journal.adopt_transcript(SessionRecord("two", "acp-two", "/here"), 5)
+    await s.journal.bury_transcript("two", remove=True)
+    assert await s.journal.transcripts_to_remove() == {"one"}, "a session has the other one"
+    await s.journal.delete("two", transcripts={"two", "three"})
+    assert await s.journal.transcripts_to_remove() == {"one", "two", "three"}
+    await s.journal.transcripts_removed({"one", "three"})
+    assert await s.journal.transcripts_to_remove() == {"two"}
+
+
 async def test_unlisted_transcript_stays_unlisted_when_buried(s: Subject) -> None:
     await s.found.keep_found(HERE, [ONE], [], None)
     await s.journal.bury_transcript("one")

@@ -288,6 +288,7 @@ class Transcripts:
     def __init__(self, cwd: str) -> None:
         self.there = {CLAUDE: FoundTranscript("/x", CLAUDE, 1, 1, cwd, "A title", 5, True)}
         self.removed: list[set[str]] = []
+        self.left: tuple[str, ...] = ()
         self.refreshed = 0
 
     async def refresh(self) -> None:
@@ -298,7 +299,7 @@ class Transcripts:
 
     async def remove(self, claude_session_ids: Collection[str]) -> Removed:
         self.removed.append(set(claude_session_ids))
-        return Removed(some=CLAUDE in claude_session_ids)
+        return Removed(some=CLAUDE in claude_session_ids, left=self.left)
 
 
 def with_transcripts(r: Rig, cwd: str = "/", **settings: str) -> Transcripts:
@@ -375,6 +376,27 @@ async def test_deletion_says_what_became_of_the_transcript(tmp_path: Path) -> No
         with_transcripts(r, delete_transcripts="on")
         assert await catalogue.delete(CLAUDE) == Removed(some=True)
         assert await catalogue.delete(await told(wire)) == Removed()
+
+
+async def test_undeleted_transcript_is_tried_by_the_next_server(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        found = with_transcripts(r, delete_transcripts="on")
+        found.left = ("/x",)
+        session = await told(wire)
+        for one in (CLAUDE, session):
+            await wire.call("session/delete", sessionId=one)
+    async with rig(tmp_path) as r:
+        catalogue = r.sessions.catalogue
+        unwanted = with_transcripts(r)
+        await catalogue.finish_removals()
+        assert unwanted.removed == [], "the setting is off now"
+        for left in (("/x",), ()):
+            found = with_transcripts(r, delete_transcripts="on")
+            found.left = left
+            await catalogue.finish_removals()
+            assert found.removed == [{CLAUDE, session}]
+        await catalogue.finish_removals()
+        assert len(found.removed) == 1, "nothing is left"
 
 
 async def test_transcript_stays_for_unprompted_fork(tmp_path: Path) -> None:

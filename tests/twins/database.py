@@ -106,6 +106,7 @@ class MemoryDatabase:
     rules: set[tuple[str, str]] = field(default_factory=set)  # path or session, and rule
     begun: dict[str, str] = field(default_factory=dict)  # sessions, by Claude session
     buried: set[str] = field(default_factory=set)  # Claude sessions that make no session any more
+    to_remove: set[str] = field(default_factory=set)  # those whose transcripts are to be removed
     sessions: dict[str, SessionRow] = field(default_factory=dict)
     claude_sessions: dict[str, str | None] = field(default_factory=dict)  # by conversation
     folders: dict[str, str | None] = field(default_factory=dict)  # by conversation

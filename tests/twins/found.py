@@ -50,13 +50,23 @@ class MemoryTranscriptSessions(MemoryStore):
         begun = self.database.read().begun.items()
         return {claude for claude, one in begun if one == session_id}
 
-    async def bury_transcript(self, claude_session_id: str) -> None:
+    async def bury_transcript(self, claude_session_id: str, *, remove: bool = False) -> None:
         def bury() -> None:
             if not self.database.is_ours(claude_session_id):
                 self.database.buried.add(claude_session_id)
+            if claude_session_id in self.database.buried:
+                self.database.to_remove.discard(claude_session_id)
+                self.database.to_remove |= {claude_session_id} if remove else set()
             self._unlist(claude_session_id)
 
         await self.database.write(bury)
+
+    async def transcripts_to_remove(self) -> set[str]:
+        return set(self.database.read().to_remove)
+
+    async def transcripts_removed(self, claude_session_ids: Collection[str]) -> None:
+        gone = {*claude_session_ids}
+        await self.database.write(lambda: self.database.to_remove.difference_update(gone))
 
     def _unlist(self, claude_session_id: str) -> None:
         for path, row in self.database.found.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from pykoclaw_acp.errors import RowRefused
@@ -112,7 +112,12 @@ class MemorySessionStore(MemoryStore):
 
         await self.database.write(keep)
 
-    async def delete(self, session_id: str, hidden: Callable[[], object] = lambda: None) -> None:
+    async def delete(
+        self,
+        session_id: str,
+        hidden: Callable[[], object] = lambda: None,
+        transcripts: Collection[str] = (),
+    ) -> None:
         def hide() -> None:
             self.database.session(session_id)
             for row in self.database.sessions.values():
@@ -125,6 +130,8 @@ class MemorySessionStore(MemoryStore):
                 del self.database.begun[claude]
             known.update(begun)
             self.database.buried |= {session_id, *known, *([followed] if followed else [])}
+            self.database.buried |= {*transcripts}
+            self.database.to_remove |= {*transcripts}
             self.database.clear(session_id)
             self.database.rules = {one for one in self.database.rules if one[0] != session_id}
 

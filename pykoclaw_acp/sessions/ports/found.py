@@ -43,5 +43,11 @@ class TranscriptSessions(Store, Protocol):
     async def begun_transcripts(self, session_id: str) -> set[str]:
         """Claude sessions that the session's workers have begun under other ids than its own."""
 
-    async def bury_transcript(self, claude_session_id: str) -> None:
-        """The transcript makes no session any more, unless one has it."""
+    async def bury_transcript(self, claude_session_id: str, *, remove: bool = False) -> None:
+        """The transcript makes no session any more, unless one has it; `remove`: it is to be removed."""
+
+    async def transcripts_to_remove(self) -> set[str]:
+        """Deleted Claude sessions whose transcripts are to be removed, and are not yet."""
+
+    async def transcripts_removed(self, claude_session_ids: Collection[str]) -> None:
+        """The transcripts of these Claude sessions are removed, or are to stay. Patient."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Protocol
 
 from pykoclaw_acp.model.turns import SessionRecord
@@ -61,9 +61,15 @@ class SessionStore(Store, Protocol):
     async def set_steering(self, session_id: str, *, steers: bool) -> None:
         """Whether prompts go into the running turn unless they say otherwise."""
 
-    async def delete(self, session_id: str, hidden: Callable[[], object] = lambda: None) -> None:
+    async def delete(
+        self,
+        session_id: str,
+        hidden: Callable[[], object] = lambda: None,
+        transcripts: Collection[str] = (),
+    ) -> None:
         """Delete the session: its id is never found or used again. From when `hidden` is called it is
-        deleted whatever happens; its contents follow, as soon as the database can be written.
+        deleted whatever happens; its contents follow, as soon as the database can be written. The
+        `transcripts` of these Claude sessions are noted as to be removed.
         """
 
     async def unused(self, before: int) -> list[str]:

@@ -61,6 +61,14 @@ class SqlFoundStore(SqlStore):
         """Claude sessions that the session's workers have begun under other ids than its own."""
         return await store.begun(self._database, session_id)
 
-    async def bury_transcript(self, claude_session_id: str) -> None:
+    async def bury_transcript(self, claude_session_id: str, *, remove: bool = False) -> None:
         """The transcript makes no session any more."""
-        await self._commit(Unit(store.bury(claude_session_id), durable=True))
+        await self._commit(Unit(store.bury(claude_session_id, remove=remove), durable=True))
+
+    async def transcripts_to_remove(self) -> set[str]:
+        """Deleted Claude sessions whose transcripts are to be removed."""
+        return await store.to_remove(self._database)
+
+    async def transcripts_removed(self, claude_session_ids: Collection[str]) -> None:
+        """They are removed, or are to stay. Patient."""
+        await self._commit(Unit(store.set_removed(claude_session_ids)), patient=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from pykoclaw_acp.errors import Conflict, SessionUnreadable
@@ -95,9 +95,14 @@ class SqlSessionStore(SqlStore):
         """Whether prompts go into the running turn unless they say otherwise."""
         await self._run(sessions.set_steering(session_id, steers=steers))
 
-    async def delete(self, session_id: str, hidden: Callable[[], object] = lambda: None) -> None:
+    async def delete(
+        self,
+        session_id: str,
+        hidden: Callable[[], object] = lambda: None,
+        transcripts: Collection[str] = (),
+    ) -> None:
         """Hide the session for ever, and delete its contents."""
-        await deletion.delete(self._database, session_id, hidden)
+        await deletion.delete(self._database, session_id, hidden, transcripts)
 
     async def unused(self, before: int) -> list[str]:
         """Sessions that may be pruned."""
