@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.notices import EndedTurn, Notice, NoticeKind, NoticeSession, WaitingRequest
-from pykoclaw_acp.model.permissions import RequestPolicy
+from pykoclaw_acp.model.permissions import PermissionRequest, RequestPolicy
 from pykoclaw_acp.model.turns import TurnState
 from pykoclaw_acp.neutral import neutral
 
@@ -79,29 +79,11 @@ def of_request(waiting: WaitingRequest) -> Notice | None:
     if waiting.policy not in _WAITING:
         return None
     request = waiting.request
-    short = request.ask_id[:SHORT_ID]
-    title = _short(request.title)
-    where = _where(waiting.place)
-    if request.form is not None and request.form.url is not None:
-        text = (
-            f"A page waits in {where} to be opened: {title}\n"
-            f"Open it where the conversation is open, or refuse: pykoclaw-acp approve {short} --deny"
-        )
-    elif request.form is not None:
-        text = (
-            f"Claude waits in {where} for a form: {title}\n"
-            f"Fill it in where the conversation is open, or refuse: pykoclaw-acp approve {short} --deny"
-        )
-    else:
-        text = (
-            f"Claude waits in {where} for your permission: {title}\n"
-            f"See all of it: pykoclaw-acp approve {short}\n"
-            f"Allow: pykoclaw-acp approve {short} --allow\n"
-            f"Deny: pykoclaw-acp approve {short} --deny"
-        )
+    kind, text = _asked(request, _where(waiting.place))
     about = {
         "id": request.ask_id,
-        "title": title,
+        "title": _short(request.title),
+        "kind": kind,
         "form": request.form is not None,
         "parked": waiting.policy == RequestPolicy.PARKED,
     }
@@ -128,6 +110,44 @@ def body(notice: Notice) -> dict[str, Any]:
         "text": notice.text,
         **notice.about,
     }
+
+
+def _asked(request: PermissionRequest, where: str) -> tuple[str, str]:
+    """What kind of request it is, and its words with the commands that settle it."""
+    title = _short(request.title)
+    command = f"pykoclaw-acp approve {request.ask_id[:SHORT_ID]}"
+    if request.form is not None and request.form.url is not None:
+        return "page", (
+            f"A page waits in {where} to be opened: {title}\n"
+            f"Open it where the conversation is open, or refuse: {command} --deny"
+        )
+    if request.form is not None:
+        return "form", (
+            f"Claude waits in {where} for a form: {title}\n"
+            f"Fill it in where the conversation is open, or refuse: {command} --deny"
+        )
+    if request.questions:
+        answers = " ".join(["--answer TEXT"] * len(request.questions))
+        return "questions", (
+            f"Claude asks in {where}: {title}\n"
+            f"See the choices: {command}\n"
+            f"Answer: {command} {answers}\n"
+            f"Refuse to: {command} --deny"
+        )
+    if request.workspaces:
+        trust = "" if request.always is None else f"\nTrust it: {command} --always"
+        return "trust", (
+            f"A prompt waits in {where}: {title}\n"
+            f"See what it holds: {command}\n"
+            f"Run without it: {command} --allow{trust}\n"
+            f"Refuse, so that the prompt is not sent: {command} --deny"
+        )
+    return "permission", (
+        f"Claude waits in {where} for your permission: {title}\n"
+        f"See all of it: {command}\n"
+        f"Allow: {command} --allow\n"
+        f"Deny: {command} --deny"
+    )
 
 
 def _where(place: NoticeSession) -> str:

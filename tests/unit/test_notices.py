@@ -24,7 +24,8 @@ from pykoclaw_acp.model.notices import (
     NoticeSession,
     WaitingRequest,
 )
-from pykoclaw_acp.model.permissions import Form, PermissionRequest, RequestPolicy
+from pykoclaw_acp.model.permissions import Form, PermissionRequest, RequestPolicy, Workspace
+from pykoclaw_acp.model.questions import Question
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.notify import sender, targets, webhook, words
 from pykoclaw_acp.notify.quiet import QuietHours
@@ -274,6 +275,25 @@ def test_form_cannot_be_allowed_by_the_command() -> None:
     assert notice is not None
     assert "--allow" not in notice.text
     assert "--deny" in notice.text
+
+
+def test_questions_are_answered_by_the_command() -> None:
+    asked = (Question(question="Which?"), Question(question="When?"))
+    notice = words.of_request(question(RequestPolicy.WAIT, questions=asked))
+    assert notice is not None
+    assert "--allow" not in notice.text
+    assert "approve 0123456789ab --answer TEXT --answer TEXT\n" in notice.text
+    assert words.body(notice)["question"]["kind"] == "questions"
+
+
+@pytest.mark.parametrize("always", ["what the directory holds now", None])
+def test_notice_tells_trust_from_running_without(always: str | None) -> None:
+    asked = (Workspace("/home/ann/garden", "abc"),)
+    notice = words.of_request(question(RequestPolicy.WAIT, workspaces=asked, always=always))
+    assert notice is not None
+    assert "Run without it: pykoclaw-acp approve 0123456789ab --allow" in notice.text
+    assert ("Trust it: pykoclaw-acp approve 0123456789ab --always" in notice.text) == bool(always)
+    assert words.body(notice)["question"]["kind"] == "trust"
 
 
 def test_words_of_others_are_neutral_and_bounded() -> None:
