@@ -188,7 +188,7 @@ class Dialer:
 
         self._starting = Starting(self.places, scope=self._scope and can_have_scope())
         self._children.append(self._starting)
-        self.deadline = time.monotonic() + RECOVERY
+        self.deadline = time.monotonic() + self._recovery
         return None
 
     def _check_ready(self, daemon: Starting) -> bool:
@@ -197,7 +197,7 @@ class Dialer:
         if word is None:
             if time.monotonic() >= self.deadline:
                 raise NotStarted(
-                    f"The daemon that was started is not ready after {RECOVERY:g} s.", 1
+                    f"The daemon that was started is not ready after {self._recovery:g} s.", 1
                 )
             return False
         self.close()

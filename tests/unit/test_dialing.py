@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.front import spawn
-from pykoclaw_acp.front.dial import Dialer
+from pykoclaw_acp.front.dial import Dialer, NotStarted
 from pykoclaw_acp.link.places import Places
 
 
@@ -88,3 +88,23 @@ def test_start_that_cannot_fork_is_finally_an_error(
     waited.note_welcome(60)
     with pytest.raises(BlockingIOError):
         waited.attempt()
+
+
+class SilentDaemon(DeadDaemon):
+    """Starts, and is never ready."""
+
+    def word(self) -> None:  # type: ignore[override]  # nothing yet
+        return None
+
+
+def test_setting_bounds_a_start_that_hangs(dialer: Dialer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spawn, "Starting", SilentDaemon)
+    monkeypatch.setenv("PYKOCLAW_DAEMON_TIMEOUT", "5")
+    clock = [100.0]
+    monkeypatch.setattr("pykoclaw_acp.front.dial.time.monotonic", lambda: clock[0])
+    waits = Dialer(dialer.places)
+    assert waits.attempt() is None
+    assert waits.deadline == 105.0
+    clock[0] = 105.0
+    with pytest.raises(NotStarted, match="not ready after 5 s"):
+        waits.attempt()
