@@ -28,11 +28,10 @@ from pykoclaw_acp.errors import (
     StartupError,
     StoreUnavailable,
 )
-from pykoclaw_acp.front.call import CallFailed, DaemonAbsent, call, follow, unfit
+from pykoclaw_acp.front.call import CallFailed, DaemonAbsent, call, follow, given_environment, unfit
 from pykoclaw_acp.front.resuming import PATIENCE, Notifications, resumed
 from pykoclaw_acp.front.words_of_claude import WordsOfClaude
 from pykoclaw_acp.link.places import Places
-from pykoclaw_acp.system.environment import of_sessions
 from pykoclaw_acp.system.turn_lock import Holder, TurnLock
 
 __all__ = ["Busy", "NotReached", "Refused", "Reply", "prompt", "turn_lock"]
@@ -126,7 +125,7 @@ def prompt(
         "session": conversation,
         "text": text,
         "idempotencyKey": key or str(uuid4()),
-        "environment": of_sessions(os.environ),
+        "environment": given_environment(),
     }
     begin = create
     taken = False  # perhaps

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
@@ -11,7 +10,7 @@ from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.commands.question import options, rendered
 from pykoclaw_acp.errors import CommandFailed
-from pykoclaw_acp.system.environment import of_sessions
+from pykoclaw_acp.front.call import given_environment
 from pykoclaw_acp.terminal import Shown, joined, shown
 
 Decision = Literal["allow_once", "allow_always", "allow_lasting", "allow_former", "deny"]
@@ -64,7 +63,7 @@ def decide(question: str, decision: Decision, *, start: bool = True, **more: Any
         start=start,
         question=question,
         decision=decision,
-        environment=of_sessions(os.environ),
+        environment=given_environment(),
         **more,
     )
     return str(answered.get("done") or (ANSWERED if more.get("answers") else DONE[decision]))

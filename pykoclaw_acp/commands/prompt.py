@@ -16,11 +16,10 @@ from pykoclaw_acp.commands.daemon import NoSuchSession, ask, stream
 from pykoclaw_acp.commands.question import options, rendered
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
-from pykoclaw_acp.front.call import unfit
+from pykoclaw_acp.front.call import given_environment, unfit
 from pykoclaw_acp.front.resuming import Notifications, resumed
 from pykoclaw_acp.front.words_of_claude import WordsOfClaude, note
 from pykoclaw_acp.model.turns import TurnState
-from pykoclaw_acp.system.environment import of_sessions
 
 STATUS: Final[dict[str, int]] = {
     TurnState.DONE: 0,
@@ -57,7 +56,7 @@ def main(
             "detach": detach,
             "present": present,
             "idempotencyKey": key or str(uuid4()),
-            "environment": of_sessions(os.environ),
+            "environment": given_environment(),
         },
         view.begin,
     )

@@ -9,11 +9,12 @@ import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
-from pykoclaw_acp.errors import StartupError
+from pykoclaw_acp.errors import CommandFailed, StartupError
 from pykoclaw_acp.front.dial import RESTART, Dialer, NotStarted
 from pykoclaw_acp.link import places as at
 from pykoclaw_acp.link.framing import MAX_PROMPT_EARLY, LineFramer, Oversized
 from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.system.environment import of_sessions
 
 if TYPE_CHECKING:
     import _socket
@@ -52,10 +53,18 @@ def unfit(prompt: str) -> str:
     """Why the daemon would not take the prompt on such a connection; empty if it would."""
     if not prompt.strip():
         return "The prompt is empty."
-    encoded = json.dumps(prompt, ensure_ascii=False).encode(errors="surrogatepass")
-    if len(encoded) <= MAX_PROMPT_EARLY:
-        return ""
+    try:
+        if len(_encoded(prompt)) <= MAX_PROMPT_EARLY:
+            return ""
+    except CommandFailed as error:
+        return str(error)
     return f"The prompt is longer than {MAX_PROMPT_EARLY >> 10} KiB; nothing was sent. Put long material in files."
+
+
+def given_environment() -> dict[str, str]:
+    """What of this process's environment is a session's matter, as a request can hold it."""
+    found = of_sessions(os.environ)
+    return {name: value.encode(errors="replace").decode() for name, value in found.items()}
 
 
 def call(
@@ -69,8 +78,8 @@ def call(
     """Call a method of the daemon. `start`: start a daemon if none runs; `timeout`: in seconds, for
     each message.
 
-    Raises DaemonAbsent, CallFailed, ConfigurationError (the socket is another user's), or
-    StartupError with the exit status of a daemon that could not start.
+    Raises DaemonAbsent, CallFailed, ConfigurationError (the socket is another user's), CommandFailed
+    (a parameter is no text), or StartupError with the exit status of a daemon that could not start.
     """
     answers = follow(places, method, params, start=start, timeout=timeout)
     while True:
@@ -93,16 +102,16 @@ def follow(
 
     Closing the generator closes the connection. Raises as `call`.
     """
+    line = _encoded({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}) + b"\n"
     connection = _connection(places, start=start)
     connection.settimeout(timeout)
     since = time.monotonic()
     try:
-        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        connection.sendall(json.dumps(request).encode() + b"\n")
+        connection.sendall(line)
         framer = LineFramer()
         while data := connection.recv(_READ):
-            for line in framer.feed(data):
-                message = {} if isinstance(line, Oversized) else json.loads(line)
+            for answer in framer.feed(data):
+                message = {} if isinstance(answer, Oversized) else json.loads(answer)
                 if "method" in message:
                     yield message
                 elif message.get("id") == 1:
@@ -121,6 +130,18 @@ def follow(
     raise DaemonAbsent(
         "The daemon ended before it had answered. Try again.", time.monotonic() - since
     )
+
+
+def _encoded(message: Any) -> bytes:
+    """The message as JSON in UTF-8. Raises CommandFailed for bytes that are no text, as a file's name
+    may have: the daemon would take another one for it.
+    """
+    try:
+        return json.dumps(message, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise CommandFailed(
+            "What was given holds bytes that are no valid UTF-8; nothing was sent."
+        ) from None
 
 
 def _result(message: dict[str, Any]) -> Any:

@@ -14,8 +14,18 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.front import call as front_call
-from pykoclaw_acp.front.call import CallFailed, DaemonAbsent, NoDaemon, call, follow
+from pykoclaw_acp.front.call import (
+    CallFailed,
+    DaemonAbsent,
+    NoDaemon,
+    call,
+    follow,
+    given_environment,
+    unfit,
+)
+from pykoclaw_acp.link.framing import MAX_LINE_EARLY, MAX_PROMPT_EARLY
 from pykoclaw_acp.link.places import SPAWN_LOCK, Places, secure_directory, try_lock
 from tests.integration.front_harness import WAIT, Connection, Daemon, encode
 
@@ -146,3 +156,35 @@ def test_call_waits_for_starting_daemon(places: Places, monkeypatch: pytest.Monk
         clock = SimpleNamespace(sleep=begin, monotonic=time.monotonic)
         monkeypatch.setattr(front_call, "time", clock)
         assert call(places, "_m", {}) == 5
+
+
+def test_long_prompt_of_any_script_is_taken(places: Places) -> None:
+    prompt = "щ" * (MAX_PROMPT_EARLY // 2 - 1)
+    assert not unfit(prompt)
+    assert unfit(prompt + "щ")
+
+    lines: list[bytes] = []
+
+    def serve(daemon: Daemon) -> None:
+        connection = daemon.accept()
+        lines.append(connection.line())
+        connection.send(encode({"jsonrpc": "2.0", "id": 1, "result": {}}))
+
+    with Daemon(places) as daemon:
+        thread = threading.Thread(target=serve, args=(daemon,))
+        thread.start()
+        call(places, "_m", {"text": prompt})
+        thread.join(WAIT)
+    assert json.loads(lines[0])["params"]["text"] == prompt
+    assert len(lines[0]) < MAX_LINE_EARLY
+
+
+def test_bytes_that_are_no_text_are_refused_unsent(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = b"/tmp/caf\xe9".decode(errors="surrogateescape")
+    with Daemon(places), pytest.raises(CommandFailed, match=r"no valid UTF-8; nothing was sent"):
+        call(places, "_m", {"path": name}, timeout=WAIT)
+    assert "no valid UTF-8" in unfit(name)
+    monkeypatch.setenv("HTTPS_PROXY", name)
+    assert given_environment()["HTTPS_PROXY"] == "/tmp/caf?"
