@@ -60,7 +60,8 @@ class SessionOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """Options of a session's Claude; None: not asked for. They are stored, so none is a secret.
 
     `tools`: all that there are; `allowed_tools` are used unasked; `max_turns` is the limit of
-    requests to the model in one turn. `unchecked_model`: a model that was asked for before Claude had
+    requests to the model in one turn. `forbids_bypass`: the mode bypassPermissions may not be chosen,
+    and is `default` if the settings begin with it. `unchecked_model`: a model that was asked for before Claude had
     said which there are; its worker looks.
     """
 
@@ -72,6 +73,7 @@ class SessionOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     max_turns: int | None = None
     env: dict[str, str] | None = None
     unchecked_model: str | None = None
+    forbids_bypass: bool | None = None
 
     def over(self, earlier: SessionOptions) -> SessionOptions:
         """These options, and the earlier ones where nothing is asked for."""

@@ -88,7 +88,7 @@ def _of_sdk(given: Any) -> list[tuple[str, str, Any]]:
     if not isinstance(options, dict):
         raise InvalidParams(f"`{place}`: must be an object.")
     asked = {key: value for key, value in options.items() if value is not None}
-    asked = _with_permissions(asked, place)
+    asked, forbidden = _with_permissions(asked, place)
     for key in asked:
         if key in _REFUSED:
             _refuse(f"{place}.{key}", _REFUSED[key])
@@ -96,19 +96,21 @@ def _of_sdk(given: Any) -> list[tuple[str, str, Any]]:
     asked = {key: value for key, value in asked.items() if _ANYWAY.get(key, ...) != value}
     if unknown := [key for key in asked if key not in SDK_KEYS]:
         _unknown(place, unknown)
-    return [(f"{place}.{key}", SDK_KEYS[key], value) for key, value in asked.items()]
+    return [*forbidden, *((f"{place}.{key}", SDK_KEYS[key], value) for key, value in asked.items())]
 
 
-def _with_permissions(asked: dict[str, Any], place: str) -> dict[str, Any]:
-    """Settings that hold permissions alone, as OpenCode sends them, as the options that say so. What
-    is asked about is a matter of the mode.
+def _with_permissions(
+    asked: dict[str, Any], place: str
+) -> tuple[dict[str, Any], list[tuple[str, str, Any]]]:
+    """Settings that hold permissions alone, as OpenCode sends them, as the options that say so, and
+    whether they forbid a mode. What is asked about is a matter of the mode, which the answer tells.
     """
     settings = asked.get("settings")
     if not isinstance(settings, dict) or settings.keys() != {"permissions"}:
-        return asked
+        return asked, []
     permissions = settings["permissions"]
     if not isinstance(permissions, dict):
-        return asked
+        return asked, []
     if unknown := permissions.keys() - _PERMISSIONS:
         _unknown(f"{place}.settings.permissions", sorted(unknown))
     merged = {key: value for key, value in asked.items() if key != "settings"}
@@ -118,7 +120,9 @@ def _with_permissions(asked: dict[str, Any], place: str) -> dict[str, Any]:
             raise InvalidParams(f"`{place}.settings.permissions.{given}`: must be a list.")
         if more and isinstance(known, list):
             merged[key] = [*known, *more]
-    return merged
+    forbids = permissions.get(_FORBIDS)
+    at = f"{place}.settings.permissions.{_FORBIDS}"
+    return merged, [] if forbids is None else [(at, "forbids_bypass", forbids)]
 
 
 def _refuse(at: str, why: str) -> NoReturn:
@@ -154,6 +158,12 @@ def _boolean(at: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise InvalidParams(f"`{at}`: must be true or false.")
     return value
+
+
+def _forbids_bypass(at: str, value: Any) -> bool:
+    if value != "disable":
+        raise InvalidParams(f"`{at}`: must be `disable`.")
+    return True
 
 
 def _fast(at: str, value: Any) -> str:
@@ -251,6 +261,7 @@ _READ: Final[dict[str, Callable[[str, Any], Any]]] = {
     "setting_sources": _setting_sources,
     "max_turns": _max_turns,
     "env": _env,
+    "forbids_bypass": _forbids_bypass,
 }
 SDK_KEYS: Final = {
     "sessionId": "session_id",
@@ -294,10 +305,8 @@ _REFUSED: Final = {
     "canUseTool": "permissions are asked for by `session/request_permission`",
     "outputFormat": "answers are text",
 }
-# Of settings; what is not honoured of them is a matter of the mode.
-_PERMISSIONS: Final = frozenset(
-    {"allow", "deny", "ask", "defaultMode", "disableBypassPermissionsMode"}
-)
+_FORBIDS: Final = "disableBypassPermissionsMode"
+_PERMISSIONS: Final = frozenset({"allow", "deny", "ask", "defaultMode", _FORBIDS})  # of settings
 _ANYWAY: Final = {
     "abortController": {},  # what is left of one in JSON
     "includePartialMessages": True,

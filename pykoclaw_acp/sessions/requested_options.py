@@ -8,8 +8,9 @@ from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model import choices as offers
 from pykoclaw_acp.model.choices import Chosen, Config, Offer
-from pykoclaw_acp.model.session_options import RequestedOptions
+from pykoclaw_acp.model.session_options import RequestedOptions, SessionOptions
 from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.sessions import worker_options
 from pykoclaw_acp.sessions.choosing import WantedChoice, otherwise, require
 from pykoclaw_acp.sessions.ports import OfferStore, SessionStore, Transcripts
 from pykoclaw_acp.sessions.session import Session
@@ -24,12 +25,13 @@ async def settle(
     """
     _check_sources(template, requested)
     record.options = requested.options.over(record.options)
+    _require_may_bypass(record.options, requested)
     named = requested.given
     if not named.keys() & {"mode", "model", "effort", "fast"}:
         return
     offer = await store.offer(record.cwd or "")
     model = record.model or template.model or offers.DEFAULT_MODEL
-    chosen = Chosen(record.mode or template.permission_mode, model)
+    chosen = Chosen(worker_options.mode(record, template), model)
     if requested.model is not None:
         chosen = msgspec.structs.replace(chosen, model=_model(requested, offer))
         record.model = chosen.model
@@ -37,7 +39,8 @@ async def settle(
             record.options = msgspec.structs.replace(record.options, unchecked_model=chosen.model)
     if offer is None:
         offer = offers.presumed(chosen.model)
-    now = offers.selection(chosen, offer, bypass=template.bypass)
+    may_bypass = worker_options.may_bypass(record.options, template)
+    now = offers.selection(chosen, offer, bypass=may_bypass)
     if requested.mode is not None:
         require(named["mode"], requested.mode, now.modes, offer)
         record.mode = requested.mode
@@ -91,6 +94,7 @@ async def grant(
     _check_sources(template, requested)
     before = session.record.options
     options = requested.options.over(before)
+    _require_may_bypass(options, requested)
     has_begun = session.record.prompted or session.record.claude_session_id is not None
     if has_begun and options.system_prompt != before.system_prompt:
         raise InvalidParams(
@@ -103,6 +107,8 @@ async def grant(
         changes.append(WantedChoice(named["model"], model=_model(requested, offer)))
     if requested.mode is not None:
         changes.append(WantedChoice(named["mode"], mode=requested.mode))
+    elif options.forbids_bypass and session.options.permission_mode == offers.BYPASS.id:
+        changes.append(WantedChoice(named["forbids_bypass"], mode=offers.FALLBACK_MODE))
     for option, wanted in ((offers.EFFORT, requested.effort), (offers.FAST, requested.fast)):
         if wanted is not None:
             changes.append(WantedChoice(named[option], option=(option, wanted)))
@@ -119,6 +125,14 @@ def _model(requested: RequestedOptions, offer: Offer | None) -> str:
     if found is None:
         require(requested.given["model"], requested.model, offered, offer)
     return found or requested.model
+
+
+def _require_may_bypass(options: SessionOptions, requested: RequestedOptions) -> None:
+    if options.forbids_bypass and requested.mode == offers.BYPASS.id:
+        raise InvalidParams(
+            f"`{requested.given['mode']}`: a client has forbidden this mode in the session"
+            " (`disableBypassPermissionsMode`). Choose another one."
+        )
 
 
 def _check_sources(template: WorkerOptions, requested: RequestedOptions) -> None:

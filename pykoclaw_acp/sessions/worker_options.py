@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from pykoclaw_acp.channel.options import McpServer, WorkerOptions
 from pykoclaw_acp.model import former_mode
-from pykoclaw_acp.model.choices import DEFAULT_MODEL
+from pykoclaw_acp.model.choices import BYPASS, DEFAULT_MODEL, FALLBACK_MODE
 from pykoclaw_acp.model.events import ConfigChanged, ModeChanged
 from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.turns import SessionRecord
@@ -23,7 +23,8 @@ def of(
         additional_directories=record.additional_directories,
         mcp_servers=servers,
         model=record.model or template.model,
-        permission_mode=record.mode or template.permission_mode,
+        permission_mode=mode(record, template),
+        bypass=may_bypass(record.options, template),
         config=record.config,
         asked=record.options,
         setting_sources=_sources(record.options, template),
@@ -42,9 +43,22 @@ def opened(
         cwd=record.cwd or "",
         additional_directories=record.additional_directories,
         mcp_servers=servers,
+        bypass=may_bypass(record.options, template),
         asked=record.options,
         setting_sources=_sources(record.options, template),
     )
+
+
+def mode(record: SessionRecord, template: WorkerOptions) -> str:
+    """The permission mode of the session, as far as it may have that."""
+    wanted = record.mode or template.permission_mode
+    forbidden = wanted == BYPASS.id and record.options.forbids_bypass
+    return FALLBACK_MODE if forbidden else wanted
+
+
+def may_bypass(asked: SessionOptions, template: WorkerOptions) -> bool:
+    """Whether the mode bypassPermissions may be chosen in a session with these options."""
+    return template.bypass and not asked.forbids_bypass
 
 
 def followed(options: WorkerOptions, change: ModeChanged | ConfigChanged) -> WorkerOptions:

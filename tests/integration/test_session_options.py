@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model.choices import Config, Model, Offer
@@ -19,6 +20,7 @@ from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
 from tests.integration.programs import upsert_row
 from tests.integration.rig import Rig, rig
 from tests.integration.wires import Wire, client, prompt
+from tests.workers import OPTIONS
 
 OFFER = Offer(
     models=(
@@ -128,6 +130,40 @@ async def test_option_claude_lacks_is_refused_without_session(tmp_path: Path) ->
             assert named in words(await new(wire, claudeCode={"options": wanted}))
         assert "`pykoclaw.dev/colour`" in words(await new(wire, **{"pykoclaw.dev/colour": 1}))
         assert await r.database.read("SELECT COUNT(*) FROM acp_sessions") == [(0,)]
+
+
+FORBIDS = {
+    "claudeCode": {
+        "options": {"settings": {"permissions": {"disableBypassPermissionsMode": "disable"}}}
+    }
+}
+BYPASSING = replace(OPTIONS, permission_mode="bypassPermissions", bypass=True)
+
+
+async def test_client_that_forbids_bypass_gets_none(tmp_path: Path) -> None:
+    async with rig(tmp_path, options=BYPASSING) as r, client(r) as wire:
+        made = await new(wire, **FORBIDS)
+        assert values(made)["mode"] == "default"
+        session = made["result"]["sessionId"]
+        options = await launched(r, wire, session)
+        assert (options.permission_mode, options.bypass) == ("default", False)
+        bypass = {"pykoclaw.dev/mode": "bypassPermissions"}
+        words(await new(wire, **FORBIDS, **bypass))
+        words(await load(wire, session, **bypass))
+        wanted = {"sessionId": session, "modeId": "bypassPermissions"}
+        words(await wire.call("session/set_mode", **wanted))
+    async with rig(tmp_path, options=BYPASSING) as r, client(r) as wire:
+        assert values(await load(wire, session))["mode"] == "default"
+
+
+async def test_load_that_forbids_bypass_ends_it(tmp_path: Path) -> None:
+    async with rig(tmp_path, options=BYPASSING) as r, client(r) as wire:
+        made = await new(wire)
+        session = made["result"]["sessionId"]
+        assert values(made)["mode"] == "bypassPermissions"
+        assert values(await load(wire, session, **FORBIDS))["mode"] == "default"
+        options = await launched(r, wire, session)
+        assert (options.permission_mode, options.bypass) == ("default", False)
 
 
 async def test_any_model_goes_before_claude_names_some(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_opencodes_keys_are_no_reason_to_refuse() -> None:
     meta = {"claudeCode": {"emitRawSDKMessages": [{"type": "system"}]}}
     nothing = session_meta.parse(None, new=True)
     assert session_meta.parse(meta, new=True) == nothing
-    ask = {"allow": [], "ask": ["*"], "deny": [], "disableBypassPermissionsMode": "disable"}
+    ask = {"allow": [], "ask": ["*"], "deny": [], "defaultMode": "default"}
     assert session_meta.parse(sdk(settings={"permissions": ask}, abortController={}), new=True) == (
         nothing
     )
@@ -210,3 +210,10 @@ def test_opencodes_keys_are_no_reason_to_refuse() -> None:
     for permissions in ({"deny": "Bash"}, {"additionalDirectories": ["/x"]}):
         with pytest.raises(InvalidParams, match=r"settings\.permissions"):
             session_meta.parse(sdk(settings={"permissions": permissions}), new=True)
+
+
+def test_permissions_of_settings_may_forbid_a_mode() -> None:
+    told = sdk(settings={"permissions": {"disableBypassPermissionsMode": "disable"}})
+    assert session_meta.parse(told, new=True).options == SessionOptions(forbids_bypass=True)
+    told = sdk(settings={"permissions": {"disableBypassPermissionsMode": True}})
+    assert "disableBypassPermissionsMode" in refused(told)
