@@ -81,7 +81,10 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     "--json", "as_json", is_flag=True, help="Print the lines unchanged; most are JSON objects."
 )
 def logs(follow: bool, lines: int, workers: bool, as_json: bool) -> None:
-    """Show the end of the daemon's log. Under systemd, this is the journal of its unit."""
+    """Show the end of the daemon's log.
+
+    Under systemd, this is the journal of its unit, also while that does not run.
+    """
     from pykoclaw_acp.commands import logs as command
 
     command.main(lines, follow, workers, as_json)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -17,10 +19,12 @@ from typing import Any, Final
 from pykoclaw_acp import terminal
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.link.places import Places, lock_holder
+from pykoclaw_acp.system import units
 from pykoclaw_acp.terminal import Shown
 
 _QUOTED: Final = re.compile(r"[\s=\"]|^$")
 UNIT: Final = "pykoclaw-acp"
+SYSTEMCTL_WAIT: Final = 10.0  # s
 PAUSE: Final = 0.2  # s between two reads of a followed file
 PROC: Final = Path("/proc")
 _COLOURS: Final[Mapping[str, dict[str, Any]]] = {
@@ -103,11 +107,11 @@ def _value(value: object) -> str:
 
 def _unit(places: Places) -> tuple[str, bool] | None:
     """Name of the daemon's systemd service, and whether it is a user service; None
-    outside of one.
+    outside of one. Without a daemon, the service that would run it.
     """
     holder = lock_holder(places.data)
     if holder is None:
-        return None
+        return _installed_unit(places)
     try:
         group = (PROC / str(holder[0]) / "cgroup").read_text().strip()
     except OSError:
@@ -116,6 +120,32 @@ def _unit(places: Places) -> tuple[str, bool] | None:
         if part.startswith(UNIT) and part.endswith(".service"):
             return part, "/user@" in group
     return None
+
+
+def _installed_unit(places: Places) -> tuple[str, bool] | None:
+    """The service of these places, which may have failed before it had the data directory."""
+    name = f"{UNIT}.service"
+    for scope in units.SCOPES:
+        try:
+            found = units.installed(
+                scope, (name,), ("Environment", "User"), os.environ, SYSTEMCTL_WAIT
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        if any(_serves(one, places) for one in found):
+            others = f"; {places.log} is that of daemons that clients started"
+            more = others if os.path.exists(places.log) else ""
+            terminal.line(f"No daemon runs. This is the journal of {name}{more}.", err=True)
+            return name, scope == "--user"
+    return None
+
+
+def _serves(unit: Mapping[str, str], places: Places) -> bool:
+    """Whether the service is on this socket, or the system's is for this user."""
+    with contextlib.suppress(KeyError):
+        if pwd.getpwnam(unit.get("User", "")).pw_uid == os.getuid():
+            return True
+    return units.variables(unit).get("PYKOCLAW_SOCKET") == places.socket
 
 
 def _journal(unit: tuple[str, bool], lines: int, follow: bool) -> Iterator[str]:

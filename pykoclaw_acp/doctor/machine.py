@@ -14,6 +14,7 @@ from pykoclaw_acp.doctor.report import TOOL_WAIT, Context, Finding
 from pykoclaw_acp.link import places, records
 from pykoclaw_acp.pool.unattended import unattended
 from pykoclaw_acp.system import trusted_path
+from pykoclaw_acp.system import units as systemd_units
 
 # bytes of a unix socket's path (unix(7)), for programs that connect to it directly
 LONGEST_SOCKET: Final = 107
@@ -224,7 +225,13 @@ def units(context: Context) -> Finding:
     if shutil.which("systemctl", path=context.environment.get("PATH")) is None:
         return Finding("systemd units", "ok", "there is no systemd here; clients start the daemon")
     try:
-        known = [unit for scope in ("--user", "--system") for unit in _units(context, scope)]
+        known = [
+            {**unit, "scope": scope}
+            for scope in systemd_units.SCOPES
+            for unit in systemd_units.installed(
+                scope, UNITS, ("Id", "ActiveState"), context.environment, TOOL_WAIT
+            )
+        ]
     except subprocess.TimeoutExpired:
         found = f"systemctl has not answered within {TOOL_WAIT:g} s"
         return Finding("systemd units", "warning", found, "Try `systemctl status` yourself.")
@@ -257,21 +264,6 @@ CHECKS: Final = (
     processes,
     units,
 )
-
-
-def _units(context: Context, scope: str) -> list[dict[str, str]]:
-    """Properties of our units in this systemd instance; empty if there is none that answers. Raises
-    TimeoutExpired.
-    """
-    properties = "--property=Id,LoadState,ActiveState"
-    shown = subprocess.run(
-        ["systemctl", scope, "show", properties, *UNITS],
-        capture_output=True, text=True, check=False, timeout=TOOL_WAIT, stdin=subprocess.DEVNULL,
-        env=dict(context.environment),
-    )  # fmt: skip
-    blocks = shown.stdout.strip().split("\n\n") if shown.returncode == 0 else []
-    found = [dict(line.split("=", 1) for line in block.splitlines()) for block in blocks]
-    return [{**unit, "scope": scope} for unit in found if unit["LoadState"] != "not-found"]
 
 
 def _private(check: str, paths: list[Path], forbidden: int, missing: str) -> Finding:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -913,6 +914,29 @@ def test_under_systemd_the_log_is_the_journals(
     (tmp_path / "4").mkdir()
     (tmp_path / "4/cgroup").write_text(group + "\n")
     assert logs._unit(Places.find()) == unit
+
+
+@pytest.mark.parametrize(
+    ("socket", "user", "own"),
+    [("here", "", True), ("/elsewhere", "", False), ("/elsewhere", "me", True)],
+)
+def test_log_of_service_that_failed_is_the_journals(
+    socket: str, user: str, own: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Places.find().socket if socket == "here" else socket
+    name = pwd.getpwuid(os.getuid()).pw_name if user else ""
+    shown = f"LoadState=loaded\nUser={name}\nEnvironment=PATH=/bin PYKOCLAW_SOCKET={path}"
+    for name, script in (
+        ("systemctl", f"[ $1 = --user ] && echo '{shown}'"),
+        ("journalctl", f"cat <<'END'\n{entry('A setting is wrong')}\nEND"),
+    ):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    log_file().write_text(entry("Long ago") + "\n")
+    result = run("logs")
+    assert ("A setting is wrong" in result.stdout, "Long ago" in result.stdout) == (own, not own)
+    assert ("journal of pykoclaw-acp.service" in result.stderr) == own
 
 
 def test_absent_session_message_does_not_hide_other_errors() -> None:
