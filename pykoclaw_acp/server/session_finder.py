@@ -11,7 +11,9 @@ from pykoclaw_acp.store.database import Database
 
 
 class SessionFinder:
-    """Finds sessions; `create`: begin a conversation of this name if there is none."""
+    """Finds sessions, and makes one of a transcript; `create`: begin a conversation of this name if
+    there is none.
+    """
 
     def __init__(self, sessions: Sessions, database: Database) -> None:
         self._sessions = sessions
@@ -29,8 +31,8 @@ class SessionFinder:
                 session = await self._sessions.of_name(word, create=True)
             else:
                 session = await self._sessions.of_conversation(word)
-            if session is None:
-                raise SessionNotFound(word)
+            if session is None:  # or one that only Claude knows, as lists of clients have it
+                session = await self._sessions.catalogue.open(word)
             return session.id
         if len(found) > 1:
             raise InvalidParams(f"More than one session's id begins with {word}. Give more of it.")

@@ -19,6 +19,7 @@ from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.store import overview
 from pykoclaw_acp.store.readers import ReaderPool
 from pykoclaw_acp.store.units import Statement, Unit
+from tests.integration.callers import caller
 from tests.integration.programs import upsert_row
 from tests.integration.rig import Rig, rig
 from tests.integration.wires import Wire, client, hanging, new, prompt
@@ -322,6 +323,21 @@ async def test_a_transcript_becomes_one_session_and_is_resumed(tmp_path: Path) -
         (launched,) = r.launcher.launched
         assert launched.spec.resume_session_id == CLAUDE
         assert len(await r.database.read("SELECT 1 FROM conversations")) == 1
+
+
+async def test_commands_know_sessions_of_a_terminal(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as command:
+        found = with_transcripts(r)
+        shown = await command.call("sessions/show", session=CLAUDE)
+        assert (shown["summary"]["id"], shown["summary"]["title"]) == (CLAUDE, "A title")
+        prompted = await command.call("prompt", session=CLAUDE, text="say 1")
+        assert (prompted["session"], prompted["state"]) == (CLAUDE, "done")
+        assert r.launcher.launched[0].spec.resume_session_id == CLAUDE
+        for word in ("unknown", CLAUDE[:8].replace("c", "d")):
+            assert (await command.refused("sessions/show", session=word))["code"] == -32002
+        await command.call("sessions/delete", session=CLAUDE)
+        assert CLAUDE in found.there
+        assert (await command.refused("sessions/show", session=CLAUDE))["code"] == -32002
 
 
 async def test_a_transcript_keeps_its_directory(tmp_path: Path) -> None:
