@@ -108,7 +108,8 @@ async def test_restored_database_runs_no_forgotten_prompt(tmp_path: Path) -> Non
             again.call(4, "session/prompt", again=7, **words(session, "say 1"))
             await eventually(lambda: len(again.rests("taken")) == 2)
             assert again.rests("taken") == ["2", "4"]
-            assert (await again.answer(3))["error"]["data"] == {"errorKind": "restored"}
+            unfollowed = {"errorKind": "restored", "turnState": "unknown", "retryable": False}
+            assert (await again.answer(3))["error"]["data"] == unfollowed
             assert await r.database.read("SELECT COUNT(*) FROM acp_turns") == [(2,)]
 
 

@@ -106,12 +106,18 @@ class Intake:
         """
         known = await self._journal.find_unfinished(self._record.session_id, turn.keys)
         if known is None:
-            raise TurnFailed(outcomes.PROMPT_LOST, {"errorKind": ErrorKind.RESTORED})
+            raise _unfollowed(outcomes.PROMPT_LOST, ErrorKind.RESTORED)
         if known.state != TurnState.QUEUED:
-            raise TurnFailed(outcomes.PROMPT_BEGUN, {"errorKind": ErrorKind.INTERNAL})
+            raise _unfollowed(outcomes.PROMPT_BEGUN, ErrorKind.INTERNAL)
         known.helper = turn.helper
         return known
 
     def _lose_call(self, accepting: asyncio.Task[Turn]) -> None:
         if not accepting.cancelled() and accepting.exception() is None:
             self._deduplication.lose_call(accepting.result())
+
+
+def _unfollowed(message: str, kind: ErrorKind) -> TurnFailed:
+    """The error of a prompt that may have been run, or still runs."""
+    data = {"errorKind": kind, "turnState": TurnState.UNKNOWN, "retryable": False}
+    return TurnFailed(message, data)
