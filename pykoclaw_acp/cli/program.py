@@ -255,6 +255,9 @@ def restart() -> None:
 def stop() -> None:
     """Stop all workers, then the daemon. Running and queued turns are cancelled.
 
+    While the database cannot be written, workers are left running: the ends of their turns could
+    not be kept.
+
     Exit status: 3 if no daemon is running.
     """
     from pykoclaw_acp.commands import ending as command

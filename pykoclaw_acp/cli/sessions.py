@@ -176,9 +176,11 @@ def attach(session: str) -> None:
     are cut if they are long. Ctrl-C detaches; a running turn continues.
 
     In a terminal, permission requests can be answered: type y (allow once), a (always allow in the
-    session), l (always allow in the directory) or n (deny), as far as they are offered, then Enter.
-    What follows n, as in `n because …`, is told to Claude. As long as a terminal is attached, the
-    away policy of the session does not apply.
+    session), l (always allow in the directory), f (approve a plan, and go back to the mode of before)
+    or n (deny), as far as they are offered, then Enter. What follows n, as in `n because …`, is told
+    to Claude. v shows a request that is longer than the screen, which comes before it is allowed. A
+    question of Claude is answered by typing the answer, with ; between those to several questions.
+    As long as a terminal is attached, the away policy of the session does not apply.
     """
     from pykoclaw_acp.commands import attach as command
 

@@ -31,8 +31,8 @@ def list_workers(as_json: bool) -> None:
 @click.argument("session", required=False, shell_complete=sessions)
 @click.option("--now", is_flag=True, help="Kill immediately instead of stopping gracefully.")
 def stop_workers(session: str | None, now: bool) -> None:
-    """Stop all workers, or the worker of SESSION. Their turns are cancelled. Works without a daemon
-    too.
+    """Stop all workers, or the worker of SESSION. Their turns are cancelled. Without a daemon, all
+    workers that are left can be stopped, not that of one session (exit status 3).
 
     The next prompt starts a new worker, and Claude remembers the conversation.
     """

@@ -176,7 +176,7 @@ class Settings(BaseSettings):
     max_clients: int = Field(
         default=512,
         ge=4,
-        description="Maximum number of connected clients; lower if the limit of open files requires it.",
+        description="Maximum number of connected clients, at least 4; lower if the limit of open files requires it.",
     )
     workspace_trust: Annotated[Literal["ask", "off"], BeforeValidator(values.lowered)] = Field(
         default="ask",

@@ -237,11 +237,14 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| concurrent requests of a client | {MAX_CALLS:,};" in limits
     assert f"above {MOST_OPEN:,} the client is not read" in limits
     assert f"| {queue.MOST_WAITING}, with {queue.MOST_TEXT:,} characters; -32012 |" in limits
-    assert f" scheduled task | {queue.MOST_TEXT:,} characters; -32602, " in limits
+    assert f"a prompt of a scheduled task | {queue.MOST_TEXT:,} characters; " in limits
+    assert f"`shared.prompt` | {framing.MAX_PROMPT_EARLY >> 10} KiB as JSON" in limits
+    assert f"`questions/answer`) | {ranges.MAX_WORDS:,} characters each" in limits
     assert (
         f"| {queue.MOST_WAITING_ALL:,}, with {queue.MOST_TEXT_ALL:,} characters; -32012 |" in limits
     )
     assert f"| within {admission.HELLO:g} s |" in limits
+    assert f"| within {admission.COMMAND:g} s |" in limits
     assert f"| unread output of all clients | {sockets.MOST_UNREAD >> 20} MiB" in limits
     assert f"| a request's `id` | {jsonrpc.MAX_ID:,} bytes |" in limits
     assert (
