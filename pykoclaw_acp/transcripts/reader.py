@@ -57,16 +57,10 @@ class TranscriptReader:
         self._translation = Translation(scan.cwd)
         self._ids = call_ids.CallIds()
         self._subagents = Subagents(scan.path, self._translation, self._ids)
-        self._translation.tasks.tasks = self._state.tasks
+        self._translation.tasks.tasks = bounded(self._state.tasks)
         for call, found in self._state.calls.items():
             self._ids.restore(call)
-            self._translation.names[call] = found.name
-            self._translation.running[call] = None
-            self._translation.commands[call] = found.command
-            if found.background:
-                self._translation.background[call] = None
-                known = self._translation.long.known
-                known.restore(call, found.name, found.task, found.what).command = found.command
+            found.restore(call, self._translation)
         self._piece = Piece(scan.offset)
 
     def pieces(self) -> Iterator[Piece]:
@@ -96,19 +90,7 @@ class TranscriptReader:
     def _cut(self) -> Piece:
         """The piece so far; the next one begins."""
         piece, translation = self._piece, self._translation
-        self._state.tasks = bounded(translation.tasks.tasks)
-        commands = translation.commands
-        self._state.calls = {
-            call: OpenCall(
-                translation.names[call],
-                found.turn,
-                call in translation.background,
-                commands.get(call, ()),
-                *translation.long.known.kept(call),
-            )
-            for call, found in self._state.calls.items()
-            if call in translation.running
-        }
+        self._state.go_on(translation)
         translation.names = {call: translation.names[call] for call in translation.running}
         piece.state = msgspec.json.encode(self._state).decode()
         piece.head = self._state.resumed() or None
@@ -278,7 +260,7 @@ class TranscriptReader:
             if entries.is_call(block):
                 call, (name, arguments) = self._ids.begun(block["id"], turn), entries.called(block)
                 if len(self._state.calls) < MOST_CALLS:
-                    self._state.calls[call] = OpenCall(name, turn)
+                    self._state.calls[call] = OpenCall.begun(name, turn, arguments)
                 events += self._translation.start_tool(call, name, arguments)
             elif kind in ("text", "thinking") and isinstance(text, str) and text:
                 events += self._translation.say(str(kind), f"{found.id}-{index}", text)
@@ -303,12 +285,14 @@ class TranscriptReader:
 
     def _end_calls(self, turn: str, uuid: str) -> None:
         """The calls of a turn that is over have got no result."""
+        translation = self._translation
+        calls = [call for call, found in self._state.calls.items() if found.turn == turn]
+        for call in calls:
+            translation.long.hidden.pop(call, None)
         open_calls = [
             call
-            for call, found in self._state.calls.items()
-            if found.turn == turn
-            and call in self._translation.running
-            and call not in self._translation.background
+            for call in calls
+            if call in translation.running and call not in translation.background
         ]
         self._tell(turn, f"{uuid}-before", self._translation.end_these(open_calls))
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
+from msgspec.structs import replace
 
-from pykoclaw_acp.model.events import PlanEntry, TextPart
+from pykoclaw_acp.model.events import Output, PlanEntry, TextPart
+from pykoclaw_acp.translation.tasks import MOST_ID, MOST_WHAT
+from pykoclaw_acp.translation.tools import shown_input
+from pykoclaw_acp.translation.translator import Translation
 
 MOST_TURNS: Final = 12  # that may be continued without a search
 MOST_ENTRIES: Final = 16  # of each turn, likewise
@@ -16,6 +20,9 @@ MOST_TASKS: Final = 200  # of the plan
 MOST_NAME: Final = 256  # characters of a name or an id that Claude, or a hostile file, chooses
 MOST_TASK: Final = 1000  # characters of a task
 MOST_SEEN: Final = 100_000  # entries of a look
+MOST_TEXT: Final = 32 * 1024  # characters of a text in the input of a call
+MOST_INPUT: Final = 64 * 1024  # bytes of the input of a call
+MOST_INPUTS: Final = 512 * 1024  # bytes of those of all calls
 
 NO_TURN: Final = ""  # of entries before any prompt
 Owner = Literal["own", "other", "known"]
@@ -33,7 +40,9 @@ class OpenTurn(msgspec.Struct, omit_defaults=True):
 
 
 class OpenCall(msgspec.Struct, omit_defaults=True):
-    """A tool call without a result; `command` is shown above what it puts out."""
+    """A tool call without a result; `command` is shown above what it puts out. Rows of earlier
+    versions have neither `input` nor `quiet`.
+    """
 
     name: str
     turn: str
@@ -41,6 +50,44 @@ class OpenCall(msgspec.Struct, omit_defaults=True):
     command: tuple[TextPart, ...] = ()
     task: str = ""  # the CLI's id of it
     what: str = ""  # its command, or what its subagent is to do
+    input: dict[str, Any] | None = None  # long texts cut; None: too much, or not known
+    quiet: bool | None = None  # clients are not shown it, unless it fails
+    notes: list[str] = []
+    output: Output | None = None
+    stopped: str | None = None
+
+    @classmethod
+    def begun(cls, name: str, turn: str, arguments: dict[str, Any]) -> OpenCall:
+        """A call as it is made."""
+        shown = shown_input(arguments, MOST_TEXT)
+        return cls(name, turn, input=shown if _weight(shown) <= MOST_INPUT else None)
+
+    def now(self, call: str, translation: Translation) -> OpenCall:
+        """The call as it goes on."""
+        kept = replace(
+            self,
+            background=call in translation.background,
+            command=translation.commands.get(call, ()),
+            quiet=call in translation.quiet or call in translation.long.hidden,
+        )
+        if (task := translation.long.known.calls.get(call)) is not None:
+            kept.task, kept.what = task.id[:MOST_ID], task.what[:MOST_WHAT]
+            kept.notes, kept.output, kept.stopped = task.notes, task.output, task.stopped
+        return kept
+
+    def restore(self, call: str, translation: Translation) -> None:
+        """Let a translation know the call, as if it had begun there."""
+        translation.restore(call, self.name, self.input, quiet=self.quiet)
+        known = translation.long.known
+        if self.background:
+            translation.background[call] = None
+            known.named(call, self.task, background=True, tool=self.name)
+        if self.command:
+            translation.commands[call] = self.command
+            translation.long.headed(call, self.command)
+        if (task := known.calls.get(call)) is not None:
+            task.what = self.what if self.input is None else task.what
+            task.notes, task.output, task.stopped = self.notes, self.output, self.stopped
 
 
 class Seen:
@@ -74,6 +121,21 @@ class State(msgspec.Struct, omit_defaults=True):
     blocks: int = 0
     damaged: bool = False
     title: str = ""  # that a person has given the session, the newest
+
+    def go_on(self, translation: Translation) -> None:
+        """Keep what the next look has to know of the translation."""
+        self.tasks = bounded(translation.tasks.tasks)
+        running = (translation.running, translation.long.hidden)
+        self.calls = {
+            call: found.now(call, translation)
+            for call, found in self.calls.items()
+            if any(call in some for some in running)
+        }
+        room = MOST_INPUTS
+        for found in self.calls.values():
+            room -= (weight := _weight(found.input))
+            if room < 0:
+                found.input, room = None, room + weight
 
     def entries(self) -> Iterator[str]:
         """The recent entries of the newest turns."""
@@ -121,9 +183,15 @@ class State(msgspec.Struct, omit_defaults=True):
 
 
 def bounded(tasks: dict[str, PlanEntry]) -> dict[str, PlanEntry]:
-    """The plan as it is kept: its newest tasks, long ones cut."""
+    """The plan as it is kept: its newest tasks, long ones cut. In those of earlier versions
+    they have no ids.
+    """
     kept = [(one, task) for one, task in tasks.items() if len(one) <= MOST_NAME][-MOST_TASKS:]
-    return {one: PlanEntry(task.content[:MOST_TASK], task.status) for one, task in kept}
+    return {one: PlanEntry(task.content[:MOST_TASK], task.status, one) for one, task in kept}
+
+
+def _weight(arguments: dict[str, Any] | None) -> int:
+    return 0 if arguments is None else len(msgspec.json.encode(arguments))
 
 
 def restored(state: str) -> State:

@@ -71,17 +71,20 @@ def content(name: str, arguments: dict[str, Any]) -> tuple[ToolPart, ...]:
 
 def result(
     name: str,
-    arguments: dict[str, Any],
+    arguments: dict[str, Any] | None,
     details: object,
     found: tuple[ToolPart, ...],
     *,
     failed: bool,
 ) -> tuple[ToolPart, ...]:
-    """What the call shows in the end, of any tool; `found` is what it has put out. Empty: as before."""
+    """What the call shows in the end, of any tool; `found` is what it has put out. Empty: as before.
+    `arguments`: None if they are not known any more.
+    """
     if name not in (PLANS, ASKS):
         return found
+    asked = () if arguments is None else content(name, arguments)
     if failed:
-        return (*content(name, arguments), *found)
+        return (*asked, *found)
     given = details.get("answers") if isinstance(details, dict) else None
     if name == PLANS or not isinstance(given, dict):
         return ()
@@ -90,5 +93,5 @@ def result(
         for question, answer in given.items()
     ]
     if not lines:
-        return (*content(name, arguments), TextPart("(not answered)"))
+        return (*asked, TextPart("(not answered)"))
     return (TextPart("\n\n".join(lines)),)

@@ -133,14 +133,6 @@ class ClaudeTasks:
             kind = str(arguments.get("subagent_type") or "agent")
             self._add(ClaudeTask(call, tool, str(arguments.get("description", "")), kind))
 
-    def restore(self, call: str, tool: str, task_id: str, what: str) -> ClaudeTask:
-        """A call that an earlier look has found."""
-        self.begin(call, tool, {})
-        self.named(call, task_id, background=True)
-        task = self.calls[call]
-        task.what = what
-        return task
-
     def named(self, call: str, task_id: str, *, background: bool, tool: str = "") -> None:
         """The CLI has made a task of the call."""
         task = self.calls.get(call)
@@ -156,11 +148,6 @@ class ClaudeTasks:
         """The call is of a subagent of this kind, also if an earlier look has found it."""
         task = self.calls.get(call) or self._add(ClaudeTask(call, "Agent", what))
         task.agent = kind
-
-    def kept(self, call: str) -> tuple[str, str]:
-        """What `restore` needs to know of a call."""
-        task = self.calls.get(call)
-        return ("", "") if task is None else (task.id[:MOST_ID], task.what[:MOST_WHAT])
 
     def subagents(self) -> list[ClaudeTask]:
         """Those subagents that run in the background."""

@@ -89,9 +89,9 @@ def locations(name: str, arguments: dict[str, Any], cwd: str) -> tuple[Location,
     return (Location(path=path, line=offset if isinstance(offset, int) and offset > 0 else 1),)
 
 
-def shown_input(arguments: dict[str, Any]) -> dict[str, Any]:
+def shown_input(arguments: dict[str, Any], most: int = MAX_SHOWN) -> dict[str, Any]:
     """The input for the log, with long texts cut."""
-    return {key: _bounded(value) for key, value in arguments.items()}
+    return {key: _bounded(value, most) for key, value in arguments.items()}
 
 
 def asked_input(arguments: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -99,15 +99,15 @@ def asked_input(arguments: dict[str, Any] | None) -> dict[str, Any] | None:
     return None if arguments is None else shown_input(arguments)
 
 
-def _bounded(value: object) -> object:
+def _bounded(value: object, most: int) -> object:
     if isinstance(value, str):
-        return shorten(value)
+        return shorten(value, most)
     if not isinstance(value, list | dict):
         return value
     if _is_deep(value, MAX_LEVELS):
         return "(nested too deeply to show)"
     text = json.dumps(value, ensure_ascii=False)
-    return shorten(text) if len(text) > MAX_SHOWN else value
+    return shorten(text, most) if len(text) > most else value
 
 
 def _is_deep(value: object, most: int) -> bool:

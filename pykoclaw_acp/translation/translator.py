@@ -142,6 +142,21 @@ class Translation:
             return []
         return [started]
 
+    def restore(
+        self, tool_id: str, name: str, arguments: dict[str, Any] | None, *, quiet: bool | None
+    ) -> None:
+        """A call that was taken in earlier, and `quiet` or reported; None: that is not known."""
+        self.start_tool(tool_id, name, arguments or {})
+        if (began := self.started.get(tool_id)) is None:
+            return
+        if quiet:
+            self.quiet[tool_id] = began
+        elif quiet is not None:
+            self.quiet.pop(tool_id, None)
+        if arguments is None:  # what it shows is not known
+            self.started.pop(tool_id)
+            self.decided.pop(tool_id, None)
+
     def ask_for(self, tool_id: str, name: str, arguments: dict[str, Any]) -> list[Event]:
         """Events that report a call about which the user is asked, if it was not shown yet."""
         return [*self.start_tool(tool_id, name, arguments), *self._reveal(tool_id)]
@@ -262,7 +277,7 @@ class Translation:
             return ToolEnded(tool_id, "failed", most, exit_code=found.exit_code)
         report = self.long.report(tool_id, details)
         parts = deciding.result(
-            self.names[tool_id], self.decided.get(tool_id, {}), details, found.parts, failed=failed
+            self.names[tool_id], self.decided.get(tool_id), details, found.parts, failed=failed
         )
         shown = self.under_command(tool_id, parts if report is None else report)
         code = found.exit_code

@@ -1,0 +1,182 @@
+"""Tool calls of transcripts are shown alike, wherever a look falls between their entries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.model.events import Event, Plan, PlanEntry, TextPart, ToolEnded, ToolStarted
+from pykoclaw_acp.transcripts.state import MOST_INPUT, MOST_INPUTS, MOST_TEXT
+from tests.unit.transcripts import Reading, Transcript, words
+
+REFUSED = (
+    "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user"
+    " said:\nFewer steps"
+)
+EDIT = {"file_path": "/w/a.txt", "old_string": "a", "new_string": "b"}
+PATCH = [{"oldStart": 1, "newStart": 1, "lines": ["-a", "+b"]}]
+QUESTIONS = {"questions": [{"question": "Which?", "options": [{"label": "Red"}]}]}
+CALLS: dict[str, tuple[dict[str, Any], Any]] = {  # input, and the CLI's form of the result
+    "Bash": ({"command": "ls\necho " + "x" * 200}, {"stdout": "a.txt"}),
+    "Monitor": ({"command": "tail -f a", "description": "Look"}, None),
+    "Read": ({"file_path": "/w/a.txt"}, {"file": {"content": "a"}}),
+    "Write": ({"file_path": "/w/a.txt", "content": "a"}, {"filePath": "/w/a.txt"}),
+    "Edit": (EDIT, {"filePath": "/w/a.txt", "structuredPatch": PATCH}),
+    "MultiEdit": ({"file_path": "/w/a.txt", "edits": [EDIT]}, None),
+    "NotebookEdit": ({"notebook_path": "/w/a.ipynb", "new_source": "a"}, None),
+    "Grep": ({"pattern": "a", "path": "/w"}, None),
+    "WebSearch": ({"query": "a"}, {"results": ["found"]}),
+    "WebFetch": ({"url": "http://localhost", "prompt": "p"}, {"result": "found"}),
+    "Agent": ({"description": "Look", "prompt": "p"}, {"content": [{"text": "It is."}]}),
+    "EnterPlanMode": ({}, None),
+    "ExitPlanMode": ({"plan": "# Plan\n\nOne\nTwo"}, {"plan": "# Plan"}),
+    "AskUserQuestion": (QUESTIONS, {"answers": {"Which?": "Red"}}),
+    "ToolSearch": ({"query": "select:TaskCreate"}, {"matches": ["TaskCreate"]}),
+    "TaskCreate": ({"subject": "A"}, {"task": {"id": "2", "subject": "A"}}),
+    "TaskUpdate": ({"taskId": "1", "status": "completed"}, {"taskId": "1"}),
+    "TodoWrite": ({"todos": []}, {"newTodos": [{"content": "B", "status": "pending"}]}),
+    "Skill": ({"skill": "a"}, None),
+    "mcp__x__y": ({"a": 1}, None),
+}
+
+
+@pytest.fixture
+def t(tmp_path: Path) -> Transcript:
+    return Transcript(tmp_path / "t.jsonl")
+
+
+def assert_looks_change_nothing(t: Transcript, *steps: Callable[[], object]) -> list[Event]:
+    """A look after each step finds what a single one finds; returns that."""
+    reading, found = Reading(t), []
+    for step in steps:
+        step()
+        found += reading.look()
+    assert found == Reading(t).look()
+    return found
+
+
+def made_task(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    t.call("first", "TaskCreate", subject="Think")
+    t.result("first", toolUseResult={"task": {"id": "1", "subject": "Think"}})
+
+
+@pytest.mark.parametrize("end", ["result", "refusal", "none"])
+@pytest.mark.parametrize("name", CALLS)
+def test_look_before_result_changes_nothing(t: Transcript, name: str, end: str) -> None:
+    arguments, details = CALLS[name]
+    refusal = {"type": "tool_result", "tool_use_id": "c", "content": REFUSED, "is_error": True}
+    ends: dict[str, Callable[[], object]] = {
+        "result": lambda: t.result("c", toolUseResult=details),
+        "refusal": lambda: t.prompt([refusal], toolUseResult=f"Error: {REFUSED}"),
+        "none": lambda: t.prompt("next", "p2"),
+    }
+    begins = (lambda: made_task(t), lambda: t.call("c", name, **arguments))
+    found = assert_looks_change_nothing(t, *begins, ends[end], lambda: t.prompt("last", "p3"))
+    started = {one.tool_call_id for one in found if isinstance(one, ToolStarted)}
+    assert {one.tool_call_id for one in found if isinstance(one, ToolEnded)} == started
+
+
+def test_poll_of_background_command_between_looks(t: Transcript) -> None:
+    """What it has put out, and who has stopped it, is not forgotten either."""
+    file = {"filePath": "/tmp/x/tasks/b1.output", "content": "a\nb\n", "startLine": 1}
+    notice = (
+        "<task-notification>\n<task-id>b1</task-id>\n<tool-use-id>c</tool-use-id>\n"
+        "<status>killed</status>\n<summary>Killed</summary>\n</task-notification>"
+    )
+    found = assert_looks_change_nothing(
+        t,
+        lambda: t.prompt("one", "p1"),
+        lambda: t.call("c", command="make\nmake " + "x" * 200),
+        lambda: t.result("c", toolUseResult={"backgroundTaskId": "b1", "timedOutAfterMs": 9000}),
+        lambda: t.call("poll", "Read", file_path="/tmp/x/tasks/b1.output"),
+        lambda: t.result("poll", "1\ta", toolUseResult={"type": "text", "file": file}),
+        lambda: t.call("stop", "TaskStop", task_id="b1"),
+        lambda: t.result("stop", toolUseResult={"message": "stopped"}),
+        lambda: t.prompt(notice, "b1", turnOrigin="task_notification"),
+        lambda: t.say("It is stopped."),
+    )
+    (ended,) = (one for one in found if isinstance(one, ToolEnded))
+    assert ended.reason == "Stopped by Claude."
+    assert TextPart("```\na\nb\n```") in ended.content
+
+
+def test_polls_after_end_of_task_stay_hidden(t: Transcript) -> None:
+    """A call that was hidden is not shown by its result, though its task is forgotten."""
+    t.prompt("one", "p1")
+    t.call("c", command="make")
+    t.result("c", toolUseResult={"backgroundTaskId": "b1"})
+    t.call("poll", "Read", file_path="/tmp/x/tasks/b1.output")
+    t.add(
+        "attachment",
+        attachment={
+            "type": "queued_command",
+            "commandMode": "task-notification",
+            "prompt": "<task-notification>\n<task-id>b1</task-id>\n<tool-use-id>c</tool-use-id>\n"
+            "<status>completed</status>\n</task-notification>",
+        },
+    )
+    reading = Reading(t)
+    assert words(reading.look())[-1] == "c completed"
+    t.result("poll", "1\ta")
+    assert reading.look() == []
+    assert json.loads(reading.state).get("calls", {}) == {}
+
+
+def test_hidden_calls_end_with_their_turn(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    t.call("c", command="make")
+    t.result("c", toolUseResult={"backgroundTaskId": "b1"})
+    t.call("poll", "Read", file_path="/tmp/x/tasks/b1.output")
+    reading = Reading(t)
+    reading.look()
+    assert list(json.loads(reading.state)["calls"]) == ["c", "poll"]
+    t.prompt("two", "p2")
+    reading.look()
+    assert list(json.loads(reading.state)["calls"]) == ["c"]
+
+
+def test_states_of_earlier_versions_are_read(t: Transcript) -> None:
+    made_task(t)
+    for call in ("ExitPlanMode", "AskUserQuestion", "TaskCreate", "Bash"):
+        t.call(call, call, **CALLS[call][0])
+    reading = Reading(t)
+    reading.look()
+    state = json.loads(reading.state)
+    for call in state["calls"].values():
+        del call["input"], call["quiet"]
+    del state["tasks"]["1"]["id"]
+    reading.state = json.dumps(state)
+    for call in ("ExitPlanMode", "AskUserQuestion"):
+        refusal = {"type": "tool_result", "tool_use_id": call, "content": REFUSED, "is_error": True}
+        t.prompt([refusal], toolUseResult=f"Error: {REFUSED}")
+    t.result("TaskCreate", toolUseResult=CALLS["TaskCreate"][1])
+    t.result("Bash", toolUseResult={"stdout": "a.txt"})
+    plan, question, tasks, command = reading.look()
+    why = (TextPart("Refused: Fewer steps"),)
+    assert plan == ToolEnded("ExitPlanMode", "failed", why)
+    assert question == ToolEnded("AskUserQuestion", "failed", why)
+    assert tasks == Plan((PlanEntry("Think", id="1"), PlanEntry("A", id="2")))
+    assert isinstance(command, ToolEnded)
+    assert command.content[0] == TextPart(
+        f"```sh\n{CALLS['Bash'][0]['command']}\n```", command=True
+    )
+
+
+def test_inputs_of_open_calls_are_bounded(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    for n in range(40):
+        t.call(f"c{n}", "Write", file_path=f"/w/{n}", content="x" * MOST_TEXT * 2)
+    t.call("many", "Write", file_path="/w/a", **{f"{n}": "x" * MOST_TEXT for n in range(3)})
+    reading = Reading(t)
+    reading.look()
+    kept = [one.get("input") for one in json.loads(reading.state)["calls"].values()]
+    assert kept[0]["file_path"] == "/w/0"
+    assert kept[-1] is None
+    assert len(json.dumps(kept)) < MOST_INPUTS + MOST_INPUT
+    t.prompt("next", "p2")
+    assert words(reading.look()) == [*(f"c{n} failed" for n in range(40)), "many failed", "> next"]
