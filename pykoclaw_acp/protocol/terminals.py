@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from pykoclaw_acp.model.code_blocks import unfenced
 from pykoclaw_acp.model.events import (
     COMMANDS,
     Event,
@@ -26,7 +27,6 @@ from pykoclaw_acp.model.events import (
 from pykoclaw_acp.model.plain import COLOUR, plain
 from pykoclaw_acp.protocol.content import Terminal
 from pykoclaw_acp.protocol.projection import parts
-from pykoclaw_acp.protocol.tool_results import unfenced
 from pykoclaw_acp.protocol.updates import ToolCall, ToolCallUpdate, Update
 
 CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pykoclaw_acp.model.code_blocks import unfenced
 from pykoclaw_acp.model.events import TextPart, ToolEnded, ToolPart
 
 MAX_RAW: Final = 32 * 1024  # characters of output in `rawOutput`; `content` has more
 EXIT_CODE: Final = "Exit code {}"
-
-_FENCE: Final = "```"
 
 
 def shown(event: ToolEnded) -> tuple[ToolPart, ...]:
@@ -32,16 +31,6 @@ def raw_output(event: ToolEnded) -> dict[str, Any] | None:
     if texts or event.exit_code is not None:
         raw["output"] = _shortened("\n".join(texts))
     return raw or None
-
-
-def unfenced(text: str) -> str:
-    """The text of a part that is one code block; other texts as they are."""
-    if not text.startswith(_FENCE):
-        return text
-    opening, _, rest = text.partition("\n")
-    fence = opening[: len(opening) - len(opening.lstrip("`"))]
-    inside = rest.removesuffix(f"\n{fence}")
-    return inside if inside != rest and f"\n{fence}" not in inside else text
 
 
 def _shortened(text: str) -> str:

@@ -127,7 +127,8 @@ async def test_long_payloads_are_cut_naming_where_whole(tmp_path: Path) -> None:
         )
         assert call["rawInput"]["path"] == "f"
         assert call["rawInput"]["content"].startswith("x" * MOST + f"\n{mark}2`")
-        assert f"{mark}3`" in update["content"][0]["content"]["text"]
+        assert update["content"][0]["content"]["text"] == "x" * MOST
+        assert update["content"][1]["content"]["text"].startswith(f"{mark}3`")
         assert text["content"]["text"] == long  # what was said is not cut
 
 

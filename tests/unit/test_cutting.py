@@ -9,6 +9,7 @@ import pytest
 from pykoclaw_acp.model.cutting import MOST, cut
 from pykoclaw_acp.model.events import ImagePart, TextPart, ToolEnded, ToolPart, ToolStarted, size
 from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.protocol.tool_results import raw_output
 
 LONG = "x" * (MOST + 1)
 
@@ -42,8 +43,31 @@ def test_picture_stays_whole_and_long_colours_go() -> None:
     event = ToolEnded("t", "completed", (picture, TextPart(LONG, coloured=LONG)))
     shown = cut("session", Logged(3, "turn", event, size(event))).event
     assert isinstance(shown, ToolEnded)
-    first, second = shown.content
+    first, second, mark = shown.content
     assert first == picture
-    assert isinstance(second, TextPart)
-    assert second.coloured == ""
-    assert "[cut: " in second.text
+    assert second == TextPart(LONG[:MOST])
+    assert isinstance(mark, TextPart)
+    assert mark.text.startswith("… [cut: ")
+
+
+@pytest.mark.parametrize("fence", ["```sh", "`````"])
+def test_code_block_that_is_cut_is_closed(fence: str) -> None:
+    closing = fence.rstrip("sh")
+    event = ToolEnded("t", "completed", (TextPart(f"{fence}\n{LONG}y\n{closing}"),), exit_code=0)
+    shown = cut("session", Logged(3, "turn", event, size(event))).event
+    assert isinstance(shown, ToolEnded)
+    block, mark = shown.content
+    assert block == TextPart(f"{fence}\n{LONG[:MOST]}\n{closing}")
+    assert isinstance(mark, TextPart)
+    assert "[cut: 65,538 characters" in mark.text
+    output = str((raw_output(shown) or {})["output"])
+    assert output.startswith("xxx")
+    assert "`\n" not in output
+
+
+def test_short_code_block_is_not_cut_for_its_fence() -> None:
+    parts = (TextPart(f"```\n{LONG[:MOST]}\n```"),)
+    event = ToolEnded("t", "completed", parts)
+    shown = cut("session", Logged(3, "turn", event, size(event))).event
+    assert isinstance(shown, ToolEnded)
+    assert shown.content == parts

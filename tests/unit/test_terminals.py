@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pykoclaw_acp.model.cutting import cut
+from pykoclaw_acp.model.code_blocks import unfenced
+from pykoclaw_acp.model.cutting import MOST, cut
 from pykoclaw_acp.model.events import (
     Event,
     Output,
@@ -24,7 +25,6 @@ from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.plain import COLOUR, plain
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.terminals import CLEAR, Capability, Terminals
-from pykoclaw_acp.protocol.tool_results import unfenced
 from pykoclaw_acp.server import command_client
 from pykoclaw_acp.translation.tasks import newest, shown
 from pykoclaw_acp.translation.texts import coloured, fenced
@@ -181,6 +181,26 @@ def test_long_output_is_cut_without_unfinished_sequence() -> None:
     assert isinstance(logged.event, ToolEnded)
     screen.take(logged.event)
     assert screen.text == plain(out).rstrip()
+
+
+def test_replayed_long_output_is_in_terminal_too() -> None:
+    out = "".join(f"line {n}\n" for n in range(8000))
+    whole = ended(out)
+    live, replayed = Screen(), Screen()
+    for screen, event in (
+        (live, whole),
+        (replayed, cut("s", Logged(1, None, whole, len(encode(whole)))).event),
+    ):
+        screen.take(BEGUN)
+        assert event is not None
+        screen.take(event)
+        assert screen.update["content"][0]["type"] == "terminal"
+        assert screen.update["_meta"]["terminal_exit"]["exit_code"] == 0
+    assert live.text == out.rstrip()
+    assert replayed.text == out[:MOST]
+    (_, mark) = replayed.update["content"]
+    assert mark["content"]["text"].startswith("… [cut: ")
+    assert replayed.update["rawOutput"]["output"].startswith("line 0\nline 1\n")
 
 
 @given(st.text(alphabet=st.sampled_from("ab \n\r\t\x1b[0;1m]2J\x07\x9b"), max_size=40))
