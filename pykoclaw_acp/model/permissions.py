@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from pykoclaw_acp.model.events import ToolPart
+from pykoclaw_acp.model.events import Location, ToolPart
 from pykoclaw_acp.model.questions import Question
 
 REASON = "reason"
@@ -96,6 +96,7 @@ class PermissionRequest(
     always: str | None = None  # what "always" would allow, in words; None: not offered
     content: tuple[ToolPart, ...] = ()
     input: dict[str, Any] | None = None
+    locations: tuple[Location, ...] = ()
     call: str = ""
     tool: str = ""  # name of the tool
     form: Form | None = None

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from pykoclaw_acp.protocol.content import ToolContent
+from pykoclaw_acp.protocol.updates import ToolLocation
 from pykoclaw_acp.protocol.wire import Params, Wire
 
 # --- session/request_permission
@@ -27,7 +28,9 @@ class AskedToolCall(Wire, frozen=True, kw_only=True):
     title: str
     kind: str
     status: str
+    name: str | None = None
     content: list[ToolContent] | None = None
+    locations: list[ToolLocation] | None = None
     raw_input: dict[str, Any] | None = None
     meta: dict[str, Any] | None = msgspec.field(name="_meta", default=None)
 

@@ -16,7 +16,7 @@ from pykoclaw_acp.protocol.client_requests import (
     RequestPermission,
 )
 from pykoclaw_acp.protocol.content import ToolContent
-from pykoclaw_acp.protocol.projection import PARENT, parts
+from pykoclaw_acp.protocol.projection import locations, meta_of_call, parts
 from pykoclaw_acp.protocol.updates import ToolCall
 
 MAX_RULE: Final = 160  # characters of a rule in an option's name; the question has all of them
@@ -52,16 +52,25 @@ def permission(
         options.append(
             PermissionOption(option_id=REJECT_WITH_REASON, name=words, kind="reject_once")
         )
-    call = AskedToolCall(
+    call = asked_call(request, neutral(request.title), shown(request))
+    return RequestPermission(session_id=session_id, tool_call=call, options=options)
+
+
+def asked_call(
+    request: PermissionRequest, title: str, content: list[ToolContent] | None
+) -> AskedToolCall:
+    """The call of a request, with this title and content."""
+    return AskedToolCall(
         tool_call_id=request.tool_call_id,
-        title=neutral(request.title),
+        title=title,
         kind=request.tool_kind,
         status="pending",
-        content=shown(request),
+        name=request.tool or None,
+        content=content,
+        locations=locations(request.locations),
         raw_input=request.input,
-        meta=None if request.parent_id is None else {PARENT: request.parent_id},
+        meta=meta_of_call(request.tool, request.parent_id) or None,
     )
-    return RequestPermission(session_id=session_id, tool_call=call, options=options)
 
 
 def choices(request: PermissionRequest) -> dict[_Option, str]:
@@ -112,6 +121,7 @@ def announcement(request: PermissionRequest) -> ToolCall | None:
         kind=request.tool_kind,
         status="pending",
         name=request.tool,
+        meta=meta_of_call(request.tool, None),
     )
 
 

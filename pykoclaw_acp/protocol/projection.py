@@ -110,7 +110,7 @@ def update(seq: int, event: Event | None) -> Update:
                 tool_call_id=event.tool_call_id,
                 status=event.status,
                 content=parts(tool_results.shown(event)),
-                locations=_locations(event.locations),
+                locations=locations(event.locations),
                 raw_input=event.input,
                 raw_output=tool_results.raw_output(event),
                 title=event.title,
@@ -256,10 +256,16 @@ def _values(choices: tuple[Choice, ...]) -> list[ConfigValue]:
     ]
 
 
+def meta_of_call(tool: str, parent_id: str | None) -> dict[str, Any]:
+    """What `_meta` says of a call, for our clients and for those of claude-agent-acp."""
+    meta: dict[str, Any] = {} if parent_id is None else {PARENT: parent_id}
+    known = {"toolName": tool or None, "parentToolUseId": parent_id}  # by which clients nest calls
+    if claude := {key: one for key, one in known.items() if one is not None}:
+        meta["claudeCode"] = claude
+    return meta
+
+
 def _tool_call(event: ToolStarted, meta: dict[str, Any]) -> ToolCall:
-    if event.parent_id is not None:
-        meta[PARENT] = event.parent_id
-        meta["claudeCode"] = {"parentToolUseId": event.parent_id}  # by which clients nest calls
     return ToolCall(
         tool_call_id=event.tool_call_id,
         title=event.title,
@@ -267,13 +273,14 @@ def _tool_call(event: ToolStarted, meta: dict[str, Any]) -> ToolCall:
         status="pending" if event.pending else "in_progress",
         name=event.name,
         content=parts(event.content),
-        locations=_locations(event.locations),
+        locations=locations(event.locations),
         raw_input=event.input,
-        meta=meta,
+        meta=meta | meta_of_call(event.name, event.parent_id),
     )
 
 
-def _locations(found: tuple[Location, ...]) -> list[ToolLocation] | None:
+def locations(found: tuple[Location, ...]) -> list[ToolLocation] | None:
+    """The files of a tool call."""
     return [ToolLocation(path=one.path, line=_line(one.line)) for one in found] or None
 
 

@@ -11,12 +11,12 @@ from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.questions import Question, described, joined
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.protocol.client_requests import (
-    AskedToolCall,
     CreateElicitation,
     PermissionOption,
     RequestPermission,
 )
 from pykoclaw_acp.protocol.content import ShownContent, TextContent
+from pykoclaw_acp.protocol.permissions import asked_call
 
 IN_CHAT: Final = PermissionOption(
     option_id="in_chat", name="Answer in the chat", kind="reject_once"
@@ -83,14 +83,8 @@ def poll(
     else:
         options.append(IN_CHAT)
     count = f" ({at + 1} of {len(request.questions)})" if len(request.questions) > 1 else ""
-    call = AskedToolCall(
-        tool_call_id=request.tool_call_id,
-        title=f"{neutral(one.question)}{count}",
-        kind=request.tool_kind,
-        status="pending",
-        content=[ShownContent(content=TextContent(text=described([one])))],
-        raw_input=request.input,
-    )
+    shown = ShownContent(content=TextContent(text=described([one])))
+    call = asked_call(request, f"{neutral(one.question)}{count}", [shown])
     return RequestPermission(session_id=session_id, tool_call=call, options=options)
 
 

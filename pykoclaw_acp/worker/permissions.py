@@ -86,6 +86,7 @@ class PermissionCallbacks:
             always=always,
             content=content,
             input=arguments,
+            locations=tools.locations(name, arguments, self._calls.cwd),
             call=fingerprint(name, arguments),
             rules=rules.lasting(updates) if self.lasting else (),
             parent_id=parent,

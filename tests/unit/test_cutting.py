@@ -65,7 +65,7 @@ def test_code_block_that_is_cut_is_closed(fence: str) -> None:
     assert "`\n" not in output
 
 
-def test_short_code_block_is_not_cut_for_its_fence() -> None:
+def test_code_block_is_measured_without_its_fence() -> None:
     parts = (TextPart(f"```\n{LONG[:MOST]}\n```"),)
     event = ToolEnded("t", "completed", parts)
     shown = cut("session", Logged(3, "turn", event, size(event))).event

@@ -15,7 +15,9 @@ from claude_agent_sdk.types import PermissionRuleValue
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.frames import Answer
-from pykoclaw_acp.protocol import permissions
+from pykoclaw_acp.model.events import ToolStarted
+from pykoclaw_acp.protocol import permissions, projection, questions
+from pykoclaw_acp.protocol.updates import ToolLocation
 from pykoclaw_acp.sessions.permissions import words
 from pykoclaw_acp.system.secrets import may_hold_secret
 from pykoclaw_acp.worker import options, rules
@@ -32,6 +34,7 @@ def rule(tool: str, content: str | None = None) -> PermissionUpdate:
     )
 
 
+COMMAND = {"command": "npm test"}
 ACCEPTED = (
     "edits and simple commands that make, move or delete files (turns on the mode Accept edits)"
 )
@@ -175,7 +178,13 @@ def test_ordinary_commands_hold_no_secret(text: str) -> None:
 
 
 async def asked(
-    suggestions: list[PermissionUpdate], decision: Any, *, lasting: bool, agent: str | None = None
+    suggestions: list[PermissionUpdate],
+    decision: Any,
+    *,
+    lasting: bool,
+    agent: str | None = None,
+    tool: str = "Bash",
+    given: dict[str, Any] = COMMAND,
 ) -> Any:
     """The request that a worker makes, and what the CLI is told after this decision."""
     asks: list[Any] = []
@@ -186,11 +195,11 @@ async def asked(
     stream = Translator("/w")
     if agent is not None:
         stream.start_tool("parent", "Agent", {"subagent_type": agent, "prompt": "look"})
-        stream.start_tool("c", "Bash", {"command": "npm test"}, "parent")
+        stream.start_tool("c", tool, given, "parent")
     worker = PermissionCallbacks(1, asks.append, stream, reported, reported)
     worker.lasting = lasting
     context = ToolPermissionContext(suggestions=suggestions, tool_use_id="c")
-    task = asyncio.ensure_future(worker.can_use_tool("Bash", {"command": "npm test"}, context))
+    task = asyncio.ensure_future(worker.can_use_tool(tool, given, context))
     request = (await eventually(lambda: asks))[0]
     worker.resolve(Answer(epoch=1, ask_id=request.ask_id, decision=decision))
     return request, await task
@@ -199,11 +208,42 @@ async def asked(
 async def test_request_of_a_subagent_says_so() -> None:
     request, _ = await asked([], "allow_once", lasting=False)
     call = permissions.permission("s", request).tool_call
-    assert (call.title, call.meta) == ("npm test", None)
+    assert (call.title, call.name) == ("npm test", "Bash")
+    assert call.meta == {"claudeCode": {"toolName": "Bash"}}
     request, _ = await asked([], "allow_once", lasting=False, agent="Ex\nplore")
     call = permissions.permission("s", request).tool_call
     assert call.title == "Ex ⏎ plore: npm test"
-    assert call.meta == {"pykoclaw.dev/parentToolCallId": "parent"}
+    assert call.meta == {
+        "pykoclaw.dev/parentToolCallId": "parent",
+        "claudeCode": {"toolName": "Bash", "parentToolUseId": "parent"},
+    }
+
+
+async def test_request_names_the_files_of_its_call() -> None:
+    given = {"file_path": "a.txt", "content": "a"}
+    request, _ = await asked([], "allow_once", lasting=False, tool="Write", given=given)
+    call = permissions.permission("s", request).tool_call
+    assert (call.name, call.locations) == ("Write", [ToolLocation(path="/w/a.txt")])
+
+
+async def test_each_question_says_whose_it_is() -> None:
+    given = {"questions": [{"question": "Which?", "options": [{"label": "Red"}]}]}
+    request, _ = await asked(
+        [], "reject_once", lasting=False, agent="Explore", tool="AskUserQuestion", given=given
+    )
+    call = questions.poll("s", request, 0, chat_first=False).tool_call
+    assert call.name == "AskUserQuestion"
+    assert call.meta == {
+        "pykoclaw.dev/parentToolCallId": "parent",
+        "claudeCode": {"toolName": "AskUserQuestion", "parentToolUseId": "parent"},
+    }
+
+
+def test_calls_say_their_tools_where_clients_look() -> None:
+    call = projection.update(1, ToolStarted("c", "Bash", "ls", "execute"))
+    assert (call.meta or {})["claudeCode"] == {"toolName": "Bash"}
+    inner = projection.update(1, ToolStarted("c", "Bash", "ls", "execute", parent_id="agent"))
+    assert (inner.meta or {})["claudeCode"] == {"toolName": "Bash", "parentToolUseId": "agent"}
 
 
 async def test_options_name_duration_and_least_comes_first() -> None:
