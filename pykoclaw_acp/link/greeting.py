@@ -40,6 +40,8 @@ def greeting(capabilities: object = None, account: str | None = None) -> dict[st
                 "fork": {},
             },
             "auth": {"logout": {}, "status": {}},
+            # As claude-agent-acp says it: its clients send prompts during a turn only then.
+            "_meta": {"claudeCode": {"promptQueueing": True}},
         },
         "agentInfo": {"name": "pykoclaw-acp", "version": __version__, "title": "pykoclaw"},
         "authMethods": logins.methods(capabilities, account),

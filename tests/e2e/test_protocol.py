@@ -35,6 +35,7 @@ async def test_initialize_is_honest(shared: Stack) -> None:
         "audio": False,
         "embeddedContext": True,
     }
+    assert offered["_meta"] == {"claudeCode": {"promptQueueing": True}}
     assert offered["mcpCapabilities"] == {"http": True, "sse": True}
     assert set(offered["sessionCapabilities"]) == {
         "resume",
