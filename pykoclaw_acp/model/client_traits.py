@@ -5,6 +5,7 @@ What one client needs and harms no other is done for all, as clients do not alwa
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -38,10 +39,11 @@ class ClientTraits:
     that ends has lost the open one. `keeps_spares`: it makes sessions long before it prompts them, if
     ever. `drops_replay`: of what `session/load` sends it keeps nothing.
     `asks_together`: it shows several permission requests of a session at the same time.
-    `titles_only`: of a tool call and of a permission request
-    its user sees the title alone. `approves_by_itself`: it may choose the first option that allows
-    without asking its user. `cancels_when_absent`: an outcome `cancelled` without a
-    `session/cancel` says that no user is there, rather than that one has dismissed the request.
+    `titles_only`: of a permission request its user sees the title alone. `progress_pause` (s): between
+    two updates of what a call has done so far; infinite: it shows none. `approves_by_itself`: it may
+    choose the first option that allows without asking its user. `cancels_when_absent`: an outcome
+    `cancelled` without a `session/cancel` says that no user is there, rather than that one has
+    dismissed the request.
     `shows_errors`: its user sees the error with which a prompt is answered. `wants_details`: of an
     error its user sees `data.details` alone.
     """
@@ -58,6 +60,7 @@ class ClientTraits:
     drops_replay: bool = False
     asks_together: bool = False
     titles_only: bool = False
+    progress_pause: float = 0.0
     approves_by_itself: bool = False
     cancels_when_absent: bool = False
     shows_errors: bool = False
@@ -91,6 +94,7 @@ MITTO: Final = replace(
     keeps_spares=True,
     drops_replay=True,
     titles_only=True,
+    progress_pause=math.inf,
     approves_by_itself=True,
     cancels_when_absent=True,
     shows_errors=True,
@@ -102,8 +106,9 @@ TABLE: Final[tuple[tuple[str, str, ClientTraits], ...]] = (
     ("acpx", "", replace(DEFAULT, legacy_models=True, long_lines=True, shows_errors=True)),
     ("zed", "", replace(DEFAULT, long_lines=True, asks_together=True, shows_errors=True)),
     ("toad", "", replace(DEFAULT, shows_errors=True, wants_details=True)),
-    # Mitto does not always give its name; who else gives none may show no errors, and keep replays.
-    (UNNAMED, "", replace(MITTO, shows_errors=False, drops_replay=False)),
+    # Mitto does not always give its name, and keeps each update; who else gives none may show no
+    # errors, keep replays, and show what a call puts out.
+    (UNNAMED, "", replace(MITTO, shows_errors=False, drops_replay=False, progress_pause=5.0)),
 )
 
 

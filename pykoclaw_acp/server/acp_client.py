@@ -12,7 +12,7 @@ import structlog
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.link.framing import MAX_LINE_OUT, MAX_LONG_LINE_OUT
 from pykoclaw_acp.model.choices import Command, Selection
-from pykoclaw_acp.model.events import Failure, ToolProgressed
+from pykoclaw_acp.model.events import Failure
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.surroundings import Given
@@ -23,6 +23,7 @@ from pykoclaw_acp.protocol.presentation import Presentation
 from pykoclaw_acp.protocol.terminals import Capability, Terminals
 from pykoclaw_acp.protocol.updates import SessionNotification, Update
 from pykoclaw_acp.server.client_requests import ClientRequests
+from pykoclaw_acp.server.pace import ProgressPace
 from pykoclaw_acp.server.peer import Peer
 from pykoclaw_acp.server.permission_requests import PermissionRequests
 from pykoclaw_acp.sessions import contents
@@ -46,6 +47,7 @@ class AcpClient:
         self.pages = False
         self._terminals: Terminals | None = None
         self._pending = PendingCalls()
+        self._progress = ProgressPace()
         self.introduced = False  # `initialize` was answered
         self._shown = Presentation()
         self.requests = ClientRequests(peer, sessions)
@@ -158,11 +160,11 @@ class AcpClient:
         crash_points.reached("update_sent")
 
     def _passes_over(self, session_id: str, logged: Logged, update: Update) -> bool:
-        """Whether it is not to be in a replay, or is progress of a call of which the client shows
-        the title alone; or the client gets the same words as the error with which its prompt is
-        answered, and shows them.
+        """Whether it is not to be in a replay, or is progress of a call that this client does not
+        show, or that comes too soon; or the client gets the same words as the error with which its
+        prompt is answered, and shows them.
         """
-        if isinstance(logged.event, ToolProgressed) and self.subscriber.traits.titles_only:
+        if not self._progress.takes(session_id, logged.event, self.subscriber.traits):
             return True
         if update.live_only:
             known = self.subscriber.subscriptions.get(session_id)

@@ -254,22 +254,29 @@ async def test_call_earlier_daemon_asked_about_fails_with_input(
 async def test_mitto_hears_of_no_progress_it_would_hide(
     tmp_path: Path,
 ) -> None:
-    unnamed = {"protocolVersion": 1}  # as Mitto often is
+    named = {"protocolVersion": 1, "clientInfo": {"name": "mitto", "version": "dev"}}
+    unnamed = {"protocolVersion": 1}  # as Mitto may be, and others
     async with (
         rig(tmp_path) as r,
         front(r, "front-1") as editor,
-        front(r, "front-2", initialize=unnamed) as mitto,
+        front(r, "front-2", initialize=named) as mitto,
+        front(r, "front-3", initialize=unnamed) as other,
     ):
         session_id = await new(editor)
         given = {"sessionId": session_id, "cwd": "/", "mcpServers": []}
         await mitto.result(1, "session/load", **given)
+        await other.result(1, "session/load", **given)
         session = await r.sessions.find(session_id)
         assert session is not None
-        await session.log.tell([BEGUN, output("a"), output("ab"), ToolEnded("call", "completed")])
+        allowed = ToolProgressed("call", title="make", allowed=True)
+        told = (BEGUN, allowed, output("a"), output("ab"), ToolEnded("call", "completed"))
+        await session.log.tell(told)
         await eventually(lambda: statuses(mitto)[-1:] == ["completed"])
         await eventually(lambda: statuses(editor)[-1:] == ["completed"])
         assert statuses(mitto) == ["in_progress", "completed"]
-        assert statuses(editor) == ["in_progress", "in_progress", "in_progress", "completed"]
+        assert statuses(editor) == [*["in_progress"] * 4, "completed"]
+        await eventually(lambda: statuses(other)[-1:] == ["completed"])
+        assert statuses(other) == [*["in_progress"] * 3, "completed"]
 
 
 def statuses(one: Front) -> list[str]:

@@ -13,7 +13,9 @@ from pykoclaw_acp.protocol import projection
 def test_client_name_lookup_ignores_case() -> None:
     assert client_traits.find("Mitto", "1.2") is client_traits.MITTO
     unnamed = client_traits.find(None)  # Mitto does not always give its name
-    assert unnamed == replace(client_traits.MITTO, shows_errors=False, drops_replay=False)
+    assert unnamed == replace(
+        client_traits.MITTO, shows_errors=False, drops_replay=False, progress_pause=5.0
+    )
     assert client_traits.find("helix", "0.1") is client_traits.DEFAULT
 
 
