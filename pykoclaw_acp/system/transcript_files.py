@@ -33,6 +33,11 @@ def projects(configuration: str) -> str:
     return os.path.join(configuration, "projects")
 
 
+def plans(path: str) -> str:
+    """The directory of Claude's plans in the configuration that a transcript belongs to."""
+    return os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(path))), "plans")
+
+
 def find(projects: str, claude_session_id: str) -> str | None:
     """The transcript of a Claude session, in whatever project's folder; the newest one if there are
     several.

@@ -142,6 +142,7 @@ class Import:
             known={one.uuid: one.last_uuid or "" for one in turns if not one.own},
             hold=running,
             upto=look.size,
+            plans=files.plans(row.path),
         )
 
     async def _pieces(self, scan: Scan) -> AsyncGenerator[Piece, None]:

@@ -54,7 +54,7 @@ class TranscriptReader:
         self._state = restored(scan.state)
         self._seen = Seen(self._state.entries())
         self._searches = 0
-        self._translation = Translation(scan.cwd)
+        self._translation = Translation(scan.cwd, plans=scan.plans)
         self._ids = call_ids.CallIds()
         self._subagents = Subagents(scan.path, self._translation, self._ids)
         self._translation.tasks.tasks = bounded(self._state.tasks)

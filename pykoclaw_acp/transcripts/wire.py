@@ -36,6 +36,8 @@ class Scan(msgspec.Struct, tag="scan", omit_defaults=True):
     """The first line has ended the process."""
     only: str | None = None
     """Entries that name another Claude session are left out; None: they are not."""
+    plans: str = ""
+    """The directory of Claude's plans, which are not shown as files."""
 
 
 class Digest(msgspec.Struct, tag="digest", omit_defaults=True):

@@ -99,6 +99,17 @@ def turns(transcript: Transcript, count: int, first: int = 0) -> list[str]:
     return said
 
 
+async def test_plan_that_claude_writes_is_no_edit(p: Place) -> None:
+    """It is shown when Claude presents it, as by a worker; a file in another directory is one."""
+    p.transcript.prompt("Plan it", "p1")
+    for call, place in (("plan", p.projects.parent / "plans"), ("file", Path("/w/plans"))):
+        p.transcript.call(call, "Write", file_path=f"{place}/a-b-c.md", content="# Plan")
+        await p.look()
+        p.transcript.result(call, toolUseResult={"type": "create", "filePath": "a-b-c.md"})
+    await p.look()
+    assert await p.log() == ["> Plan it", "Write /w/plans/a-b-c.md …", "file completed"]
+
+
 async def test_ten_thousand_messages_come_in_few_commits(p: Place) -> None:
     said = turns(p.transcript, 2500)
     pieces = await counted(p)
