@@ -23,7 +23,7 @@ def raw_output(event: ToolEnded) -> dict[str, Any] | None:
     texts = [
         unfenced(part.text)
         for part in event.content
-        if isinstance(part, TextPart) and not part.command
+        if isinstance(part, TextPart) and not (part.command or part.beside)
     ]
     raw: dict[str, Any] = {}
     if event.exit_code is not None:

@@ -58,7 +58,11 @@ async def _part(store: BlobStore, part: ToolPart) -> ToolPart:
         return part
     reference = blobs.reference(Blob(part.sha256, part.size), "data")
     block = await _restored(store, {"type": "image", "mimeType": part.mime_type, **reference})
-    return ImagePart(block["data"], part.mime_type) if "data" in block else TextPart(block["text"])
+    return (
+        ImagePart(block["data"], part.mime_type)
+        if "data" in block
+        else TextPart(block["text"], beside=True)
+    )
 
 
 def cut(event: Event | None) -> Event | None:

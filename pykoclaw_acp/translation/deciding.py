@@ -63,9 +63,9 @@ def plan(arguments: dict[str, Any]) -> str:
 def content(name: str, arguments: dict[str, Any]) -> tuple[ToolPart, ...]:
     """What the call shows before there is a result."""
     if name == PLANS:
-        return (TextPart(neutral(plan(arguments), "prose")),)
+        return (TextPart(neutral(plan(arguments), "prose"), beside=True),)
     if name == ASKS:
-        return (TextPart(described(read(arguments))),)
+        return (TextPart(described(read(arguments)), beside=True),)
     return ()
 
 
@@ -93,5 +93,5 @@ def result(
         for question, answer in given.items()
     ]
     if not lines:
-        return (*asked, TextPart("(not answered)"))
-    return (TextPart("\n\n".join(lines)),)
+        return (*asked, TextPart("(not answered)", beside=True))
+    return (TextPart("\n\n".join(lines), beside=True),)

@@ -33,7 +33,7 @@ def intended(name: str, arguments: dict[str, Any], cwd: str) -> tuple[ToolPart, 
     if name == "MultiEdit" and isinstance(edits := arguments.get("edits"), list):
         return _replaced(path, edits)
     if name == "NotebookEdit" and isinstance(source := arguments.get("new_source"), str):
-        return (TextPart(fenced(source)),) if source.strip() else ()
+        return (TextPart(fenced(source), beside=True),) if source.strip() else ()
     return ()
 
 
@@ -46,7 +46,8 @@ def made(details: dict[str, Any], path: str) -> Change | None:
     if not isinstance(patch, list):
         return None
     if not patch:
-        return Change((TextPart(UNCHANGED),), ()) if details.get("type") == "update" else None
+        same = (TextPart(UNCHANGED, beside=True),)
+        return Change(same, ()) if details.get("type") == "update" else None
     parts: list[ToolPart] = []
     lines: list[int] = []
     room = MAX_SHOWN
@@ -58,7 +59,8 @@ def made(details: dict[str, Any], path: str) -> Change | None:
         lines.append((found.line or 0) + _unchanged_before(hunk["lines"]))
         room -= len(found.old_text or "") + len(found.new_text)
         if (room <= 0 or at + 1 == MAX_HUNKS) and (left := len(patch) - at - 1):
-            parts.append(TextPart(f"({left} more changes of this file are not shown)"))
+            note = f"({left} more changes of this file are not shown)"
+            parts.append(TextPart(note, beside=True))
             break
     return Change(tuple(parts), tuple(Location(path, line) for line in lines))
 

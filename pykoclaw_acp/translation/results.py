@@ -121,7 +121,7 @@ def _failure(name: str, blocks: object, details: object) -> Result:
         text = cleaning.without_wrapping(text)[0] if text.startswith("<tool_use_error>") else text
         text = service_errors.of_agent(text) or cleaning.without_advice(text)
     if code is not None and len(text) >= MOST_OF_FAILED:
-        return Result((*_general(name, text), TextPart(CUT)), code, cut=True)
+        return Result((*_general(name, text), *_notes(CUT)), code, cut=True)
     return Result(_general(name, text.partition(_SCHEMA)[0]), code)
 
 
@@ -154,7 +154,7 @@ def _general(name: str, blocks: object) -> tuple[ToolPart, ...]:
             room -= len(part.data) if isinstance(part, ImagePart) else 0
             parts.append(part)
         if room <= 0:
-            parts.append(TextPart("(more was left out)"))
+            parts += _notes("(more was left out)")
             break
     return tuple(parts)
 
@@ -174,7 +174,7 @@ def _text(name: str, text: str) -> Iterable[TextPart]:
     if shown := _as_markdown(name, text):
         yield TextPart(shown, coloured=coloured(text) if name in COMMANDS else "")
     if note:
-        yield TextPart(note)
+        yield from _notes(note)
 
 
 def _as_markdown(name: str, text: str) -> str:
@@ -192,11 +192,16 @@ def _image(block: Details, room: int) -> ToolPart:
         data, mime = source.get("data"), source.get("media_type")
         if isinstance(data, str) and isinstance(mime, str) and len(data) <= room:
             return ImagePart(data=data, mime_type=mime)
-    return TextPart("(an image that is too large to show)")
+    return TextPart("(an image that is too large to show)", beside=True)
 
 
-def _parts(*texts: str) -> tuple[ToolPart, ...]:
+def _parts(*texts: str) -> tuple[TextPart, ...]:
     return tuple(TextPart(one) for one in texts if one)
+
+
+def _notes(*texts: str) -> tuple[TextPart, ...]:
+    """Words of ours."""
+    return tuple(TextPart(one, beside=True) for one in texts)
 
 
 # --- what single tools tell; None if they tell it otherwise
@@ -221,13 +226,13 @@ def _bash(details: Details) -> Result | None:
     out = settled(out)
     shown = fenced(out)
     put_out = (TextPart(shown, coloured=coloured(out)),) if shown else ()
-    return Result((*put_out, *_parts(*notes)), code)
+    return Result((*put_out, *_notes(*notes)), code)
 
 
 def _file_read(details: Details) -> Result | None:
     file = details.get("file")
     if details.get("type") == "file_unchanged":
-        return Result(_parts(_UNCHANGED_FILE))
+        return Result(_notes(_UNCHANGED_FILE))
     if not isinstance(file, dict):
         return None
     if isinstance(content := file.get("content"), str):
@@ -292,7 +297,8 @@ def _tools_found(details: Details) -> Result | None:
     matches = details.get("matches")
     if not isinstance(matches, list):
         return None
-    return Result(_parts(", ".join(str(one) for one in matches) or "(no tool was found)"))
+    found = _parts(", ".join(str(one) for one in matches))
+    return Result(found or _notes("(no tool was found)"))
 
 
 def _told(key: str) -> Callable[[Details], Result | None]:

@@ -48,7 +48,7 @@ class Story:
     def content(self) -> tuple[ToolPart, ...]:
         """What its call shows as long as it runs."""
         line = " · ".join(one for one in (self.now, used(self.usage)) if one)
-        return (*self._told(), *((TextPart(line),) if line else ()))
+        return (*self._told(), *_beside(line))
 
     def ended(
         self, report: Sequence[str], usage: dict[str, Any] | None = None
@@ -59,13 +59,17 @@ class Story:
             self.said.pop()
         parts = [TextPart(shorten(text, MOST_REPORT)) for text in texts if text]
         line = used(usage or self.usage)
-        return (*self._told(), *parts, *((TextPart(line),) if line else ()))
+        return (*self._told(), *parts, *_beside(line))
 
     def _told(self) -> tuple[TextPart, ...]:
         if not self.said:
             return ()
         texts = ["…", *self.said] if self.left_out else self.said
         return (TextPart("\n\n".join(texts)),)
+
+
+def _beside(line: str) -> tuple[TextPart, ...]:
+    return (TextPart(line, beside=True),) if line else ()
 
 
 def used(usage: dict[str, Any] | None) -> str:

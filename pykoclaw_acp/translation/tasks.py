@@ -86,7 +86,7 @@ class ClaudeTask:
 
     def noted(self) -> tuple[ToolPart, ...]:
         """Notes for the user about how it runs."""
-        return tuple(TextPart(note) for note in self.notes)
+        return tuple(TextPart(note, beside=True) for note in self.notes)
 
     def forget(self) -> None:
         """It is over: nothing is shown any more."""

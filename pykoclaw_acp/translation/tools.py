@@ -59,7 +59,7 @@ def content(name: str, arguments: dict[str, Any], cwd: str) -> tuple[ToolPart, .
     if decided := deciding.content(name, arguments):
         return decided
     if name in _ASKING and (prompt := titles.text(arguments, "prompt")) is not None:
-        return (TextPart(shorten(output_text(prompt))),)
+        return (TextPart(shorten(output_text(prompt)), beside=True),)
     return _command(name, arguments, cwd) or diffs.intended(name, arguments, cwd)
 
 

@@ -273,7 +273,7 @@ class Translation:
             self._forget(tool_id)
             if stopped:
                 return ToolEnded(tool_id, "failed", live, reason=STOPPED)
-            most = (*live, TextPart(LAST_MISSING))
+            most = (*live, TextPart(LAST_MISSING, beside=True))
             return ToolEnded(tool_id, "failed", most, exit_code=found.exit_code)
         report = self.long.report(tool_id, details)
         parts = deciding.result(

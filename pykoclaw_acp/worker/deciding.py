@@ -51,7 +51,11 @@ def special(request: PermissionRequest, arguments: dict[str, Any]) -> Permission
     if request.tool == deciding.PLANS:
         plan = neutral(deciding.plan(arguments), "prose")
         return replace(
-            request, plan=True, always=_ACCEPTS_EDITS, rules=(), content=(TextPart(plan),)
+            request,
+            plan=True,
+            always=_ACCEPTS_EDITS,
+            rules=(),
+            content=(TextPart(plan, beside=True),),
         )
     if request.tool == ASKS and (questions := read(arguments)):
         content = deciding.content(ASKS, arguments)

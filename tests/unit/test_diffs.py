@@ -32,7 +32,7 @@ def test_changes_are_shown_before_they_are_made() -> None:
         DiffPart("/work/a", "y", "z"),
     )
     cell = {"notebook_path": "/work/n.ipynb", "new_source": "x"}
-    assert tools.content("NotebookEdit", cell, "/work") == (TextPart("```\nx\n```"),)
+    assert tools.content("NotebookEdit", cell, "/work") == (TextPart("```\nx\n```", beside=True),)
 
 
 def test_hunks_have_their_context_and_their_lines() -> None:
@@ -62,7 +62,8 @@ def test_overwrite_is_change_and_new_file_stays() -> None:
     (part,) = edited(hunk(1, "-old", "+new"), type="update", originalFile="old").parts
     assert part == DiffPart("/w/a", "old\n", "new\n", 1, 1)
     assert edited(type="create") == Result()
-    assert edited(type="update") == Result((TextPart("(The file had this content already.)"),))
+    same = TextPart("(The file had this content already.)", beside=True)
+    assert edited(type="update") == Result((same,))
 
 
 def test_cell_of_a_notebook_is_a_change() -> None:
@@ -78,7 +79,7 @@ def test_cell_of_a_notebook_is_a_change() -> None:
 
 def test_long_changes_are_bounded_and_say_so() -> None:
     many = edited(*[hunk(n, "-a", "+b") for n in range(1, MAX_HUNKS + 11)])
-    assert many.parts[-1] == TextPart("(10 more changes of this file are not shown)")
+    assert many.parts[-1] == TextPart("(10 more changes of this file are not shown)", beside=True)
     assert (len(many.parts), len(many.locations)) == (MAX_HUNKS + 1, MAX_HUNKS)
     giant = edited(*[hunk(n, "-" + "a" * MAX_SHOWN, "+b") for n in range(1, 9)])
     assert sum(len(str(part)) for part in giant.parts) < 3 * MAX_SHOWN

@@ -169,7 +169,7 @@ async def test_failed_commands_long_output_is_not_called_whole(cli: Cli, *, live
     *_, text, note = ended.content
     assert isinstance(text, TextPart)
     assert ("9999\n```" in text.text) == live
-    assert note == TextPart(LAST_MISSING if live else CUT)
+    assert note == TextPart(LAST_MISSING if live else CUT, beside=True)
     assert ended.exit_code == 3
 
 
@@ -177,7 +177,7 @@ async def test_command_beyond_time_limit_continues_and_says_so(cli: Cli) -> None
     await cli.call("call", command="sleep 999")
     details = {"stdout": "", "backgroundTaskId": "b1", "timedOutAfterMs": 120000}
     [progressed] = await cli.result("call", "moved to the background", details)
-    note = TextPart("Its time limit of 120 s is over; it was moved to the background.")
+    note = TextPart("Its time limit of 120 s is over; it was moved to the background.", beside=True)
     assert progressed == ToolProgressed("call", (note,))
     await cli.over()
     [ended] = await cli.ended("call", "b1", "failed", "failed with exit code 1")
@@ -256,12 +256,13 @@ async def test_a_background_subagent_runs_until_its_report(cli: Cli) -> None:
     said = TextPart("> Hm.\n> So.\n\nI look.")
     assert progress(cli.translator.long.known.calls["agent"]).content == (
         said,
-        TextPart("Reading a.txt · 1 tool call, 1,234 tokens, 1 min 5 s"),
+        TextPart("Reading a.txt · 1 tool call, 1,234 tokens, 1 min 5 s", beside=True),
     )
     await cli.result("inner", "1\ta")
     await cli.assistant({"type": "text", "text": "**Done.**"}, parent="agent")
     [ended] = await cli.ended("agent", "a1", "completed", "**Done.**", usage=used)
-    report = (said, TextPart("**Done.**"), TextPart("1 tool call, 1,234 tokens, 1 min 5 s"))
+    line = TextPart("1 tool call, 1,234 tokens, 1 min 5 s", beside=True)
+    report = (said, TextPart("**Done.**"), line)
     assert ended == ToolEnded("agent", "completed", report)
 
 
@@ -337,7 +338,8 @@ async def test_foreground_subagent_shows_report_without_frame(cli: Cli) -> None:
         "totalDurationMs": 1600,
     }
     [ended] = await cli.result("agent", content, details)
-    parts = (TextPart("I look."), TextPart("The report."), TextPart("2 tool calls, 10 tokens, 2 s"))
+    used = TextPart("2 tool calls, 10 tokens, 2 s", beside=True)
+    parts = (TextPart("I look."), TextPart("The report."), used)
     assert ended == ToolEnded("agent", "completed", parts)
 
 

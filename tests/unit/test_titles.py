@@ -118,7 +118,7 @@ def test_a_title_hides_no_line_and_no_character() -> None:
 def test_what_another_model_is_asked_is_shown() -> None:
     for name in ("WebFetch", "Agent"):
         (part,) = tools.content(name, {"prompt": "What is it?"}, "/w")
-        assert part == TextPart("What is it?")
+        assert part == TextPart("What is it?", beside=True)
 
 
 def test_command_too_long_for_title_is_shown_whole() -> None:
