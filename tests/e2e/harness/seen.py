@@ -66,11 +66,14 @@ def states(updates: Iterable[dict[str, Any]], opened: dict[str, Any]) -> dict[st
     return shown | {f"option {one['id']}": one["currentValue"] for one in options}
 
 
-def prompted(client: Client, session: str) -> str:
-    """All that the client has prompted the session with."""
+def prompted(client: Client, session: str) -> list[str]:
+    """The prompts that the client has sent to the session."""
     sent = [one["params"] for one in client.sent if one.get("method") == "session/prompt"]
-    blocks = [block for one in sent if one["sessionId"] == session for block in one["prompt"]]
-    return "".join(block["text"] for block in blocks)
+    return [
+        "".join(block["text"] for block in one["prompt"])
+        for one in sent
+        if one["sessionId"] == session
+    ]
 
 
 def opening(client: Client, session: str) -> dict[str, Any]:
@@ -102,11 +105,14 @@ async def seen_again(stack: Stack, client: Client, session: str, **params: Any) 
 
 
 def _words_of_users_again(client: Client, again: Client, session: str) -> None:
-    """The replay has what the client has prompted, and what it was told that others have."""
-    others, replayed = _users(client, session), _users(again, session)
-    assert others.items() <= replayed.items()
-    own = "".join(words for name, words in replayed.items() if name not in others)
-    assert own == prompted(client, session)
+    """The replay has what the client has prompted, and what it was told that others have. One that
+    has loaded the session was told its own prompts, too.
+    """
+    told, replayed, sent = _users(client, session), _users(again, session), prompted(client, session)
+    assert told.items() <= replayed.items()
+    others = {name for name, words in told.items() if words not in sent}
+    own = [words for name, words in replayed.items() if name not in others]
+    assert "".join(own) == "".join(sent)
 
 
 def _users(client: Client, session: str) -> dict[str, str]:
