@@ -10,6 +10,7 @@ from typing import Final
 
 import structlog
 
+from pykoclaw_acp.sessions import closing
 from pykoclaw_acp.sessions.live_sessions import LiveSessions
 from pykoclaw_acp.sessions.ports import SessionStore, Workers
 from pykoclaw_acp.sessions.session import Session
@@ -48,9 +49,9 @@ class Deletions:
         try:
             await close(session)
             await self._hide(session, transcripts)
-            session.cancel()
+            await closing.stop(session, workers)  # a turn of an answer that came meanwhile
             await session.idle()
-            await workers.stop(session.id)  # of a prompt that nobody need be there for
+            closing.let_go(session)  # a load that was under way
             self._live.remove(session.id)
         finally:
             self._sessions.discard(session.id)

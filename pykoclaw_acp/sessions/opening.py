@@ -284,6 +284,7 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
         options.requested,
         given=subscriber.given,
     )
+    subscriber.stay(session_id)
     session.unclaimed.claim_for(subscriber.name)
     await _set(sessions, session, options)
     return session

@@ -4,6 +4,8 @@ it returns what follows from its work, or notes it in the state.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.model.surroundings import House
 from pykoclaw_acp.model.turns import SessionRecord, Turn, TurnTimes
@@ -139,6 +141,10 @@ class SessionParts:
     def turns(self) -> list[Turn]:
         """Those that run, wait, or have ended without the journal knowing it yet."""
         return self._queue.turns
+
+    def hold(self) -> AbstractContextManager[None]:
+        """Begin no turn meanwhile; the one that runs goes on."""
+        return self._queue.hold()
 
     def untold(self, turn_ids: set[str]) -> set[str]:
         """Which of these turns have messages that are not in the log yet."""

@@ -19,11 +19,10 @@ from pykoclaw_acp.model.permissions import RequestPolicy
 from pykoclaw_acp.model.session_options import NOTHING_REQUESTED, RequestedOptions
 from pykoclaw_acp.model.surroundings import Given, House
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
-from pykoclaw_acp.sessions import adopting, requested_options, worker_options
+from pykoclaw_acp.sessions import adopting, closing, requested_options, worker_options
 from pykoclaw_acp.sessions.catalogue import Catalogue
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.deletions import Deletions
-from pykoclaw_acp.sessions.detaching import detach
 from pykoclaw_acp.sessions.early_starts import EarlyStarts
 from pykoclaw_acp.sessions.forking import Forks
 from pykoclaw_acp.sessions.fronts import Fronts
@@ -251,14 +250,13 @@ class Sessions:
         await requested_options.grant(session, self._journal, self._template, requested)
         session.record.cwd = session.record.cwd or cwd
         session.record.additional_directories = directories
-        session.record.closed = False
         session.surroundings.open(given)
         if session.record.claude_session_id is not None:  # if not here, then by other programs
             session.record.prompted = True
         options = worker_options.opened(session.options, session.record, self._template, servers)
         session.next_worker.open(options)
         try:
-            await self._soon(self._journal.reopen(replace(session.record)))
+            await self._soon(closing.reopen(session, self._journal))
         except Conflict:  # it was deleted meanwhile
             raise SessionNotFound(session.id) from None
         self.deliveries_wanted.set()
@@ -296,14 +294,7 @@ class Sessions:
 
     async def close(self, session: Session) -> None:
         """Close the session under all its ids: end turns and worker. It can be loaded again."""
-        async with session.intake.lock:
-            await self._journal.mark_closed(session.id)
-            session.record.closed = True  # no prompt is accepted from now on
-            session.cancel()
-            session.early.suspend()
-        await session.idle()
-        await self.workers.stop(session.id)
-        await detach(session, self._times.cancel_grace)
+        await closing.close(session, self._journal, self.workers, self._times.cancel_grace)
 
     async def delete(self, session: Session, transcripts: Collection[str] = ()) -> None:
         """End turns and worker, delete the log and all ids; note these transcripts as to be removed."""

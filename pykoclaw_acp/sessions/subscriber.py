@@ -135,6 +135,11 @@ class Subscriber:
         if (subscription := self.subscriptions.get(session_id)) is not None:
             subscription.noticed.set()
 
+    def stay(self, session_id: str) -> None:
+        """The client opens the session: a close that came before takes its subscription no more."""
+        if (subscription := self.subscriptions.get(session_id)) is not None:
+            subscription.leaves = False
+
     def drop(self, session_id: str) -> None:
         """Drop the subscription of a closed session."""
         self.subscriptions.pop(session_id, None)

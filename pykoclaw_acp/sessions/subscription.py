@@ -79,6 +79,8 @@ class Subscription:
         """When the client was answered that the session is open (s, monotonic)."""
         self.trouble: Exception | None = None
         """Why the log cannot be read now; it is read again."""
+        self.leaves = False
+        """Whether the session was closed, and the client has not opened it since."""
         self.owed = 0
         """What the client is sent before the answer to its prompt, besides the turn's updates."""
         self._shown: object = None  # the message that was shown last, if that is what it was

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -44,12 +45,15 @@ async def test_turn_beginning_while_session_is_deleted_ends(
         await r.run(session, "say 1")
         turn = prompt(session, "hang")
 
-        async def answer() -> None:
+        delete = r.journal.delete
+
+        async def deleted(*given: Any) -> None:
             await r.journal.accept(turn)
             session.enqueue(turn)
             await eventually(lambda: r.launcher.launched[-1].prompts == ["hang"])
+            await delete(*given)
 
-        while_closing(r, monkeypatch, answer)
+        monkeypatch.setattr(r.journal, "delete", deleted)
         await r.sessions.delete(session)
         assert turn.ended.done()
         await session.idle()

@@ -1,0 +1,79 @@
+"""Closing a session, whose turns and worker end, and whose clients are shown that and let go of; and
+opening it again.
+
+Another client may do so during the close: what begins then goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import replace
+
+from pykoclaw_acp.errors import SessionNotFound, StoreClosed, StoreUnavailable
+from pykoclaw_acp.sessions.ports import SessionStore, Workers
+from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.subscription import Subscription
+
+
+async def close(session: Session, store: SessionStore, workers: Workers, patience: float) -> None:
+    """Close the session under all its ids. Clients are let go of once they were shown everything, if
+    that is possible within `patience` (s).
+    """
+    async with session.intake.lock:
+        was = session.record.closed
+        session.record.closed = True  # before the commit: a load that comes now is committed later
+        try:
+            await store.mark_closed(session.id)
+        except BaseException:
+            session.record.closed = session.record.closed and was
+            raise
+        for one in session.subscriptions:
+            one.leaves = True
+        session.early.suspend()
+    await stop(session, workers)
+    with contextlib.suppress(StoreUnavailable, StoreClosed):
+        await session.limit_wait.stop()  # a turn's end may have been committed after the close
+    with contextlib.suppress(TimeoutError):
+        reached = [one.reached(session.last_seq) for one in _leaving(session)]
+        async with asyncio.timeout(patience):
+            await asyncio.gather(*reached, return_exceptions=True)
+    let_go(session)
+
+
+async def reopen(session: Session, store: SessionStore) -> None:
+    """Note here and in the database that the session is open, in the order in which closes and this
+    come; raises SessionNotFound if it is being deleted.
+    """
+    if session.intake.ends:
+        raise SessionNotFound(session.id)
+    session.record.closed = False
+    await store.reopen(replace(session.record))
+    if session.record.closed:  # the close may have been committed first, if the store had trouble
+        await store.mark_closed(session.id)
+
+
+async def stop(session: Session, workers: Workers) -> None:
+    """End the turns of this moment as cancelled, and the worker. A turn that comes meanwhile has the
+    next worker.
+    """
+    with session.hold():
+        turns = session.turns
+        session.cancel()
+        for turn in turns:
+            await turn.over()
+        await workers.stop(session.id)
+
+
+def let_go(session: Session) -> None:
+    """End the subscriptions, with what they ask, of clients that have not opened the session since
+    it was closed.
+    """
+    for one in _leaving(session):
+        session.permissions.drop_client(one)
+        one.close()
+        one.client.stop_updates(one.session_id)
+
+
+def _leaving(session: Session) -> list[Subscription]:
+    return [one for one in session.subscriptions if one.leaves or session.record.closed]
