@@ -152,9 +152,11 @@ class Subscriber:
         """
         there = [one for one in session.subscriptions if one.alive and one.session_id == session_id]
         others = {one.reader for one in there if one.reader is not None}
-        return await self.sessions.confirmations.claim(
-            session_id, session.last_seq, self._reader, others, upto
-        )
+        confirmations = self.sessions.confirmations
+        start = await confirmations.claim(session_id, session.last_seq, self._reader, others, upto)
+        if start is not None and upto is None:  # its own now, also if it is given up on the way
+            confirmations.note(session_id, self._reader, start)
+        return start
 
     async def is_known(self, session_id: str) -> bool:
         """Whether this instance of the client has a place in the session."""
