@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
 
 from pykoclaw_acp.model.limit_waits import given_up
+from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.ports.limit_waits import LimitWaitStore
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.tasks import Tasks
@@ -23,11 +25,15 @@ class LimitWaiting:
         self._store = store
         self._tasks = Tasks()
 
-    def give_up(self) -> asyncio.Task[None]:
-        """Stop in a task of its own, for a caller that may not wait; it ends when that is durable."""
-        return self._tasks.start(self._give_up())
+    def give_up(self, cancelled: Sequence[Turn]) -> asyncio.Task[None]:
+        """Stop in a task of its own, for a caller that may not wait; it ends when that is durable.
+        What these turns have left to wait for counts, too.
+        """
+        return self._tasks.start(self._give_up(cancelled))
 
-    async def _give_up(self) -> None:
+    async def _give_up(self, cancelled: Sequence[Turn]) -> None:
+        for turn in cancelled:  # an end that is being committed may begin a wait
+            await turn.over()
         await self.stop()
 
     async def stop(self) -> bool:

@@ -105,10 +105,11 @@ async def cancel(
     until = None if uptime is None else sessions.clock.at(uptime)
     if session is None:
         return []
+    turns = session.turns
     leaving = session.cancel(until=until, request=request_key)
     if until is not None and await session.deduplication.has_ended_after(until, request_key):
         return leaving
     later = session.deduplication.prompted or session.busy or session.background
     if not leaving and (until is None or not later):
         leaving.append(session.requests.stop_subagents())
-    return [*leaving, session.limit_wait.give_up()]
+    return [*leaving, session.limit_wait.give_up([one for one in turns if one.cancelled.is_set()])]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
@@ -15,18 +18,19 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.limit_waits import PROMPT, LimitWait
 from pykoclaw_acp.model.surroundings import Given, Surroundings
 from pykoclaw_acp.model.turns import PromptKeys, TurnState
-from pykoclaw_acp.sessions import surroundings
+from pykoclaw_acp.sessions import prompting, surroundings
 from pykoclaw_acp.sessions.going_on import GoingOn
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import limits
 from pykoclaw_acp.store import limit_waits
 from pykoclaw_acp.store.database import Unit
-from tests.integration.linked import until_there_is
-from tests.integration.rig import Client, Rig, hanging, rig
+from tests.integration.linked import there, until_there_is
+from tests.integration.rig import TIMES, Client, Rig, hanging, rig
 from tests.integration.scheduling import logs, scheduling, task
 from tests.waiting import eventually
 
 TOKEN = "CLAUDE_CODE_OAUTH_TOKEN"
+PATIENCE: Final = 0.3  # s in which a cancel is not to be done
 
 
 async def waiting(r: Rig, tries: int = 0) -> Session:
@@ -136,3 +140,36 @@ async def test_task_due_at_start_waits_for_returning_client(tmp_path: Path) -> N
             come_back(session)
             await eventually(lambda: logs(r.database.path, one))
         assert [state for state, _, _ in logs(r.database.path, one)] == ["success"]
+
+
+@pytest.mark.parametrize("how", ["cancel", "close"])
+async def test_wait_is_given_up_whose_turn_was_ending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """The turn's end is being committed when the user stops it, or closes the session."""
+    async with rig(tmp_path, times=dataclasses.replace(TIMES, usage_limit="wait")) as r:
+        session, turn, worker = await hanging(r)
+        record, committing, goes_on = r.journal.record, asyncio.Event(), asyncio.Event()
+
+        async def slow(*given: Any) -> Any:
+            committing.set()
+            await goes_on.wait()
+            return await record(*given)
+
+        monkeypatch.setattr(r.journal, "record", slow)
+        resets_at = int(time.time()) + 3600
+        limit = TurnFailure(ErrorKind.USAGE_LIMIT, "You have hit it.", resets_at=resets_at)
+        worker.say(replace(worker.ended(turn.turn_id), stop_reason=None, error=limit))
+        await committing.wait()
+        if how == "cancel":
+            leaving = await prompting.cancel(r.sessions, session.id)
+            await asyncio.wait(leaving, timeout=PATIENCE)
+        else:
+            leaving = [asyncio.create_task(r.sessions.close(session))]
+            await there(r, "SELECT 1 FROM acp_sessions WHERE closed_at IS NOT NULL")
+        goes_on.set()
+        await asyncio.wait_for(asyncio.gather(*leaving), 60)
+        outcome, _ = await asyncio.wait_for(turn.ended, 60)
+        assert outcome.failure is not None
+        assert "goes on by itself" in outcome.failure.message
+        assert await r.database.read("SELECT 1 FROM acp_limit_waits") == []
