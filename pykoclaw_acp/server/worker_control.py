@@ -12,6 +12,7 @@ from pykoclaw_acp.protocol.wire import Params
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.session_finder import SessionFinder
+from pykoclaw_acp.sessions import closing
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.store import overview
 from pykoclaw_acp.store.database import Database
@@ -41,7 +42,8 @@ class WorkerControl:
         return await self.live()
 
     async def stop(self, call: Call, params: StopParams) -> Stopped:  # noqa: ARG002
-        """End a session's worker, or all: turns end as cancelled, also those that wait.
+        """End a session's worker, or all: turns end as cancelled, also those that wait. A turn that
+        comes later has another worker.
 
         Raises InvalidParams unless it says which, and StoreUnavailable, unless `now`, while the
         ends of turns cannot be stored.
@@ -54,19 +56,18 @@ class WorkerControl:
             self._database.condition.require()
         only = None if params.session is None else await self._finder.find(params.session)
         stopped = {row.session_id for row in await overview.workers(self._database)}
-        for session in self._sessions.live.values() if only is None else [only]:
-            session.cancel()
-            if params.now:
+        sessions = list(self._sessions.live.values()) if only is None else [only]
+        if params.now:
+            for session in sessions:
+                session.cancel()
                 self._sessions.workers.kill(session.id)
         if only is not None:
             stopped &= {only.id}
         if not self._database.condition.is_writable:  # they are dead; the rest waits
             return Stopped(workers=len(stopped))
-        if only is not None:
-            await only.idle()
-        else:
-            await self._sessions.live.cancel_all()
-        await asyncio.gather(*(self._sessions.workers.stop(session_id) for session_id in stopped))
+        workers, ended = self._sessions.workers, {session.id for session in sessions}
+        stopping = [closing.stop(session, workers) for session in sessions]
+        await asyncio.gather(*stopping, *(workers.stop(one) for one in stopped - ended))
         return Stopped(workers=len(stopped))
 
     async def live(self, session_id: str | None = None) -> list[WorkerInfo]:

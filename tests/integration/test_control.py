@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.channel.frames import EventFrame
+from pykoclaw_acp.channel.frames import EventFrame, Interrupt
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model.events import Text
@@ -455,6 +456,29 @@ async def test_stopping_the_workers_ends_their_turns_as_cancelled(tmp_path: Path
         assert await cli.call("workers/list") == []
         assert not r.launcher.live
         assert (await r.run(two, "say 1")).state == "done"
+
+
+@pytest.mark.parametrize("busy", [True, False])
+async def test_prompt_sent_after_workers_stop_has_another_worker(
+    tmp_path: Path, *, busy: bool
+) -> None:
+    """While the command still waits for a worker that does not obey."""
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session, worker, turn = await hanging(r)
+        worker.deaf = True
+        if not busy:
+            session = await r.session()
+            await r.run(session, "say 1")
+        stopping = cli.begin("workers/stop", all=True)
+        await eventually(lambda: [frame for frame in worker.got if isinstance(frame, Interrupt)])
+        later = await r.prompt(session, "hang")
+        await eventually(lambda: stopping in cli.answers)
+        assert (await r.states())[turn] == "cancelled"
+        await eventually(lambda: r.launcher.launched[-1].prompts == ["hang"])
+        newest = r.launcher.launched[-1]
+        assert newest is not worker
+        newest.say(newest.ended(later.turn_id))
+        assert (await asyncio.wait_for(later.ended, 60))[0].state == "done"
 
 
 async def test_stopping_all_workers_requires_naming_all(tmp_path: Path) -> None:
