@@ -34,16 +34,23 @@ log: Final = structlog.get_logger()
 
 
 class Choices:
-    """Applies what the daemon sets, and reports changes; `tell` takes events outside of turns."""
+    """Applies what the daemon sets, and reports changes by `tell`, which may be `underway` then."""
 
-    def __init__(self, options: WorkerOptions, tell: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        options: WorkerOptions,
+        tell: Callable[[Event], None],
+        underway: Callable[[], bool] = lambda: False,
+    ) -> None:
         self.offer = Offer()
         self.offer_changed: Callable[[], None] = lambda: None
         self._tell = tell
+        self._underway = underway
         self._now = Chosen(
             options.permission_mode, options.model or choices.DEFAULT_MODEL, options.config
         )
         self._shown = self._now  # what the daemon has: also choices that are still to be set
+        self._crossed = False  # a report was underway when a choice came: the log has it last
         self._before_plan = options.before_plan
         self._bypass = options.bypass
         self._unchecked = options.asked.unchecked_model
@@ -102,6 +109,7 @@ class Choices:
     def choose(self, frame: SetMode | SetModel | SetConfig) -> None:
         """Set the mode, the model or the config, after earlier choices."""
         self._shown = chosen_with(self._shown, frame)
+        self._crossed = self._crossed or self._underway()
         self._start(lambda: self._choose(frame))
 
     def command_runs(self, frame: Frame) -> None:
@@ -155,8 +163,9 @@ class Choices:
         if self._learning is not None:
             await asyncio.wait([self._learning])
         await work()
-        if self._last is asyncio.current_task() and self._shown != self._now:
-            self._show(self._now)  # Claude reported something else before it took the choice
+        if self._last is asyncio.current_task() and (self._crossed or self._shown != self._now):
+            self._show(self._now, again=self._crossed)  # Claude reported something else before it
+            self._crossed = False
 
     async def settled(self) -> None:
         """Wait until all choices are set: they hold for the next prompt."""
@@ -189,16 +198,7 @@ class Choices:
             return
         before, self._running = self._running, model
         if before not in (None, model):
-            self._changed(model=self._named(model))
-
-    def _named(self, model: str) -> str:
-        """Id of the offered model that has this name in Claude's words; the name if there is none."""
-        named = (
-            one.id
-            for one in self.offer.models
-            if one.resolved == model and one.id != choices.DEFAULT_MODEL
-        )
-        return next(named, model)
+            self._changed(model=offering.named(self.offer, model))
 
     def _follow_fast_mode(self, info: dict[str, Any]) -> None:
         """Take fast mode back if Claude says that it cannot be had."""
@@ -289,7 +289,7 @@ class Choices:
         known = {one.id: one.resolved for one in self.offer.models}
         default = known.get(choices.DEFAULT_MODEL)
         if default and offering.plain(model) != offering.plain(default):
-            self._changed(model=self._named(model))
+            self._changed(model=offering.named(self.offer, model))
 
     async def _learn(self) -> None:
         assert self._client is not None
@@ -342,8 +342,8 @@ class Choices:
         self._before_plan = former_mode.followed(self._before_plan, self._now.mode, now.mode)
         self._now = now
 
-    def _show(self, shown: Chosen) -> None:
+    def _show(self, shown: Chosen, *, again: bool = False) -> None:
         before, self._shown = self._shown, shown
-        if shown.mode != before.mode:
+        if again or shown.mode != before.mode:
             self._tell(ModeChanged(shown.mode))
         self._tell(ConfigChanged(choices.selection(shown, self.offer, bypass=self._bypass)))

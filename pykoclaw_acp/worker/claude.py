@@ -34,6 +34,7 @@ from pykoclaw_acp.worker.naming_calls import NamedCalls
 from pykoclaw_acp.worker.outbox import Outbox
 from pykoclaw_acp.worker.permissions import PermissionCallbacks
 from pykoclaw_acp.worker.reported import Reported
+from pykoclaw_acp.worker.reporting import Reporting
 from pykoclaw_acp.worker.requests import TaskRequests
 from pykoclaw_acp.worker.server_states import ServerStates
 from pykoclaw_acp.worker.servers import STATES, Servers
@@ -65,7 +66,8 @@ class ClaudeSession:
         )
         self.permissions.named = self._named.asked
         self.permissions.lasting = not spec.options.restricted
-        self.choices = Choices(spec.options, self._note)
+        reports = Reporting(spec.epoch, outbox)
+        self.choices = Choices(spec.options, reports.tell, reports.underway)
         self.permissions.former_mode = self.choices.former_mode
         self.servers = Servers(spec, calls, WorkerFiles.plugins(temporary))
         said = spec.told.partition(STATES)[2]

@@ -25,6 +25,14 @@ _WHY_NOT_FAST: Final = {
 }
 
 
+def named(offer: Offer, model: str) -> str:
+    """Id of the offered model that has this name in Claude's words; the name if there is none."""
+    ids = (
+        one.id for one in offer.models if one.resolved == model and one.id != choices.DEFAULT_MODEL
+    )
+    return next(ids, model)
+
+
 def of(info: dict[str, Any]) -> Offer:
     """Commands and models from the answer to `initialize`."""
     fast = why_not_fast(info) is None

@@ -127,6 +127,27 @@ async def test_offer_omits_what_clients_cannot_use() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("underway", [True, False])
+async def test_choice_that_crosses_with_report_is_told_back(*, underway: bool) -> None:
+    """The log has the report behind it; clients must see what Claude is in."""
+    told: list[Event] = []
+    reports = {"underway": False}
+    made, claude = Choices(OPTIONS, told.append, lambda: reports["underway"]), Claude()
+    await made.connected(claude)  # type: ignore[arg-type]
+    made.follow(status("acceptEdits"))
+    reports["underway"] = underway
+    before = len(told)
+    for mode in ("plan", "default", "plan"):
+        made.choose(SetMode(epoch=1, mode=mode))
+        reports["underway"] = False
+    await made.settled()
+    later = [one.mode for one in told[before:] if isinstance(one, ModeChanged)]
+    assert later == (["plan"] if underway else [])
+    made.choose(SetMode(epoch=1, mode="default"))
+    await made.settled()
+    assert len(told) == before + 2 * underway
+
+
 @pytest.mark.parametrize("asked", [True, False])
 async def test_model_unknown_to_claude_is_taken_back(*, asked: bool) -> None:
     """Only if it was asked for unchecked: a setting's may be one of a gateway."""
