@@ -61,5 +61,5 @@ class EarlyStarts:
         session = self._live.get(session_id)
         if session is None:
             self._workers.evict(session_id)
-        elif not session.early.used:
+        elif not (session.early.used or session.early.barred):
             session.early.end()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
+
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.sessions.background import BackgroundTurns
 from pykoclaw_acp.sessions.early_start import EarlyStart
@@ -87,12 +90,24 @@ class NextWorker:
             noting.add_done_callback(told_elsewhere)
         self.rest()
 
+    @contextlib.asynccontextmanager
+    async def postponed(self) -> AsyncIterator[None]:
+        """End no worker meanwhile, and start none early: the live one is used without a turn, and
+        what the next one resumes changes.
+        """
+        try:
+            async with self._early.bar():
+                yield
+        finally:
+            self.rest()
+
     def rest(self) -> None:
         """End the live worker if it was launched with other options, and no turn runs or waits; and
         that of a client's own helper session, to which nobody comes back.
         """
         helper = self._state.record.auxiliary
-        if self._state.busy or self._background or not (self._outdated or helper):
+        used = self._state.busy or self._background or self._early.barred
+        if used or not (self._outdated or helper):
             return
         if self._spared and not helper and self._workers.works(self._state.id):
             self._state.superseded = True

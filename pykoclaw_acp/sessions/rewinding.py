@@ -94,7 +94,7 @@ class Rewinding:
             _require_idle(session)
             await session.idle()
             # A turn that an answer begins waits.
-            async with session.between_turns(), session.early.bar():
+            async with session.between_turns(), session.next_worker.postponed():
                 await session.others.look_if_possible()
                 point = await self._store.rewind_point(session.record, message_id)
                 changed = await self._files(session, point, dry=True) if files else _NOTHING

@@ -246,6 +246,27 @@ async def test_rewind_holds_whenever_a_worker_was_to_start(
         assert worker.spec.branch is not None
 
 
+async def test_rewind_keeps_worker_that_was_started_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It puts files back while its place is wanted for another session."""
+    async with rig(tmp_path) as r:
+        session = await begin(r, await loaded(r))
+        await started(r, session)
+        lives: list[bool] = []
+
+        async def rewind_files(*_: object, dry: bool) -> dict[str, Any]:
+            assert r.sessions.early is not None
+            r.sessions.early.end()
+            lives.append(r.pool.is_live(session.id))
+            return {"canRewind": True, "filesChanged": ["/a"] if len(lives) < 3 else []}
+
+        monkeypatch.setattr(session.requests, "rewind_files", rewind_files)
+        store = SqlBranchStore(r.database)
+        await Rewinding(store, r.pool).rewind(session, None, files=True, dry=False)
+        assert lives == [True] * 3
+
+
 async def test_oldest_makes_room_for_the_next(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         sessions = [await begin(r) for _ in range(MOST + 2)]

@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.events import Event, Plan, PlanEntry, Text, ToolEnded, ToolStarted
@@ -249,6 +250,31 @@ async def test_files_that_could_not_be_restored_are_told(
         assert session.last_seq == before
         assert session.record.branch is None
         assert await r.database.read("SELECT 1 FROM acp_turns WHERE rewound_at IS NOT NULL") == []
+
+
+@pytest.mark.parametrize("dry", [False, True])
+async def test_worker_that_puts_files_back_outlives_changed_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, dry: bool
+) -> None:
+    """Another client opens the session meanwhile, with other MCP servers."""
+    async with rig(tmp_path) as r:
+        session = await at_rest(r)
+        (worker,) = r.launcher.launched
+        copies, server = Copies(["/a"]), McpServer(name="new", command="true")
+        lives: list[bool] = []
+
+        async def rewind_files(turn_id: str, epoch: int, *, dry: bool) -> dict[str, Any]:
+            await r.sessions.reopen(session, "/", (), (server,))
+            lives.append(r.pool.is_live(session.id))
+            return await copies(turn_id, epoch, dry=dry)
+
+        monkeypatch.setattr(session.requests, "rewind_files", rewind_files)
+        rewound = await rewinding(r).rewind(session, None, files=True, dry=dry)
+        assert rewound.files == ["/a"]
+        assert lives == [True] * len(copies.asked)
+        await eventually(lambda: worker.dead)
+        await r.run(session, "say 1")
+        assert r.launcher.launched[-1].spec.options.mcp_servers == (server,)
 
 
 async def test_file_that_stays_is_no_success(
