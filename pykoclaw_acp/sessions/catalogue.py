@@ -113,8 +113,12 @@ class Catalogue:
         if line is None:
             raise InvalidParams("`title`: must not be empty.")
         if line != session.record.title or session.record.title_by:
-            session.record.title_by = ""  # at once: a title that Claude is making comes too late
-            await session.log.tell([TitleChanged(line)])
+            by, session.record.title_by = session.record.title_by, ""
+            try:  # a title that Claude is making comes too late from now on
+                await session.log.tell([TitleChanged(line)])
+            except Exception:
+                session.record.title_by = by
+                raise
         return line
 
     async def archive(self, session_id: str, *, archived: bool) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.channel.requests import MakeTitle, WorkerReply
+from pykoclaw_acp.errors import StoreUnavailable
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import BY_CLAUDE, BY_CONTENT, BY_WORDS, TitleChanged
 from pykoclaw_acp.model.turns import TurnState
 from pykoclaw_acp.sessions.ports import RowStanding
@@ -53,6 +55,24 @@ async def answered(r: Rig, *, allowed: bool = True) -> tuple[Session, MemoryChan
     if allowed:
         await asked_times(worker, 1)
     return session, worker
+
+
+async def test_title_that_cannot_be_stored_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Claude makes of the first prompt comes still."""
+    async with rig(tmp_path, options=ALLOWED) as r:
+        session, worker = await answered(r)
+
+        async def refuse(*_: object, **more: object) -> list[int]:
+            raise StoreUnavailable(DatabaseState.LOCKED, "locked")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(r.journal, "append", refuse)
+            with pytest.raises(StoreUnavailable):
+                await r.sessions.catalogue.set_title(session.id, "Mine")
+        answer(worker, "Claude's")
+        await eventually(lambda: session.record.title == "Claude's")
 
 
 async def test_claude_is_asked_only_if_setting_allows(tmp_path: Path) -> None:
