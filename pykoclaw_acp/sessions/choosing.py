@@ -232,16 +232,20 @@ class Choosing:
         if offer == Offer():
             self._reported.set()
             return
-        known, options = await self._offer(), self._state.options
+        known, options = None, self._state.options
         of_directory, of_servers = offers.by_place(offer.commands)
-        if starts:
-            of_servers = of_servers or self._server_commands()
-        told = None if known is None else known.commands + self._server_commands()
-        offer = replace(offer, commands=of_directory)
-        with contextlib.suppress(StoreUnavailable):  # the next worker reports it again
-            await self._store.keep_offer(options.cwd, offer, _configuration(options))
-        self._of_servers = options.mcp_servers, of_servers
-        self._reported.set()
+        try:
+            with contextlib.suppress(StoreUnavailable):  # clients are told all of it
+                known = await self._offer()
+            if starts:
+                of_servers = of_servers or self._server_commands()
+            told = None if known is None else known.commands + self._server_commands()
+            offer = replace(offer, commands=of_directory)
+            with contextlib.suppress(StoreUnavailable):  # the next worker reports it again
+                await self._store.keep_offer(options.cwd, offer, _configuration(options))
+            self._of_servers = options.mcp_servers, of_servers
+        finally:
+            self._reported.set()
         before, now = self._selection(known), self._selection(offer)
         commands = of_directory + of_servers
         for subscription in list(self._state.subscriptions):

@@ -21,8 +21,10 @@ from pykoclaw_acp.channel.frames import (
     Ready,
     ToWorker,
 )
+from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model import choices
 from pykoclaw_acp.model.choices import Command, Config, Model, Offer
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import ConfigChanged, ModeChanged
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.catalogue import ListSettings
@@ -183,6 +185,27 @@ async def test_unknown_choice_waits_for_first_offer_of_claude(tmp_path: Path) ->
             assert "not said yet" not in refused["message"]
         await wire.answer(running)
         assert current(await load(wire, session))[1] == "fable"
+
+
+async def test_choice_does_not_wait_for_offer_that_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program locks the database as the worker says what Claude offers."""
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await new(wire)
+        running, channel = await slow_worker(r, wire, session)
+        call = wire.begin("session/set_model", sessionId=session, modelId="fable")
+        await wire.call("session/list")
+        offer = r.journal.offer
+
+        async def locked(*_: object) -> Offer | None:
+            monkeypatch.setattr(r.journal, "offer", offer)
+            raise StoreUnavailable(DatabaseState.LOCKED, "locked")
+
+        monkeypatch.setattr(r.journal, "offer", locked)
+        say_ready(channel, OFFER)
+        assert "result" in await wire.answer(call)
+        await wire.answer(running)
 
 
 async def test_config_option_is_answered_with_all_options(tmp_path: Path) -> None:
