@@ -27,7 +27,7 @@ UNUSABLE: Final = 78
 FIRST_PAUSE: Final = 0.02  # s between two attempts; doubles
 LONGEST_PAUSE: Final = 1.0  # s
 LOCK_PAUSE: Final = 0.03  # s; another process is starting the daemon
-MAX_START_ATTEMPTS: Final = 4  # of a daemon that dies without a word
+MAX_START_ATTEMPTS: Final = 4  # of the first daemon, if it dies without a word
 TIMEOUT: Final = 60.0  # s; default of PYKOCLAW_DAEMON_TIMEOUT
 # s that a daemon may take until it serves: it may have a huge database to migrate
 RECOVERY: Final = 600.0
@@ -51,9 +51,12 @@ class Dialer:
     seconds.
     """
 
-    def __init__(self, places: Places, timeout: float | None = None) -> None:
+    def __init__(
+        self, places: Places, timeout: float | None = None, lock: int | None = None
+    ) -> None:
         """`timeout`: seconds after which to give up on a daemon that does not answer, or on a
-        missing database.
+        missing database. `lock`: the lock on starting daemons, if the caller has it; it is closed
+        with the first that was started.
 
         By default a daemon that recovers, as its lock file says, gets longer than another server of
         the data directory.
@@ -64,7 +67,7 @@ class Dialer:
         self._children: list[Starting] = []
         self._starting: Starting | None = None
         self.deadline = 0.0  # for the daemon that is starting, monotonic
-        self._lock: int | None = None
+        self._lock = lock
         self._scope = True
         self._failed_starts = 0
         self._served = False  # by any daemon, ever
@@ -111,7 +114,8 @@ class Dialer:
         """Try once; None if it must be tried again. Never blocks.
 
         Raises NotStarted when trying again would not help, ConfigurationError as `places.connect`
-        does, and OSError if none can be started; not at once if a daemon has served already.
+        does, and OSError or ImportError if none can be started; not at once if a daemon has served
+        already.
         """
         self.pause = 0.0
         self._children = [child for child in self._children if not child.reap()]
@@ -119,11 +123,12 @@ class Dialer:
             return None
         try:
             return self._reach() or self._start()
-        except OSError as error:
+        except (OSError, ImportError) as error:
             self._unlock()
             if not self._served:
                 raise
-            self._wait_out(error)  # as while no process can be forked; clients depend on this one
+            # As while no process can be forked, or the program is installed anew.
+            self._wait_out(error)
             return None
 
     def close(self) -> None:
@@ -175,7 +180,8 @@ class Dialer:
         if (words := inside.refusal(self.places)) is not None:
             raise NotStarted(words, 1, ErrorKind.NESTED_CALLER)
         secure_directory(self.places.directory)
-        self._lock = at.try_lock(os.path.join(self.places.directory, at.SPAWN_LOCK))
+        if self._lock is None:
+            self._lock = at.try_lock(os.path.join(self.places.directory, at.SPAWN_LOCK))
         if self._lock is None:
             self.pause = LOCK_PAUSE
             return None
@@ -210,8 +216,10 @@ class Dialer:
         if status == readiness.NOT_EXECUTED:  # as while it is installed anew
             self._start_failed(message, daemon.kind)
             return False
-        if status == TEMPORARY:
-            self._wait_until(message, TEMPORARY, daemon.kind)
+        # A newer front may start its daemon, if a newer version than this one's has migrated the database.
+        newer = self._served and daemon.kind == ErrorKind.DATABASE_UNUSABLE
+        if status == TEMPORARY or newer:
+            self._wait_until(message, status, daemon.kind)
             return False
         if status == UNUSABLE and self._served and not self._has_database():
             self._missing = message
@@ -237,9 +245,13 @@ class Dialer:
     def _start_failed(self, message: str = "", kind: ErrorKind = readiness.UNKNOWN) -> None:
         self._scope = False  # it may have been systemd-run that failed
         self._failed_starts += 1
+        ended = f"The daemon ended before it was ready, {self._failed_starts} times."
+        error = NotStarted(message or ended, 1, kind)
+        if self._served:
+            self._wait_out(error)  # it may just be installed anew; clients depend on this one
+            return
         if self._failed_starts >= MAX_START_ATTEMPTS:
-            ended = f"The daemon ended before it was ready, {self._failed_starts} times."
-            raise NotStarted(message or ended, 1, kind)
+            raise error
         self._wait()
 
     def _wait_until(
@@ -247,7 +259,9 @@ class Dialer:
     ) -> None:
         self._wait_out(NotStarted(message, status, kind), limit)
 
-    def _wait_out(self, error: NotStarted | OSError, limit: float | None = None) -> None:
+    def _wait_out(
+        self, error: NotStarted | OSError | ImportError, limit: float | None = None
+    ) -> None:
         """Pause before the next attempt; raises the error if the time for attempts is over."""
         if self._since is None:
             self._since = time.monotonic()

@@ -29,7 +29,7 @@ def front() -> None:
 
 def daemon(mode: str) -> None:
     """`serve`; `die`; `find`: serve if there is a database, and say so if not; `find-late`: it is back
-    before that is said.
+    before that is said; `die-between`: serve the first time, and after some; `outdated`: serve once.
 
     Anything else is said on the pipe, the first time, and then it serves if that was about 75.
     """
@@ -45,6 +45,11 @@ def daemon(mode: str) -> None:
         count = len(starts.readlines())
     if mode == "die" or (mode == "die-once" and count == 1):
         sys.exit(9)
+    if mode == "die-between" and 1 < count < 8:
+        sys.exit(9)
+    if mode == "outdated" and count > 1:
+        os.write(pipe, b"failed 78 A newer version has it.\nkind database_unusable\n")
+        sys.exit(78)
     database = os.path.join(places.data, "pykoclaw.db")
     if mode.startswith("find") and not os.path.exists(database):
         if mode == "find-late":

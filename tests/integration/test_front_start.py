@@ -17,6 +17,7 @@ from pykoclaw_acp import __version__
 from pykoclaw_acp.errors import StartupError
 from pykoclaw_acp.front import spawn
 from pykoclaw_acp.front.call import NoDaemon, call
+from pykoclaw_acp.front.dial import MAX_START_ATTEMPTS
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import LOCK_NAME, Places, lock_holder
 from tests.integration.front_harness import FAKE_START, WAIT, Client
@@ -241,6 +242,59 @@ def test_database_that_stays_missing_is_finally_named(places: Places, database: 
         client.request("session/new")
         assert "The database is missing." in client.message()["error"]["message"]
         assert client.process.wait(WAIT) == 78
+
+
+def daemon_ends(client: Client, places: Places) -> None:
+    """After it has served."""
+    client.request("session/new")
+    pid = client.message()["result"]
+    Path(places.lock).unlink()
+    eventually_sync(lambda: not Path(f"/proc/{pid}").exists() or is_zombie(pid))
+
+
+def test_front_of_older_version_goes_on_with_newer_daemon(places: Places, database: Path) -> None:
+    with starter(places, "outdated") as older:
+        daemon_ends(older, places)
+        eventually_sync(lambda: len(starts(places)) == 2)
+        request_id = older.request("session/new")
+        with starter(places, "serve") as newer:
+            newer.request("session/new")
+            pid = newer.message()["result"]
+            answer = older.message()
+            assert (answer["id"], answer["result"]) == (request_id, pid)
+
+
+def test_front_of_older_version_finally_says_why(places: Places, database: Path) -> None:
+    with starter(places, "outdated", PYKOCLAW_DAEMON_TIMEOUT="0.2") as older:
+        daemon_ends(older, places)
+        older.request("session/new")
+        error = older.message()["error"]
+        assert "A newer version has it." in error["message"]
+        assert error["data"] == {"errorKind": "database_unusable"}
+        assert older.process.wait(WAIT) == 78
+
+
+def test_front_waits_while_its_python_is_replaced(places: Places, tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.symlink_to(sys.executable)
+    with starter(places, "serve", FAKE_PYTHON=str(python)) as client:
+        client.request("session/new")
+        client.message()
+        python.unlink()
+        Path(places.lock).unlink()
+        log = Path(places.log)
+        eventually_sync(lambda: log.read_text().count("cannot be executed") > MAX_START_ATTEMPTS)
+        python.symlink_to(sys.executable)
+        client.request("session/new")
+        assert client.message()["result"]
+
+
+def test_front_waits_while_its_package_is_replaced(places: Places) -> None:
+    with starter(places, "die-between") as client:
+        daemon_ends(client, places)
+        client.request("session/new")
+        assert client.message()["result"]
+    assert len(starts(places)) == 8
 
 
 def test_call_starts_daemon_only_if_allowed(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,20 @@ def test_start_that_cannot_fork_is_repeated_after_service(
         assert dialer.attempt() is None
         assert dialer.pause
     start(dialer)
+    assert DeadDaemon.scopes
+
+
+def test_start_with_missing_modules_is_repeated_after_service(
+    dialer: Dialer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as replaced:
+        replaced.setitem(sys.modules, "pykoclaw_acp.front.spawn", None)
+        with pytest.raises(ImportError):
+            dialer.attempt()  # a client that is just starting is told at once
+        dialer.note_welcome(60)
+        assert dialer.attempt() is None
+        assert dialer.pause
+    assert dialer.attempt() is None
     assert DeadDaemon.scopes
 
 
