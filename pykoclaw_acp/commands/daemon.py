@@ -23,14 +23,22 @@ class NoSuchSession(CommandFailed):
 
 
 def ask(
-    method: str, *, start: bool = True, timeout: float | None = ANSWER_WAIT, **params: Any
+    method: str,
+    *,
+    start: bool = True,
+    timeout: float | None = ANSWER_WAIT,
+    lock: int | None = None,
+    **params: Any,
 ) -> Any:
-    """Send a request and return its result; `start`: start a daemon if none runs; `timeout` in s.
+    """Send a request and return its result; `start`: start a daemon if none runs, with the `lock` on
+    that, if the caller has it; `timeout` in s.
 
     Raises DaemonNotRunning, and CommandFailed with the daemon's message.
     """
     with _said_plainly():
-        return front.call(Places.find(), PREFIX + method, params, start=start, timeout=timeout)
+        return front.call(
+            Places.find(), PREFIX + method, params, start=start, timeout=timeout, lock=lock
+        )
 
 
 def require_operator() -> None:

@@ -6,9 +6,10 @@ import contextlib
 import os
 import select
 import signal
+import time
 from typing import Final
 
-from pykoclaw_acp import terminal
+from pykoclaw_acp import __version__, terminal
 from pykoclaw_acp.commands import show, workers
 from pykoclaw_acp.commands.daemon import ask, require_operator
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning, StartupError
@@ -17,6 +18,8 @@ from pykoclaw_acp.model.condition import DatabaseState
 
 END_WAIT: Final = 60.0  # s; the daemon commits what it has received
 START_WAIT: Final = 60.0  # s; the next daemon may have to recover
+LOCK_WAIT: Final = 60.0  # s; a client may be starting a daemon
+LOCK_PAUSE: Final = 0.05  # s
 GONE_WAIT: Final = 5.0  # s; for one that cannot be asked, as somebody else ends it just now
 TAKEN_OVER: Final = "Another daemon has taken over just now. See `pykoclaw-acp status`."
 
@@ -63,17 +66,39 @@ def _stop_workers(pid: int) -> None:
 
 
 def restart() -> None:
-    """Stop the daemon and start the next one, which takes over workers and clients. Raises as
-    `stop`.
+    """Stop the daemon and start the next one, of this installation, which takes over workers and
+    clients. Raises as `stop`, and CommandFailed if another version has been started.
     """
     require_operator()
     pid = _daemon()
-    end(pid)
-    status = ask("status", timeout=START_WAIT)
+    lock = keep_others_from_starting(places.Places.find())
+    try:
+        end(pid)
+    except BaseException:
+        os.close(lock)
+        raise
+    status = ask("status", timeout=START_WAIT, lock=lock)
+    daemon = status["daemon"]
     running = show.count(len(status["workers"]), "worker")
-    terminal.line(
-        f"The daemon (pid {pid}) has ended; pid {status['daemon']['pid']} goes on with {running}."
-    )
+    terminal.line(f"The daemon (pid {pid}) has ended; pid {daemon['pid']} goes on with {running}.")
+    if daemon["version"] != __version__:
+        raise CommandFailed(
+            f"It is pykoclaw-acp {daemon['version']}, and this program is {__version__}: a service runs that"
+            " installation. `pykoclaw-acp deploy install --program PATH` lets it run another one."
+        )
+
+
+def keep_others_from_starting(where: places.Places) -> int:
+    """The lock on starting daemons: no client starts one until it is closed. Raises CommandFailed."""
+    places.secure_directory(where.directory)
+    deadline = time.monotonic() + LOCK_WAIT
+    while (lock := places.try_lock(os.path.join(where.directory, places.SPAWN_LOCK))) is None:
+        if time.monotonic() > deadline:
+            raise CommandFailed(
+                f"A client has been starting a daemon for {LOCK_WAIT:g} s. See `pykoclaw-acp doctor`."
+            )
+        time.sleep(LOCK_PAUSE)
+    return lock
 
 
 def _daemon() -> int:

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-import time
-from typing import Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import ending
 from pykoclaw_acp.commands.daemon import require_operator
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.link import places
-
-LOCK_WAIT: Final = 60.0  # s; a client may be starting a daemon
-LOCK_PAUSE: Final = 0.05  # s
 
 
 def main(but: int) -> None:
@@ -28,6 +23,16 @@ def main(but: int) -> None:
     Prints `none`, or `found <pid>` and `ended <pid>`. Raises CommandFailed.
     """
     where = places.Places.find()
+    lock = ending.keep_others_from_starting(where)
+    try:
+        _end(where, but)
+        while sys.stdin.buffer.read(1):
+            pass
+    finally:
+        os.close(lock)
+
+
+def _end(where: places.Places, but: int) -> None:
     holder = places.lock_holder(where.data)
     if holder is None or holder[0] == but:
         terminal.line("none")
@@ -39,23 +44,5 @@ def main(but: int) -> None:
         )
     require_operator()
     terminal.line(f"found {pid}")
-    lock = _keep_others_from_starting(where)
-    try:
-        ending.end(pid)
-        terminal.line(f"ended {pid}")
-        while sys.stdin.buffer.read(1):
-            pass
-    finally:
-        os.close(lock)
-
-
-def _keep_others_from_starting(where: places.Places) -> int:
-    places.secure_directory(where.directory)
-    deadline = time.monotonic() + LOCK_WAIT
-    while (lock := places.try_lock(os.path.join(where.directory, places.SPAWN_LOCK))) is None:
-        if time.monotonic() > deadline:
-            raise CommandFailed(
-                f"A client has been starting a daemon for {LOCK_WAIT:g} s. See `pykoclaw-acp doctor`."
-            )
-        time.sleep(LOCK_PAUSE)
-    return lock
+    ending.end(pid)
+    terminal.line(f"ended {pid}")

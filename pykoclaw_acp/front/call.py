@@ -74,14 +74,15 @@ def call(
     *,
     start: bool = False,
     timeout: float | None = None,
+    lock: int | None = None,
 ) -> Any:
-    """Call a method of the daemon. `start`: start a daemon if none runs; `timeout`: in seconds, for
-    each message.
+    """Call a method of the daemon. `start`: start a daemon if none runs, with the `lock` on that, if
+    the caller has it, which is closed; `timeout`: in seconds, for each message.
 
     Raises DaemonAbsent, CallFailed, ConfigurationError (the socket is another user's), CommandFailed
     (a parameter is no text), or StartupError with the exit status of a daemon that could not start.
     """
-    answers = follow(places, method, params, start=start, timeout=timeout)
+    answers = follow(places, method, params, start=start, timeout=timeout, lock=lock)
     while True:
         try:
             next(answers)
@@ -96,6 +97,7 @@ def follow(
     *,
     start: bool = False,
     timeout: float | None = None,
+    lock: int | None = None,
 ) -> Generator[dict[str, Any], None, Any]:
     """Call a method; yields the notifications that the daemon sends before its response, and
     returns the result.
@@ -103,7 +105,7 @@ def follow(
     Closing the generator closes the connection. Raises as `call`.
     """
     line = _encoded({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}) + b"\n"
-    connection = _connection(places, start=start)
+    connection = _connection(places, start=start, lock=lock)
     connection.settimeout(timeout)
     since = time.monotonic()
     try:
@@ -153,8 +155,8 @@ def _result(message: dict[str, Any]) -> Any:
     )
 
 
-def _connection(places: Places, *, start: bool) -> _socket.socket:
-    connection = _start(places) if start else _reach(places)
+def _connection(places: Places, *, start: bool, lock: int | None) -> _socket.socket:
+    connection = _start(places, lock) if start else _reach(places)
     connection.setblocking(True)
     return connection
 
@@ -187,8 +189,8 @@ def _reach(places: Places) -> _socket.socket:
         time.sleep(_BUSY_PAUSE)
 
 
-def _start(places: Places) -> _socket.socket:
-    dialer = Dialer(places)
+def _start(places: Places, lock: int | None) -> _socket.socket:
+    dialer = Dialer(places, lock=lock)
     poll = select.poll()
     try:
         while (connection := dialer.attempt()) is None:

@@ -1,0 +1,99 @@
+"""`restart` and `hand-over`: no client starts a daemon in between."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp import __version__
+from pykoclaw_acp.commands import ending
+from pykoclaw_acp.errors import CommandFailed
+from pykoclaw_acp.link import places
+from pykoclaw_acp.link.places import SPAWN_LOCK, Places
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
+    found = Places(
+        str(tmp_path / "data"), str(tmp_path / "state"), str(tmp_path / "run" / "acp.sock")
+    )
+    for name in ("data", "state", "socket"):
+        monkeypatch.setenv(f"PYKOCLAW_{name.upper()}", getattr(found, name))
+    return found
+
+
+def may_start(here: Places) -> bool:
+    """Whether a client could start a daemon now."""
+    lock = places.try_lock(os.path.join(here.directory, SPAWN_LOCK))
+    if lock is not None:
+        os.close(lock)
+    return lock is not None
+
+
+@pytest.fixture
+def version(here: Places, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """That of the daemon which goes on; while one ends and the next one starts, no other can be
+    started.
+    """
+    versions = [__version__]
+
+    def end(pid: int) -> None:
+        assert pid == 7
+        assert not may_start(here)
+
+    def ask(method: str, *, timeout: float, lock: int) -> Any:
+        assert not may_start(here)
+        os.close(lock)
+        return {"workers": [], "daemon": {"pid": 8, "version": versions[-1]}}
+
+    monkeypatch.setattr(ending, "_daemon", lambda: 7)
+    monkeypatch.setattr(ending, "require_operator", lambda: None)
+    monkeypatch.setattr(ending, "end", end)
+    monkeypatch.setattr(ending, "ask", ask)
+    return versions
+
+
+def test_restart_keeps_others_from_starting_daemons(
+    here: Places, version: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ending.restart()
+    assert (
+        capsys.readouterr().out == "The daemon (pid 7) has ended; pid 8 goes on with 0 workers.\n"
+    )
+    assert may_start(here)
+
+
+def test_restart_to_another_version_is_an_error(version: list[str]) -> None:
+    version.append("0.0.1")
+    with pytest.raises(CommandFailed, match=rf"It is pykoclaw-acp 0\.0\.1, .* is {__version__}"):
+        ending.restart()
+
+
+def test_failed_restart_lets_clients_start_again(
+    here: Places, version: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(pid: int) -> None:
+        raise CommandFailed("It does not end.")
+
+    monkeypatch.setattr(ending, "end", end)
+    with pytest.raises(CommandFailed, match="does not end"):
+        ending.restart()
+    assert may_start(here)
+
+
+def test_installer_blocks_clients_also_without_daemon(here: Places) -> None:
+    """Else a client could start one between the look and the start of the service."""
+    command = [sys.executable, "-m", "pykoclaw_acp", "hand-over"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as handing:
+        assert handing.stdin is not None
+        assert handing.stdout is not None
+        assert handing.stdout.readline() == b"none\n"
+        assert not may_start(here)
+        handing.stdin.close()
+        assert handing.wait(60) == 0
+    assert may_start(here)
