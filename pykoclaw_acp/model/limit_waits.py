@@ -14,6 +14,10 @@ PROMPT: Final = (
     "The usage limit that stopped you has ended. Go on with the last request where you were stopped,"
     " and do not repeat what is done already."
 )
+LEFT: Final = (
+    "**This session does not go on by itself here when the usage limit ends.** This is a copy of the data directory"
+    " {path}: the original goes on. Here it goes on when you send a prompt."
+)
 GIVEN_UP: Final = "**This session no longer waits for the end of the usage limit.** It goes on when you send a prompt."
 
 
@@ -49,3 +53,8 @@ def tries_of(request_key: str) -> int:
 def given_up(turn_id: str) -> list[Event]:
     """What the log says when the session does not go on by itself any more."""
     return [note_event(f"{turn_id}-limit", GIVEN_UP)]
+
+
+def left_to_original(turn_id: str, original: str) -> list[Event]:
+    """What the log of a copy says of a session that goes on in the original."""
+    return [note_event(f"{turn_id}-limit-copied", LEFT.format(path=original))]

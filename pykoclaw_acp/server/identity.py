@@ -27,9 +27,10 @@ from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.link.records import InstanceRecord, Site
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool.whereabouts import Direction, Sighting, Unlisted, Whereabouts
+from pykoclaw_acp.server import copies
 from pykoclaw_acp.server.judgement import Evidence, judge
 from pykoclaw_acp.sessions.turns import outcomes
-from pykoclaw_acp.store import instance, notices
+from pykoclaw_acp.store import instance
 from pykoclaw_acp.store.database import Database, Unit
 from pykoclaw_acp.store.instance import InstanceRow
 from pykoclaw_acp.store.sessions import now_ms
@@ -109,9 +110,10 @@ class Identity:
     async def keep(self, database: Database, places: Places) -> None:
         """Store the instance and its place; waits until the store can be written."""
         if self._row != self._before:
-            copied = () if self.standing.copied_from is None else notices.leave_to_original()
-            statements = (instance.save(self._row), *copied)
-            await database.commit(Unit(statements, durable=True), patient=True)
+            unit = Unit((stored := instance.save(self._row),), durable=True)
+            if (original := self.standing.copied_from) is not None:
+                unit = await copies.leave_to_original(database, original, stored)
+            await database.commit(unit, patient=True)
         try:
             await asyncio.to_thread(
                 records.write, places.state, InstanceRecord(self._row.instance, self._row.site)

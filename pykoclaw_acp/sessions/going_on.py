@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from typing import Final
-from uuid import uuid4
+from uuid import NAMESPACE_OID, uuid5
 
 import structlog
 
@@ -78,7 +78,8 @@ class GoingOn:
     async def _go_on(self, wait: LimitWait) -> bool:
         """False if that is to be tried again."""
         turn = Turn(
-            str(uuid4()),
+            # The same again from a database that was put back: a transcript shows whether Claude has it.
+            str(uuid5(NAMESPACE_OID, wait.request_key)),
             wait.session_id,
             [{"type": "text", "text": PROMPT}],
             PromptKeys(request=wait.request_key),

@@ -48,6 +48,11 @@ def forget(session_id: str) -> Statement:
     return Statement("DELETE FROM acp_limit_waits WHERE acp_session_id = ?", (session_id,))
 
 
+def forget_all() -> Statement:
+    """End all waits."""
+    return Statement("DELETE FROM acp_limit_waits")
+
+
 async def every(database: Database) -> list[LimitWait]:
     """All sessions that wait and were not deleted, the first to go on first."""
     rows = await database.read(

@@ -23,7 +23,7 @@ from pykoclaw_acp.sessions.going_on import GoingOn
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import limits
 from pykoclaw_acp.store import limit_waits
-from pykoclaw_acp.store.database import Unit
+from pykoclaw_acp.store.database import Statement, Unit
 from tests.integration.linked import there, until_there_is
 from tests.integration.rig import TIMES, Client, Rig, hanging, rig
 from tests.integration.scheduling import logs, scheduling, task
@@ -115,6 +115,37 @@ async def test_session_unable_to_continue_retries_few_times(
         waits = await limit_waits.every(r.database)
         assert [(one.turn_id, one.tries) for one in waits] == ([] if tries else [(failed, 1)])
         assert all(one.due > 1 for one in waits)
+
+
+async def test_session_that_went_on_before_restore_does_not_again(tmp_path: Path) -> None:
+    """Claude's transcript has the prompt, which the database that was put back does not."""
+    async with rig(tmp_path) as r:
+        session = await waiting(r)
+        (wait,) = await limit_waits.every(r.database)
+        come_back(session)
+        gone_on = "SELECT turn_id FROM acp_turns WHERE request_key LIKE 'limit:%'"
+        async with going_on(r):
+            await eventually(
+                lambda: any(PROMPT in text for text in r.launcher.launched[-1].prompts)
+            )
+            ((turn_id,),) = await r.database.read(gone_on)
+            worker = r.launcher.launched[-1]
+            worker.say(worker.ended(turn_id))
+            await until_there_is(r, "request_key LIKE 'limit:%' AND state = 'done'")
+        prompts = sum(len(one.prompts) for one in r.launcher.launched)
+        forgotten = Statement("DELETE FROM acp_turns WHERE turn_id = ?", (turn_id,))
+        seen = Statement(
+            "INSERT INTO acp_transcript_turns (acp_session_id, prompt_uuid, claude_session_id, position, own, told)"
+            " VALUES (?, ?, 'claude', 1, 0, 1)",
+            (session.id, turn_id),
+        )
+        await r.database.commit(Unit((forgotten, seen, limit_waits.add(wait))))
+        async with going_on(r):
+            await until_there_is(r, "request_key LIKE 'limit:%' AND state = 'failed'")
+        assert await limit_waits.every(r.database) == []
+        ((error,),) = await r.database.read(gone_on.replace("turn_id", "error"))
+        assert ErrorKind.RESTORED in error
+        assert sum(len(one.prompts) for one in r.launcher.launched) == prompts
 
 
 async def test_session_not_reaching_service_tries_again(tmp_path: Path) -> None:

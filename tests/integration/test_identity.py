@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
@@ -21,11 +22,15 @@ from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import ConfigurationError, DatabaseMissing, DataDirectoryLocked
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import DATABASE, Places
+from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.limit_waits import LimitWait
+from pykoclaw_acp.model.scheduled import Task, TaskRun
 from pykoclaw_acp.pool.local_whereabouts import LocalWhereabouts
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.identity import Identity, settle
-from pykoclaw_acp.store import instance
+from pykoclaw_acp.store import instance, limit_waits, tasks
 from pykoclaw_acp.store.database import Database, Statement, Unit
+from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.system import processes
 
 CHILD = (
@@ -265,6 +270,30 @@ async def test_copy_leaves_notices_to_its_original(tmp_path: Path) -> None:
         async with server(places) as app:
             found = await app.database.read("SELECT outcome FROM acp_notifications")
             assert found == [(outcome,)]
+
+
+async def test_copy_leaves_waits_and_task_runs_to_its_original(tmp_path: Path) -> None:
+    """Both would do the same work in the same directories."""
+    here, there = places_of(tmp_path), places_of(tmp_path, "copy")
+    async with server(here) as app:
+        session = await app.sessions.create(str(tmp_path), (), ())
+        wait = limit_waits.add(LimitWait(session.id, "stopped", 2**33))
+        now = time.time_ns() // 1_000_000
+        task = Task("t", "c", "say 1", "once", "", "group", None, None, None, None, "active", "")
+        run = tasks.claim(TaskRun("run", task, None, manual=False, started_at=now), 0)
+        await app.database.commit(Unit((wait, run[1])))
+    await asyncio.to_thread(subprocess.run, ["cp", "-a", here.data, there.data], check=True)
+    async with database(here) as opened:
+        assert [one.turn_id for one in await limit_waits.every(opened)] == ["stopped"]
+        assert [one.turn_id for one in (await tasks.unfinished(opened))[0]] == ["run"]
+    async with server(there) as app:
+        assert await limit_waits.every(app.database) == []
+        assert await tasks.unfinished(app.database) == ([], [])
+        ((state, error),) = await app.database.read("SELECT status, error FROM task_run_logs")
+        assert (state, here.data in error) == ("error", True)
+        (logged,) = await SessionJournal(app.database).read(session.id, 0, 10)
+        assert isinstance(logged.event, Text)
+        assert f"copy of the data directory {here.data}" in logged.event.text
 
 
 async def test_older_database_without_id_is_the_local_instance(tmp_path: Path) -> None:

@@ -50,6 +50,9 @@ WAITS_ELSEWHERE: Final = (
     "This is a copy of the data directory {path}: "
     "the prompt waits there, and was not sent from here."
 )
+RUNS_ELSEWHERE: Final = (
+    "This is a copy of the data directory {path}: the run goes on there, and was ended here."
+)
 RESTORED: Final = (
     "The database was put back to an earlier state. "
     "What Claude has done since then is not kept here, and was stopped."

@@ -19,7 +19,7 @@ from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StoreClosed, WorkerFailed
-from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.model import limit_waits, prompt_text
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Turn, TurnState
@@ -207,7 +207,8 @@ class TurnRunner:
         """Whether the prompt was taken in from a transcript: Claude has had it, which a database does
         not know that was put back.
         """
-        return turn.recovered and await self._journal.in_transcript(self._state.id, turn.turn_id)
+        again = turn.recovered or limit_waits.goes_on_from(turn.keys.request) is not None
+        return again and await self._journal.in_transcript(self._state.id, turn.turn_id)
 
     async def _begin(self, turn: Turn) -> None:
         """Have a worker, write down that the prompt leaves, let it leave."""
