@@ -133,7 +133,8 @@ async def recover(
             words = last_words.get(left.turn.session_id)
             ending = partial(_end_turn, database, journal, left, words, standing.copied_from)
             if not await _spared(database, left.turn.session_id, ending):
-                await database.commit(Unit((_end_in_silence(left.turn, database),)), patient=True)
+                silence = (_end_in_silence(left.turn, database),)
+                await database.commit(Unit(silence, durable=True), patient=True)
     told = {
         left.turn.session_id
         for left in turns_left

@@ -64,9 +64,17 @@ class FrameBatch:
         return batch
 
     def unit(self, epoch: int | None) -> Unit:
-        """What is committed, if `epoch` is the session's newest; with None in any case."""
+        """What is committed, if `epoch` is the session's newest; with None in any case. Durably, if
+        a turn ends, as that is answered.
+        """
         worker = None if epoch is None else (self.session_id, epoch)
-        return Unit(tuple(self.statements), tuple(self.rows), tuple(self.ends), worker=worker)
+        return Unit(
+            tuple(self.statements),
+            tuple(self.rows),
+            tuple(self.ends),
+            durable=bool(self.ends),
+            worker=worker,
+        )
 
     def logged(self, seqs: Sequence[int]) -> list[Logged]:
         """The events under the seqs that the commit has given them."""

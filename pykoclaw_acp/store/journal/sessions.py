@@ -28,10 +28,10 @@ class SqlSessionStore(SqlStore):
     """Implements `sessions.ports.SessionStore`."""
 
     async def create(self, record: SessionRecord) -> None:
-        """Insert a session and its conversation."""
+        """Insert a session and its conversation, durably."""
         begun = surroundings.begin(record.session_id, record.surroundings)
         inserted = sessions.insert(record, self.clock.now())
-        await self._commit(Unit(statements=(*inserted, *begun)))
+        await self._commit(Unit(statements=(*inserted, *begun), durable=True))
 
     async def find(self, session_id: str) -> SessionRecord | None:
         """The session that this id stands for; raises SessionUnreadable."""

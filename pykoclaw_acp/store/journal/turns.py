@@ -100,7 +100,7 @@ class SqlTurnJournal(SqlStore):
         *,
         unsaid: bool = False,
     ) -> tuple[Outcome, list[int]]:
-        """End a turn that no worker can end; one that has ended keeps its outcome."""
+        """End a turn that no worker can end, durably; one that has ended keeps its outcome."""
         rows = await in_pieces(events.rows_in_steps(session_id, turn_id, said))
         now = self.clock.now()
         ended = [turns.end(turn_id, outcome, now, once=True), *sessions.follow(session_id, said)]
@@ -112,7 +112,7 @@ class SqlTurnJournal(SqlStore):
             ended.append(unsaid_prompts.note(turn_id))
         try:
             return outcome, await self._commit(
-                Unit(tuple(ended), rows, ends=((session_id, turn_id),)), patient=True
+                Unit(tuple(ended), rows, ends=((session_id, turn_id),), durable=True), patient=True
             )
         except Conflict as error:
             if (known := await turns.outcome(self._database, turn_id)) is None:
