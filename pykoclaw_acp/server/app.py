@@ -129,7 +129,7 @@ class App:
             identity = await settle(database, places, launcher.whereabouts)
             undo.callback(identity.release)
             found = await _recover(
-                database, identity, launcher, places,
+                database, identity, launcher, places, spare,
                 resident=resident, usage_limit=settings.usage_limit,
             )  # fmt: skip
             undo.pop_all()
@@ -278,15 +278,15 @@ def _find_transcripts(
 
 
 async def _recover(
-    database: Database, identity: Identity, launcher: Launcher, places: Places, *, resident: bool,
-    usage_limit: str,
+    database: Database, identity: Identity, launcher: Launcher, places: Places, spare: list[Path],
+    *, resident: bool, usage_limit: str,
 ) -> RecoveredWork | None:  # fmt: skip
     """Recover the work of an earlier server; None if the store cannot be written: that work waits
     until it can.
     """
     loop = asyncio.get_running_loop()
     going_on = _go_on(
-        database, identity, launcher, places, resident=resident, usage_limit=usage_limit
+        database, identity, launcher, places, spare, resident=resident, usage_limit=usage_limit
     )
     recovering = loop.create_task(going_on, name="recover")
     trouble = loop.create_task(database.condition.in_trouble(), name="database trouble")
@@ -303,15 +303,16 @@ async def _recover(
 
 
 async def _go_on(
-    database: Database, identity: Identity, launcher: Launcher, places: Places, *, resident: bool,
-    usage_limit: str,
+    database: Database, identity: Identity, launcher: Launcher, places: Places, spare: list[Path],
+    *, resident: bool, usage_limit: str,
 ) -> RecoveredWork:  # fmt: skip
     """What an earlier server left is dealt with before it is noted which instance this is."""
     found = await recover(
         database, launcher, identity.standing, resident=resident, usage_limit=usage_limit
     )
     await identity.keep(database, places)
+    await asyncio.to_thread(history_copy.remove_left, database.path, spare)
     await asyncio.to_thread(
-        shutil.rmtree, Path(places.directory, history_copy.NAME), ignore_errors=True
+        shutil.rmtree, Path(places.directory, history_copy.FORMER), ignore_errors=True
     )
     return found

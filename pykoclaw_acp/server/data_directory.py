@@ -76,7 +76,8 @@ def warn_of_weak_places(data: Path, places: Places, group: int | None) -> list[P
     """Warn of weak directories; returns the temporary directory if it can be trusted."""
     used = (data, Path(places.directory), Path(places.socket).parent)
     temporary = _temporary_directory()
-    copies = [] if temporary is None else trusted_path.examine(str(temporary / history_copy.NAME))
+    copy = history_copy.name_of(data / DATABASE)
+    copies = [] if temporary is None else trusted_path.examine(str(temporary / copy))
     others = [one for path in used for one in trusted_path.examine(str(path), group)]
     for one in {one.words: one for one in (*others, *copies)}.values():
         log.warning(one.words, action="directory_weak", directory=one.directory, advice=one.remedy)

@@ -4,6 +4,7 @@ full disk.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ import structlog
 from pykoclaw_acp.store.batch import PROBE_TIMEOUT_MS
 from pykoclaw_acp.store.sqlite import sqlite3
 
-NAME: Final = "history-copy"
+FORMER: Final = "history-copy"  # as versions before have called it, also in the state directory
 SPARE: Final = 64 * 1024 * 1024  # bytes that stay free beside the copy
 
 log: Final = structlog.get_logger()
@@ -28,6 +29,11 @@ def is_worth_it(path: Path) -> bool:
         return path.stat().st_size > 0
     except OSError:
         return False
+
+
+def name_of(path: Path) -> str:
+    """The name of the copy's directory, which that of another database does not have."""
+    return f"history-copy-{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:12]}"
 
 
 def make(path: Path, directories: Sequence[Path]) -> Path | None:
@@ -43,7 +49,7 @@ def make(path: Path, directories: Sequence[Path]) -> Path | None:
         log.info("What is to be copied cannot be looked at", action="copy_failed", error=str(error))
         return None
     for directory in directories:
-        place = directory / NAME
+        place = directory / name_of(path)
         try:
             if not directory.is_dir() or shutil.disk_usage(directory).free < size + SPARE:
                 continue
@@ -68,6 +74,12 @@ def make(path: Path, directories: Sequence[Path]) -> Path | None:
 def remove(copied: Path) -> None:
     """Delete the copy."""
     shutil.rmtree(copied.parent, ignore_errors=True)
+
+
+def remove_left(path: Path, directories: Sequence[Path]) -> None:
+    """Delete copies that killed servers have left."""
+    for directory in directories:
+        shutil.rmtree(directory / name_of(path), ignore_errors=True)
 
 
 def is_accessible(path: Path) -> bool:

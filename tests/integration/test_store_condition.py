@@ -501,7 +501,7 @@ async def test_history_is_read_from_copy_if_open_fails(
         database = await Database.open(path, [spare])
         assert database.limited
         assert await database.read("SELECT state FROM acp_turns") == [("done",)]
-        copied = spare / history_copy.NAME
+        copied = spare / history_copy.name_of(path)
         assert copied.stat().st_mode & 0o777 == 0o700
         assert {file.stat().st_mode & 0o077 for file in copied.iterdir()} == {0}
         with pytest.raises(StoreUnavailable):

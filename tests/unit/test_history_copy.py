@@ -46,17 +46,40 @@ def failing(real: Callable[..., Any], number: int, at: Callable[..., bool]) -> C
 
 
 def files(place: Path) -> dict[str, bytes]:
-    return {one.name: one.read_bytes() for one in (place / history_copy.NAME).iterdir()}
+    return {one.name: one.read_bytes() for one in place.iterdir()}
 
 
 def test_the_first_place_with_room_is_taken(path: Path, spare: list[Path]) -> None:
     copied = history_copy.make(path, spare)
-    assert copied == spare[0] / history_copy.NAME / path.name
-    assert files(spare[0]) == {"pykoclaw.db": b"database", "pykoclaw.db-wal": b"log"}
+    assert copied == spare[0] / history_copy.name_of(path) / path.name
+    assert files(copied.parent) == {"pykoclaw.db": b"database", "pykoclaw.db-wal": b"log"}
     assert copied.parent.stat().st_mode & 0o777 == 0o700
     assert copied.stat().st_mode & 0o777 == 0o600
     history_copy.remove(copied)
     assert list(spare[0].iterdir()) == []
+
+
+def test_copies_of_two_databases_share_a_place(
+    path: Path, spare: list[Path], tmp_path: Path
+) -> None:
+    other = tmp_path / "other" / path.name
+    other.parent.mkdir()
+    other.write_bytes(b"another")
+    copies = [history_copy.make(one, spare[:1]) for one in (path, other)]
+    assert [one and one.read_bytes() for one in copies] == [b"database", b"another"]
+    assert copies[1] is not None
+    history_copy.remove(copies[1])
+    assert copies[0] is not None
+    assert copies[0].exists()
+
+
+def test_copy_of_killed_server_is_removed(path: Path, spare: list[Path]) -> None:
+    for place in spare:
+        assert history_copy.make(path, [place])
+    kept = spare[1] / "history-copy-of-another"
+    kept.mkdir()
+    history_copy.remove_left(path, spare)
+    assert [list(place.iterdir()) for place in spare] == [[], [kept]]
 
 
 def test_what_cannot_be_looked_at_is_not_copied(
@@ -94,7 +117,7 @@ def test_failing_place_is_left_empty_and_next_used(
         return str(spare[0]) in str(target if name == "_copy" else one)
 
     monkeypatch.setattr(owner, name, failing(getattr(owner, name), number, at_first))
-    assert history_copy.make(path, spare) == spare[1] / history_copy.NAME / path.name
+    assert history_copy.make(path, spare) == spare[1] / history_copy.name_of(path) / path.name
     assert list(spare[0].iterdir()) == []
     assert history_copy.make(path, spare[:1]) is None
 
@@ -104,8 +127,8 @@ def test_symlink_at_copy_path_is_not_followed(
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (spare[0] / history_copy.NAME).symlink_to(elsewhere)
-    assert history_copy.make(path, spare) == spare[1] / history_copy.NAME / path.name
+    (spare[0] / history_copy.name_of(path)).symlink_to(elsewhere)
+    assert history_copy.make(path, spare) == spare[1] / history_copy.name_of(path) / path.name
     assert list(elsewhere.iterdir()) == []
 
 
@@ -120,7 +143,7 @@ async def test_unopenable_copy_is_removed_and_reported(
     def cannot(file: Any, *given: Any, **named: Any) -> Any:
         if Path(file) == path:
             raise refused
-        if Path(file).parent.name == history_copy.NAME:
+        if Path(file).parent.name == history_copy.name_of(path):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return connect(file, *given, **named)
 
