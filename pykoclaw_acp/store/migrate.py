@@ -106,7 +106,9 @@ def apply(connection: sqlite3.Connection, migrations: list[Migration], path: Pat
     `connection` is in autocommit mode (`isolation_level=None`). Raises DatabaseUnusable as
     `pending` does, and if a migration fails; what a failed one did is rolled back.
     """
-    for migration in pending(connection, migrations, path):
+    missing = pending(connection, migrations, path)
+    newest = max((one for one in migrations if one not in missing), key=_version, default=None)
+    for migration in missing:
         try:
             connection.execute("BEGIN IMMEDIATE")
             # Whoever held the lock before us may have applied it.
@@ -114,20 +116,27 @@ def apply(connection: sqlite3.Connection, migrations: list[Migration], path: Pat
                 _apply_one(connection, migration)
             connection.execute("COMMIT")
         except sqlite3.Error as error:
-            said = (
-                f"The migration {migration.name} failed on the database {path}: {error}. Nothing of it was kept, and "
-                "the version that used the database before can go on with it."
-            )
+            said = f"The migration {migration.name} failed on the database {path}: {error}. Nothing of it was kept."
+            if newest is not None:
+                said += (
+                    f" Versions of pykoclaw-acp that have {newest.name} can go on with the database, older ones refuse"
+                    " it."
+                )
             raise DatabaseUnusable(" ".join([said, *limits(error)])) from error
         finally:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+        newest = migration
     try:
         shared_columns.complete(connection)
     except sqlite3.Error as error:
         raise DatabaseUnusable(
             f"Columns that pykoclaw adds to its tables could not be added to the database {path}: {error}."
         ) from error
+
+
+def _version(migration: Migration) -> int:
+    return migration.version
 
 
 def _apply_one(connection: sqlite3.Connection, migration: Migration) -> None:

@@ -66,7 +66,7 @@ async def open_files(
         found = None if cause is None else trouble(cause)
         if found is not None and found[0] == DatabaseState.LOCKED:
             raise DatabaseBusy(
-                f"Another program keeps the database {path} to itself. Nothing was changed. The server starts as "
+                f"Another program keeps the database {path} to itself. Nothing was lost. The server starts as "
                 "soon as that program lets go; `pykoclaw-acp doctor` names it."
             ) from cause
         if found is None or not history_copy.is_worth_it(path):
@@ -77,7 +77,7 @@ async def open_files(
     if copied is None:
         raise DatabaseUnusable(
             f"The database {path} cannot be written, and there is no room for a copy to read from. {found[1]} "
-            "Nothing was changed. Make room, or make the file and its directory writable."
+            "Nothing was lost. Make room, or make the file and its directory writable."
         ) from cause
     try:
         return await _open_copy(copied, migrations, found)

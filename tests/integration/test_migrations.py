@@ -284,9 +284,12 @@ def test_failing_migration_is_undone_and_earlier_ones_stay(
         m0001_first="CREATE TABLE a (x TEXT NOT NULL);",
         m0002_second="CREATE TABLE b (x TEXT); INSERT INTO b VALUES ('1'); INSERT INTO a VALUES (NULL);",
     )
-    with pytest.raises(DatabaseUnusable, match=r"0002_second\.sql failed.*NOT NULL"):
+    with pytest.raises(DatabaseUnusable, match=r"0002_second\.sql failed.*NOT NULL") as failed:
         migrate.apply(connection, migrations, path)
+    assert "Versions of pykoclaw-acp that have 0001_first.sql can go on" in str(failed.value)
     assert applied(path) == ["0001_first.sql"]
+    with pytest.raises(DatabaseUnusable, match=r"have 0001_first\.sql can go on"):
+        migrate.apply(connection, migrations, path)
     assert query(path, "SELECT name FROM sqlite_master WHERE name = 'b'") == []
 
 
