@@ -19,6 +19,10 @@ PIECE: Final = 384 * 1024  # bytes of a request
 MAX_WHOLE: Final = 256 * 1024 * 1024  # bytes of a file that is not in the lines of an export
 MAX_LINE: Final = 64 * 1024 * 1024  # bytes
 IMPORT_WAIT: Final = 3600.0  # s; a long history is taken over in many commits
+MAY_BE_THERE: Final = (
+    "The daemon ended before it had said whether the session was imported. It may be there: look at"
+    " `pykoclaw-acp sessions list` before you import it again."
+)
 _EVENTS: Final = b'"events": ['
 _END: Final = b"]}"
 
@@ -26,7 +30,13 @@ _END: Final = b"]}"
 def main(file: BinaryIO, directory: str) -> None:
     """Import the file as a session in `directory`."""
     cwd = os.path.abspath(directory)
-    made = ask("import/finish", timeout=IMPORT_WAIT, upload=_upload(file), cwd=cwd)
+    upload = _upload(file)
+    try:
+        made = ask("import/finish", timeout=IMPORT_WAIT, upload=upload, cwd=cwd)
+    except DaemonNotRunning as error:
+        if error.stood is None:
+            raise
+        raise DaemonNotRunning(MAY_BE_THERE) from error
     title = one_line(made["title"])
     name = f"“{title}”" if title else "a session without a title"
     taken = count(made["events"], "entry").replace("entrys", "entries")
