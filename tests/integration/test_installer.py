@@ -153,6 +153,14 @@ def test_a_daemon_of_a_client_hands_over(inside: Inside) -> None:
     assert "systemctl --system start pykoclaw-acp.socket pykoclaw-acp.service" in said
 
 
+def test_no_client_starts_daemon_before_the_service(inside: Inside) -> None:
+    """Also if none has run as the installer looked."""
+    looks = f'case "$*" in *" start "*.service) flock -n {STATE}/spawn.lock true || echo BLOCKED >>/said ;; esac'
+    said = inside(f"printf '%s\\n' '{looks}' >>/stub/systemctl; install; cat /said")
+    assert "STATUS 0" in said
+    assert said.count("BLOCKED") == 1
+
+
 def test_pid_in_lock_file_requires_kernel_confirmation(inside: Inside) -> None:
     """The file is the service user's: root ended the process that it named."""
     said = inside("sleep 600 & victim=$!; hold $victim; install; kill -0 $victim && echo UNHARMED")
