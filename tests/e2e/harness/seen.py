@@ -108,7 +108,8 @@ def _words_of_users_again(client: Client, again: Client, session: str) -> None:
     """The replay has what the client has prompted, and what it was told that others have. One that
     has loaded the session was told its own prompts, too.
     """
-    told, replayed, sent = _users(client, session), _users(again, session), prompted(client, session)
+    told, replayed = _users(client, session), _users(again, session)
+    sent = prompted(client, session)
     assert told.items() <= replayed.items()
     others = {name for name, words in told.items() if words not in sent}
     own = [words for name, words in replayed.items() if name not in others]
