@@ -16,7 +16,6 @@ from typing import Final
 
 import pytest
 
-from tests.e2e.commands import done
 from tests.e2e.harness import Client, Stack, script, text
 from tests.e2e.harness.processes import environment
 from tests.waiting import eventually
@@ -124,23 +123,3 @@ async def test_previous_version_fronts_and_worker_continue_after_upgrade(
     for client in (asking, watching):
         assert client.text(session) == fresh.text(session)
     assert (await asking.prompt(session, text("All is well.")))["stopReason"] == "end_turn"
-
-
-async def test_restart_starts_its_own_version_beside_older_clients(
-    stack: Stack, installed: Installation
-) -> None:
-    """Their fronts would start the version before again."""
-    older = [
-        await stack.front(program=installed.program, **installed.environment) for _ in range(3)
-    ]
-    for client in older:
-        await client.new(stack.work)
-    pid = stack.daemon_pid()
-    assert pid is not None
-    assert comes_from(pid, installed.place)
-    await done(stack, "restart")
-    pid = stack.daemon_pid()
-    assert pid is not None
-    assert not comes_from(pid, installed.place)
-    for client in older:
-        await client.new(stack.work)
