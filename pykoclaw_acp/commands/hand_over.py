@@ -20,7 +20,7 @@ def main(but: int) -> None:
     """Stop the daemon, unless its pid is `but`, and block starts by clients until standard input
     ends.
 
-    Prints `none`, or `found <pid>` and `ended <pid>`. Raises CommandFailed.
+    Prints `found <pid>` and `ended <pid>`, or `ended 0` if there is none. Raises CommandFailed.
     """
     where = places.Places.find()
     lock = ending.keep_others_from_starting(where)
@@ -35,7 +35,9 @@ def main(but: int) -> None:
 def _end(where: places.Places, but: int) -> None:
     holder = places.lock_holder(where.data)
     if holder is None or holder[0] == but:
-        terminal.line("none")
+        terminal.line(
+            "ended 0"
+        )  # for which installers start the service, also those of versions before
         return
     pid, socket = holder
     if socket is None:

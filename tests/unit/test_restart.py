@@ -92,7 +92,7 @@ def test_installer_blocks_clients_also_without_daemon(here: Places) -> None:
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as handing:
         assert handing.stdin is not None
         assert handing.stdout is not None
-        assert handing.stdout.readline() == b"none\n"
+        assert handing.stdout.readline() == b"ended 0\n"
         assert not may_start(here)
         handing.stdin.close()
         assert handing.wait(60) == 0
