@@ -62,7 +62,7 @@ types: $(READY) ## mypy, strict
 	@echo "== types"
 	@$(BIN)/mypy
 
-test-unit: $(READY) ## tests without processes and sockets
+test-unit: $(READY) ## tests of single parts, without Claude and without a daemon
 	@echo "== unit"
 	@$(PYTEST) $(PARALLEL) tests/unit
 

@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 
 T = TypeVar("T")
 
+MOMENT = 0.3  # s in which what must not happen would have happened
 _SHORTEST, _LONGEST = 0.01, 0.05  # seconds between two looks; they cost time that others need
 
 
@@ -38,6 +39,13 @@ async def within(condition: Callable[[], object], seconds: float) -> bool:
             return False
         await asyncio.sleep(_SHORTEST)
     return True
+
+
+async def not_within(condition: Callable[[], object], seconds: float = MOMENT) -> None:
+    """Let time pass in which what must not happen would happen; AssertionError if it does. Only for
+    what no other thing comes after, which could be waited for.
+    """
+    assert not await within(condition, seconds), "it happened, and must not"
 
 
 def pass_loop_time(seconds: float) -> None:

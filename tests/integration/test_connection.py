@@ -12,6 +12,7 @@ from pykoclaw_acp.channel.frames import AskWithdrawn
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.model.events import ModeChanged, UserMessage
 from pykoclaw_acp.model.permissions import PermissionRequest
+from pykoclaw_acp.server.line_room import LineRoom
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.databases import on_writer
 from tests.integration.memory_launcher import MemoryChannel
@@ -54,6 +55,27 @@ async def test_ten_mebibytes_of_text_reach_worker_and_log(tmp_path: Path) -> Non
         ]
         assert "".join(told) == large + "say 1"
         assert max(len(json.dumps(one)) for one in wire.updates()) < MIB
+
+
+async def test_line_without_room_may_be_sent_again(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        wire = Wire(r, LineRoom(most=0))
+        try:
+            await wire.call("initialize", protocolVersion=1)
+            session = await new(wire)
+            line: dict[str, Any] = {"jsonrpc": "2.0", "id": 77, "method": "session/prompt"}
+            line["params"] = prompt(session, "x" * MIB)
+            encoded = json.dumps(line).encode() + b"\n"
+            for begins in range(0, len(encoded), MIB // 2):
+                wire.incoming.put_nowait(encoded[begins : begins + MIB // 2])
+            refused = await wire.answer(77)
+            assert refused["error"]["data"] == {"errorKind": "too_many_lines", "retryable": True}
+            assert r.launcher.launched == []
+            answer = await wire.call("session/prompt", **prompt(session, "say 1"))
+            assert answer["result"]["stopReason"] == "end_turn"
+        finally:
+            await r.sessions.live.cancel_all()
+            await wire.close()
 
 
 async def test_short_line_does_not_overtake_long_one(tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from pykoclaw_acp.store.database import Database, DatabaseClosed, NewEvent, Stat
 from pykoclaw_acp.store.engine import Engine
 from pykoclaw_acp.store.sqlite import ENGINE, sqlite3
 from tests.integration.rows import NEW_SESSION, SESSION, create
+from tests.waiting import eventually
 
 LONG_QUERY = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000000) SELECT count(*) FROM n"
 
@@ -294,26 +296,36 @@ async def test_reads_see_what_was_committed(database: Database) -> None:
         assert await database.read("SELECT max(seq) FROM acp_log") == [(seq,)]
 
 
+def held(begun: threading.Event, release: threading.Event, connection: sqlite3.Connection) -> Any:
+    """A read that goes on until it is released: the number of sessions as it began."""
+
+    def hold() -> bool:
+        begun.set()
+        return release.wait(60)
+
+    connection.create_function("held", 0, hold)
+    return connection.execute("SELECT (SELECT count(*) FROM acp_sessions), held()").fetchall()
+
+
 async def test_slow_read_blocks_no_other_read_or_commit(database: Database) -> None:
-    slow = asyncio.create_task(database.read(LONG_QUERY))
-    await database.commit(NEW_SESSION)
+    begun, release = threading.Event(), threading.Event()
+    slow = asyncio.create_task(database._readers.read_with(partial(held, begun, release)))
+    await eventually(begun.is_set)
+    await asyncio.wait_for(database.commit(NEW_SESSION), 60)
     assert await database.read("SELECT count(*) FROM acp_sessions") == [(1,)]
     assert not slow.done()
-    assert await slow == [(3_000_000,)]
+    release.set()
+    assert await slow == [(0, 1)]
 
 
 async def test_cancelled_read_does_not_delay_next_ones(database: Database) -> None:
-    started = time.monotonic()
-    await database.read(LONG_QUERY)
-    slow = time.monotonic() - started
-    cancelled = asyncio.create_task(database.read(LONG_QUERY))
-    await asyncio.sleep(0)
-    await database.read("SELECT 1")  # now the slow one runs
+    begun, release = threading.Event(), threading.Event()
+    cancelled = asyncio.create_task(database._readers.read_with(partial(held, begun, release)))
+    await eventually(begun.is_set)
     cancelled.cancel()
-    started = time.monotonic()
     for _ in range(5):
-        await database.read("SELECT 1")
-    assert time.monotonic() - started < slow / 2
+        assert await asyncio.wait_for(database.read("SELECT 1"), 60) == [(1,)]
+    release.set()
 
 
 async def test_a_cancelled_read_gives_its_reader_back(database: Database) -> None:

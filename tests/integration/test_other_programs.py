@@ -30,7 +30,7 @@ from tests.integration.linked import words as prompt
 from tests.integration.programs import upsert_row
 from tests.integration.rig import Rig, hanging, rig
 from tests.integration.scripted_transcripts import ScriptedTranscripts
-from tests.waiting import eventually
+from tests.waiting import eventually, not_within
 
 __all__ = ["alive"]
 
@@ -38,7 +38,6 @@ NAME: Final = "wa-andy-1@g.us"
 SESSION: Final = conversations.id_of(NAME)
 CLAUDE: Final = "claude-1"
 ROW: Final = Conversation(NAME, CLAUDE, "/folder", "hash")
-PATIENCE: Final = 0.05  # s in which what must not happen would have happened
 
 
 @asynccontextmanager
@@ -307,8 +306,7 @@ async def test_change_during_turn_is_looked_at_afterwards(tmp_path: Path) -> Non
         await upsert_row(r.database, replace(ROW, claude_session_id="claude-2"))
         transcripts.watched[SESSION]()
         await one.result(9, "session/load", sessionId=SESSION, cwd="/", mcpServers=[])
-        await asyncio.sleep(PATIENCE)
-        assert len(transcripts.looks) == looks
+        await not_within(lambda: len(transcripts.looks) > looks)
         assert channel in r.launcher.live
         one.notify(4, "session/cancel", sessionId=SESSION)
         await one.answer(3)
@@ -329,8 +327,7 @@ async def test_claudes_own_turn_is_not_cut_off(tmp_path: Path) -> None:
         one.call(3, "session/prompt", **prompt(SESSION, "say 1"))
         await eventually(lambda: transcripts.all_found)
         assert transcripts.looks[-1].own == {"own-turn"}
-        await asyncio.sleep(PATIENCE)
-        assert r.launcher.live == [channel]
+        await not_within(lambda: r.launcher.live != [channel])
         channel.say(channel.ended("own-turn"))
         assert (await one.answer(3))["result"]["stopReason"] == "end_turn"
         assert len(r.launcher.launched) == 2
@@ -427,8 +424,7 @@ async def test_change_during_storage_trouble_is_shown_afterwards(tmp_path: Path)
         transcripts.find(RowStanding.MOVED_ON, "Never. ", meanwhile=locked)
         transcripts.watched[SESSION]()
         await eventually(lambda: transcripts.looks and not condition.is_writable)
-        await asyncio.sleep(PATIENCE)
-        assert len(transcripts.looks) == 1
+        await not_within(lambda: len(transcripts.looks) > 1)
         transcripts.find(RowStanding.MOVED_ON, "Theirs. ")
         condition.recovered()
         await eventually(lambda: one.text().endswith("Theirs. "))

@@ -326,7 +326,8 @@ async def test_log_says_only_known_things_of_files(
         paths = [str(tmp_path / name) for name in files]
         monkeypatch.setattr(session.requests, "rewind_files", Copies(paths))
         done = await rewinding(r).rewind(session, None, files=True, dry=False)
-        assert done.deleted == [path for path in paths if path.endswith("gone")] or not files
+        gone = [path for path in paths if path.endswith("gone")]
+        assert done.deleted == (gone if files else None)
         (said,) = [one.event for one in await session.log.read_after(session.last_seq - 1, 1)]
         assert isinstance(said, Text)
         assert f" {told} Mode, model" in said.text

@@ -184,7 +184,6 @@ def test_a_start_without_memory_says_so(size: int, home: Path) -> None:
         limit=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
     )
     assert "Traceback" not in result.stderr
-    assert (
-        result.returncode == 0 or "`ulimit -v`" in result.stderr
-    )  # how much is enough differs between machines
+    enough = size > 64 and result.returncode == 0  # how much is differs between machines
+    assert enough or (result.returncode == 1 and "`ulimit -v`" in result.stderr)
     assert database(home)[:100] == before[:100]

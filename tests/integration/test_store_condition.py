@@ -38,10 +38,9 @@ from tests.integration import wires
 from tests.integration.linked import front, words
 from tests.integration.rig import TIMES, Client, Rig, hanging, rig
 from tests.integration.rows import create
-from tests.waiting import eventually
+from tests.waiting import eventually, not_within
 
 DATABASE = "pykoclaw.db"
-PATIENCE = 0.3  # s in which what must not happen would have happened
 
 
 async def close_abandoned() -> None:
@@ -96,19 +95,13 @@ async def state_of(r: Rig, turn: Turn) -> str:
     return (await r.states())[turn.turn_id]
 
 
-async def not_within(task: asyncio.Future[Any]) -> None:
-    """The task is not done, and will not be for a while."""
-    await asyncio.wait([task], timeout=PATIENCE)
-    assert not task.done()
-
-
 async def test_cancel_is_reported_only_once_journaled(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session, running, channel = await hanging(r)
         waiting = await r.prompt(session, "say 1")
         with locked(tmp_path):
             session.cancel(waiting)
-            await not_within(waiting.ended)
+            await not_within(waiting.ended.done)
             assert await state_of(r, waiting) == "queued"
             assert waiting in session.turns  # one that comes again joins it
         assert (await asyncio.wait_for(waiting.ended, 30))[0].state == "cancelled"
@@ -171,7 +164,7 @@ async def test_requests_are_refused_at_once_while_events_wait(
         reason = r.database.condition.reason
         assert words in reason or state == "locked"
         assert tried == [{"errorKind": f"store_{state}", "retryable": True, "reason": reason}] * 7
-        await not_within(running.ended)
+        await not_within(running.ended.done)
         assert channel in r.launcher.live
         assert channel.acked < channel.last
         disk.error = None
@@ -245,7 +238,7 @@ async def test_cancel_interrupts_at_once_only_its_end_waits(tmp_path: Path, disk
         disk.fails(sqlite3.SQLITE_IOERR, "disk I/O error")
         session.cancel(running)
         await eventually(lambda: any(isinstance(one, Interrupt) for one in channel.got))
-        await not_within(running.ended)
+        await not_within(running.ended.done)
         disk.error = None
         assert (await asyncio.wait_for(running.ended, 30))[0].state == "cancelled"
 
@@ -258,7 +251,7 @@ async def test_accepted_prompt_waits_for_disk_and_runs_once(tmp_path: Path, disk
         await eventually(lambda: r.launcher.launched)
         disk.fails(sqlite3.SQLITE_FULL, "database or disk is full")
         r.launcher.launched[0].ready()
-        await not_within(turn.ended)
+        await not_within(turn.ended.done)
         disk.error = None
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
         assert [channel.prompts for channel in r.launcher.launched] == [["say 1"]]
@@ -283,7 +276,7 @@ async def test_question_answer_is_kept_and_applied_later(tmp_path: Path, disk: D
         answering = asyncio.ensure_future(
             session.permissions.decide("q", Decision("selected", "allow_once", "test"))
         )
-        await not_within(answering)
+        await not_within(answering.done)
         assert channel.answers == []
         disk.error = None
         await asyncio.wait_for(answering, 30)
@@ -299,7 +292,7 @@ async def test_turn_of_dead_worker_ends_once_writable(tmp_path: Path, disk: Disk
         channel.say(told)
         r.launcher.spools[channel.spec.cookie] = [[channel.event(running.turn_id, " of the spool")]]
         channel.kill()
-        await not_within(running.ended)
+        await not_within(running.ended.done)
         assert len(r.launcher.launched) == 1
         disk.error = None
         assert (await asyncio.wait_for(running.ended, 30))[0].state == "failed"
@@ -317,7 +310,7 @@ async def test_a_file_that_was_moved_away_acknowledges_nothing(tmp_path: Path) -
         assert refused.value.state == "gone"
         assert str(path) in refused.value.message
         channel.say(channel.ended(running.turn_id))
-        await not_within(running.ended)
+        await not_within(running.ended.done)
         away.rename(path)
         assert (await asyncio.wait_for(running.ended, 30))[0].state == "done"
         assert (await r.run(session, "say 1")).state == "done"
@@ -586,7 +579,7 @@ async def test_only_its_own_client_starts_requeued_prompt(tmp_path: Path) -> Non
         session.requeue(turn)
         session.subscribe(Client(), 0)
         session.unclaimed.claim_for("zed")
-        await not_within(turn.ended)
+        await not_within(turn.ended.done)
         assert not r.launcher.launched
         session.unclaimed.claim_for("mitto")
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
@@ -613,7 +606,7 @@ async def test_claim_window_starts_after_adopted_turn_ends(tmp_path: Path) -> No
         adopted = Turn(str(uuid4()), session.id, [])
         session._queue.go_on(adopted)
         session.requeue(turn)
-        await not_within(turn.ended)
+        await not_within(turn.ended.done)
         adopted.ended.set_result((None, 0))  # type: ignore[arg-type]
         assert (await asyncio.wait_for(turn.ended, 30))[0].state == "cancelled"
 
@@ -790,7 +783,7 @@ async def test_failing_file_check_blocks_store_without_losing_turns(
         assert os.strerror(errno.EIO) in r.database.condition.reason
         with pytest.raises(StoreUnavailable):
             await r.session()
-        await not_within(running.ended)
+        await not_within(running.ended.done)
         looks.name = ""
         assert (await asyncio.wait_for(running.ended, 30))[0].state == "done"
         assert await said(r, session.id) == ["said meanwhile"]
@@ -868,7 +861,7 @@ async def test_checkpoints_go_on_after_it(
     looks.name = "pread"
     with pytest.raises(StoreUnavailable):
         await database.commit(Unit())
-    await asyncio.wait([asyncio.ensure_future(database.condition.writable())], timeout=PATIENCE)
+    await not_within(lambda: database.condition.is_writable)
     looks.name = ""
     await asyncio.wait_for(database.condition.writable(), 30)
     await database.commit(

@@ -1,4 +1,6 @@
-"""Trust that is withdrawn counts no more for any prompt that Claude does not have yet."""
+"""Trust that is withdrawn, or given for other content than there is by now, counts no more for any
+prompt that Claude does not have yet.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,12 @@ from uuid import uuid4
 import pytest
 
 from pykoclaw_acp.channel.steering import Steer
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.turns import Turn, TurnState
+from pykoclaw_acp.sessions.workspace_gate import LOOKS
 from tests.integration.asking import choice
 from tests.integration.callers import caller
-from tests.integration.rig import take_up
+from tests.integration.rig import Rig, take_up
 from tests.integration.trusting import Working, act, over, rig
 from tests.waiting import eventually
 
@@ -45,6 +49,47 @@ async def test_trust_withdrawn_while_worker_starts_is_asked_for(
         assert (await over(turn)).state == "done"
         assert [each.restricted for each in one.options] == [False, True]
         assert r.launcher.launched[0].prompts == []
+
+
+async def test_content_changing_at_each_look_fails_turn(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        turn = await one.prompt()
+        for number in range(1, LOOKS + 1):
+            asked = await one.asked(number)
+            act(work, f"echo {number}")
+            await one.person.answer(asked, choice("allow_once"))
+        await failed_unsent(r, turn)
+        assert r.launcher.launched == []
+
+
+async def test_content_changing_during_each_start_fails_turn(
+    tmp_path: Path, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        acquire = r.pool.acquire
+
+        async def acquire_first(session_id: str, options: Any) -> int:
+            epoch = await acquire(session_id, options)
+            act(work, f"echo {epoch}")
+            return epoch
+
+        monkeypatch.setattr(r.pool, "acquire", acquire_first)
+        turn = await one.prompt()
+        for number in range(1, LOOKS + 1):
+            await one.person.answer(await one.asked(number), choice("allow_once"))
+        await failed_unsent(r, turn)
+        assert len(r.launcher.launched) == LOOKS
+
+
+async def failed_unsent(r: Rig, turn: Turn) -> None:
+    """The turn, the only one, failed as its directory keeps changing; no worker got its prompt."""
+    outcome = await over(turn)
+    assert outcome.failure is not None
+    assert outcome.failure.kind == ErrorKind.WORKSPACE_CHANGING
+    assert await r.states() == {turn.turn_id: "failed"}
+    assert [one.prompts for one in r.launcher.launched if one.prompts] == []
 
 
 async def test_no_prompt_goes_into_turn_without_trust(tmp_path: Path, work: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from pykoclaw_acp.channel.frames import Answer, ToWorker
 from pykoclaw_acp.server.connection import ClientConnection
+from pykoclaw_acp.server.line_room import LineRoom
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.peer import DirectPeer
 from tests.e2e.harness import frames
@@ -23,14 +24,14 @@ class Wire:
     order.
     """
 
-    def __init__(self, r: Rig) -> None:
+    def __init__(self, r: Rig, room: LineRoom | None = None) -> None:
         self.lines: list[dict[str, Any]] = []
         self.blocked = asyncio.Event()
         self.blocked.set()
         self.incoming: asyncio.Queue[bytes] = asyncio.Queue()
         self._next = 0
         self._methods: dict[str, str] = {}  # by the id of the request
-        self.connection = ClientConnection(r.sessions, METHODS, DirectPeer(self))
+        self.connection = ClientConnection(r.sessions, METHODS, DirectPeer(self, room=room))
         self.serving = asyncio.ensure_future(self.connection.serve())
 
     async def read(self) -> bytes:

@@ -226,7 +226,7 @@ async def test_client_with_most_unread_output_is_disconnected() -> None:
         asyncio.ensure_future(transport.write(b"x" * size))
         for transport, size in ((one, 1_500_000), (much, 2_500_000), (third, 1_500_000))
     ]
-    await asyncio.wait(writing, timeout=0.2)
+    await asyncio.wait([writing[1]], timeout=60)
     assert isinstance(writing[1].exception(), ConnectionError)
     assert not writing[0].done()
     assert not writing[2].done()

@@ -84,7 +84,9 @@ def test_the_times_in_the_readme_are_the_defaults() -> None:
 
 def test_every_client_starts_the_front() -> None:
     for document in ("README.md", "docs/clients.md"):
-        for block in blocks(text(document), "json"):
+        settings = blocks(text(document), "json")
+        assert settings
+        for block in settings:
             server = json.loads(block)["agent_servers"]["pykoclaw"]
             assert (Path(server["command"]).name, server["args"]) == (PROGRAM, [])
         (mitto,) = blocks(text(document), "yaml")

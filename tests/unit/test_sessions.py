@@ -18,10 +18,8 @@ from pykoclaw_acp.sessions.session import Session
 from tests.integration.journals import end, prompt, said
 from tests.twins.journal import MemoryJournal
 from tests.twins.workers import MemoryWorkers
-from tests.waiting import eventually
+from tests.waiting import eventually, not_within
 from tests.workers import OPTIONS
-
-PATIENCE = 0.05  # s in which what must not happen would have happened
 
 
 class World:
@@ -73,8 +71,7 @@ async def test_turn_end_is_told_once_journaled() -> None:
     session, turn = await w.running()
     w.database.condition.failed(DatabaseState.LOCKED, "Another program keeps it locked.")
     saying = asyncio.ensure_future(w.frames(session, end(1, 1, "first")))
-    await asyncio.wait([saying], timeout=PATIENCE)
-    assert not turn.ended.done()
+    await not_within(turn.ended.done)
     w.database.condition.recovered()
     assert (await outcome(turn)).state == TurnState.DONE == w.state(turn)
     await saying
@@ -108,8 +105,12 @@ async def test_turn_of_lost_worker_is_not_sent_again(
         session.id, 1, ErrorKind.WORKER_LOST, "Claude's worker process died."
     )
     assert (await outcome(turn)).state == state == w.state(turn)
-    await asyncio.wait([turn.ended], timeout=PATIENCE)
-    assert [turn_id for turn_id, _ in w.workers.prompted] == ["first"]
+    await session.idle()
+    await session.submit(following := prompt(session.id, "next"))
+    await eventually(lambda: len(w.workers.prompted) > 1)
+    await w.frames(session, end(2, 1, "next"))
+    assert (await outcome(following)).state == TurnState.DONE
+    assert [turn_id for turn_id, _ in w.workers.prompted] == ["first", "next"]
     assert "worker process died" in w.text(session)
 
 

@@ -74,8 +74,6 @@ def test_refused_fork_is_reported_and_fork_server_continues(
 def test_kernel_oom_count_is_that_of_cgroup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory, "CGROUPS", tmp_path / "nothing")
-    assert memory.kills() >= 0  # that of the machine
     group = Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].partition("\n")[0]
     monkeypatch.setattr(memory, "CGROUPS", tmp_path)
     (tmp_path / group).mkdir(parents=True, exist_ok=True)
@@ -83,6 +81,17 @@ def test_kernel_oom_count_is_that_of_cgroup(
         "low 0\nhigh 2\nmax 9\noom 4\noom_kill 3\noom_group_kill 1\n"
     )
     assert memory.kills() == 3
+
+
+def test_oom_count_without_cgroup_is_the_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "Path", lambda path: tmp_path / path.removeprefix("/"))
+    monkeypatch.setattr(memory, "CGROUPS", tmp_path / "nothing")
+    (tmp_path / "proc/self").mkdir(parents=True)
+    assert memory.kills() == 0
+    (tmp_path / "proc/vmstat").write_text("oom_group_kill 2\noom_kill 7\n")
+    assert memory.kills() == 7
 
 
 def test_forked_answer_of_old_version_is_understood() -> None:
