@@ -148,10 +148,11 @@ class WebServer:
 
 @contextlib.asynccontextmanager
 async def serving(
-    transport: str = "http", *, sign_in: bool = False, port: int = 0
+    transport: str = "http", *, sign_in: bool = False, place: socket.socket | None = None
 ) -> AsyncIterator[WebServer]:
     """A server with the tool `greet`, over streamable http or sse."""
-    listener = socket.create_server(("127.0.0.1", port))
+    listener = place or socket.create_server(("127.0.0.1", 0))
+    listener.listen()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     accounts = Accounts() if sign_in else None
     settings = None

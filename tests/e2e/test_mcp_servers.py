@@ -107,8 +107,9 @@ def notes(client: Client, session: str) -> str:
 
 @pytest.mark.long
 async def test_broken_server_is_told_once_and_tried_again(shared: Stack) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    place = socket.socket()  # bound, so that no other program gets it; it does not listen yet
+    place.bind(("127.0.0.1", 0))
+    port = place.getsockname()[1]
     headers = [{"name": "Authorization", "value": SECRET}]
     url = f"http://127.0.0.1:{port}/mcp?key={SECRET}"
     dead = {"type": "http", "name": "dead", "url": url, "headers": headers}
@@ -130,7 +131,7 @@ async def test_broken_server_is_told_once_and_tried_again(shared: Stack) -> None
         await done(shared, "workers", "stop")
         await client.prompt(session, text("Three."))
         assert notes(client, session) == said, "told again, by this worker or the next"
-        async with serving(port=port):
+        async with serving(place=place):
             call = 'tool mcp__dead__greet {"name": "Ada"}'
             await client.prompt(session, script(call, "text Four."))
             assert "Hello, Ada." in results(client, session)[-1]

@@ -31,8 +31,10 @@ def elsewhere() -> Iterator[Path]:
             prefix="pk-identity-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         )
     )
-    yield root
-    shutil.rmtree(root)
+    try:
+        yield root
+    finally:
+        shutil.rmtree(root)
 
 
 def move(old: Path, new: Path) -> None:

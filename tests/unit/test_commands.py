@@ -108,7 +108,11 @@ def test_sizes_have_readable_units(size: int | None, words: str) -> None:
     ("seconds", "words"),
     [(0, "0 s"), (59, "59 s"), (60, "1 min"), (7200, "2 h"), (90000, "25 h"), (200000, "2 d")],
 )
-def test_times_are_relative_and_short(seconds: int, words: str) -> None:
+def test_times_are_relative_and_short(
+    seconds: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
     assert show.since(int((time.time() - seconds) * 1000) - 1) == words
 
 
