@@ -47,7 +47,11 @@ def neutral(text: str, kind: Kind = "name") -> str:
 
 def fenced(text: str, language: str = "") -> str:
     """A fenced code block of Markdown that the text cannot close, escaped as a `command`."""
-    text = neutral(text, "command")
+    return in_fences(neutral(text, "command"), language)
+
+
+def in_fences(text: str, language: str = "") -> str:
+    """A code block of Markdown with this text as it is, which cannot close it."""
     fence = "`" * max((len(found) + 1 for found in _FENCES.findall(text)), default=3)
     return f"{fence}{language}\n{text}\n{fence}"
 

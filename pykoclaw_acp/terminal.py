@@ -168,11 +168,6 @@ def forget_typed() -> None:
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
-def height() -> int:
-    """Height of the terminal in lines."""
-    return shutil.get_terminal_size().lines
-
-
 def too_long(text: Shown) -> bool:
     """Whether standard output is a terminal on which the text would scroll."""
     columns, lines = shutil.get_terminal_size()

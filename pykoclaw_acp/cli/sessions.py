@@ -9,7 +9,7 @@ import click
 from pykoclaw_acp.cli.options import JSON, SESSION
 
 if TYPE_CHECKING:
-    from pykoclaw_acp.commands.approve import Decision
+    from pykoclaw_acp.protocol.control.decisions import OperatorDecision
 
 
 @click.group(short_help="List, show, export, rename, archive and delete sessions.")
@@ -264,7 +264,9 @@ def approve(
         )
     if reason and not deny:
         raise click.UsageError("--reason is for --deny.")
-    decision = next((cast("Decision", name) for name, is_given in given.items() if is_given), None)
+    decision = next(
+        (cast("OperatorDecision", name) for name, is_given in given.items() if is_given), None
+    )
     if question is None:
         if decision is not None:
             raise click.UsageError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
@@ -11,9 +11,9 @@ from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.commands.question import options, rendered
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.front.call import given_environment
+from pykoclaw_acp.protocol.control.decisions import OperatorDecision
 from pykoclaw_acp.terminal import Shown, joined, shown
 
-Decision = Literal["allow_once", "allow_always", "allow_lasting", "allow_former", "deny"]
 DONE: Final = {
     "allow_once": "Allowed.",
     "allow_always": "Allowed for the rest of the session.",
@@ -47,14 +47,14 @@ def show_one(question: str, as_json: bool) -> None:
 
 
 def answer(
-    question: str, decision: Decision, reason: str = "", answers: Sequence[str] = ()
+    question: str, decision: OperatorDecision, reason: str = "", answers: Sequence[str] = ()
 ) -> None:
     """Answer a request; `reason`: of a denial, `answers`: to its questions."""
     more = {"reason": reason} if reason else {"answers": answers} if answers else {}
     terminal.line(decide(question, decision, **more))
 
 
-def decide(question: str, decision: Decision, *, start: bool = True, **more: Any) -> str:
+def decide(question: str, decision: OperatorDecision, *, start: bool = True, **more: Any) -> str:
     """Answer a request; returns the effect in words. `start`: start a daemon if none runs; `more`:
     the reason or the answers.
     """
@@ -83,9 +83,8 @@ def _whole(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for one in questions:
         known = ask("questions/list", question=one["id"], whole=True)
-        found.extend(
-            whole for whole in known if whole["id"] == one["id"]
-        )  # it may have been settled meanwhile
+        # It may have been settled meanwhile
+        found.extend(whole for whole in known if whole["id"] == one["id"])
     return found
 
 

@@ -12,15 +12,16 @@ from typing import Any, Final, Literal
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import settling
-from pykoclaw_acp.commands.approve import DONE, Decision, decide
+from pykoclaw_acp.commands.approve import DONE, decide
 from pykoclaw_acp.commands.daemon import ask, follow_live
 from pykoclaw_acp.commands.question import choices, is_plan, rendered, tells_why
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
+from pykoclaw_acp.protocol.control.decisions import OperatorDecision
 from pykoclaw_acp.terminal import Shown
 
 TURNS: Final = 3  # turns of history shown first
-KEYS: Final[dict[Decision, str]] = {
+KEYS: Final[dict[OperatorDecision, str]] = {
     "allow_once": "y",
     "allow_always": "a",
     "allow_lasting": "l",
@@ -29,7 +30,7 @@ KEYS: Final[dict[Decision, str]] = {
 }
 LOOK: Final = "v"
 # Whole words: what begins with one of the keys by chance decides nothing.
-_TYPED: Final[dict[str, Decision | Literal["view"]]] = {
+_TYPED: Final[dict[str, OperatorDecision | Literal["view"]]] = {
     "y": "allow_once",
     "yes": "allow_once",
     "a": "allow_always",
@@ -190,7 +191,7 @@ class Questions:
             return self._decide(question["id"], decision)
         return False
 
-    def _decide(self, question: str, decision: Decision, **more: Any) -> bool:
+    def _decide(self, question: str, decision: OperatorDecision, **more: Any) -> bool:
         self._answering = question
         try:
             done = decide(question, decision, start=False, **more)

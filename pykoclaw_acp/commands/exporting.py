@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from pykoclaw_acp import __version__, terminal
 from pykoclaw_acp.commands.daemon import ask, follow
 from pykoclaw_acp.commands.markdown import markdown
 from pykoclaw_acp.commands.page import page
-
-FORMAT: Final = "pykoclaw-acp/session"
-VERSION: Final = 1  # of the JSON; greater if an earlier program would misread it
+from pykoclaw_acp.protocol.control.exports import FORMAT, VERSION
 
 
 def export(session: str, form: Literal["markdown", "html", "json"]) -> None:

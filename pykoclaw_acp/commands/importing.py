@@ -11,13 +11,11 @@ from typing import Any, BinaryIO, Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands.daemon import ask
-from pykoclaw_acp.commands.exporting import FORMAT
 from pykoclaw_acp.commands.show import count, one_line
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
+from pykoclaw_acp.protocol.control.exports import FORMAT, MAX_LINE, MAX_PIECE
 
-PIECE: Final = 384 * 1024  # bytes of a request
 MAX_WHOLE: Final = 256 * 1024 * 1024  # bytes of a file that is not in the lines of an export
-MAX_LINE: Final = 64 * 1024 * 1024  # bytes
 IMPORT_WAIT: Final = 3600.0  # s; a long history is taken over in many commits
 MAY_BE_THERE: Final = (
     "The daemon ended before it had said whether the session was imported. It may be there: look at"
@@ -56,7 +54,7 @@ def _upload(file: BinaryIO) -> str | None:
     try:
         for line in _lines(file):
             waiting += line + b"\n"
-            while len(waiting) >= PIECE:
+            while len(waiting) >= MAX_PIECE:
                 upload = _send(upload, waiting)
         while waiting:
             upload = _send(upload, waiting)
@@ -70,8 +68,8 @@ def _upload(file: BinaryIO) -> str | None:
 
 def _send(upload: str | None, waiting: bytearray) -> str:
     """Send the beginning of what waits, which is taken from it."""
-    data = base64.b64encode(waiting[:PIECE]).decode()
-    del waiting[:PIECE]
+    data = base64.b64encode(waiting[:MAX_PIECE]).decode()
+    del waiting[:MAX_PIECE]
     return str(ask("import/piece", data=data, upload=upload)["upload"])
 
 

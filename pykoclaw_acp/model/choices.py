@@ -138,7 +138,7 @@ MODELS: Final = (
 )
 EFFORTS: Final = ("low", "medium", "high")  # those of every model, until Claude has reported its
 MORE_EFFORTS: Final = ("xhigh", "max")  # those that only some models have
-OF_SERVER: Final = "mcp__"
+OF_SERVER: Final = "mcp__"  # how names of MCP tools and prompts begin
 _OF_USER: Final = "(user)"
 _SOURCE: Final = re.compile(r"\((?:project|local|managed|plugin|mcp)\b[^()]*\)\Z", re.IGNORECASE)
 _NAMES: Final = {"xhigh": "Extra high"}

@@ -13,16 +13,14 @@ import msgspec
 from pykoclaw_acp.model.blocks import readable
 from pykoclaw_acp.model.choices import Selection
 
-MAX_TEXT: Final = (
-    128 * 1024
-)  # characters in one event; six bytes each at worst keeps a line below 1 MiB
+# Characters in one event; six bytes each at worst keeps a line below 1 MiB
+MAX_TEXT: Final = 128 * 1024
 
 BY_WORDS: Final = "words"  # a title of the first prompt's words
 BY_CONTENT: Final = "content"  # what a first prompt without words has: a command, files, images
 BY_CLAUDE: Final = "claude"  # one that Claude has made
 
 PlanStatus = Literal["pending", "in_progress", "completed"]
-ToolStatus = Literal["pending", "in_progress", "completed", "failed"]
 ToolKind = Literal[
     "read", "edit", "delete", "move", "search", "execute", "think", "fetch", "switch_mode", "other"
 ]

@@ -19,9 +19,8 @@ from typing import Any, Final
 from pykoclaw_acp import long_texts
 from pykoclaw_acp.model import client_traits
 
-_MARKS: Final = (
-    client_traits.DEFAULT.wrapping
-)  # tried on every prompt: clients do not always give their name
+# Tried on every prompt: clients do not always give their name
+_MARKS: Final = client_traits.DEFAULT.wrapping
 MOST_MARKS: Final = 1000  # false ends of a wrapping before the text is taken as it is
 _LOOK: Final = 4096  # characters scanned for white space at once
 _COMMAND: Final = re.compile(r"/[A-Za-z][\w:.-]{0,254}+(?:\s|\Z)")
@@ -55,11 +54,6 @@ def unwrap(text: str) -> str:
 def without_history(text: str) -> str:
     """Remove the summary of earlier turns that Mitto prepends after a resume."""
     return text[_after_history(text) :]
-
-
-def shown(blocks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Content for the log."""
-    return [_with_text(block, unwrap) for block in blocks]
 
 
 def for_claude(blocks: Sequence[dict[str, Any]], *, remembers: bool) -> list[dict[str, Any]]:

@@ -13,7 +13,6 @@ from pykoclaw_acp.protocol.limits import MAX_NAME
 
 _KIND: Final = "1"
 _TIME: Final = re.compile(r"-?[0-9]+")  # transcripts may be dated before 1970
-LONGEST: Final = 4 * MAX_NAME + 100  # characters
 
 
 def encode(place: ListPosition) -> str:

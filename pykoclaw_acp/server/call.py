@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from pykoclaw_acp.server.acp_client import AcpClient
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.peer import ClientLine
+from pykoclaw_acp.sessions.opening import FollowUp
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.subscriber import Subscriber
-
-FollowUp = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(eq=False, slots=True)
@@ -31,9 +30,8 @@ class Call:
     withdrawn: bool = False
     handed_over: bool = False
     cancel_turn: Callable[[], object] | None = None
-    follow_ups: list[FollowUp] = field(
-        default_factory=list
-    )  # what begins when the answer was written
+    # What begins when the answer was written
+    follow_ups: list[FollowUp] = field(default_factory=list)
 
     @property
     def sessions(self) -> Sessions:

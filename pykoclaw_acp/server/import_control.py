@@ -15,6 +15,7 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import InvalidParams, Overloaded
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.protocol.control.exports import MAX_LINE
 from pykoclaw_acp.protocol.control.importing import (
     AbandonParams,
     ImportedSession,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 MOST_UPLOADS: Final = 4  # at a time
 MAX_SIZE: Final = 2 * 1024**3  # bytes of an export
-MAX_LINE: Final = 64 * 1024 * 1024  # bytes
 ABANDONED: Final = 600.0  # s without a piece
 GIVES_WAY: Final = 60.0  # s without a piece, if another one is to begin
 BATCH: Final = 512 * 1024  # bytes of lines that are committed together

@@ -39,10 +39,9 @@ from pykoclaw_acp.model.events import (
 from pykoclaw_acp.protocol import long_lines, prompt
 from pykoclaw_acp.protocol.attachments import MAX_IMAGE
 from pykoclaw_acp.protocol.content import ContentBlock
+from pykoclaw_acp.protocol.control.exports import FORMAT, VERSION
 from pykoclaw_acp.protocol.limits import MAX_NAME
 
-FORMAT: Final = "pykoclaw-acp/session"
-VERSION: Final = 1
 MAX_EVENT: Final = 1024 * 1024  # characters, without images
 MOST_LINES: Final = 2_000_000
 MESSAGES: Final = 4  # whose size a line may have: it says an event twice, with escapes

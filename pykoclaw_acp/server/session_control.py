@@ -95,7 +95,9 @@ class SessionControl:
         }
 
     async def list_all(self, call: Call, params: ListParams) -> msgspec.Raw:  # noqa: ARG002
-        """Sessions, newest first: a SessionList, encoded one by one, since it may be megabytes."""
+        """`sessions`, newest first, and whether there are `more`; encoded one by one, since they may
+        be megabytes.
+        """
         line, more = bytearray(b'{"sessions":['), False
         count = 0
         async for summary in await overview.listing(

@@ -53,11 +53,6 @@ class SessionState:
         return self.running is not None
 
     @property
-    def attended(self) -> bool:
-        """Whether a client is there that can be asked."""
-        return any(one.alive and one.client.present for one in self.subscriptions)
-
-    @property
     def opens_pages(self) -> bool:
         """Whether a client is there that can open a page for the user."""
         return any(

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from pykoclaw_acp.model import notes, prompt_text
 from pykoclaw_acp.model.events import Event, Failure, UserMessage, split_text
 from pykoclaw_acp.model.plain import plain
 from pykoclaw_acp.transcripts import entries
 from pykoclaw_acp.transcripts.entries import INTERRUPTED, Entry, Message
+from pykoclaw_acp.translation.results import MAX_IMAGE
 from pykoclaw_acp.translation.service_errors import without_places
-
-MAX_IMAGE: Final = 5 * 1024 * 1024  # characters, base64
 
 
 def user_messages(message_id: str, blocks: list[dict[str, Any]]) -> list[Event]:

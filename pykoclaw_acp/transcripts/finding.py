@@ -61,7 +61,7 @@ class TranscriptFinder:
         self._helpers = helpers
         self._ignored = tuple(f"{one.rstrip('/')}/" for one in ignored)
         self._roots = Roots() if roots is None else roots
-        self._folders = watching.Notices(self._changed, watching.FOLDER_CHANGES)
+        self._folders = watching.KernelWatches(self._changed, watching.FOLDER_CHANGES)
         self._watched = False
         self._surveyed = float("-inf")  # when the last survey was complete
         self._wait_until: float | None = None  # lists wait for the first look

@@ -46,7 +46,7 @@ class Watcher:
         self._files: dict[str, dict[str, files.FileStamp]] = {}
         self._callbacks: dict[str, list[Callable[[], None]]] = {}
         self._sessions: dict[str, set[str]] = {}  # the watched ones of each file
-        self._notices = Notices(self._changed, _CHANGES)
+        self._notices = KernelWatches(self._changed, _CHANGES)
         self._looks: dict[str, files.FileStamp | None] = {}  # of files that are looked at
         self._looking: asyncio.TimerHandle | None = None
         self._polls: dict[str, asyncio.Task[None]] = {}  # of files whose disks may not answer
@@ -167,7 +167,7 @@ class Watcher:
             changed()
 
 
-class Notices:
+class KernelWatches:
     """Watches of the kernel's (inotify); open only while there are any."""
 
     def __init__(self, changed: Callable[[str], None], changes: int) -> None:

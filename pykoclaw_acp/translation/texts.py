@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 from pykoclaw_acp.model.plain import COLOUR
 from pykoclaw_acp.model.plain import plain as without_controls
-from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.neutral import in_fences, neutral
 
 MAX_SHOWN: Final = 256 * 1024  # characters of a tool's text that are kept in the log
 MAX_TITLE: Final = 120  # characters
 MAX_ASKED: Final = 1000  # characters of the title of a permission request
 
 _LONGEST_LINE: Final = 4096  # characters in which a title is looked for
-_FENCES: Final = re.compile("`{3,}")
 
 
 def duration(seconds: float) -> str:
@@ -76,7 +74,4 @@ def coloured(text: str) -> str:
 def fenced(text: str, language: str = "") -> str:
     """A code block of Markdown that the text cannot close; empty for a text without content."""
     text = shorten(output_text(text).rstrip())
-    if not text:
-        return ""
-    fence = "`" * max((len(found) + 1 for found in _FENCES.findall(text)), default=3)
-    return f"{fence}{language}\n{text}\n{fence}"
+    return in_fences(text, language) if text else ""

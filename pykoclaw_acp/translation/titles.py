@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from pykoclaw_acp.model.choices import OF_SERVER
 from pykoclaw_acp.model.events import COMMANDS
 from pykoclaw_acp.translation import deciding
 from pykoclaw_acp.translation.texts import MAX_ASKED, one_line
 
-OF_SERVER: Final = "mcp__"  # how names of MCP tools begin
 MAX_DESCRIPTION: Final = 60  # characters of Claude's own words in a title, before the command
 
 Arguments = dict[str, Any]

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from pykoclaw_acp.model.choices import OF_SERVER
 from pykoclaw_acp.model.events import (
     COMMANDS,
     Event,
@@ -61,16 +62,14 @@ class Translation:
 
     cwd: str
     names: dict[str, str] = field(default_factory=dict)  # of tools, by call
-    running: dict[str, str | None] = field(
-        default_factory=dict
-    )  # call to the subagent's call that it is part of
+    # Call to the subagent's call that it is part of
+    running: dict[str, str | None] = field(default_factory=dict)
     background: dict[str, None] = field(default_factory=dict)
     tasks: TaskList = field(default_factory=TaskList)
     long: LongCalls = field(default_factory=LongCalls)
     labels: dict[str, str] = field(default_factory=dict)  # names for people of calls' tools
-    commands: dict[str, tuple[TextPart, ...]] = field(
-        default_factory=dict
-    )  # that calls show above their output
+    # That calls show above their output
+    commands: dict[str, tuple[TextPart, ...]] = field(default_factory=dict)
     started: dict[str, ToolStarted] = field(default_factory=dict)  # running calls, as they began
     plans: str = ""  # the directory of Claude's plans, which are not shown as files
     quiet: dict[str, ToolStarted] = field(default_factory=dict)  # calls that are not shown yet
@@ -90,7 +89,7 @@ class Translation:
 
     def title_of_question(self, tool_id: str, name: str, arguments: dict[str, Any]) -> str:
         """Title of a permission request: that of an MCP tool's call is the call's own."""
-        if name.startswith(titles.OF_SERVER) and (call := self.started.get(tool_id)) is not None:
+        if name.startswith(OF_SERVER) and (call := self.started.get(tool_id)) is not None:
             return call.title
         title = titles.asked(name, arguments, self.cwd)
         _, agent = self.caller(tool_id)

@@ -12,7 +12,7 @@ import pytest
 
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.permissions import PermissionRequest
-from pykoclaw_acp.protocol.control.questions import OperatorDecision
+from pykoclaw_acp.protocol.control.decisions import OperatorDecision
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.store import permissions
 from tests.integration.asking import LONG, SOON, Person, begin, restarted, rig

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.commands.exporting import FORMAT
 from pykoclaw_acp.model.events import (
     BY_WORDS,
     Event,
@@ -32,6 +31,7 @@ from pykoclaw_acp.model.events import (
     UserMessage,
 )
 from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.protocol.control.exports import FORMAT
 from pykoclaw_acp.server import imported_lines
 from pykoclaw_acp.sessions.recollection import Recollection
 from pykoclaw_acp.sessions.session import Session

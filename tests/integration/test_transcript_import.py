@@ -324,7 +324,7 @@ async def test_silent_disk_stalls_neither_loop_nor_other_calls(
         with monkeypatch.context() as hung:
             hung.setattr(files, "look", hanging)
             hung.setattr(files, "find", hanging)
-            hung.setattr(watching.Notices, "_add", hanging)
+            hung.setattr(watching.KernelWatches, "_add", hanging)
             end = made.watch("one", lambda: None)
             for _ in range(10):
                 with pytest.raises(InternalError, match="does not answer"):
@@ -646,7 +646,7 @@ async def test_changes_are_noticed_while_somebody_watches(
     monkeypatch.setattr(watching, "SETTLE", 0.01)
     monkeypatch.setattr(watching, "LOOK_EVERY", 0.01)
     if not inotify:
-        monkeypatch.setattr(watching.Notices, "_add", lambda *_: False)
+        monkeypatch.setattr(watching.KernelWatches, "_add", lambda *_: False)
     turns(p.transcript, 1)
     await p.look()
     made, calls = p.made[0], [0, 0]

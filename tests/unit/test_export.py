@@ -424,7 +424,7 @@ def test_a_file_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
         return {"upload": "u"} if method == "import/piece" else made
 
     monkeypatch.setattr(importing, "ask", ask)
-    monkeypatch.setattr(importing, "PIECE", 30)
+    monkeypatch.setattr(importing, "MAX_PIECE", 30)
     importing.main(io.BytesIO(EXPORT.encode()), "relative")
     *pieces, (method, finish) = sent
     whole = b"".join(base64.b64decode(params["data"]) for _, params in pieces)
@@ -445,7 +445,7 @@ def test_upload_that_breaks_off_is_abandoned(monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(CommandFailed, match="in the middle"):
         importing.main(io.BytesIO(EXPORT.encode()[:-4]), "relative")
     assert sent == []  # nothing was sent yet
-    monkeypatch.setattr(importing, "PIECE", 30)
+    monkeypatch.setattr(importing, "MAX_PIECE", 30)
     with pytest.raises(CommandFailed, match="in the middle"):
         importing.main(io.BytesIO(EXPORT.encode()[:-4]), "relative")
     assert sent[-1] == ("import/abandon", {"start": False, "upload": "u"})

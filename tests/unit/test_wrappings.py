@@ -91,9 +91,8 @@ def test_a_slash_command_stands_alone(remembers: bool) -> None:
     assert prompt_text.for_claude(path, remembers=remembers) == path
 
 
-def test_log_has_user_words_and_all_other_blocks() -> None:
-    link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
-    assert prompt_text.shown([link, text(CONTEXT.format("words"))]) == [link, text("words")]
+def test_unwrapped_text_is_the_users_words() -> None:
+    assert prompt_text.unwrap(CONTEXT.format("words")) == "words"
 
 
 @pytest.mark.parametrize("words", WORDS)

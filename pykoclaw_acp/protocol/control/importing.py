@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 
 from pykoclaw_acp.protocol.control.answers import FullAnswer
+from pykoclaw_acp.protocol.control.exports import MAX_PIECE
 from pykoclaw_acp.protocol.limits import Id, Path
 from pykoclaw_acp.protocol.wire import Params
-
-MAX_PIECE: Final = 384 * 1024  # bytes; as base64 it fits into a line before `initialize`
 
 
 class PieceParams(Params, frozen=True, kw_only=True):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pykoclaw_acp.protocol.content import ToolContent
 from pykoclaw_acp.protocol.control.answers import FullAnswer
+from pykoclaw_acp.protocol.control.decisions import OperatorDecision
 from pykoclaw_acp.protocol.limits import Name, Words
 from pykoclaw_acp.protocol.wire import Params, Wire
-
-OperatorDecision = Literal["allow_once", "allow_always", "allow_lasting", "allow_former", "deny"]
 
 
 class QuestionsParams(Params, frozen=True, kw_only=True):

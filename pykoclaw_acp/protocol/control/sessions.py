@@ -98,13 +98,6 @@ class SessionSummary(CutAnswer, frozen=True, kw_only=True):
     busy: bool
 
 
-class SessionList(FullAnswer, frozen=True, kw_only=True):
-    """Sessions, newest first; `more`: there are others."""
-
-    sessions: list[SessionSummary]
-    more: bool
-
-
 class TurnInfo(FullAnswer, frozen=True, kw_only=True):
     """A turn; `error` has `kind` and `message`."""
 

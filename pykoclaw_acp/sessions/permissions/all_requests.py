@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
 from pykoclaw_acp.model.permissions import RequestPolicy, StoredRequest
 from pykoclaw_acp.model.surroundings import Given
-from pykoclaw_acp.protocol.control.questions import OperatorDecision
+from pykoclaw_acp.protocol.control.decisions import OperatorDecision
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.broker import NOT_PENDING, Broker
 from pykoclaw_acp.sessions.ports import PermissionStore
