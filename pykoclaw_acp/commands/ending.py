@@ -54,9 +54,8 @@ def _stop_workers(pid: int) -> None:
         raise DaemonNotRunning(
             f"{error} `kill {pid}` ends it; its workers go on, and the next daemon takes them over."
         ) from error
-    if (
-        database.get("condition", DatabaseState.WRITABLE) == DatabaseState.WRITABLE
-    ):  # missing in the answer of an older daemon
+    # Missing in the answer of an older daemon
+    if database.get("condition", DatabaseState.WRITABLE) == DatabaseState.WRITABLE:
         workers.stop(None, now=False)
         return
     terminal.line(f"The database cannot be written. {database['reason']}")

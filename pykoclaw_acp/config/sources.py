@@ -12,10 +12,11 @@ from pykoclaw_acp.config import dotenv
 from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
 
 PREFIX: Final = "PYKOCLAW_"
+# Further names, without the prefix
 BARE: Final = {
     "brave_api_key": "BRAVE_API_KEY",
     "model": "ANTHROPIC_MODEL",
-}  # further names, without the prefix
+}
 _ACP_LOG_LEVEL: Final = "PYKOCLAW_ACP_LOG_LEVEL"  # the earlier plugin's; from the environment only
 # What a profile sets unless the user does.
 _PROFILES: Final = {

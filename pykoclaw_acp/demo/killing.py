@@ -15,12 +15,13 @@ from pykoclaw_acp.demo.client import Arrival, folded, seq_of, text_of, texts
 from pykoclaw_acp.demo.processes import DemoProcess, pids
 from pykoclaw_acp.demo.stage import Stage, logged, since
 
+# A new daemon has no fork server until it needs one
 ROLES: Final = {
     "front",
     "daemon",
     "worker",
     "claude",
-}  # a new daemon has no fork server until it needs one
+}
 LASTING: Final = ("worker", "claude")  # what must outlive front and daemon
 _BROKEN: Final = "ended with an error"
 

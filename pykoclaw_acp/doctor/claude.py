@@ -247,9 +247,8 @@ def read_json(path: Path) -> Any:
         return None
     tokens = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
     bare = tokens.sub(lambda found: found[0] if found[0].startswith('"') else "", text)
-    bare = tokens.sub(
-        lambda found: found[0] if found[0].startswith('"') else "", bare
-    )  # trailing commas may precede comments
+    # Trailing commas may precede comments
+    bare = tokens.sub(lambda found: found[0] if found[0].startswith('"') else "", bare)
     try:
         return json.loads(bare)
     except (ValueError, RecursionError):

@@ -11,9 +11,8 @@ from pykoclaw_acp.doctor.report import Context, Finding
 from pykoclaw_acp.link.places import DATABASE
 
 LARGE: Final = 32 * 1024 * 1024  # bytes; a checkpoint normally runs after some 4 MiB
-_READING: Final = range(
-    123, 128
-)  # bytes of the -shm file that readers lock (https://sqlite.org/walformat.html#locks)
+# Bytes of the -shm file that readers lock (https://sqlite.org/walformat.html#locks)
+_READING: Final = range(123, 128)
 _WRITING: Final = 120
 
 

@@ -21,10 +21,11 @@ _OPENING_AGAIN: Final = ("session/load", "session/resume")
 _LARGEST: Final = sys.float_info.max
 _MOST_DEATHS: Final = 1000  # lines of which a hello says that daemons died over them
 _LOGINS: Final = frozenset({"authenticate", "logout"})
+# Of their parameters: what the next daemon must be told
 _KEPT: Final = (
     "additionalDirectories",
     "mcpServers",
-)  # of their parameters: what the next daemon must be told
+)
 
 
 class KeptLine:

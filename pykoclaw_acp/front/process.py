@@ -54,8 +54,7 @@ def _watch_signals() -> int:
     read, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(write, warn_on_full_buffer=False)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if (
-            signal.getsignal(number) is not signal.SIG_IGN
-        ):  # as nohup and shells in the background have it
+        # As nohup and shells in the background have it
+        if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
     return read

@@ -75,9 +75,10 @@ class Places:
     def hash(self) -> str:
         """Hash of the data directory's real path, twelve characters."""
         if self._hash is None:
+            # Not at the top: a client in the usual place starts without it
             from hashlib import (
                 sha256,
-            )  # not at the top: a client in the usual place starts without it
+            )
 
             self._hash = sha256(os.fsencode(os.path.realpath(self.data))).hexdigest()[:12]
         return self._hash
@@ -131,9 +132,10 @@ def secure_directory(path: str | os.PathLike[str]) -> None:
     Raises ConfigurationError if it belongs to others, is open to them, or lies where they could
     replace it.
     """
+    # Not at the top: only who starts a daemon makes directories
     from pykoclaw_acp.system import (
         trusted_path,
-    )  # not at the top: only who starts a daemon makes directories
+    )
 
     trusted_path.require(os.fspath(path))
     try:

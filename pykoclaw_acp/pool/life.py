@@ -287,9 +287,8 @@ class WorkerLife:
             crash_points.reached("frames_committed")
             inbox.committed = frames[-1].n
             await asyncio.sleep(0)  # clients are shown it first
-            with contextlib.suppress(
-                ConnectionError
-            ):  # what a dead worker sent before is still to be read
+            # What a dead worker sent before is still to be read
+            with contextlib.suppress(ConnectionError):
                 await self.send(Ack(epoch=self.spec.epoch, upto=inbox.committed))
             crash_points.reached("frames_acknowledged")
         if (ready := inbox.take_greeting()) is not None:

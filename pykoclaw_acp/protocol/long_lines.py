@@ -19,9 +19,8 @@ from typing import Final
 
 import msgspec
 
-LONG: Final = (
-    256 * 1024
-)  # bytes of a line; up to here it is decoded in one call, within half a millisecond
+# Bytes of a line; up to here it is decoded in one call, within half a millisecond
+LONG: Final = 256 * 1024
 PIECE: Final = 64 * 1024  # bytes that a step works on
 KEPT: Final = 1100  # bytes of a string that stays in the line: an id, a key
 MOST_VALUES: Final = 20_000  # in a line; some milliseconds' work
@@ -93,9 +92,8 @@ def released(line: Line) -> Generator[None, None, None]:
     if isinstance(line, bytearray):
         with suppress(BufferError):
             while line:
-                del line[
-                    max(0, len(line) // 2 - PIECE) :
-                ]  # more than a half: else nothing is given back
+                # More than a half: else nothing is given back
+                del line[max(0, len(line) // 2 - PIECE) :]
                 yield
 
 
@@ -177,9 +175,8 @@ def _cuts(line: Line, at: int) -> Generator[None, None, list[int]]:
     """Positions at which a string that begins at `at` is cut, the last one being its end."""
     cuts = [at]
     quote = line.find(b'"', at, at + PIECE)
-    if (
-        quote >= 0 and line.find(b"\\", at, quote) < 0
-    ):  # most strings are short: to copy a piece for each adds up
+    # Most strings are short: to copy a piece for each adds up
+    if quote >= 0 and line.find(b"\\", at, quote) < 0:
         return [at, quote]
     while True:
         # What is escaped hides nothing any more: a quote that is left ends the string.

@@ -56,9 +56,8 @@ class AcpClient:
         self.given = None if peer.environment is None else Given.of(of_sessions(peer.environment))
         self.subscriber.given = self.given
         self.logged_out = False  # by `logout`, until `authenticate`
-        self._unconfirmed: set[int] = (
-            set()
-        )  # numbers of lines whose answer the client has not confirmed
+        # Numbers of lines whose answer the client has not confirmed
+        self._unconfirmed: set[int] = set()
 
     @property
     def name(self) -> str:

@@ -36,9 +36,8 @@ from pykoclaw_acp.server.share import Turnstile
 from pykoclaw_acp.tasks import Tasks
 
 MAX_CALLS: Final = 500  # that are open at a time on one connection
-MOST_OPEN: Final = (
-    MAX_CALLS + 100
-)  # those that are being refused included; above it the client is not read
+# Those that are being refused included; above it the client is not read
+MOST_OPEN: Final = MAX_CALLS + 100
 
 log: Final = structlog.get_logger()
 

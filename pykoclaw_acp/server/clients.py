@@ -102,9 +102,8 @@ class Clients:
                 await asyncio.sleep(0.1)  # others may close theirs
                 continue
             self._take(connection)
-            await asyncio.sleep(
-                0
-            )  # who had to give way leaves now, and takes no descriptor any more
+            # Who had to give way leaves now, and takes no descriptor any more
+            await asyncio.sleep(0)
 
     async def disconnect(self) -> None:
         """Wait a moment for calls that just arrived, then disconnect every client."""

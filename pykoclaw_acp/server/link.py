@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
 NOTHING: Final = msgspec.Raw(b"null")
 UNSAID: Final = msgspec.Raw()
-MAX_HELLO: Final = (
-    8 * 1024 * 1024
-)  # bytes; it names the sessions of a client, with their MCP servers
+# Bytes; it names the sessions of a client, with their MCP servers
+MAX_HELLO: Final = 8 * 1024 * 1024
 MAX_FOLLOWED: Final = 10_000  # sessions, or questions, in it
 
 log: Final = structlog.get_logger()
@@ -93,9 +92,8 @@ class FrontPeer:
         parent = (
             instances.parent_of(pid) if hello.parent == UNSAID else instances.told(hello.parent)
         )
-        self.instance = (
-            parent or f"front:{hello.front}"
-        )  # its own, where nobody can say whose it is
+        # Its own, where nobody can say whose it is
+        self.instance = parent or f"front:{hello.front}"
         self.environment = environment_of(hello)
         self._transport = transport
         self._rest = rest

@@ -51,9 +51,8 @@ class Listening:
                 for one in done:
                     one.result()
                 if (before := self._restore()) is not None:
-                    await _cancel(
-                        accepting
-                    )  # first: it watches a descriptor that will be another's
+                    # First: it watches a descriptor that will be another's
+                    await _cancel(accepting)
                     before.close()
                     accepting = [_start(accept(one)) for one in self._sockets]
         finally:

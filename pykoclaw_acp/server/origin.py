@@ -111,9 +111,8 @@ def _pidfd_of(connection: socket.socket, pid: int) -> int:
     except OSError as error:
         if error.errno != errno.ENOPROTOOPT:
             raise
-    return os.pidfd_open(
-        pid
-    )  # an older kernel; the pid is looked at again when everything was read
+    # An older kernel; the pid is looked at again when everything was read
+    return os.pidfd_open(pid)
 
 
 def _own_group(name: str) -> str | None:

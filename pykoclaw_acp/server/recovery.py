@@ -89,9 +89,8 @@ async def recover(
         if left.turn.state in STARTED
     }
     working = {turn.session_id for turn in started.values()}
-    rows.sort(
-        key=lambda row: row.session_id in working
-    )  # the last one of a conversation is adopted
+    # The last one of a conversation is adopted
+    rows.sort(key=lambda row: row.session_id in working)
     own = [row for row in rows if standing.owns(row)]
     choose = partial(_newest, standing=standing, conversations=sessions if resident else {})
     adopted = await launcher.recover(

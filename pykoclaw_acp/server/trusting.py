@@ -123,10 +123,11 @@ class Trusting:
     async def remove(self, call: Call, params: TrustParams) -> Empty:  # noqa: ARG002
         """Trust it no more, from the next prompts on."""
         self._database.condition.require()
+        # It may be gone
         said = (
             text(params.path),
             text(await _at(params.path, _absolute)),
-        )  # it may be gone
+        )
         listed = {one.path for one in await trust.listing(self._database)}
         listed |= {one.path for one in await trust.without(self._database)}
         known = listed & set(said)

@@ -100,9 +100,8 @@ class Confirmations:
             now=self._journal.clock.now(),
             upto=upto,
         )
-        beyond = [
-            one for one in cursors if one.seq > end
-        ]  # the database was restored from a backup
+        # The database was restored from a backup
+        beyond = [one for one in cursors if one.seq > end]
         claim = claimant.claim([one for one in cursors if one.seq <= end])
         claim.gone += beyond
         for one in claim.gone:

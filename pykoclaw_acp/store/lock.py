@@ -51,9 +51,8 @@ class DataLock:
             trusted_path.make(os.fspath(data_dir))
             _require_private(data_dir)
             trusted_path.require(os.fspath(data_dir), group)
-            trusted_path.require(
-                os.fspath(data_dir / DATABASE), group
-            )  # that may be a link to elsewhere
+            # That may be a link to elsewhere
+            trusted_path.require(os.fspath(data_dir / DATABASE), group)
             descriptor = _open(data_dir)
         except OSError as error:
             if (found := shortage.of(error)) is not None:

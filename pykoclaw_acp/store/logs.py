@@ -106,10 +106,11 @@ class Log:
     last: int
     run: UnfinishedMessage | None = None
     passing: dict[str, int] = field(default_factory=dict)
+    # The one that told last: its id, its position
     turn: tuple[str | None, int | None] = (
         None,
         None,
-    )  # the one that told last: its id, its position
+    )
 
     def copy(self) -> Log:
         """An independent copy."""

@@ -13,9 +13,8 @@ from pykoclaw_acp.store.folding import lengths
 from pykoclaw_acp.store.sql import LOG_KEY, UNFINISHED
 
 PAGE: Final = 5000  # rows
-MOST: Final = (
-    1024 * 1024
-)  # characters of the message; the beginning of a longer one is not looked at
+# Characters of the message; the beginning of a longer one is not looked at
+MOST: Final = 1024 * 1024
 LATE: Final = 120_000  # ms after a turn has ended; then nobody waits for its end any more
 # They say nothing between two parts of a message.
 _ASIDE: Final = ("usage", "title_changed", "mode_changed", "config_changed")

@@ -42,9 +42,8 @@ class Clock:
         elif noted.boot_id != self._boot_id:
             counted = noted.counted + now  # the whole of this boot is newer than the saved value
         else:
-            counted = noted.counted + max(
-                0, now - noted.uptime
-            )  # less: the machine was restored from a snapshot
+            # Less: the machine was restored from a snapshot
+            counted = noted.counted + max(0, now - noted.uptime)
         self._before = counted - now
         self.started = counted
 

@@ -13,9 +13,8 @@ from pykoclaw_acp.system.environment import KEYS, SWITCHES
 from pykoclaw_acp.system.regular_files import opened
 
 LOGIN: Final = ".credentials.json"  # in Claude's configuration directory
-_SERVERS: Final = frozenset(
-    {"mcpOAuth", "mcpOAuthClientConfig"}
-)  # logins at MCP servers, in that file
+# Logins at MCP servers, in that file
+_SERVERS: Final = frozenset({"mcpOAuth", "mcpOAuthClientConfig"})
 _HEADERS: Final = "ANTHROPIC_CUSTOM_HEADERS"  # besides a key, not instead of one
 _MOST: Final = 4 * 1024 * 1024  # bytes of a file; more than the CLI reads
 _HANDED: Final = "CREDENTIALS_DIRECTORY"  # systemd's LoadCredential

@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 # in the environment of a worker's descendants, not of the worker itself
 WORKER: Final = "PYKOCLAW_WORKER"
 COOKIE: Final = f"{WORKER}=".encode()
-MARKS: Final = frozenset(
-    {WORKER, "CLAUDE_CODE_TMPDIR"}
-)  # not passed on to a daemon that is started from a worker's tool
+# Not passed on to a daemon that is started from a worker's tool
+MARKS: Final = frozenset({WORKER, "CLAUDE_CODE_TMPDIR"})
 WORKER_NAME: Final = "pykoclaw-worker"  # process name of workers
 
 NO_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE)

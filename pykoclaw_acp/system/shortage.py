@@ -147,9 +147,8 @@ def of(error: BaseException | None, *, forks: bool = False) -> tuple[ErrorKind, 
             return MEMORY
         if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
             return MEMORY if memory_is_limited() else PROCESSES
-        if (
-            isinstance(error, SystemError) and memory_is_limited()
-        ):  # raised by a library that failed to set MemoryError
+        # Raised by a library that failed to set MemoryError
+        if isinstance(error, SystemError) and memory_is_limited():
             return MEMORY
         if forks and isinstance(error, BlockingIOError):
             return PROCESSES

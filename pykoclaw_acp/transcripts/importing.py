@@ -29,9 +29,8 @@ ALL: Final = 1_000_000  # turns of a session that are asked for
 RECENT: Final = 256  # turns that may go on
 MOST_DEATHS: Final = 9  # of readers in one look
 CAREFUL: Final = 500  # lines after a death that are read one by one
-MOST_LOGGED: Final = (
-    1024 * 1024
-)  # characters of events that are returned; older ones are in the log
+# Characters of events that are returned; older ones are in the log
+MOST_LOGGED: Final = 1024 * 1024
 
 log: Final = structlog.get_logger()
 

@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 
 CHUNK: Final = 256 * 1024  # bytes of a read
 LARGE_CHUNK: Final = 4 * 1024 * 1024  # bytes of a read in a line that will not be kept
-WHOLE: Final = (
-    512 * 1024
-)  # bytes up to which a line stays as it is; one that is a little longer may, too
+# Bytes up to which a line stays as it is; one that is a little longer may, too
+WHOLE: Final = 512 * 1024
 KEPT: Final = 240 * 1024  # bytes of a string in a longer line; with escapes, below a tool's limit
 IMAGE: Final = 5 * 1024 * 1024  # bytes of an image, which is kept whole or not at all
 _BUDGET: Final = 7 * 1024 * 1024  # bytes of all strings of a line
@@ -82,9 +81,8 @@ def _behind_hole(descriptor: int, position: int, upto: int) -> int:
     try:
         return min(os.lseek(descriptor, position, os.SEEK_DATA), upto)
     except OSError as error:
-        return (
-            upto if error.errno == errno.ENXIO else position
-        )  # nothing follows; it cannot be told
+        # Nothing follows; it cannot be told
+        return upto if error.errno == errno.ENXIO else position
 
 
 class _Cutter:

@@ -10,9 +10,8 @@ import re
 from typing import Final
 
 _CLAUDES: Final = re.compile(r"toolu_[0-9A-Za-z_]{16,}")
-_TURN: Final = re.compile(
-    r"([0-9a-f]{8})-"
-)  # of a UUID; enough to tell it from the session's others
+# Of a UUID; enough to tell it from the session's others
+_TURN: Final = re.compile(r"([0-9a-f]{8})-")
 _NAMED: Final = re.compile(r"(.+)-[0-9a-f]{8}")
 
 

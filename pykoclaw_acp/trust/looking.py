@@ -58,9 +58,8 @@ class Looking:
             status = os.stat(path)
         except OSError as error:
             self.stamps[path] = None
-            return (
-                0 if error.errno in _ABSENT else stat.S_IFREG
-            )  # what cannot be looked at is there
+            # What cannot be looked at is there
+            return 0 if error.errno in _ABSENT else stat.S_IFREG
         self.stamps[path] = stamp(status)
         return stat.S_IFMT(status.st_mode)
 

@@ -30,9 +30,8 @@ _BLOCK: Final = re.compile(r"[|>][+-]?")
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\']|\'\')*\'')
 _LIST: Final = re.compile(r"""\[(?:[^{}"'&*!]|"[^"\\]*"|'[^']*')*\]|\{\}""")
 _SPECIAL: Final = "&*!%@`?{}[]|>\"'"  # with one of these a value begins that is no plain text
-_SUBSTITUTED: Final = re.compile(
-    r"\$\{[^}`]*\}|\$\w+(?:\[\w*\])?"
-)  # what may become nothing when it is used
+# What may become nothing when it is used
+_SUBSTITUTED: Final = re.compile(r"\$\{[^}`]*\}|\$\w+(?:\[\w*\])?")
 # A substitution may end with the exclamation mark that makes a shell command of what is between
 # backticks.
 _SHELL: Final = re.compile(r"!`([^`]*)|(?:```|~~~)[ \t]*!\s*([^`~]*)|(\$\{[^}`]*\}`[^`]*)")
@@ -81,9 +80,8 @@ def _odd(lines: list[str]) -> Iterator[str]:
             yield "".join(char if _plain(char) else ascii(char)[1:-1] for char in line)
         elif not bare or bare.startswith("#"):
             continue
-        elif line.startswith(
-            " "
-        ):  # belongs to the key before, but is the key itself if there is none
+        # Belongs to the key before, but is the key itself if there is none
+        elif line.startswith(" "):
             if not begun:
                 yield bare
         elif items and (item := _ITEM.fullmatch(line)):

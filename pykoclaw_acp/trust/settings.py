@@ -24,9 +24,8 @@ _OF_FILE: Final = re.compile(r"\A(Read|Edit|Write|MultiEdit|NotebookEdit|Glob|Gr
 _ONLY_IF_TRUE: Final = frozenset(
     {"enableAllProjectMcpServers", "skipDangerousModePermissionPrompt"}
 )
-PLUGINS: Final = frozenset(
-    {"enabledPlugins", "extraKnownMarketplaces"}
-)  # what counts of an additional directory
+# What counts of an additional directory
+PLUGINS: Final = frozenset({"enabledPlugins", "extraKnownMarketplaces"})
 _RUNS: Final = {
     "apiKeyHelper": "runs a program for the API key",
     "awsAuthRefresh": "runs a program to log in to AWS",

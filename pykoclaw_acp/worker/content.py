@@ -78,9 +78,8 @@ def _resource(block: dict[str, Any]) -> Iterable[tuple[dict[str, Any], bool]]:
     uri, declared = str(block["uri"]), str(block.get("mimeType") or "").partition(";")[0].lower()
     named = _text(_link(uri, _name(uri)))
     if "text" in block and declared in (*images.KINDS, PDF):
-        return [
-            (named, False)
-        ]  # a client that reads every file as text, as Toad does, has damaged it
+        # A client that reads every file as text, as Toad does, has damaged it
+        return [(named, False)]
     if "text" in block:
         return [(named, False), (_context(uri, block["text"]), True)]
     data = block["blob"]

@@ -25,9 +25,8 @@ from pykoclaw_acp.system.lineage import WORKER
 from pykoclaw_acp.worker import gateway, profile, rules
 from pykoclaw_acp.worker.servers import Servers
 
-MAX_BUFFER: Final = (
-    256 * 1024 * 1024
-)  # bytes of one CLI line; the default of 1 MiB ends a session at a large image
+# Bytes of one CLI line; the default of 1 MiB ends a session at a large image
+MAX_BUFFER: Final = 256 * 1024 * 1024
 TASK_TOOLS: Final = "CLAUDE_CODE_ENABLE_TODO_TOOLS"
 CREDENTIAL: Final = "anthropic_api_key"  # its name in the units of deploy/
 WRAPPER: Final = Path(__file__).with_name("claude-exec")

@@ -47,9 +47,8 @@ class Outbox:
         self._more_text = 0
         self._unsent_text = 0
         self._kept: deque[NumberedLine] = deque()  # numbered, unacknowledged, not in the spool
-        self._flying: deque[tuple[int, int]] = (
-            deque()
-        )  # sent on this connection, unacknowledged: number, size
+        # Sent on this connection, unacknowledged: number, size
+        self._flying: deque[tuple[int, int]] = deque()
         self._flying_bytes = 0
         self._last = 0
         self._sent = 0

@@ -64,9 +64,8 @@ class TaskRequests:
             if subagents := self._calls.known.subagents():
                 for one in subagents:
                     one.stopped = BY_USER
-                await self._interrupts.send(
-                    client
-                )  # after `stop_task`, Claude would go on by itself
+                # After `stop_task`, Claude would go on by itself
+                await self._interrupts.send(client)
             return {}
         task = self._tasks.get(request.tool_call_id)
         if task is None:

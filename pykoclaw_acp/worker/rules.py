@@ -19,9 +19,8 @@ from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.system.secrets import may_hold_secret
 
 MAX_LASTING: Final = 300  # characters of a rule that may last
-MAX_GIVEN: Final = (
-    64 * 1024
-)  # characters of rules for a CLI: an argument of its has 128 KiB at most
+# Characters of rules for a CLI: an argument of its has 128 KiB at most
+MAX_GIVEN: Final = 64 * 1024
 _RESERVED: Final = frozenset("()\\")  # have a meaning of their own in a rule
 _PATTERNS: Final = frozenset("*?[]{}!\\")  # may stand for more than themselves
 _ACCEPTED: Final = (

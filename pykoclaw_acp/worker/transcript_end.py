@@ -81,10 +81,11 @@ def _has_answer_behind(claude_session_id: str, begun: int, uuid: str | None) -> 
 def _is_answer(line: bytes) -> bool:
     try:
         found = msgspec.json.decode(line, type=_Written)
+    # A part of a line, or none of Claude's
     except (
         msgspec.MsgspecError,
         UnicodeError,
         RecursionError,
-    ):  # a part of a line, or none of Claude's
+    ):
         return False
     return found.type == "assistant" and not found.is_sidechain

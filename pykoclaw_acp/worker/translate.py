@@ -46,9 +46,8 @@ class _Block:
 
     kind: str
     message_id: str
-    said: list[str] = field(
-        default_factory=list
-    )  # pieces: a text that grows by deltas would be copied for each
+    # Pieces: a text that grows by deltas would be copied for each
+    said: list[str] = field(default_factory=list)
     shown: PlainPieces = field(default_factory=PlainPieces)
 
 

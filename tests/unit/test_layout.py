@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = "pykoclaw_acp"
 MOST_LINES = 350
 NOTE = "note=True"
+HANGING = re.compile(r" *[)\]}]+[,:]? +# (?!fmt|type|noqa)")
 CLASS = re.compile(r"^ *class (\w+)[(\[:]", re.MULTILINE)
 
 
@@ -40,6 +41,19 @@ def test_notes_are_made_in_one_place() -> None:
     """By `note_event`, so that each stands between empty lines."""
     makers = [path.name for path in (ROOT / PACKAGE).rglob("*.py") if NOTE in path.read_text()]
     assert makers == ["events.py"]
+
+
+def test_comments_stand_by_what_they_explain() -> None:
+    """Not behind a bracket that closes alone, where the formatter carries a comment that is too long
+    for its line.
+    """
+    hanging = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in sorted((ROOT / PACKAGE).rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if HANGING.match(line)
+    ]
+    assert hanging == []
 
 
 @pytest.mark.long

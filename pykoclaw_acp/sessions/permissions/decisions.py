@@ -37,9 +37,8 @@ __all__ = [
 ]
 
 UNANSWERED: Final = Decision(RequestOutcome.UNANSWERED)
-UNSUPPORTED: Final = Decision(
-    RequestOutcome.UNSUPPORTED
-)  # clients are there, and none of them shows forms
+# Clients are there, and none of them shows forms
+UNSUPPORTED: Final = Decision(RequestOutcome.UNSUPPORTED)
 OVERDUE: Final = Decision(RequestOutcome.TIMEOUT, by="timeout")
 BY_POLICY: Final = "policy"
 _DENIED: Final = Decision(RequestOutcome.DENIED, by=BY_POLICY)

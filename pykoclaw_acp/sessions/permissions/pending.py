@@ -35,9 +35,8 @@ class PendingRequest:
     due: bool = False  # to be parked, now
     news: asyncio.Event = field(default_factory=asyncio.Event)  # of `due` and `decision`
     answers: str | None = None  # the parked request whose decision settles this one
-    passed: dict[Subscription, Decision] = field(
-        default_factory=dict
-    )  # clients that were asked and did not choose
+    # Clients that were asked and did not choose
+    passed: dict[Subscription, Decision] = field(default_factory=dict)
     # clients that were asked, and in front of which nobody was
     absent: set[Subscription] = field(default_factory=set)
     withdrawn: bool = False
