@@ -107,7 +107,7 @@ def write(text: Shown, *, err: bool = False) -> None:
 
 @contextlib.contextmanager
 def output() -> Iterator[None]:
-    """For a block that only writes to standard output: raises as `write`."""
+    """Context for code that only writes to standard output. Raises as `write`."""
     if sys.stdout is None:
         raise OutputLost("it is closed")
     try:

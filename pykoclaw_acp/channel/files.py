@@ -20,7 +20,9 @@ class WorkerFiles(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, directory: Path, worker: WorkerIdentity) -> Self:
-        """Those of a new worker; an id is never a path."""
+        """Return the paths for a new worker. The session's id is hashed, so it cannot name a
+        path.
+        """
         return cls._at(
             directory,
             f"{hashlib.sha256(worker.session_id.encode()).hexdigest()[:16]}-{worker.epoch}",
@@ -28,7 +30,7 @@ class WorkerFiles(msgspec.Struct, frozen=True):
 
     @classmethod
     def beside(cls, socket: str) -> Self:
-        """Those of the worker with this socket, in the state directory of its launch."""
+        """Return the paths of the worker with this socket, in the state directory of its launch."""
         path = Path(socket)
         return cls._at(path.parents[1], path.name)
 

@@ -64,7 +64,7 @@ def _blocks(lines: list[str], depth: int) -> Iterator[str]:
 
 
 def _kind(line: str) -> int:
-    """Of the block that a line belongs to; 0: none of these."""
+    """Return the number of the kind of block that a line belongs to; 0: none of these."""
     return next((n for n, one in enumerate(_PAST, 1) if one.match(line)), 0)
 
 

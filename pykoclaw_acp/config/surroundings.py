@@ -66,4 +66,4 @@ def _value(name: str, text: str) -> Any:
 
 
 class _Refused:
-    """In the place of a value."""
+    """Marker for a setting whose value is not valid."""

@@ -49,7 +49,7 @@ class LineInMemory:
     __slots__ = ()
 
     def drop(self) -> bool:
-        """Of a complete line nothing is discarded."""
+        """Discard nothing: the line is complete."""
         return False
 
 

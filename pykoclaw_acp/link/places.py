@@ -293,7 +293,7 @@ def setting(name: str) -> str | None:
 
 
 def use(values: Mapping[str, str]) -> None:
-    """From now on, in this process, these settings of a trusted `./.env` count."""
+    """Let these settings of a trusted `./.env` count in this process."""
     _here.clear()
     _here.update(values)
 

@@ -229,7 +229,9 @@ def fit(commands: tuple[Command, ...]) -> tuple[Command, ...]:
 def by_place(
     commands: tuple[Command, ...],
 ) -> tuple[tuple[Command, ...], tuple[Command, ...]]:
-    """Those of the directory, and prompts of MCP servers, which another session may not have."""
+    """Return the commands of the directory, and the prompts of MCP servers; another session may
+    lack them.
+    """
     directory: list[Command] = []
     servers: list[Command] = []
     for one in commands:

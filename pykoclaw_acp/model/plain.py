@@ -9,7 +9,7 @@ SEQUENCE: Final = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\-_]"
 )
 COLOUR: Final = re.compile(r"(\x1b\[[0-9;:]*m)")
-"""Those among the sequences that change how the text after them looks, and nothing else."""
+"""Terminal sequences that change how the text after them looks, and nothing else."""
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed
 _BREAK: Final = re.compile("\r\n?|[\x0b\x0c]")  # what ends a line besides a line feed
 _LONGEST: Final = 64  # characters of a sequence that a piece may end in

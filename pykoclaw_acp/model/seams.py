@@ -81,7 +81,7 @@ class Left(NamedTuple):
     lacks_block: bool = False
 
     def seam(self) -> Seam | None:
-        """At which it begins to read, once more."""
+        """Make a seam for a client that goes on from here; None if the place is in no message."""
         return None if self.said is None else Seam(self.said, lacks_block=self.lacks_block)
 
 

@@ -117,7 +117,7 @@ def shown(account: str) -> str:
 
 
 def begin(house: House, account: str, given: Given | None) -> Surroundings:
-    """Of a new session of this account."""
+    """Return the surroundings of a new session of this account."""
     return opened(house, Surroundings(account), given)
 
 

@@ -223,6 +223,6 @@ def kept(directory: Path) -> list[Path]:
 
 
 def kept_of(state: str | Path, instances: Collection[str]) -> list[str]:
-    """Those of these instances, the oldest first."""
+    """Return the damaged spools kept for these instances, the oldest first."""
     found = (path for name in sorted(instances) for path in kept(Path(state, name)))
     return [str(path) for path in sorted(found, key=lambda path: path.name)]

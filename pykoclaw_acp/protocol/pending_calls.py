@@ -10,7 +10,7 @@ from pykoclaw_acp.protocol.updates import ToolCall, ToolCallUpdate, Update
 
 
 class PendingCalls:
-    """Those of one connected client."""
+    """Calls of one connected client that are pending."""
 
     def __init__(self) -> None:
         self._shown: dict[tuple[str, str], int] = {}  # their places in the log

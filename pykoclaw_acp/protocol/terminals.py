@@ -56,7 +56,7 @@ class Capability:
 
 
 class Terminals:
-    """Those of one connected client."""
+    """Terminals of one connected client."""
 
     def __init__(self, capability: Capability) -> None:
         self._capability = capability

@@ -58,7 +58,7 @@ class _Upload:
         self.timer = asyncio.get_running_loop().call_later(ABANDONED, self.forget)
 
     def rest(self) -> None:
-        """Nothing more is expected to come."""
+        """Stop the timer that forgets the upload."""
         if self.timer is not None:
             self.timer.cancel()
 

@@ -93,7 +93,9 @@ class Origins:
         return Inside() if any(one.pid == os.getpid() for one in ancestors) else None
 
     def _is_in_group(self, ancestors: Collection[Process]) -> bool:
-        """In our control group, and not by systemd's own doing, as ExecStartPost= would be."""
+        """Whether the process is in our control group, and was not started there by systemd itself,
+        as ExecStartPost= would be.
+        """
         if self._group is None or not ancestors:
             return False
         group = _group_of(next(iter(ancestors)).pid)

@@ -190,7 +190,7 @@ class DirectPeer:
         """Nothing to write."""
 
     async def refuse(self, number: int, error: AcpError) -> None:  # noqa: ARG002  only a front counts lines
-        """Of such a client no line comes again."""
+        """Nothing to refuse: a line of such a client never comes again."""
         await self._transport.write(jsonrpc.encode_error(jsonrpc.NULL_ID, error))
 
     async def farewell(self) -> None:

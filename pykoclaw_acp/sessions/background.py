@@ -38,8 +38,8 @@ class BackgroundTurns:
         return turn_id in self._running
 
     def begun(self, until: int | None) -> list[str]:
-        """Those that run; with `until` (ms, own clock) those that had begun by then, under an earlier
-        daemon.
+        """Turns that run; with `until` (ms, own clock) those that had begun by then, under an
+        earlier daemon.
         """
         if until is None:
             return list(self._running)
@@ -48,7 +48,7 @@ class BackgroundTurns:
 
     @property
     def stopped(self) -> list[str]:
-        """Those that are to end, and have not yet."""
+        """Turns that are to end, and have not yet."""
         return [turn_id for turn_id, one in self._running.items() if one.stopped]
 
     def begin(self, turn_id: str) -> None:

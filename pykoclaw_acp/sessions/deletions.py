@@ -22,7 +22,7 @@ log: Final = structlog.get_logger()
 
 
 class Deletions:
-    """Those that go on: sessions that are found no more, unless their deletion fails."""
+    """Deletions in progress. Their sessions cannot be found, unless the deletion fails."""
 
     def __init__(self, store: SessionStore, live: LiveSessions) -> None:
         self._store = store

@@ -37,7 +37,9 @@ log: Final = structlog.get_logger()
 
 
 class Directories:
-    """Of one session: its own, those that its client has added, and that of the user's settings."""
+    """Directories of one session: its own, those of its client, and those of the user's
+    settings.
+    """
 
     def __init__(self, state: SessionState, workers: Workers, house: House) -> None:
         self._state = state

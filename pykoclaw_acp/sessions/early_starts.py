@@ -17,7 +17,7 @@ READING: Final = 1.0  # s after a load; a client that opens many gets a worker f
 
 
 class EarlyStarts:
-    """Those of all sessions. The oldest makes room for the next one."""
+    """Early starts of all sessions. The oldest makes room for the next one."""
 
     def __init__(self, live: LiveSessions, workers: Workers) -> None:
         self._live = live

@@ -20,7 +20,7 @@ class Fronts:
         self._speakers: dict[str, Speaker] = {}
 
     def speak(self, front: str, speaker: Speaker) -> None:
-        """From now on the front speaks through this connection."""
+        """Note that the front speaks through this connection."""
         if (former := self._speakers.get(front)) is not None:
             former.superseded = True
         self._speakers[front] = speaker

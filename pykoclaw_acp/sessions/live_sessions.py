@@ -11,7 +11,7 @@ from pykoclaw_acp.sessions.session import Session
 
 
 class LiveSessions(Mapping[str, Session]):
-    """By id. Idle ones leave it after a while; `Sessions.find` loads them again."""
+    """Sessions in memory, by id. Idle ones leave after a while; `Sessions.find` loads them again."""
 
     def __init__(self) -> None:
         self._live: dict[str, Session] = {}

@@ -60,7 +60,10 @@ class Beginnings:
         self._template = template
 
     async def begin(self, given: Given | None, account: str | None = None) -> SessionBeginning:
-        """Of a client that gives this, and asks for this account in `_meta`; raises InvalidParams."""
+        """Return how a session begins whose client gives this, and asks for this account in `_meta`.
+
+        Raises InvalidParams.
+        """
         place = f"`_meta.{ACCOUNT}`"
         if account is None and given is not None and given.account is not None:
             account, place = given.account, f"{names.ACCOUNT} in the client's environment"
@@ -74,8 +77,8 @@ class Beginnings:
         return SessionBeginning(model, asked.mode or user.mode, begun)
 
     def beside(self, record: SessionRecord) -> SessionBeginning:
-        """Of a session that works for another one: with its account, environment, mode and options,
-        as it may do no more than that.
+        """Return how a session begins that works for another one: with its account, environment,
+        mode and options, as it may do no more than that.
         """
         return SessionBeginning(
             self._template.model, record.mode, record.surroundings, record.options

@@ -59,9 +59,9 @@ class OpenedSession:
     selection: Selection
     follow_ups: list[FollowUp]
     forked_at: ForkedAt | None = None
-    """Of a fork: where it was made."""
+    """Where a fork was made."""
     place: TurnsPlace | None = None
-    """Of a load of the newest turns: where they begin."""
+    """Where the newest turns begin, if only these are loaded."""
 
 
 async def create(
@@ -225,7 +225,7 @@ async def fork(
 
 
 async def _left(subscriber: Subscriber, session: Session, session_id: str) -> Left:
-    """Where the client was shown the session last, under whatever process of its."""
+    """Return up to where this client was shown the session, by any of its processes."""
     known = subscriber.subscriptions.get(session_id)
     if known is not None and known.alive and known.left is not None:
         return known.left  # it did not wait for the answer to its resume, and loads instead
@@ -255,7 +255,7 @@ def _go_on(subscriber: Subscriber, session: Session, session_id: str, left: Left
 async def _show_again(
     subscriber: Subscriber, session: Session, session_id: str, left: Left
 ) -> None:
-    """After the answer, until which the client has dropped what it was sent."""
+    """Show the client again what it was sent before the answer, which it has dropped."""
     if subscriber.is_subscribed(session_id):
         for follow_up in _go_on(subscriber, session, session_id, left):
             await follow_up()

@@ -139,7 +139,7 @@ class SessionParts:
 
     @property
     def turns(self) -> list[Turn]:
-        """Those that run, wait, or have ended without the journal knowing it yet."""
+        """Turns that run, wait, or have ended without the journal knowing it yet."""
         return self._queue.turns
 
     def hold(self) -> AbstractContextManager[None]:

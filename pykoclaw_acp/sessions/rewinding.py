@@ -183,7 +183,7 @@ class Rewinding:
 
 
 def _gone(paths: Sequence[str]) -> list[str]:
-    """Those of the files that are not there; one that cannot be looked at counts as there."""
+    """Return the files that are not there; one that cannot be looked at counts as there."""
     gone = []
     for path in paths:
         try:

@@ -34,7 +34,7 @@ async def clients_return(lacks: Callable[[], bool], clock: Clock, *, recovered: 
 
 
 class SessionSurroundings:
-    """Those of one session. What clients give is held by their subscriptions, and so as long as
+    """Surroundings of one session. What clients give is held by their subscriptions, so as long as
     they have the session open.
     """
 

@@ -92,7 +92,7 @@ class TaskRuns:
 
     @property
     def running(self) -> list[TaskRun]:
-        """Those that have no result yet."""
+        """Runs that have no result yet."""
         return [one.run for one in self._going.values()]
 
     async def recover(self) -> None:

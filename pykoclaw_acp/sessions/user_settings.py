@@ -72,7 +72,9 @@ class BrokenSettings:
         return [note_event(f"settings-{uuid4()}", words)]
 
     def _path(self) -> str:
-        """Of the file; empty if the session's Claude does not read it."""
+        """Return the path of the user's settings; empty if the session's Claude does not read
+        them.
+        """
         account = self._state.record.surroundings.account
         directory = self._house.configuration(account) or self._house.claudes
         if not directory or "user" not in self._state.options.setting_sources:
@@ -81,7 +83,7 @@ class BrokenSettings:
 
 
 def read(directory: str) -> UserSettings:
-    """Those of `settings.json` in Claude's configuration directory, as far as it can be read."""
+    """Read `settings.json` in Claude's configuration directory, as far as that can be read."""
     found = Looking().read(os.path.join(directory, "settings.json"))
     if found is None or found.data is None:
         return UserSettings()

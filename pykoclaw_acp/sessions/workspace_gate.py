@@ -38,7 +38,7 @@ log: Final = structlog.get_logger()
 
 
 class WorkspaceGate:
-    """Of one session. Without `workspaces` every directory is trusted."""
+    """Gate of one session. Without `workspaces` every directory is trusted."""
 
     def __init__(
         self,

@@ -113,7 +113,7 @@ def drop(session_id: str) -> Statement:
 
 
 async def branched_off(database: Database, claude_session_ids: Collection[str]) -> set[str]:
-    """Those of these Claude sessions at which another one is yet to begin."""
+    """Return those of these Claude sessions at which another one is yet to begin."""
     rows = await database.read(
         "SELECT b.claude_session_id FROM acp_branches b"  # noqa: S608  placeholders only
         " JOIN acp_sessions s ON s.acp_session_id = b.acp_session_id"

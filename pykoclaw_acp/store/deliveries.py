@@ -193,7 +193,7 @@ async def has_twin(database: Database, delivery: Delivery) -> bool:
 
 
 def delivered(delivery_id: str) -> tuple[Statement, ...]:
-    """It was shown; fails with Conflict if it does not wait any more."""
+    """Mark a delivery as shown. Fails with Conflict if it is no longer pending."""
     return (
         Statement(
             f"UPDATE delivery_queue SET status = {DELIVERED}, delivered_at = ? WHERE id = ?"  # noqa: S608  constants
@@ -206,7 +206,7 @@ def delivered(delivery_id: str) -> tuple[Statement, ...]:
 
 
 def count_attempt(delivery_id: str, reason: str) -> Statement:
-    """It could not be shown."""
+    """Count an attempt to show a delivery that failed."""
     return Statement(
         "INSERT INTO acp_deliveries (delivery_id, attempts, reason, tried_at) VALUES (?, 1, ?, ?)"
         " ON CONFLICT (delivery_id) DO UPDATE SET attempts = acp_deliveries.attempts + 1,"
@@ -216,7 +216,7 @@ def count_attempt(delivery_id: str, reason: str) -> Statement:
 
 
 def failed(delivery_id: str) -> Statement:
-    """It is not tried again."""
+    """Mark a delivery as failed: it is not tried again."""
     return Statement(
         f"UPDATE delivery_queue SET status = ? WHERE id = ? AND status = {PENDING}",  # noqa: S608  constant
         (DeliveryState.FAILED, delivery_id),

@@ -105,7 +105,7 @@ async def scheduled(database: Database, conversation: str) -> list[str]:
 
 
 async def imported(database: Database, session_id: str, sources: Collection[str]) -> set[str]:
-    """Those of these sources that the session's log has."""
+    """Return those of these sources that the session's log has."""
     found: set[str] = set()
     asked = list(sources)
     while some := asked[:_AT_ONCE]:

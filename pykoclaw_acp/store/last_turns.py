@@ -77,7 +77,7 @@ async def in_effect(database: Database, session_id: str, upto: int) -> list[Logg
 
 
 def holding(events: Sequence[Logged]) -> list[Logged]:
-    """Those that hold after the last of them."""
+    """Return the events that are in effect after the last of them."""
     held: dict[str, Logged] = {}
     for one in events:
         match one.event:

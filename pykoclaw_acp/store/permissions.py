@@ -234,7 +234,7 @@ async def is_open(database: Database, ask_id: str) -> bool:
 
 
 async def settled(database: Database, ask_ids: Collection[str]) -> list[StoredRequest]:
-    """Those of these requests that are settled and were not parked."""
+    """Return those of these requests that are settled and were not parked."""
     if not ask_ids:
         return []
     rows = await database.read(

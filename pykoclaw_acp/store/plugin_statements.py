@@ -64,7 +64,7 @@ class _Guarded:
     def __init__(self, connection: Connection, guard: Guard) -> None:
         self.connection = connection
         self.guard = guard
-        self.broken = False  # to be replaced
+        self.broken = False  # the connection is replaced before the next call
 
     @classmethod
     async def open(cls, database: Database, *, reads_only: bool) -> _Guarded:

@@ -102,7 +102,7 @@ async def at(database: Database, record: SessionRecord, upto: int, *, at_end: bo
 
 
 async def _others(database: Database, record: SessionRecord, after: int, upto: int) -> _Others:
-    """Those that began between these places."""
+    """Find what Claude remembers of other programs' turns that began between these places."""
     session = record.session_id
     rows = await database.read(_IMPORTED_TURNS, (session, session, upto))
     if not rows or rows[0][2] < after:

@@ -117,7 +117,7 @@ async def followed(database: Database, session_id: str) -> FollowedConversation:
 
 
 async def changed_rows(database: Database, session_ids: Collection[str]) -> list[str]:
-    """Those of these sessions whose rows name another Claude session than the one they follow."""
+    """Return the sessions whose rows name another Claude session than the one they follow."""
     ids = list(session_ids)
     found: list[str] = []
     for at in range(0, len(ids), MOST_AT_ONCE):

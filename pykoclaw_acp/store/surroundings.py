@@ -26,12 +26,14 @@ def keep(session_id: str, surroundings: Surroundings) -> Statement:
 
 
 def begin(session_id: str, surroundings: Surroundings) -> tuple[Statement, ...]:
-    """Those of a new session; most have nothing to store."""
+    """Return the statements that store a new session's surroundings: none if they are the default
+    ones.
+    """
     return () if surroundings == Surroundings() else (keep(session_id, surroundings),)
 
 
 async def find(database: Database, session_id: str) -> Surroundings:
-    """Those of a session; the default ones if nothing is stored."""
+    """Return a session's surroundings; the default ones if nothing is stored."""
     rows = await database.read(
         "SELECT account, variables, secrets FROM acp_surroundings WHERE acp_session_id = ?",
         (session_id,),

@@ -209,7 +209,7 @@ def place(run: TaskRun, turn_id: str) -> Statement:
 
 
 async def without_task(database: Database, task_ids: Collection[str]) -> set[str]:
-    """Those of these ids that no task has any more."""
+    """Return those of these ids that no task has any more."""
     rows = await database.read(
         f"SELECT id FROM scheduled_tasks WHERE id IN ({', '.join('?' * len(task_ids))})",  # noqa: S608
         tuple(task_ids),

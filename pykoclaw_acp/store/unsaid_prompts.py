@@ -22,7 +22,7 @@ def said(turn_id: str) -> Statement:
 
 
 async def find(database: Database) -> list[Turn]:
-    """Those prompts, per session in the order in which they were sent."""
+    """Return the prompts that the log does not mention yet, per session in the order of sending."""
     rows = await database.read(
         "SELECT turn_id, acp_session_id, prompt FROM acp_turns WHERE unsaid = 1"
         " ORDER BY acp_session_id, position"

@@ -79,7 +79,7 @@ class _Call(Generic[T]):
 
 
 class _Disks:
-    """Those of one event loop."""
+    """Disks as one event loop uses them."""
 
     def __init__(self) -> None:
         self._mounts = Mounts()

@@ -16,7 +16,7 @@ _ESCAPED: Final = re.compile(rb"\\([0-7]{3})")
 
 
 class Mounts:
-    """Those whose servers may be gone: file systems of a network, or of another process."""
+    """Mounts whose servers may be gone: file systems of a network, or of another process."""
 
     def __init__(self, listed: str = MOUNTS) -> None:
         self._listed = listed

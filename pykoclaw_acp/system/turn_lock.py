@@ -74,7 +74,9 @@ class TurnLock:
                 os.close(descriptor)
 
     def __del__(self) -> None:
-        """Of one that got lost on its way, as when memory is short, nobody would close the file."""
+        """Close the file of a lock that was lost before anybody could release it, as memory was
+        short.
+        """
         if (descriptor := self._descriptor) is not None:
             os.close(descriptor)
 

@@ -13,7 +13,7 @@ MOST: Final = 256 * 1024 * 1024  # bytes that are searched
 
 
 def holding(path: str, uuids: Collection[str]) -> set[str] | None:
-    """Those of the entries that are in the file; None if that cannot be said."""
+    """Return those of the entries that are in the file; None if that cannot be said."""
     wanted = {f'"uuid":"{one}"'.encode(): one for one in uuids}
     longest = max(map(len, wanted), default=0)
     found: set[str] = set()

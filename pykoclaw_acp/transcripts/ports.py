@@ -39,7 +39,7 @@ class ImportStore(Protocol):
         """Prompts of the scheduled tasks of a conversation."""
 
     async def imported(self, session_id: str, sources: Collection[str]) -> set[str]:
-        """Those of these sources of events that the session's log has."""
+        """Return those of these sources of events that the session's log has."""
 
     async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[Logged]:
         """Append the events of a piece, under the next seqs, with all that it says. Patient.

@@ -199,7 +199,7 @@ class _ReaderProcess:
 
 
 def _start(control: socket.socket) -> subprocess.Popen[bytes]:
-    """Without the marks of a worker's processes: the reaper must not take it for one."""
+    """Start the reader, without the marks of a worker's processes: the reaper leaves it alone."""
     return subprocess.Popen(
         [sys.executable, "-m", CHILD, str(control.fileno()), __version__],
         stdin=subprocess.DEVNULL,

@@ -44,8 +44,8 @@ class _Found(msgspec.Struct):
 
 
 class Subagents:
-    """Those of the transcript at `path`; `translation` is the state of its calls, `ids` by which
-    they are shown.
+    """Subagents of the transcript at `path`; `translation` is the state of its calls, `ids` by
+    which they are shown.
     """
 
     def __init__(self, path: str, translation: Translation, ids: CallIds) -> None:

@@ -53,7 +53,7 @@ class Watcher:
         self._due: dict[str, asyncio.TimerHandle] = {}
 
     def follow(self, session_id: str, read: Mapping[str, files.FileStamp]) -> None:
-        """From now on these are the session's transcripts, by path as they were when they were read.
+        """Make these the session's transcripts, by path as they were when they were read.
         What has changed since one was read, and before its watch began, is a change, too.
         """
         before, now = self._files.get(session_id, {}), dict(read)

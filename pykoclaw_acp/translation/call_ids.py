@@ -16,7 +16,7 @@ _NAMED: Final = re.compile(r"(.+)-[0-9a-f]{8}")
 
 
 class CallIds:
-    """Those of one session, by the id that the service gave last."""
+    """Ids under which one session's tool calls are shown, by the id that the service gave last."""
 
     def __init__(self) -> None:
         self._shown: dict[str, str] = {}

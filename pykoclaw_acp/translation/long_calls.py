@@ -39,7 +39,7 @@ class Hidden:
 
 @dataclass(slots=True)
 class LongCalls:
-    """Those of one Claude session, and Claude's calls about them."""
+    """Long calls of one Claude session, and Claude's calls about them."""
 
     known: tasks.ClaudeTasks = field(default_factory=tasks.ClaudeTasks)
     hidden: dict[str, Hidden] = field(default_factory=dict)

@@ -16,7 +16,7 @@ MOST_REPORT: Final = 256 * 1024
 
 @dataclass(slots=True)
 class Story:
-    """So far; `news` is set when there is more to show."""
+    """What a subagent has said and done so far; `news` is set when there is more to show."""
 
     said: deque[str] = field(default_factory=deque)
     left_out: bool = False

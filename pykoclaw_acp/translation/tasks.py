@@ -89,7 +89,7 @@ class ClaudeTask:
         return tuple(TextPart(note, beside=True) for note in self.notes)
 
     def forget(self) -> None:
-        """It is over: nothing is shown any more."""
+        """Note that the task is over: nothing is shown any more."""
         self.over, self.output, self.story = True, None, Story()
 
     def reason(self, end: TaskEnd) -> str | None:
@@ -119,7 +119,7 @@ class ClaudeTask:
 
 @dataclass(slots=True)
 class ClaudeTasks:
-    """Those of one Claude session; the newest ones are remembered when they have ended."""
+    """Background work of one Claude session. The newest tasks are remembered after their end."""
 
     calls: dict[str, ClaudeTask] = field(default_factory=dict)
     _ids: dict[str, str] = field(default_factory=dict)  # of the CLI, to calls
@@ -150,7 +150,7 @@ class ClaudeTasks:
         task.agent = kind
 
     def subagents(self) -> list[ClaudeTask]:
-        """Those subagents that run in the background."""
+        """Subagents that run in the background."""
         return [
             task
             for task in self.calls.values()
@@ -192,8 +192,8 @@ class ClaudeTasks:
 
 
 def goes_on(details: object) -> tuple[str, str | None] | None:
-    """Of the result of a call that goes on in the background: the CLI's id of it, and a note for the
-    user; None for any other result.
+    """Read the result of a call that goes on in the background: the CLI's id of it, and a note for
+    the user; None for any other result.
     """
     if not isinstance(details, dict):
         return None

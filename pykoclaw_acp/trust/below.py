@@ -78,7 +78,7 @@ def is_the_kernels(path: str) -> bool:
 
 
 def _directories(path: str) -> list[os.DirEntry[str]]:
-    """Those in it, and links that may lead to some, in order."""
+    """Return the directories in it, and links that may lead to some, in order."""
     with os.scandir(path) as entries:
         found = [
             entry for entry in entries if entry.is_dir(follow_symlinks=False) or entry.is_symlink()

@@ -182,7 +182,7 @@ class _Scan:
             self._folder(os.path.join(directory, ".claude"), directory)
 
     def _with_folder(self, directories: Iterable[str]) -> Iterator[str]:
-        """Those with a `.claude` that is not the user's own."""
+        """Yield the directories whose `.claude` is not the user's own."""
         for directory in directories:
             folder = os.path.join(directory, ".claude")
             if self._looking.kind(folder) and os.path.realpath(folder) != self._own:

@@ -14,7 +14,7 @@ LIMIT: Final = 5.0  # s that a prompt waits at most; the CLI takes some 30 ms
 
 
 class Interrupts:
-    """Of one CLI."""
+    """Interrupts of one CLI."""
 
     def __init__(self) -> None:
         self._open = 0

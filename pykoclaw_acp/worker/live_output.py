@@ -47,7 +47,9 @@ class _Watched:
 
 
 class LiveOutput:
-    """Of one worker; `put` takes the events, which belong to no turn."""
+    """Shows the output of one worker's running commands; `put` takes the events, which have no
+    turn.
+    """
 
     def __init__(
         self, temporary: str, translation: Translation, put: Callable[[Event], None]

@@ -22,7 +22,7 @@ from pykoclaw_acp.worker.self_started import SelfStarted
 
 
 class LongWork:
-    """Of one worker; `note` takes events that belong to no turn."""
+    """Long work of one worker; `note` takes events that belong to no turn."""
 
     def __init__(
         self, temporary: str, translation: Translation, note: Callable[[Event], None]

@@ -9,7 +9,7 @@ from pykoclaw_acp.translation.call_ids import CallIds
 
 
 class NamedCalls:
-    """Those of one worker. `turns` gives those that run, of which the last one speaks; `running`:
+    """Named calls of one worker. `turns` gives the turns that run; the last one speaks. `running`:
     ids of running calls.
     """
 

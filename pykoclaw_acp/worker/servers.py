@@ -56,12 +56,12 @@ class Servers:
 
     @property
     def inside(self) -> dict[str, Any]:
-        """Those that run in this process; their names may be on a command line."""
+        """Servers that run in this process; their names may be on a command line."""
         return {name: one for name, one in self._servers.items() if one.get("type") == _SDK}
 
     @property
     def outside(self) -> dict[str, Any]:
-        """Those that Claude starts or connects to; they may hold secrets."""
+        """Servers that Claude starts or connects to; they may hold secrets."""
         return {name: one for name, one in self._servers.items() if one.get("type") != _SDK}
 
     @property

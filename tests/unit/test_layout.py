@@ -16,6 +16,7 @@ PACKAGE = "pykoclaw_acp"
 MOST_LINES = 350
 NOTE = "note=True"
 HANGING = re.compile(r" *[)\]}]+[,:]? +# (?!fmt|type|noqa)")
+LEANING = re.compile(r'"""(?:Those|Of|It is|So far|From now)\b.*')
 CLASS = re.compile(r"^ *class (\w+)[(\[:]", re.MULTILINE)
 
 
@@ -54,6 +55,16 @@ def test_comments_stand_by_what_they_explain() -> None:
         if HANGING.match(line)
     ]
     assert hanging == []
+
+
+def test_docstrings_stand_alone() -> None:
+    """None begins with a word for something that only its neighbours name."""
+    leaning = [
+        f"{path.relative_to(ROOT)}: {found}"
+        for path in sorted((ROOT / PACKAGE).rglob("*.py"))
+        for found in LEANING.findall(path.read_text())
+    ]
+    assert leaning == []
 
 
 @pytest.mark.long

@@ -14,7 +14,7 @@ from pykoclaw_acp.sessions.ports.store import Store
 
 
 class ContextStore(Store, Protocol):
-    """For whoever finds that Claude's memory is gone."""
+    """What the database knows of Claude's memory of a session, and how a loss of it is recorded."""
 
     async def newest_ends(self, session_id: str, claude_id: str, limit: int) -> list[TurnEnd]:
         """The newest turns that this Claude session must hold, the newest first: complete ones of

@@ -49,8 +49,8 @@ class ConversationStore(Store, Protocol):
         """What the session follows. Raises Conflict if there is no such session."""
 
     async def changed_rows(self, session_ids: Collection[str]) -> list[str]:
-        """Those of these sessions whose conversations' rows name another Claude session than the
-        one that they follow.
+        """Return those of these sessions whose conversations' rows name another Claude session
+        than the one that they follow.
         """
 
     async def follow(self, session_id: str, conversation: Conversation) -> None:

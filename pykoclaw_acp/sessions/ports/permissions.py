@@ -60,7 +60,7 @@ class PermissionStore(Store, Protocol):
         """Pending requests, the oldest first; then decided parked ones whose turn has not ended."""
 
     async def find_settled(self, ask_ids: Sequence[str]) -> list[StoredRequest]:
-        """Those of these requests that are settled and were not parked."""
+        """Return those of these requests that are settled and were not parked."""
 
     async def find_by_prefix(self, prefix: str) -> list[StoredRequest]:
         """Requests whose id starts with `prefix`, settled ones too, pending ones first;

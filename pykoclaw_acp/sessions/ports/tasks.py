@@ -33,7 +33,7 @@ class TaskStore(Store, Protocol):
         """
 
     async def without_task(self, task_ids: Collection[str]) -> set[str]:
-        """Those of these ids that no task has any more: whoever deleted it."""
+        """Return those of these ids that no task has any more: whoever deleted it."""
 
     async def unfinished(self) -> list[TaskRun]:
         """Runs without a result, the oldest first. One that cannot be read gets an error for its

@@ -64,9 +64,9 @@ class TurnQueue:
     def __init__(self, all_waiting: AllWaiting) -> None:
         self.current: Turn | None = None
         self.steered: list[Turn] = []
-        """Those that were given to the turn that runs, or to one that has ended since."""
+        """Prompts that were given to the turn that runs, or to one that has ended since."""
         self.ending: dict[str, Turn] = {}
-        """Those whose end waits for its commit, by id."""
+        """Turns whose end waits for its commit, by id."""
         self._holds = 0
         self._unheld = asyncio.Event()
         self._unheld.set()
@@ -75,13 +75,13 @@ class TurnQueue:
 
     @property
     def turns(self) -> list[Turn]:
-        """Those that run, wait, or have ended without the journal knowing it yet."""
+        """Turns that run, wait, or have ended without the journal knowing it yet."""
         given = [*self.steered, *([self.current] if self.current else [])]
         return list(dict.fromkeys([*given, *self._waiting, *self.ending.values()]))
 
     @property
     def given(self) -> list[Turn]:
-        """Those that a worker has, or may have, in order."""
+        """Turns that a worker has, or may have, in order."""
         given = [*([self.current] if self.current else []), *self.steered]
         return [turn for turn in dict.fromkeys(given) if turn.state in STARTED]
 

@@ -46,7 +46,7 @@ class SqlConversationStore(SqlStore):
         return await shared_conversations.followed(self._database, session_id)
 
     async def changed_rows(self, session_ids: Collection[str]) -> list[str]:
-        """Those of these sessions whose rows name another Claude session."""
+        """Return those of these sessions whose rows name another Claude session."""
         return await shared_conversations.changed_rows(self._database, session_ids)
 
     async def follow(self, session_id: str, conversation: Conversation) -> None:

@@ -54,7 +54,7 @@ class SqlFoundStore(SqlStore):
         await self._commit(Unit(store.adopt(record, updated_at, self.clock.now())))
 
     async def branched_off(self, claude_session_ids: Collection[str]) -> set[str]:
-        """Those of these Claude sessions at which another one is yet to begin."""
+        """Return those of these Claude sessions at which another one is yet to begin."""
         return await branches.branched_off(self._database, claude_session_ids)
 
     async def begun_transcripts(self, session_id: str) -> set[str]:
@@ -70,5 +70,5 @@ class SqlFoundStore(SqlStore):
         return await store.to_remove(self._database)
 
     async def transcripts_removed(self, claude_session_ids: Collection[str]) -> None:
-        """They are removed, or are to stay. Patient."""
+        """Record that these transcripts were removed, or are to stay. Patient."""
         await self._commit(Unit(store.set_removed(claude_session_ids)), patient=True)

@@ -43,7 +43,7 @@ class SqlImportStore(SqlStore):
         return await imports.scheduled(self._database, conversation)
 
     async def imported(self, session_id: str, sources: Collection[str]) -> set[str]:
-        """Those of these sources of events that the session's log has."""
+        """Return those of these sources of events that the session's log has."""
         return await imports.imported(self._database, session_id, sources)
 
     async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[Logged]:

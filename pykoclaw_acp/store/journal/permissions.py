@@ -72,7 +72,7 @@ class SqlPermissionStore(SqlStore):
         return await permissions.waiting(self._database, session_id)
 
     async def find_settled(self, ask_ids: Sequence[str]) -> list[StoredRequest]:
-        """Those of these requests that are settled and were not parked."""
+        """Return those of these requests that are settled and were not parked."""
         return await permissions.settled(self._database, ask_ids)
 
     async def find_by_prefix(self, prefix: str) -> list[StoredRequest]:

@@ -60,7 +60,7 @@ class SqlTaskStore(SqlStore):
         await self._run(tasks.place(run, turn_id), patient=True)
 
     async def without_task(self, task_ids: Collection[str]) -> set[str]:
-        """Those of these ids that no task has any more: whoever deleted it."""
+        """Return those of these ids that no task has any more: whoever deleted it."""
         return await tasks.without_task(self._database, task_ids)
 
     async def unfinished(self) -> list[TaskRun]:
