@@ -194,7 +194,7 @@ class AcpClient:
     async def request_permission(
         self, session_id: str, request: PermissionRequest
     ) -> dict[str, Any]:
-        """Ask under the question's own id, or under ids that begin with it; when cancelled, withdraw
+        """Ask under the request's own id, or under ids that begin with it; when cancelled, withdraw
         it. What the client has not seen of the call is announced.
         """
         call = permissions.announcement(request)
@@ -205,7 +205,7 @@ class AcpClient:
         return await self._requests.ask(session_id, request, self.subscriber.traits)
 
     def close_request(self, ask_id: str, decision: Decision | None = None) -> None:  # noqa: ARG002
-        """The question's outcome is in the database."""
+        """The request's outcome is in the database."""
         self.requests.acknowledge_answer(ask_id)
 
     async def _say(self, session_id: str, message_id: str, text: str) -> None:

@@ -45,7 +45,7 @@ class ClientRequests:
         self._asked: dict[bytes, _SentRequest] = {}
         self._early: dict[bytes, Response] = {}
         self._withdrawn: set[bytes] = set()  # and not answered
-        self._given: dict[str, list[int]] = {}  # by question: the lines of the answers
+        self._given: dict[str, list[int]] = {}  # by permission request: the lines of the answers
         self._tasks = Tasks()
 
     async def request(self, message_id: str, method: str, params: Any) -> bytes:
@@ -72,7 +72,7 @@ class ClientRequests:
             del self._asked[key]
 
     async def repeat(self, ask_id: str) -> None:
-        """Send once more what the client has not answered of this question, as after a load: one
+        """Send once more what the client has not answered of this request, as after a load: one
         response serves both.
         """
         for key, asked in list(self._asked.items()):

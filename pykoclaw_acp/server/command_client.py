@@ -38,7 +38,7 @@ Times = Callable[[str], Awaitable[int | None]]
 
 
 class CommandClient:
-    """Implements `sessions.ports.Client`: shows everything; its questions are answered by
+    """Implements `sessions.ports.Client`: shows everything; its permission requests are answered by
     `questions/answer`.
     """
 
@@ -54,7 +54,7 @@ class CommandClient:
         self._peer = peer
         self._times = times
         self._prompt: tuple[str, int | None] = ("", None)  # the newest one, and when it came
-        self._asked: dict[str, Decision | None] = {}  # how a question was settled, if it is
+        self._asked: dict[str, Decision | None] = {}  # how a request was settled, if it is
 
     async def start_updates(self, session_id: str, seq: int, number: int) -> None:
         """Nothing to say."""
@@ -85,7 +85,7 @@ class CommandClient:
     async def request_permission(
         self, session_id: str, request: PermissionRequest
     ) -> dict[str, Any]:
-        """Show the question until it is settled; the answer never comes from here."""
+        """Show the request until it is settled; the answer never comes from here."""
         shown = QuestionNotification(
             id=request.ask_id,
             session=session_id,
@@ -149,7 +149,7 @@ def given_by(environment: dict[str, str] | None) -> Given | None:
 
 def whole(request: PermissionRequest) -> dict[str, Any]:
     """The fields of `QuestionInfo` and `QuestionNotification` that say all that a
-    question holds.
+    request holds.
     """
     named: dict[str, str] = {REJECT_ONCE: "Decline"}
     if not request.filled_in:

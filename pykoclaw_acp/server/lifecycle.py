@@ -27,7 +27,7 @@ from pykoclaw_acp.server.given_servers import servers
 from pykoclaw_acp.sessions import opening
 from pykoclaw_acp.sessions.opening import AFTER, OpenedSession, OpenOptions
 
-# about permission questions while no client is there
+# about permission requests while no client is there
 AWAY_POLICY: Final = "pykoclaw.dev/awayPolicy"
 MAX_DIRECTORIES: Final = 1000
 

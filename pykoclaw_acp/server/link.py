@@ -26,7 +26,7 @@ NOTHING: Final = msgspec.Raw(b"null")
 UNSAID: Final = msgspec.Raw()
 # Bytes; it names the sessions of a client, with their MCP servers
 MAX_HELLO: Final = 8 * 1024 * 1024
-MAX_FOLLOWED: Final = 10_000  # sessions, or questions, in it
+MAX_FOLLOWED: Final = 10_000  # sessions, or permission requests, in it
 
 log: Final = structlog.get_logger()
 

@@ -32,7 +32,7 @@ from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.tasks import in_pieces
 
 CLIENT: Final = "cli"
-LOOK: Final = 1.0  # s between two looks for questions that nobody is there to answer
+LOOK: Final = 1.0  # s between two looks for requests that nobody is there to answer
 
 T = TypeVar("T")
 
@@ -128,7 +128,7 @@ class OutsidePrompts:
         )
 
     async def _tell_questions(self, call: Call, session: Session) -> None:
-        """Tell the command of each question that waits for somebody else."""
+        """Tell the command of each request that waits for somebody else."""
         told: set[str] = set()
         while True:
             await asyncio.sleep(LOOK)

@@ -1,8 +1,8 @@
 """Whether what acts in a session's directories counts for its worker: known, or asked of the user.
 
-Nothing acts before somebody has said that it may. While the question waits, its prompt does: it
+Nothing acts before somebody has said that it may. While the request waits, its prompt does: it
 needs no worker, and is asked again by the next daemon. Only the choice to trust trusts; refusing
-ends the prompt, and whatever else becomes of the question lets Claude run without.
+ends the prompt, and whatever else becomes of the request lets Claude run without.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class WorkspaceGate:
         self._trusted_elsewhere = trusted_elsewhere
         self._tasks = Tasks()
         self._seen: tuple[WorkerOptions, Content] | None = None
-        self._asked_for = ""  # the last turn with a question
+        self._asked_for = ""  # the last turn with a request
 
     async def admit(
         self, turn: Turn, options: WorkerOptions, pause: Callable[[Turn], None]
@@ -104,7 +104,7 @@ class WorkspaceGate:
         return has == without if doubtful else has in (counts, TRUSTED + content.key, without)
 
     async def ends(self, turn: Turn, said: Sequence[Event] = ()) -> list[Event]:
-        """What the log says of the turn's questions that `said` has nothing of: the prompt is not
+        """What the log says of the turn's requests that `said` has nothing of: the prompt is not
         sent, or does not need their answers any more.
         """
         if turn.turn_id != self._asked_for and not turn.recovered:
@@ -134,7 +134,7 @@ class WorkspaceGate:
         return content
 
     async def _first_use(self, cwd: str, content: Content) -> None:
-        """Directories of conversations from before there was a question are trusted as they are
+        """Directories of conversations from before there were requests are trusted as they are
         now.
         """
         paths = [cwd, *(place.path for place in content.acting)]
@@ -165,10 +165,10 @@ class WorkspaceGate:
         if chosen == decisions.REJECT_ONCE:
             raise WorkerFailed(ErrorKind.WORKSPACE_REFUSED, workspace_words.refusal(doubtful))
         if chosen == decisions.ALLOW_ALWAYS:
-            await self._trusted_elsewhere.settle()  # the same question of other sessions
+            await self._trusted_elsewhere.settle()  # the same request of other sessions
         if chosen != decisions.ALLOW_ONCE:
             workspace, still_doubtful, _ = await self._known(content)
-            if not still_doubtful:  # it may also be trusted with more than the question offered
+            if not still_doubtful:  # it may also be trusted with more than the request offered
                 return workspace_words.log_events(request, decisions.ALLOW_ALWAYS), workspace
         # Trust that was given and is gone again counts no more than none.
         chosen = None if chosen == decisions.ALLOW_ALWAYS else chosen
@@ -199,7 +199,7 @@ class WorkspaceGate:
         changes: Mapping[str, Sequence[str]],
         pause: Callable[[Turn], None],
     ) -> tuple[PermissionRequest, Decision]:
-        """The answer to the question about these: of now, or of a daemon that died before the
+        """The answer to the request about these: of now, or of a daemon that died before the
         prompt left.
         """
         self._asked_for = turn.turn_id
@@ -241,7 +241,7 @@ def _in_place(options: WorkerOptions, content: Content, workspace: str) -> Worke
 
 
 def _are_same(asked: Sequence[Workspace], found: Sequence[Workspace]) -> bool:
-    """Whether a question is about what was found; one of an older version has no digests."""
+    """Whether a request is about what was found; one of an older version has no digests."""
     told = [(one.path, one.content, one.found) for one in asked]
     return told == [(one.path, one.content, one.found) for one in found]
 

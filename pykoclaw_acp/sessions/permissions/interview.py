@@ -1,9 +1,9 @@
 """Asking one client one permission request: once, and again if nobody was there to see it.
 
 Mitto answers `cancelled` within milliseconds while none of its windows shows the session, and again
-when a question has been open for 5 minutes. That is no decision, and no later message says that a
+when a request has been open for 5 minutes. That is no decision, and no later message says that a
 window was opened: so it is asked again, at the client's next request about the session and after
-pauses that grow. Only a question that stays open counts as seen.
+pauses that grow. Only a request that stays open counts as seen.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pykoclaw_acp.sessions.subscription import Subscription
 
 FIRST: Final = 10.0  # s until it is asked again
 LONGEST: Final = 300.0  # s
-SEEN_AFTER: Final = 2.0  # s that a question which is asked again stays open if somebody is there
+SEEN_AFTER: Final = 2.0  # s that a request which is sent again stays open if somebody is there
 
 log: Final = structlog.get_logger()
 
@@ -89,7 +89,7 @@ async def _ask_once(one: PendingRequest, subscription: Subscription, away: Away)
 
 
 def _see(one: PendingRequest, subscription: Subscription, away: Away) -> None:
-    """Somebody is there: the question is open."""
+    """Somebody is there: the request is open."""
     one.absent.discard(subscription)
     away.stop(one)
 

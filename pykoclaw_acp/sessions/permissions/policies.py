@@ -1,7 +1,7 @@
-"""The away policy's clock of one question: it runs while no client is there.
+"""The away policy's clock of one permission request: it runs while no client is there.
 
 It stops when a client comes, and begins anew when the last one has left. A daemon that restores a
-question goes on with the deadline that is in its row, but gives clients the time to come back
+request goes on with the deadline that is in its row, but gives clients the time to come back
 first. What counts are deadlines by the own clock; those by the wall clock are shown to people.
 """
 
@@ -61,7 +61,7 @@ class AwayClock:
         return Deadline(int((time.time() + wait) * 1000), now + int(wait * 1000))
 
     def stop(self) -> None:
-        """Somebody is there, or the question is settled."""
+        """Somebody is there, or the request is settled."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
