@@ -275,16 +275,17 @@ def test_front_of_older_version_finally_says_why(places: Places, database: Path)
 
 
 def test_front_waits_while_its_python_is_replaced(places: Places, tmp_path: Path) -> None:
-    python = tmp_path / "python"
-    python.symlink_to(sys.executable)
+    python, away = tmp_path / "python", tmp_path / "away"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o700)
     with starter(places, "serve", FAKE_PYTHON=str(python)) as client:
         client.request("session/new")
-        client.message()
-        python.unlink()
+        assert client.message()["result"]
+        python.rename(away)
         Path(places.lock).unlink()
         log = Path(places.log)
         eventually_sync(lambda: log.read_text().count("cannot be executed") > MAX_START_ATTEMPTS)
-        python.symlink_to(sys.executable)
+        away.rename(python)
         client.request("session/new")
         assert client.message()["result"]
 

@@ -68,7 +68,7 @@ async def test_delivery_during_a_deletion_that_fails_is_shown(
 ) -> None:
     ends = asyncio.Event()
 
-    async def fail(_: str, hidden: Callable[[], object]) -> None:
+    async def fail(*_: object) -> None:
         await ends.wait()
         raise StoreUnavailable("blocked", "The disk is full.")
 
@@ -92,7 +92,7 @@ async def test_delivery_during_a_deletion_fails_with_it(
     async with rig(tmp_path) as r, delivering(r):
         session, delete = await r.session(), r.journal.delete
 
-        async def later(session_id: str, hidden: Callable[[], object]) -> None:
+        async def later(session_id: str, hidden: Callable[[], object], *_: object) -> None:
             await ends.wait()
             await delete(session_id, hidden)
 
