@@ -35,9 +35,8 @@ def main(but: int) -> None:
 def _end(where: places.Places, but: int) -> None:
     holder = places.lock_holder(where.data)
     if holder is None or holder[0] == but:
-        terminal.line(
-            "ended 0"
-        )  # for which installers start the service, also those of versions before
+        # For this, installers start the service, also those of versions before.
+        terminal.line("ended 0")
         return
     pid, socket = holder
     if socket is None:

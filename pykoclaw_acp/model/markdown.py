@@ -21,7 +21,7 @@ _BEGINNING: Final = re.compile(r"\Z|\d{1,9}[.)]?\Z|[`~*_=+>:-][`~*_=+>: -]*\Z|[#
 _INDENTED: Final = re.compile(r"[> ]*[ \t]")
 _ITEM_AHEAD: Final = re.compile(r"[> ]*([-+*]|\d{1,9}[.)])(\s|\Z)")
 _LEFT_OUT: Final = "…"  # stands for the beginning of a list item
-_MOST_CONTAINERS: Final = 100  # inside of each other; what begins further ones is text
+_MOST_CONTAINERS: Final = 25  # inside of each other; what begins further ones is text
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ class Blocks:
         self.size = 0
         self._pieces: list[str] = []  # of the line that has no end yet; to add to it costs no copy
         self._containers: tuple[_Container, ...] = ()
+        self._lists = 0  # containers before the first quote; a blank line belongs to all of them
         self._fence: Fence | None = None
         self._paragraph = False
         self._header = ""  # last line of the paragraph; of a table, its first two
@@ -196,6 +197,8 @@ class Blocks:
 
     def _match(self, line: str) -> tuple[int, int]:
         """Where the content of the line begins, and how many containers it belongs to."""
+        if not line:
+            return 0, self._lists
         at = 0
         for depth, one in enumerate(self._containers):
             indent = marks.indent(line, at)
@@ -243,11 +246,18 @@ class Blocks:
     def _blank(self, depth: int) -> None:
         self._paragraph = self._table = False
         self._header = ""
-        self._containers = self._containers[:depth]
+        self._be_in(self._containers[:depth])
         self._gap = True
         if not self._containers:
             self._open = False
             self._list = ""
+
+    def _be_in(self, containers: tuple[_Container, ...]) -> None:
+        if containers != self._containers:
+            self._containers = containers
+            self._lists = next(
+                (at for at, one in enumerate(containers) if not one.is_list), len(containers)
+            )
 
     def _begin_blocks(self, line: str, at: int, depth: int, place: int, *, complete: bool) -> None:
         before = self._containers
@@ -288,7 +298,7 @@ class Blocks:
             opened = True
         if not opened and fence is None and not heading and not whole and self._paragraph:
             return  # the paragraph goes on, although its containers are not marked
-        self._containers = tuple(containers)
+        self._be_in(tuple(containers))
         self._note_begin(place, goes_on=goes_on, fence=fence is not None, complete=complete)
         self._fence = fence
         words = line[at:]

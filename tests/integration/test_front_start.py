@@ -252,7 +252,7 @@ def daemon_ends(client: Client, places: Places) -> None:
     eventually_sync(lambda: not Path(f"/proc/{pid}").exists() or is_zombie(pid))
 
 
-def test_front_of_older_version_goes_on_with_newer_daemon(places: Places, database: Path) -> None:
+def test_older_front_goes_on_with_newer_daemon(places: Places, database: Path) -> None:
     with starter(places, "outdated") as older:
         daemon_ends(older, places)
         eventually_sync(lambda: len(starts(places)) == 2)

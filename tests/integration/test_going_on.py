@@ -117,7 +117,7 @@ async def test_session_unable_to_continue_retries_few_times(
         assert all(one.due > 1 for one in waits)
 
 
-async def test_session_that_went_on_before_restore_does_not_again(tmp_path: Path) -> None:
+async def test_session_that_went_on_before_restore_rests(tmp_path: Path) -> None:
     """Claude's transcript has the prompt, which the database that was put back does not."""
     async with rig(tmp_path) as r:
         session = await waiting(r)

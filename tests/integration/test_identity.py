@@ -272,7 +272,7 @@ async def test_copy_leaves_notices_to_its_original(tmp_path: Path) -> None:
             assert found == [(outcome,)]
 
 
-async def test_copy_leaves_waits_and_task_runs_to_its_original(tmp_path: Path) -> None:
+async def test_copy_leaves_waits_and_runs_to_original(tmp_path: Path) -> None:
     """Both would do the same work in the same directories."""
     here, there = places_of(tmp_path), places_of(tmp_path, "copy")
     async with server(here) as app:

@@ -18,7 +18,7 @@ EXPORT = b'{"format": "%s", "version": 1, "session": {}, "events": []}' % FORMAT
     ("stood", "words"),
     [(1.0, "It may be there: look at `pykoclaw-acp sessions list`"), (None, "No.")],
 )
-def test_import_cut_off_at_its_end_may_be_there(
+def test_import_cut_off_at_end_may_exist(
     monkeypatch: pytest.MonkeyPatch, stood: float | None, words: str
 ) -> None:
     def ask(method: str, **_: Any) -> Any:
