@@ -5,11 +5,25 @@ from __future__ import annotations
 import os
 import sys
 
+NO_MEMORY = (
+    b"pykoclaw-acp: There is not enough memory to start. Raise the limit (`ulimit -v`, `MemoryMax=` of the unit), or"
+    b" end other programs. Nothing was lost.\n"
+)
 COMPLETION = "_PYKOCLAW_ACP_COMPLETE"  # click: a shell asks how to complete a command line
 
 
 def main() -> None:
     """The console script, and `python -m pykoclaw_acp`."""
+    try:
+        _run()
+    except (MemoryError, ImportError) as error:
+        if isinstance(error, ImportError) and "failed to map segment" not in str(error):
+            raise
+        os.write(2, NO_MEMORY)  # without an import, which would fail, too
+        os._exit(1)
+
+
+def _run() -> None:
     if len(sys.argv) == 1 and COMPLETION not in os.environ:
         from pykoclaw_acp.front.process import run
 

@@ -173,7 +173,7 @@ def test_soft_descriptor_limit_is_raised_as_needed(home: Path) -> None:
     assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("size", [64, 80, 100])
+@pytest.mark.parametrize("size", [24, 40, 64, 80, 100])
 def test_a_start_without_memory_says_so(size: int, home: Path) -> None:
     before = database(home)
     limit = size * 1024 * 1024
