@@ -241,6 +241,7 @@ async def test_reader_that_does_not_die_holds_up_nobody(
     kill = subprocess.Popen.kill
     monkeypatch.setattr(subprocess.Popen, "kill", lambda one: one.pid == pid or kill(one))
     os.kill(pid, signal.SIGSTOP)
+    await eventually(lambda: processes.state(pid) == "T")
     answers = threading.Timer(20, os.kill, (pid, signal.SIGKILL))
     answers.start()
     try:
