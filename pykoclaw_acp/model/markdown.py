@@ -72,6 +72,12 @@ class Blocks:
             self._pieces.append(last)
         self.size += len(last)
 
+    def branch(self) -> Blocks:
+        """The blocks as they are now; either goes on by itself."""
+        made = copy(self)
+        made._pieces = list(self._pieces)
+        return made
+
     @property
     def _line(self) -> str:
         """The line that has no end yet."""

@@ -6,6 +6,7 @@ process has ended, is shown the open block again from its beginning.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -13,6 +14,7 @@ from pykoclaw_acp.model.markdown import Blocks
 
 MOST_AGAIN: Final = 64 * 1024  # characters; Mitto keeps longer blocks in parts of this size
 CONTINUED: Final = "*(continued)*\n\n"
+_PIECE: Final = 2000  # characters that are gone through in one step
 _MARK: Final = "~"  # ends the id of the message that the rest of a message becomes
 
 
@@ -28,18 +30,46 @@ class CutMessage:
     over: bool
 
 
+@dataclass(frozen=True, slots=True)
+class ReadMessage:
+    """A cut message, with the blocks that are open at its end, and where the last part of its text
+    begins that is short enough to be shown again: at `last`.
+    """
+
+    said: CutMessage
+    blocks: Blocks
+    last: int
+    blocks_at_last: Blocks
+
+
+def read(said: CutMessage) -> Generator[None, None, ReadMessage]:
+    """Go through the text of a message, in steps: it may be long."""
+    text, blocks = said.text, Blocks()
+    last = max(len(text) - MOST_AGAIN, 0)
+    last = text.find("\n", last) + 1 or last if last else 0
+    for at in range(0, last, _PIECE):
+        blocks.feed(text[at : min(at + _PIECE, last)])
+        yield
+    blocks_at_last = blocks.branch()
+    for at in range(last, len(text), _PIECE):
+        blocks.feed(text[at : at + _PIECE])
+        yield
+    return ReadMessage(said, blocks, last, blocks_at_last)
+
+
 class Seam:
     """A place in a message, at which a client begins to read. `lacks_block`: it may lack the block
     that was open there.
     """
 
-    def __init__(self, said: CutMessage, *, lacks_block: bool) -> None:
+    def __init__(self, message: ReadMessage, *, lacks_block: bool) -> None:
+        said = message.said
         self.message_id = said.message_id
         self.rest_id = said.message_id
+        self._message = message
         self._text = said.text
-        self.lacks_block = (
-            lacks_block and not said.over and bool(said.text[Blocks(said.text).begin :].strip())
-        )
+        self._open = said.text[message.blocks.begin :]
+        self.lacks_block = lacks_block and not said.over and bool(self._open.strip())
         self._begun = False
 
     def again(self) -> str:
@@ -47,13 +77,16 @@ class Seam:
         if not self.lacks_block:
             return ""
         self._begin()
-        return CONTINUED + self._from(Blocks(self._text).begin)
+        if len(self._open) <= MOST_AGAIN:
+            return CONTINUED + self._open
+        rest = self._text[self._message.last :]
+        return CONTINUED + self._message.blocks_at_last.reopening(rest) + rest
 
     def before(self, rest: str) -> str:
         """What is shown before the rest of the message, which begins so."""
         if self._begun:
             return ""
-        shown = Blocks(self._text).reopening(rest)
+        shown = self._message.blocks.reopening(rest)
         if shown:
             self._begin()
         self._begun = True
@@ -64,25 +97,17 @@ class Seam:
         self.rest_id = f"{self.message_id}{_MARK}{len(self._text)}"
         self._begun = True
 
-    def _from(self, begin: int) -> str:
-        if len(self._text) - begin <= MOST_AGAIN:
-            return self._text[begin:]
-        line = self._text.find("\n", len(self._text) - MOST_AGAIN) + 1
-        cut = line or len(self._text) - MOST_AGAIN
-        rest = self._text[cut:]
-        return Blocks(self._text[:cut]).reopening(rest) + rest
-
 
 class Left(NamedTuple):
     """The place that a client has left, and what it may lack there of the message in which it lies."""
 
     seq: int
-    said: CutMessage | None = None
+    message: ReadMessage | None = None
     lacks_block: bool = False
 
     def seam(self) -> Seam | None:
         """Make a seam for a client that goes on from here; None if the place is in no message."""
-        return None if self.said is None else Seam(self.said, lacks_block=self.lacks_block)
+        return None if self.message is None else Seam(self.message, lacks_block=self.lacks_block)
 
 
 def original(message_id: str) -> str:

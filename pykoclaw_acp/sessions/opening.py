@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.model import seams
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.branches import ForkedAt
 from pykoclaw_acp.model.choices import Selection
@@ -26,6 +27,7 @@ from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscriber import Subscriber
 from pykoclaw_acp.sessions.subscription import Subscription
+from pykoclaw_acp.tasks import in_pieces
 
 AFTER: Final = "pykoclaw.dev/after"
 # s; for a client's place in the session to be kept, if the database takes it
@@ -235,7 +237,8 @@ async def _left(subscriber: Subscriber, session: Session, session_id: str) -> Le
     if seen is None:
         return Left(session.last_seq)
     said = await session.log.said_before(seen)
-    return Left(seen, said, subscriber.traits.keeps_blocks and not lives)
+    message = None if said is None else await in_pieces(seams.read(said))
+    return Left(seen, message, subscriber.traits.keeps_blocks and not lives)
 
 
 def _go_on(subscriber: Subscriber, session: Session, session_id: str, left: Left) -> list[FollowUp]:

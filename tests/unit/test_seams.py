@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 import pytest
 
 from pykoclaw_acp.model.events import Text, Usage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.markdown import Blocks
-from pykoclaw_acp.model.seams import CONTINUED, MOST_AGAIN, CutMessage, Seam, original
+from pykoclaw_acp.model.seams import (
+    CONTINUED,
+    MOST_AGAIN,
+    CutMessage,
+    ReadMessage,
+    Seam,
+    original,
+    read,
+)
 from pykoclaw_acp.sessions.joints import Joint
 from pykoclaw_acp.tasks import Pace
 
 
+def whole(reading: Generator[None, None, ReadMessage]) -> ReadMessage:
+    while True:
+        try:
+            next(reading)
+        except StopIteration as end:
+            found: ReadMessage = end.value
+            return found
+
+
 def joint(text: str, *, lacks_block: bool = False, over: bool = False) -> Joint:
-    return Joint(Seam(CutMessage("m", text, over), lacks_block=lacks_block))
+    message = whole(read(CutMessage("m", text, over)))
+    return Joint(Seam(message, lacks_block=lacks_block))
 
 
 def test_messages_rest_needing_nothing_stays_unchanged() -> None:
@@ -56,6 +76,19 @@ def test_a_complete_block_does_not_begin_again() -> None:
 @pytest.mark.parametrize("message_id", ["m", "a~b", "~", "m~12x"])
 def test_ids_that_are_no_rests(message_id: str) -> None:
     assert original(message_id) == message_id
+
+
+@pytest.mark.parametrize("text", ["- x\n" * 100_000, "```\n" + "x\n" * 100_000, "> a" * 100_000])
+def test_text_before_seam_is_read_in_steps(text: str) -> None:
+    reading = read(CutMessage("m", text, over=False))
+    steps = 0
+    for _ in reading:
+        steps += 1
+    assert steps > len(text) / 3000
+    made = joint(text, lacks_block=True)
+    assert len(made.again()) > MOST_AGAIN / 2
+    alone = joint(text).follow(Logged(7, "t", Text("m", "rest\n")))[0]
+    assert alone == Blocks(text).reopening("rest\n")
 
 
 async def test_long_text_is_gone_through_in_steps() -> None:
