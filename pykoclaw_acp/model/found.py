@@ -27,9 +27,10 @@ class FoundTranscript:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What became of transcripts that were to be deleted: whether there were `some` that are, and the
-    paths of what is left of others.
+    """What became of transcripts that were to be deleted: whether there were `some` that are, the paths
+    of what is `left` of others, and their Claude sessions.
     """
 
     some: bool = False
     left: tuple[str, ...] = ()
+    left_of: frozenset[str] = frozenset()

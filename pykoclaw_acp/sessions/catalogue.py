@@ -12,7 +12,14 @@ from typing import Final, Protocol
 
 import structlog
 
-from pykoclaw_acp.errors import Conflict, InvalidParams, RowRefused, SessionNotFound
+from pykoclaw_acp.errors import (
+    Conflict,
+    InvalidParams,
+    RowRefused,
+    SessionNotFound,
+    StoreClosed,
+    StoreUnavailable,
+)
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.events import TitleChanged
 from pykoclaw_acp.model.found import FoundTranscript, Removed
@@ -141,25 +148,26 @@ class Catalogue:
         except SessionNotFound:
             if self._found is None or await self._found.find(session_id) is None:
                 return None
-            await self._store.bury_transcript(session_id, remove=self._removes)
+            claude -= await self._store.branched_off(claude, session_id)
+            await self._store.bury_transcript(session_id, remove=self._removes and bool(claude))
         else:
             claude |= {session.id, session.record.claude_session_id or session.id}
             claude |= await self._store.begun_transcripts(session.id)
             if conversations.channel(session.record.conversation_name) != conversations.OWN:
                 claude.clear()  # other programs go on with it
+            claude -= await self._store.branched_off(claude, session.id)
             await self._sessions.delete(session, claude if self._removes else ())
-        return await self._remove_unbranched(claude)
+        return await self._remove(claude)
 
     async def finish_removals(self) -> None:
         """Delete what is left of the transcripts of deleted sessions, after kills and failures."""
-        if claude := await self._store.transcripts_to_remove():
-            await self._remove_unbranched(claude)
+        await self._remove(await self._store.transcripts_to_remove())
 
-    async def _remove_unbranched(self, claude: set[str]) -> Removed | None:
-        """Delete these transcripts if the settings say so, except those with which a fork begins."""
-        removed = await self.remove_transcripts(claude - await self._store.branched_off(claude))
-        if removed is not None and not removed.left:
-            await self._store.transcripts_removed(claude)
+    async def _remove(self, claude: set[str]) -> Removed | None:
+        removed = await self.remove_transcripts(claude)
+        if removed is not None and (gone := claude - removed.left_of):
+            with contextlib.suppress(StoreUnavailable, StoreClosed):  # the next server looks again
+                await self._store.transcripts_removed(gone)
         return removed
 
     async def remove_transcripts(self, claude_session_ids: Collection[str]) -> Removed | None:

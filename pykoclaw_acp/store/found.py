@@ -202,7 +202,7 @@ def set_to_remove(claude_session_ids: Collection[str]) -> tuple[Statement, ...]:
 
 
 def set_removed(claude_session_ids: Collection[str]) -> tuple[Statement, ...]:
-    """The transcripts of these deleted sessions are removed, or are to stay."""
+    """The transcripts of these deleted sessions are removed."""
     return tuple(_set_to_remove(one, to_remove=False) for one in claude_session_ids)
 
 

@@ -118,26 +118,28 @@ class TranscriptFinder:
         """Delete the transcripts of these sessions, and what Claude keeps beside them, as far as that
         is possible.
         """
-        some = False
-        left: list[str] = []
+        some, left = False, dict[str, list[str]]()
         try:
-            some = await self._remove(claude_session_ids, left)
+            unreadable = await self._roots.call(self._roots.unreadable)
+            for one in claude_session_ids:
+                remains = list(unreadable)
+                some |= await self._remove(one, remains)
+                left |= {one: remains} if remains else {}
         except InternalError as error:
             log.warning("Transcripts cannot be deleted", action="undeleted", error=str(error))
-            left.append(self._roots.own)
-        return Removed(some, tuple(left))
+            left |= {one: [self._roots.own] for one in claude_session_ids}
+        paths = dict.fromkeys(path for remains in left.values() for path in remains)
+        return Removed(some, tuple(paths), frozenset(left))
 
-    async def _remove(self, claude_session_ids: Collection[str], left: list[str]) -> bool:
-        """Whether any was deleted; adds to what is `left`."""
-        some = False
-        for one in claude_session_ids:
-            while (path := await self._roots.call(partial(self._roots.find, one))) is not None:
-                remains = await self._roots.call(partial(_remove, path))
-                left += remains
-                if path in remains:  # it would be found again
-                    log.warning("A transcript cannot be deleted", action="undeleted", path=path)
-                    break
-                some = True
+    async def _remove(self, claude_session_id: str, remains: list[str]) -> bool:
+        """Whether any was deleted; adds to what `remains`."""
+        some, find = False, partial(self._roots.find, claude_session_id)
+        while (path := await self._roots.call(find)) is not None:
+            if undeleted := await self._roots.call(partial(_remove, path)):
+                log.warning("A transcript cannot be deleted", action="undeleted", paths=undeleted)
+                remains += undeleted
+                break  # it would be found again
+            some = True
         return some
 
     def close(self) -> None:
@@ -261,9 +263,10 @@ class TranscriptFinder:
 
 
 def _remove(path: str) -> list[str]:
-    """Delete a transcript; returns what is left of it."""
+    """Delete a transcript; returns what is left of it. By the file itself the rest is found again."""
     beside = path.removesuffix(".jsonl")
     shutil.rmtree(beside, ignore_errors=True)
     with contextlib.suppress(OSError):
-        os.unlink(path)
+        if not os.path.lexists(beside):
+            os.unlink(path)
     return [one for one in (path, beside) if os.path.lexists(one)]

@@ -64,6 +64,10 @@ class Roots:
         found = (files.find(root, claude_session_id) for root in self.every().values())
         return max((one for one in found if one is not None), key=_age, default=None)
 
+    def unreadable(self) -> list[str]:
+        """The folders that cannot be searched; one that does not exist holds nothing."""
+        return [root for root in self.every().values() if not _is_searched(root)]
+
     def to_watch(self) -> set[str]:
         """What changes when a project, or an account, is new."""
         found = {
@@ -72,6 +76,16 @@ class Roots:
         return found | (
             {self._accounts} if self._accounts and os.path.isdir(self._accounts) else set()
         )
+
+
+def _is_searched(root: str) -> bool:
+    try:
+        os.scandir(root).close()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _age(path: str) -> int:

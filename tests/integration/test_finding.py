@@ -289,8 +289,34 @@ async def test_transcript_that_cannot_be_deleted_is_named(
 
     monkeypatch.setattr(os, "unlink", refusing)
     removed = await finder.remove([uuid(1), uuid(2)])
-    assert removed == Removed(some=True, left=(str(index.folder / f"{uuid(1)}.jsonl"),))
+    path = str(index.folder / f"{uuid(1)}.jsonl")
+    assert removed == Removed(some=True, left=(path,), left_of=frozenset({uuid(1)}))
     assert (await finder.remove([uuid(1)])).some is False
+
+
+async def test_transcript_stays_until_what_is_beside_goes(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is by the transcript that the rest is found again."""
+    finder = index.finder()
+    index.transcript(1)
+    beside = index.folder / uuid(1)
+    beside.mkdir()
+    with monkeypatch.context() as stubborn:
+        stubborn.setattr(shutil, "rmtree", lambda *_, **__: None)
+        assert (await finder.remove([uuid(1)])).left_of == {uuid(1)}
+    assert await finder.remove([uuid(1)]) == Removed(some=True)
+    assert not beside.exists()
+
+
+async def test_transcripts_in_unreadable_folder_are_left(index: Index) -> None:
+    finder = index.finder()
+    root = index.folder.parent
+    root.rename(root.with_name("away"))
+    root.write_text("no folder")
+    assert (await finder.remove([uuid(1)])).left_of == {uuid(1)}
+    root.unlink()
+    assert await finder.remove([uuid(1)]) == Removed()
 
 
 async def test_dead_reader_is_replaced_at_next_list(

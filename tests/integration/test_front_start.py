@@ -265,7 +265,7 @@ def test_older_front_goes_on_with_newer_daemon(places: Places, database: Path) -
 
 
 def test_front_of_older_version_finally_says_why(places: Places, database: Path) -> None:
-    with starter(places, "outdated", PYKOCLAW_DAEMON_TIMEOUT="0.2") as older:
+    with starter(places, "outdated", PYKOCLAW_DAEMON_TIMEOUT="5") as older:
         daemon_ends(older, places)
         older.request("session/new")
         error = older.message()["error"]

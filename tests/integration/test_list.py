@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model import conversations
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.found import FoundTranscript, Removed
 from pykoclaw_acp.model.listing import ListPosition, ListQuery
@@ -300,7 +302,8 @@ class Transcripts:
 
     async def remove(self, claude_session_ids: Collection[str]) -> Removed:
         self.removed.append(set(claude_session_ids))
-        return Removed(some=CLAUDE in claude_session_ids, left=self.left)
+        left_of = frozenset({CLAUDE} if self.left else ())
+        return Removed(CLAUDE in claude_session_ids, self.left, left_of)
 
 
 def with_transcripts(r: Rig, cwd: str = "/", **settings: str) -> Transcripts:
@@ -410,9 +413,23 @@ async def test_undeleted_transcript_is_tried_by_the_next_server(tmp_path: Path) 
             found = with_transcripts(r, delete_transcripts="on")
             found.left = left
             await catalogue.finish_removals()
-            assert found.removed == [{CLAUDE, session}]
+            assert found.removed == [{CLAUDE}]
         await catalogue.finish_removals()
         assert len(found.removed) == 1, "nothing is left"
+
+
+async def test_deletion_does_not_wait_for_removals_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def locked(_: object) -> None:
+        raise StoreUnavailable(DatabaseState.LOCKED, "Another program keeps it locked.")
+
+    async with rig(tmp_path) as r, client(r) as wire:
+        found = with_transcripts(r, delete_transcripts="on")
+        monkeypatch.setattr(r.journal, "transcripts_removed", locked)
+        assert (await wire.call("session/delete", sessionId=CLAUDE))["result"] == {}
+        assert found.removed == [{CLAUDE}]
+        assert await r.journal.transcripts_to_remove() == {CLAUDE}
 
 
 async def test_transcript_stays_for_unprompted_fork(tmp_path: Path) -> None:
@@ -422,6 +439,7 @@ async def test_transcript_stays_for_unprompted_fork(tmp_path: Path) -> None:
         params = {"sessionId": session, "cwd": "/", "mcpServers": []}
         fork = (await wire.call("session/fork", **params))["result"]["sessionId"]
         await wire.call("session/delete", sessionId=session)
+        await r.sessions.catalogue.finish_removals()  # as the next server
         assert found.removed == []
         await wire.call("session/prompt", **prompt(fork, "say 1"))
         await wire.call("session/delete", sessionId=fork)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.commands import importing
-from pykoclaw_acp.commands.exporting import FORMAT
 from pykoclaw_acp.errors import DaemonNotRunning
+from pykoclaw_acp.protocol.control.exports import FORMAT
 
 EXPORT = b'{"format": "%s", "version": 1, "session": {}, "events": []}' % FORMAT.encode()
 

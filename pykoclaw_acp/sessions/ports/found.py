@@ -35,9 +35,9 @@ class TranscriptSessions(Store, Protocol):
         Raises Conflict or RowRefused if a session has the transcript, or had it and was deleted.
         """
 
-    async def branched_off(self, claude_session_ids: Collection[str]) -> set[str]:
+    async def branched_off(self, claude_session_ids: Collection[str], besides: str) -> set[str]:
         """Return those of these Claude sessions at which another one is yet to begin: that of a
-        fork that was not prompted.
+        fork that was not prompted, or of any other session but `besides`.
         """
 
     async def begun_transcripts(self, session_id: str) -> set[str]:
@@ -50,4 +50,4 @@ class TranscriptSessions(Store, Protocol):
         """Deleted Claude sessions whose transcripts are to be removed, and are not yet."""
 
     async def transcripts_removed(self, claude_session_ids: Collection[str]) -> None:
-        """The transcripts of these Claude sessions are removed, or are to stay. Patient."""
+        """Record that the transcripts of these Claude sessions were removed."""
