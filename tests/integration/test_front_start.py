@@ -237,7 +237,7 @@ def test_database_returning_as_absence_is_reported_is_used(places: Places, datab
 
 
 def test_database_that_stays_missing_is_finally_named(places: Places, database: Path) -> None:
-    with starter(places, "find", PYKOCLAW_DAEMON_TIMEOUT="0.2") as client:
+    with starter(places, "find", PYKOCLAW_DAEMON_TIMEOUT="5") as client:
         database_is_moved_behind(client, places)
         client.request("session/new")
         assert "The database is missing." in client.message()["error"]["message"]
