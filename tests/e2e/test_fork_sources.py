@@ -19,7 +19,7 @@ async def forked(client: Client, stack: Stack, source: str) -> str:
     made = (await fork(client, stack, source, mcpServers=[SERVER]))["sessionId"]
     assert made != source
     await client.prompt(made, word("fork", WHISPER, "text Noted fork."))
-    (called,) = client.of(made, "tool_call_update")
+    called = client.of(made, "tool_call_update")[-1]
     assert called["content"][0]["content"]["text"] == "backwards: terces"
     return str(made)
 
