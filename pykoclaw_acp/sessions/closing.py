@@ -13,7 +13,6 @@ from dataclasses import replace
 from pykoclaw_acp.errors import SessionNotFound, StoreClosed, StoreUnavailable
 from pykoclaw_acp.sessions.ports import SessionStore, Workers
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.sessions.subscription import Subscription
 
 
 async def close(session: Session, store: SessionStore, workers: Workers, patience: float) -> None:
@@ -35,7 +34,8 @@ async def close(session: Session, store: SessionStore, workers: Workers, patienc
     with contextlib.suppress(StoreUnavailable, StoreClosed):
         await session.limit_wait.stop()  # a turn's end may have been committed after the close
     with contextlib.suppress(TimeoutError):
-        reached = [one.reached(session.last_seq) for one in _leaving(session)]
+        leaving = [one for one in session.subscriptions if one.leaves]
+        reached = [one.reached(session.last_seq) for one in leaving]
         async with asyncio.timeout(patience):
             await asyncio.gather(*reached, return_exceptions=True)
     let_go(session)
@@ -65,15 +65,11 @@ async def stop(session: Session, workers: Workers) -> None:
         await workers.stop(session.id)
 
 
-def let_go(session: Session) -> None:
+def let_go(session: Session, *, every: bool = False) -> None:
     """End the subscriptions, with what they ask, of clients that have not opened the session since
-    it was closed.
+    it was closed; or of `every` one. Those of prompts that came during the close follow their turns.
     """
-    for one in _leaving(session):
+    for one in [one for one in session.subscriptions if every or one.leaves]:
         session.permissions.drop_client(one)
         one.close()
         one.client.stop_updates(one.session_id)
-
-
-def _leaving(session: Session) -> list[Subscription]:
-    return [one for one in session.subscriptions if one.leaves or session.record.closed]

@@ -51,7 +51,7 @@ class Deletions:
             await self._hide(session, transcripts)
             await closing.stop(session, workers)  # a turn of an answer that came meanwhile
             await session.idle()
-            closing.let_go(session)  # a load that was under way
+            closing.let_go(session, every=True)  # a load that was under way
             self._live.remove(session.id)
         finally:
             self._sessions.discard(session.id)

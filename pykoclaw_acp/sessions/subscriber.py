@@ -86,6 +86,7 @@ class Subscriber:
         made.reader = self._reader
         made.given = self._given
         made.pace = self._pace
+        made.leaves = session.record.closed  # a close that came while the client opened it takes it
         self.sessions.confirmations.note(session_id, self._reader, after if seen is None else seen)
         if previous is not None:
             made.own = session.untold(previous.own)

@@ -10,6 +10,8 @@ import pytest
 
 from pykoclaw_acp.errors import SessionNotFound, StoreUnavailable
 from pykoclaw_acp.model.condition import DatabaseState
+from pykoclaw_acp.sessions.subscriber import Subscriber
+from tests.integration.callers import caller
 from tests.integration.linked import Front, front, new, there, words
 from tests.integration.rig import Rig, rig
 from tests.waiting import eventually
@@ -66,6 +68,41 @@ async def test_prompt_during_close_is_shown_whole(tmp_path: Path, text: str) -> 
         assert len(pieces) == 5
         assert "result" in await a.answer(3)
         assert not b.rests("detached")
+
+
+async def test_command_prompt_during_close_is_shown_whole(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, front(r, "A") as a, caller(r, tmp_path) as cli:
+        session = await new(a)
+        await close(r, a, session, "hang")
+        turns = r.sessions.live[session].turns
+        await eventually(turns[0].cancelled.is_set)
+        prompt = cli.begin("prompt", session=session, text="pace 5 1 20")
+        assert "result" in await a.answer(3)
+        await eventually(lambda: prompt in cli.answers)
+        result = cli.answers[prompt]["result"]
+        assert result["state"] == "done"
+        assert cli.text() == result["text"]
+
+
+async def test_load_that_a_close_overtakes_is_detached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was found open; its subscription comes after the close."""
+    async with rig(tmp_path) as r, front(r, "A") as a, front(r, "B") as b:
+        session = await new(a)
+        real, overtaken = Subscriber.claim, asyncio.Event()
+
+        async def claim(self: Subscriber, *given: Any, **more: Any) -> Any:
+            await close(r, a, session, "hang")
+            overtaken.set()
+            return await real(self, *given, **more)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Subscriber, "claim", claim)
+            b.call(1, "session/load", sessionId=session, cwd="/", mcpServers=[])
+            await eventually(overtaken.is_set)
+        assert "result" in await a.answer(3)
+        await eventually(lambda: b.rests("detached"))
 
 
 async def test_close_does_not_wait_for_later_prompts(tmp_path: Path) -> None:
