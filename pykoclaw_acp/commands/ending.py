@@ -7,6 +7,8 @@ import os
 import select
 import signal
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from pykoclaw_acp import __version__, terminal
@@ -18,7 +20,8 @@ from pykoclaw_acp.model.condition import DatabaseState
 
 END_WAIT: Final = 60.0  # s; the daemon commits what it has received
 START_WAIT: Final = 60.0  # s; the next daemon may have to recover
-LOCK_WAIT: Final = 60.0  # s; a client may be starting a daemon
+READY_WAIT: Final = 10.0  # s; for a daemon that a client is starting
+LOCK_WAIT: Final = 60.0  # s; once that daemon has ended, the client may start another one
 LOCK_PAUSE: Final = 0.05  # s
 GONE_WAIT: Final = 5.0  # s; for one that cannot be asked, as somebody else ends it just now
 TAKEN_OVER: Final = "Another daemon has taken over just now. See `pykoclaw-acp status`."
@@ -70,7 +73,7 @@ def restart() -> None:
     """
     require_operator()
     pid = _daemon()
-    lock = keep_others_from_starting(places.Places.find())
+    lock = keep_others_from_starting(places.Places.find(), partial(end, pid))
     try:
         end(pid)
     except BaseException:
@@ -87,15 +90,27 @@ def restart() -> None:
         )
 
 
-def keep_others_from_starting(where: places.Places) -> int:
-    """The lock on starting daemons: no client starts one until it is closed. Raises CommandFailed."""
+def keep_others_from_starting(where: places.Places, end_starting: Callable[[], object]) -> int:
+    """The lock on starting daemons: no client starts one until it is closed. A client that has it
+    waits for its daemon to be ready: `end_starting` ends one that hangs. Raises CommandFailed.
+    """
     places.secure_directory(where.directory)
-    deadline = time.monotonic() + LOCK_WAIT
+    lock = _lock(where, READY_WAIT)
+    if lock is None:
+        end_starting()
+        lock = _lock(where, LOCK_WAIT)
+    if lock is None:
+        raise CommandFailed(
+            f"A client has been starting a daemon for {LOCK_WAIT:g} s. See `pykoclaw-acp doctor`."
+        )
+    return lock
+
+
+def _lock(where: places.Places, wait: float) -> int | None:
+    deadline = time.monotonic() + wait
     while (lock := places.try_lock(os.path.join(where.directory, places.SPAWN_LOCK))) is None:
         if time.monotonic() > deadline:
-            raise CommandFailed(
-                f"A client has been starting a daemon for {LOCK_WAIT:g} s. See `pykoclaw-acp doctor`."
-            )
+            return None
         time.sleep(LOCK_PAUSE)
     return lock
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import ending
@@ -23,21 +24,21 @@ def main(but: int) -> None:
     Prints `found <pid>` and `ended <pid>`, or `ended 0` if there is none. Raises CommandFailed.
     """
     where = places.Places.find()
-    lock = ending.keep_others_from_starting(where)
+    lock = ending.keep_others_from_starting(where, partial(_end, where, but))
     try:
-        _end(where, but)
+        # After `ended 0`, too, installers start the service, also those of versions before.
+        terminal.line(f"ended {_end(where, but)}")
         while sys.stdin.buffer.read(1):
             pass
     finally:
         os.close(lock)
 
 
-def _end(where: places.Places, but: int) -> None:
+def _end(where: places.Places, but: int) -> int:
+    """End the daemon; returns its pid, or 0."""
     holder = places.lock_holder(where.data)
     if holder is None or holder[0] == but:
-        # For this, installers start the service, also those of versions before.
-        terminal.line("ended 0")
-        return
+        return 0
     pid, socket = holder
     if socket is None:
         raise CommandFailed(
@@ -46,4 +47,4 @@ def _end(where: places.Places, but: int) -> None:
     require_operator()
     terminal.line(f"found {pid}")
     ending.end(pid)
-    terminal.line(f"ended {pid}")
+    return pid

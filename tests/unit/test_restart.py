@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.commands import ending
+from pykoclaw_acp.commands import ending, hand_over
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.link import places
 from pykoclaw_acp.link.places import SPAWN_LOCK, Places
@@ -84,6 +87,52 @@ def test_failed_restart_lets_clients_start_again(
     with pytest.raises(CommandFailed, match="does not end"):
         ending.restart()
     assert may_start(here)
+
+
+@pytest.fixture
+def hanging(
+    here: Places, version: list[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[list[int]]:
+    """A client waits for the daemon that it has started, until that has ended; the daemons that
+    were ended.
+    """
+    places.secure_directory(here.directory)
+    lock = places.try_lock(os.path.join(here.directory, SPAWN_LOCK))
+    assert lock is not None
+    ended = list[int]()
+
+    def end(pid: int) -> None:
+        if not ended:
+            os.close(lock)
+        ended.append(pid)
+
+    monkeypatch.setattr(ending, "READY_WAIT", 0.1)
+    monkeypatch.setattr(ending, "end", end)
+    yield ended
+    if not ended:
+        os.close(lock)
+
+
+def test_daemon_that_hangs_in_start_is_restarted(
+    hanging: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    ending.restart()
+    assert set(hanging) == {7}
+    assert "pid 8 goes on" in capsys.readouterr().out
+
+
+def test_installer_ends_daemon_that_hangs_in_start(
+    hanging: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def holder(data: str) -> tuple[int, str] | None:
+        return None if hanging else (7, "socket")
+
+    monkeypatch.setattr(places, "lock_holder", holder)
+    monkeypatch.setattr(hand_over, "require_operator", lambda: None)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=BytesIO()))
+    hand_over.main(0)
+    assert hanging == [7]
+    assert capsys.readouterr().out == "found 7\nended 0\n"
 
 
 def test_installer_blocks_clients_also_without_daemon(here: Places) -> None:
