@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -115,6 +116,15 @@ class TaskRun:
     def began(self) -> datetime:
         """When it was claimed."""
         return datetime.fromtimestamp(self.started_at / 1000, UTC)
+
+    @property
+    def following(self) -> str | None:
+        """The next run by the schedule, counted from now; None of a run that somebody asked for, and
+        where the schedule cannot be read, as of a run that nobody had claimed.
+        """
+        with suppress(ValueError):
+            return None if self.manual else self.task.after()
+        return None
 
     @property
     def request_key(self) -> str:

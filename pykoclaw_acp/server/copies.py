@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 
 from pykoclaw_acp.model import limit_waits as words
 from pykoclaw_acp.model.events import Event
-from pykoclaw_acp.model.scheduled import TaskResult, TaskRun
+from pykoclaw_acp.model.scheduled import TaskResult
 from pykoclaw_acp.sessions.turns import outcomes
 from pykoclaw_acp.store import events, limit_waits, notices, sessions, tasks
 from pykoclaw_acp.store.database import Database, NewEvent, Statement, Unit
-from pykoclaw_acp.store.journal.tasks import UNREADABLE
+from pykoclaw_acp.store.journal.tasks import unreadable_result
 
 
 async def leave_to_original(database: Database, original: str, stored: Statement) -> Unit:
@@ -30,14 +29,7 @@ async def leave_to_original(database: Database, original: str, stored: Statement
     for run in readable:
         reason = outcomes.RUNS_ELSEWHERE.format(path=original)
         lasted = max(now - run.started_at, 0)
-        statements += tasks.result(run, TaskResult("", reason, _following(run), lasted))
+        statements += tasks.result(run, TaskResult("", reason, run.following, lasted))
     for run in unreadable:
-        statements += tasks.result(run, TaskResult("", UNREADABLE, run.claimed, 0))
+        statements += tasks.result(run, unreadable_result(run))
     return Unit(tuple(statements), tuple(rows), durable=True)
-
-
-def _following(run: TaskRun) -> str | None:
-    """The next run by the schedule; None of a run that somebody asked for."""
-    with suppress(ValueError):
-        return None if run.manual else run.task.after()
-    return None

@@ -214,7 +214,7 @@ class TaskRuns:
         result = TaskResult(
             text,
             reason,
-            None if run.manual else _next(run.task),
+            run.following,
             max(time.time_ns() // 1_000_000 - run.started_at, 0),
             shown=session is not None and not run.aside and _is_for(session, run.task),
             begins=None if session is None else _begins(run, session),
@@ -325,13 +325,6 @@ def _reason(outcome: Outcome) -> str | None:
     if outcome.state == TurnState.DONE:
         return None
     return CANCELLED if outcome.failure is None else outcome.failure.message
-
-
-def _next(task: Task) -> str | None:
-    try:
-        return task.after()
-    except ValueError:
-        return None  # it was readable as the run was claimed, or nobody had claimed it
 
 
 def _begins(run: TaskRun, session: Session) -> Conversation | None:

@@ -14,11 +14,16 @@ from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Unit
 
-UNREADABLE: Final = (
+_UNREADABLE: Final = (
     "What was stored of the run cannot be read. If it had begun, its session shows what it did."
 )
 
 log: Final = structlog.get_logger()
+
+
+def unreadable_result(run: TaskRun) -> TaskResult:
+    """How a run ends of which the task as it was claimed cannot be read."""
+    return TaskResult("", _UNREADABLE, run.claimed, 0)
 
 
 class SqlTaskStore(SqlStore):
@@ -68,7 +73,7 @@ class SqlTaskStore(SqlStore):
         found, unreadable = await tasks.unfinished(self._database)
         for run in unreadable:
             log.error("A run cannot be read", action="task_run_unreadable", task=run.task.id)
-            await self.finish(run, TaskResult("", UNREADABLE, run.claimed, 0))
+            await self.finish(run, unreadable_result(run))
         return found
 
     async def session_of(self, conversation: str) -> str | None:
