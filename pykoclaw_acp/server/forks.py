@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from pykoclaw_acp.errors import InvalidParams
-from pykoclaw_acp.model.session_options import NOTHING_REQUESTED
 from pykoclaw_acp.protocol.messages import ForkSessionParams, ForkSessionResult
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.lifecycle import options_of, state_of
@@ -25,7 +24,7 @@ async def fork(call: Call, params: ForkSessionParams) -> ForkSessionResult:
     turn of the message that `_meta` names.
     """
     options = options_of(params, params.mcp_servers or [])
-    if options.requested != NOTHING_REQUESTED:
+    if options.requested.given.keys() - {"forbids_bypass"}:  # which only takes something away
         raise InvalidParams(OPTIONS)
     opened = await opening.fork(
         call.subscriber, params.session_id, options, call.key, message_id=_message(params)

@@ -135,7 +135,7 @@ class SessionControl:
         found = SessionDetails(
             summary=fitting.shortened(summary, LISTED),
             additional_directories=details.additional_directories,
-            mode=details.mode or self._sessions.default_mode,
+            mode=session.options.permission_mode,
             model=details.model,
             away_policy=details.away_policy,
             claude_session=details.claude_session,

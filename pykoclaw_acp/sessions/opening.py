@@ -218,7 +218,12 @@ async def fork(
         client=subscriber.name,
     )
     await sessions.reopen(
-        made, options.cwd, options.directories, options.servers, given=subscriber.given
+        made,
+        options.cwd,
+        options.directories,
+        options.servers,
+        options.requested,
+        given=subscriber.given,
     )
     await _set(sessions, made, options)
     subscriber.subscription(made, made.id)

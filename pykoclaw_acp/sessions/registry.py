@@ -150,11 +150,6 @@ class Sessions:
         return session
 
     @property
-    def default_mode(self) -> str:
-        """The mode of sessions that have none of their own."""
-        return self._template.permission_mode
-
-    @property
     def setting_sources(self) -> tuple[str, ...]:
         """Claude's active setting sources."""
         return self._template.setting_sources

@@ -56,7 +56,6 @@ class Details:
     """A session's fields beyond its summary."""
 
     additional_directories: list[str]
-    mode: str | None
     model: str | None
     away_policy: str | None
     claude_session: str | None
@@ -135,8 +134,8 @@ async def summary(database: Database, session_id: str) -> SessionSummary | None:
 
 async def details(database: Database, session_id: str) -> Details:
     """The details of an existing session."""
-    ((directories, mode, model, away, claude, events),) = await database.read(
-        f"SELECT s.additional_directories, s.mode, s.model, s.away_policy, c.session_id, {LAST_SEQ}"  # noqa: S608
+    ((directories, model, away, claude, events),) = await database.read(
+        f"SELECT s.additional_directories, s.model, s.away_policy, c.session_id, {LAST_SEQ}"  # noqa: S608
         " FROM acp_sessions s LEFT JOIN conversations c ON c.name = s.conversation_name WHERE s.acp_session_id = ?",
         (session_id,),
     )
@@ -162,9 +161,7 @@ async def details(database: Database, session_id: str) -> Details:
         )
         for turn_id, origin, state, stop_reason, error, created_at, started_at, ended_at in rows
     ]
-    return Details(
-        list(readable.texts(directories)), mode, model, away, claude, events, count, turns
-    )
+    return Details(list(readable.texts(directories)), model, away, claude, events, count, turns)
 
 
 async def came(database: Database, turn_id: str) -> int | None:

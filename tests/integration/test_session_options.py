@@ -17,6 +17,7 @@ from pykoclaw_acp.model.session_options import SessionOptions, SystemPrompt
 from pykoclaw_acp.store import session_options
 from pykoclaw_acp.store.database import Statement
 from pykoclaw_acp.transcripts.transcripts import ImportedTranscripts
+from tests.integration.callers import caller
 from tests.integration.programs import upsert_row
 from tests.integration.rig import Rig, rig
 from tests.integration.wires import Wire, client, prompt
@@ -164,6 +165,27 @@ async def test_load_that_forbids_bypass_ends_it(tmp_path: Path) -> None:
         assert values(await load(wire, session, **FORBIDS))["mode"] == "default"
         options = await launched(r, wire, session)
         assert (options.permission_mode, options.bypass) == ("default", False)
+
+
+async def test_fork_may_forbid_bypass_by_itself(tmp_path: Path) -> None:
+    async with rig(tmp_path, options=BYPASSING) as r, client(r) as wire:
+        source = (await new(wire))["result"]["sessionId"]
+        made = await wire.call("session/fork", sessionId=source, cwd="/", _meta=FORBIDS)
+        assert values(made)["mode"] == "default"
+        options = await launched(r, wire, made["result"]["sessionId"])
+        assert (options.permission_mode, options.bypass) == ("default", False)
+        assert (await launched(r, wire, source)).permission_mode == "bypassPermissions"
+
+
+async def test_forbidden_mode_of_settings_is_not_shown(tmp_path: Path) -> None:
+    async with (
+        rig(tmp_path, options=BYPASSING) as r,
+        client(r) as wire,
+        caller(r, tmp_path) as cli,
+    ):
+        for meta, mode in (({}, "bypassPermissions"), (FORBIDS, "default")):
+            session = (await new(wire, **meta))["result"]["sessionId"]
+            assert (await cli.call("sessions/show", session=session))["mode"] == mode
 
 
 async def test_any_model_goes_before_claude_names_some(tmp_path: Path) -> None:

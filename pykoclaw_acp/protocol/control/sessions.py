@@ -113,7 +113,7 @@ class TurnInfo(FullAnswer, frozen=True, kw_only=True):
 
 class SessionDetails(CutAnswer, frozen=True, kw_only=True):
     """A session with its newest turns, newest first; `turn_count` counts all turns. `mode` is its
-    own or that of the settings; `model` None: Claude's default.
+    own or that of the settings, as far as it may have that; `model` None: Claude's default.
     """
 
     summary: SessionSummary
