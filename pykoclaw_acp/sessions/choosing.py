@@ -185,6 +185,15 @@ class Choosing:
         """Note what the worker says that it runs with now."""
         self._told = worker_options.followed(self._told, change)
 
+    async def take_back(self) -> None:
+        """Say what holds, as Claude has reported a mode that is forbidden, and tell the worker."""
+        async with self._choice:
+            holds = await self.selection()
+            await self._state.log.tell(
+                [ModeChanged(holds.mode), ConfigChanged(holds)], patient=True
+            )
+            await self.tell_worker()
+
     async def tell_worker(self) -> None:
         """Tell the worker what was chosen since it was launched or told; the next one starts with
         it.

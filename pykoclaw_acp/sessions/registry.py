@@ -250,6 +250,7 @@ class Sessions:
             session.record.prompted = True
         options = worker_options.opened(session.options, session.record, self._template, servers)
         session.next_worker.open(options)
+        await session.choosing.tell_worker()  # a mode of before plan mode may be forbidden now
         try:
             await self._soon(closing.reopen(session, self._journal))
         except Conflict:  # it was deleted meanwhile

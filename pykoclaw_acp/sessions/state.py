@@ -72,7 +72,8 @@ class SessionState:
             self._plan = event.entries
         elif isinstance(event, ModeChanged):
             self.record.mode = event.mode
-            self.options = worker_options.followed(self.options, event)
+            options = worker_options.followed(self.options, event)
+            self.options = worker_options.narrowed(options, self.record.options)
         elif isinstance(event, ConfigChanged):
             self.options = worker_options.followed(self.options, event)
             if self.options.model is not None:

@@ -38,7 +38,7 @@ def opened(
     servers: tuple[McpServer, ...],
 ) -> WorkerOptions:
     """These options with what a client has opened the session with."""
-    return replace(
+    made = replace(
         options,
         cwd=record.cwd or "",
         additional_directories=record.additional_directories,
@@ -47,13 +47,25 @@ def opened(
         asked=record.options,
         setting_sources=_sources(record.options, template),
     )
+    return narrowed(made, record.options)
 
 
 def mode(record: SessionRecord, template: WorkerOptions) -> str:
     """The permission mode of the session, as far as it may have that."""
-    wanted = record.mode or template.permission_mode
-    forbidden = wanted == BYPASS.id and record.options.forbids_bypass
-    return FALLBACK_MODE if forbidden else wanted
+    return allowed(record.mode or template.permission_mode, record.options)
+
+
+def allowed(mode: str, asked: SessionOptions) -> str:
+    """The mode, or what holds instead in a session with these options."""
+    return FALLBACK_MODE if mode == BYPASS.id and asked.forbids_bypass else mode
+
+
+def narrowed(options: WorkerOptions, asked: SessionOptions) -> WorkerOptions:
+    """These options, without a mode that is forbidden in a session that has `asked` for this."""
+    mode, former = options.permission_mode, options.before_plan
+    return replace(
+        options, permission_mode=allowed(mode, asked), before_plan=allowed(former, asked)
+    )
 
 
 def may_bypass(asked: SessionOptions, template: WorkerOptions) -> bool:
@@ -62,7 +74,7 @@ def may_bypass(asked: SessionOptions, template: WorkerOptions) -> bool:
 
 
 def followed(options: WorkerOptions, change: ModeChanged | ConfigChanged) -> WorkerOptions:
-    """These options after a change that the log has."""
+    """These options after a change that was reported, as it was."""
     if isinstance(change, ModeChanged):
         former = former_mode.followed(options.before_plan, options.permission_mode, change.mode)
         return replace(options, permission_mode=change.mode, before_plan=former)

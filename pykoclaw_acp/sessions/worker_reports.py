@@ -25,6 +25,7 @@ from pykoclaw_acp.model.failures import AUTHENTICATION
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.retries import until_done
+from pykoclaw_acp.sessions import worker_options
 from pykoclaw_acp.sessions.background import BackgroundTurns
 from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.next_worker import NextWorker
@@ -88,6 +89,7 @@ class WorkerReports:
     async def frames(self, epoch: int, frames: Sequence[Numbered]) -> list[PendingRequest]:
         """Commit a worker's frames, then tell everybody. Returns what it asks."""
         asked: list[PendingRequest] = []
+        frames = [self._offered(one) for one in frames]
         ends = self._ends(frames)
         self._state.log.publish(await self._journal.record(self._state.id, epoch, frames, ends))
         for frame in frames:
@@ -96,6 +98,8 @@ class WorkerReports:
             self._act(epoch, frame)
             if isinstance(frame, TurnEnded):
                 self._workers.note_ended(self._state.id, frame)
+        if any(self._is_forbidden(frame) for frame in frames):
+            self._tasks.start(self._choosing.take_back())
         for turn_id, outcome in ends.items():
             self._end_background(turn_id)
             self._state.record.claude_session_id = outcome.claude_session_id
@@ -106,6 +110,22 @@ class WorkerReports:
             if outcome.failure is not None and outcome.failure.kind in AUTHENTICATION:
                 self._workers.retire(self._state.id)  # the next one reads what a login has written
         return [one for one in asked if not one.withdrawn]
+
+    def _offered(self, frame: Numbered) -> Numbered:
+        if isinstance(frame, PermissionRequest):
+            return decisions.still_offered(frame, self._state.record.options)
+        return frame
+
+    def _is_forbidden(self, frame: Numbered) -> bool:
+        """Whether Claude reports a mode that a client has forbidden since its worker was launched."""
+        event = frame.event if isinstance(frame, EventFrame) else None
+        if isinstance(event, ModeChanged):
+            mode = event.mode
+        elif isinstance(event, ConfigChanged):
+            mode = event.selection.mode
+        else:
+            return False
+        return worker_options.allowed(mode, self._state.record.options) != mode
 
     def _ends(self, frames: Sequence[Numbered]) -> dict[str, Outcome]:
         ends: dict[str, Outcome] = {}

@@ -225,8 +225,9 @@ class Broker:
         one = self._pending.get(ask_id)
         if one is None or one.decision.done() or one.settlement is None:
             raise InvalidRequest(NOT_PENDING)
-        if not decisions.is_choice(one.request, decision):
-            choices = ", ".join(decisions.offered(one.request))
+        request = decisions.still_offered(one.request, self._state.record.options)
+        if not decisions.is_choice(request, decision):
+            choices = ", ".join(decisions.offered(request))
             raise InvalidParams(f"This permission request can be decided with: {choices}.")
         one.given = given
         one.decide(decision)
@@ -316,7 +317,8 @@ class Broker:
         one.asking[subscription] = asyncio.get_running_loop().create_task(asking, name="ask-client")
 
     async def _ask_client(self, one: PendingRequest, subscription: Subscription) -> None:
-        await interview.ask(one, subscription, self.away)
+        request = decisions.still_offered(one.request, self._state.record.options)
+        await interview.ask(one, request, subscription, self.away)
         if not one.decision.done():
             one.asking.pop(subscription, None)
 

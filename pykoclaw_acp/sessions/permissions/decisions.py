@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
+from msgspec.structs import replace
+
 from pykoclaw_acp.channel.frames import Answer
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model import questions
@@ -17,6 +19,8 @@ from pykoclaw_acp.model.permissions import (
     Settlement,
     StoredRequest,
 )
+from pykoclaw_acp.model.session_options import SessionOptions
+from pykoclaw_acp.sessions import worker_options
 from pykoclaw_acp.sessions.permissions.words import (
     ALLOW_ALWAYS,
     ALLOW_FORMER,
@@ -136,6 +140,14 @@ def offered(request: PermissionRequest) -> tuple[str, ...]:
     lasting = (ALLOW_LASTING,) if request.rules else ()
     former = (ALLOW_FORMER,) if request.former else ()
     return (ALLOW_ONCE, *always, *lasting, *former, REJECT_ONCE)
+
+
+def still_offered(request: PermissionRequest, options: SessionOptions) -> PermissionRequest:
+    """The request as it may be asked in a session with these options: without the way back to a mode
+    that is forbidden by now.
+    """
+    kept = worker_options.allowed(request.former, options) == request.former
+    return request if kept else replace(request, former="")
 
 
 def to_worker(epoch: int, request: PermissionRequest, decision: Decision) -> Answer:

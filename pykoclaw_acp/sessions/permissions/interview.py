@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from pykoclaw_acp.model.permissions import Decision, RequestOutcome
+from pykoclaw_acp.model.permissions import Decision, PermissionRequest, RequestOutcome
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.away import Away
 from pykoclaw_acp.sessions.permissions.pending import PendingRequest
@@ -32,13 +32,15 @@ def pause(times: int) -> float:
     return float(min(FIRST * 2.0 ** min(times - 1, 10), LONGEST))
 
 
-async def ask(one: PendingRequest, subscription: Subscription, away: Away) -> None:
-    """Take a client's choice; that it does not choose counts if nobody else can be asked, unless it
-    went away.
+async def ask(
+    one: PendingRequest, request: PermissionRequest, subscription: Subscription, away: Away
+) -> None:
+    """Take a client's choice, which is asked this `request`; that it does not choose counts if
+    nobody else can be asked, unless it went away.
     """
     absences = 0
-    while (decision := await _ask_once(one, subscription, away)) is not None:
-        if decisions.is_choice(one.request, decision):
+    while (decision := await _ask_once(one, request, subscription, away)) is not None:
+        if decisions.is_choice(request, decision):
             one.decide(decision)
             return
         if not _is_absent(one, subscription, decision):
@@ -64,7 +66,9 @@ async def ask(one: PendingRequest, subscription: Subscription, away: Away) -> No
         subscription.client.close_request(one.request.ask_id)
 
 
-async def _ask_once(one: PendingRequest, subscription: Subscription, away: Away) -> Decision | None:
+async def _ask_once(
+    one: PendingRequest, request: PermissionRequest, subscription: Subscription, away: Away
+) -> Decision | None:
     """What the client says; None if it is gone."""
     client = subscription.client
     seen: asyncio.TimerHandle | None = None
@@ -76,8 +80,8 @@ async def _ask_once(one: PendingRequest, subscription: Subscription, away: Away)
             if subscription in one.absent:
                 loop = asyncio.get_running_loop()
                 seen = loop.call_later(SEEN_AFTER, _see, one, subscription, away)
-            outcome = await client.request_permission(subscription.session_id, one.request)
-        return decisions.by_client(one.request, outcome, client.name)
+            outcome = await client.request_permission(subscription.session_id, request)
+        return decisions.by_client(request, outcome, client.name)
     except ConnectionError:
         return None
     except Exception as error:  # noqa: BLE001  whatever a client does, the request is settled

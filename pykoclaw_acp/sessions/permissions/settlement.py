@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Awaitable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 from uuid import uuid4
@@ -39,6 +40,9 @@ class Settler:
 
     async def settle(self, pending: PendingRequest, decision: Decision) -> Settled:
         """Write down the decision; raises StoreClosed."""
+        offered = decisions.still_offered(pending.request, self._state.record.options)
+        if offered != pending.request and decision.option == decisions.ALLOW_FORMER:
+            decision = replace(decision, option=decisions.ALLOW_ONCE)
         if pending.request.workspaces:
             return await self._settle_trust(pending, decision)
         if pending.parking:
