@@ -31,7 +31,7 @@ class CutMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadMessage:
+class ParsedMessage:
     """A cut message, with the blocks that are open at its end, and where the last part of its text
     begins that is short enough to be shown again: at `last`.
     """
@@ -42,7 +42,7 @@ class ReadMessage:
     blocks_at_last: Blocks
 
 
-def read(said: CutMessage) -> Generator[None, None, ReadMessage]:
+def read(said: CutMessage) -> Generator[None, None, ParsedMessage]:
     """Go through the text of a message, in steps: it may be long."""
     text, blocks = said.text, Blocks()
     last = max(len(text) - MOST_AGAIN, 0)
@@ -54,7 +54,7 @@ def read(said: CutMessage) -> Generator[None, None, ReadMessage]:
     for at in range(last, len(text), _PIECE):
         blocks.feed(text[at : at + _PIECE])
         yield
-    return ReadMessage(said, blocks, last, blocks_at_last)
+    return ParsedMessage(said, blocks, last, blocks_at_last)
 
 
 class Seam:
@@ -62,7 +62,7 @@ class Seam:
     that was open there.
     """
 
-    def __init__(self, message: ReadMessage, *, lacks_block: bool) -> None:
+    def __init__(self, message: ParsedMessage, *, lacks_block: bool) -> None:
         said = message.said
         self.message_id = said.message_id
         self.rest_id = said.message_id
@@ -102,7 +102,7 @@ class Left(NamedTuple):
     """The place that a client has left, and what it may lack there of the message in which it lies."""
 
     seq: int
-    message: ReadMessage | None = None
+    message: ParsedMessage | None = None
     lacks_block: bool = False
 
     def seam(self) -> Seam | None:

@@ -13,7 +13,7 @@ from pykoclaw_acp.model.seams import (
     CONTINUED,
     MOST_AGAIN,
     CutMessage,
-    ReadMessage,
+    ParsedMessage,
     Seam,
     original,
     read,
@@ -22,12 +22,12 @@ from pykoclaw_acp.sessions.joints import Joint
 from pykoclaw_acp.tasks import Pace
 
 
-def whole(reading: Generator[None, None, ReadMessage]) -> ReadMessage:
+def whole(reading: Generator[None, None, ParsedMessage]) -> ParsedMessage:
     while True:
         try:
             next(reading)
         except StopIteration as end:
-            found: ReadMessage = end.value
+            found: ParsedMessage = end.value
             return found
 
 
