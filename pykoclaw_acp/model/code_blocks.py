@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 _FENCE: Final = "```"
-_LONGEST: Final = 200  # characters of the line that opens one
+_LONGEST: Final = 200  # characters that follow the fence in the line that opens one
 
 
 class CodeBlock(NamedTuple):
@@ -24,7 +24,7 @@ def code_block(text: str) -> CodeBlock | None:
     fence = opening[: len(opening) - len(opening.lstrip("`"))]
     closing = f"\n{fence}"
     inside = rest.removesuffix(closing)
-    if len(opening) > _LONGEST or inside == rest or closing in inside:
+    if len(opening) - len(fence) > _LONGEST or inside == rest or closing in inside:
         return None
     return CodeBlock(f"{opening}\n", inside, closing)
 

@@ -44,7 +44,8 @@ def _parts(part: dict[str, Any], mark: dict[str, Any]) -> Iterator[dict[str, Any
     opening, inside, closing = code_block(part["text"]) or ("", part["text"], "")
     yield {**kept, "text": f"{opening}{inside[:MOST]}{closing}"}
     if len(inside) > MOST:
-        yield {"type": "text", "text": _CUT.format(size=len(inside), **mark), "beside": True}
+        kept.pop("coloured", None)  # the mark belongs to what it stands behind
+        yield {**kept, "text": _CUT.format(size=len(inside), **mark)}
 
 
 def _cut(value: Any, mark: dict[str, Any], *, ours: bool, levels: int = MOST_LEVELS) -> Any:

@@ -63,6 +63,18 @@ def test_code_block_that_is_cut_is_closed(fence: str) -> None:
     output = str((raw_output(shown) or {})["output"])
     assert output.startswith("xxx")
     assert "`\n" not in output
+    assert output.endswith(mark.text), "the raw output does not say that it was cut"
+
+
+def test_mark_of_a_command_stands_above_output() -> None:
+    """What is no output of the call has no mark in that."""
+    parts = (TextPart(LONG, command=True), TextPart("```\nout\n```"), TextPart(LONG, beside=True))
+    event = ToolEnded("t", "completed", parts, exit_code=0)
+    shown = cut("session", Logged(3, "turn", event, size(event))).event
+    assert isinstance(shown, ToolEnded)
+    flags = [(one.command, one.beside) for one in shown.content if isinstance(one, TextPart)]
+    assert flags == [(True, False), (True, False), (False, False), (False, True), (False, True)]
+    assert raw_output(shown) == {"output": "out", "exitCode": 0}
 
 
 def test_code_block_is_measured_without_its_fence() -> None:

@@ -203,6 +203,16 @@ def test_replayed_long_output_is_in_terminal_too() -> None:
     assert replayed.update["rawOutput"]["output"].startswith("line 0\nline 1\n")
 
 
+@pytest.mark.parametrize("count", [150, 250, 100_000])
+def test_output_of_many_backticks_is_in_terminal(count: int) -> None:
+    out = "`" * count + "\nhello"
+    screen = Screen()
+    screen.take(BEGUN)
+    screen.take(ended(out))
+    assert screen.text == out
+    assert len(screen.update["content"]) == 1
+
+
 @given(st.text(alphabet=st.sampled_from("ab \n\r\t\x1b[0;1m]2J\x07\x9b"), max_size=40))
 def test_coloured_output_adds_nothing_but_colours(text: str) -> None:
     found = coloured(text)
