@@ -61,7 +61,7 @@ def request(
         tool_kind="other",
         tool=TOOL,
         always="what the directory holds now" if complete else None,
-        content=(TextPart("\n\n".join(said)),),
+        content=(TextPart("\n\n".join(said), beside=True),),
         input={"directories": {one.path: list(one.found) for one in workspaces}},
         workspaces=tuple(workspaces),
     )
@@ -69,7 +69,7 @@ def request(
 
 def log_events(request: PermissionRequest, choice: str | None) -> list[Event]:
     """The log events of a request that is settled; whatever is no choice lets Claude run without."""
-    done = TextPart(_ENDS.get(choice or ALLOW_ONCE, DONE[ALLOW_ONCE]))
+    done = TextPart(_ENDS.get(choice or ALLOW_ONCE, DONE[ALLOW_ONCE]), beside=True)
     failed = choice in (REJECT_ONCE, WITHDRAWN)
     status: Literal["completed", "failed"] = "failed" if failed else "completed"
     started = ToolStarted(

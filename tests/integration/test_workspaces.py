@@ -358,7 +358,7 @@ async def assert_failed(one: Working, end: str) -> None:
         assert isinstance(ended, ToolEnded)
         assert ended.tool_call_id == started.tool_call_id == one.person.asked[0].tool_call_id
         assert ended.status == "failed"
-        assert ended.content[-1] == TextPart(end)
+        assert ended.content[-1] == TextPart(end, beside=True)
 
 
 async def test_refused_question_fails_live_and_in_history(tmp_path: Path, work: Path) -> None:
@@ -551,7 +551,7 @@ async def test_command_that_trusts_answers_open_question(
         assert [each.restricted for each in one.options] == [False]
         told = [logged.event for logged in await SessionLog(r, one).read()]
         (ended,) = (each for each in told if isinstance(each, ToolEnded))
-        assert ended.content[-1] == TextPart(workspace_words.DONE["allow_always"])
+        assert ended.content[-1] == TextPart(workspace_words.DONE["allow_always"], beside=True)
         await there(r, "SELECT 1 FROM acp_permissions WHERE answered_by = 'cli'")
 
 

@@ -11,9 +11,10 @@ import click
 import msgspec
 
 from pykoclaw_acp.commands.question import rendered
-from pykoclaw_acp.model.events import Text, TextPart
+from pykoclaw_acp.model.events import Text, TextPart, ToolEnded
 from pykoclaw_acp.model.permissions import PermissionRequest, Workspace
 from pykoclaw_acp.protocol import permissions
+from pykoclaw_acp.protocol.tool_results import raw_output
 from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.trust.scan import scan
 
@@ -66,3 +67,12 @@ def test_two_hundred_findings_are_all_in_question() -> None:
     found = tuple(f".claude/settings.json: hook at Stop: {at} {'x' * 600}" for at in range(200))
     said = text(workspace_words.request("t", [Workspace("/w", "c", found)]))
     assert [line for line in found if line not in said] == []
+
+
+def test_question_and_answer_are_no_raw_output() -> None:
+    question = workspace_words.request("t", [Workspace("/w", "c", ("hook at Stop: x",))])
+    for choice in (*workspace_words.DONE, workspace_words.WITHDRAWN, None):
+        _, ended = workspace_words.log_events(question, choice)
+        assert isinstance(ended, ToolEnded)
+        assert len(ended.content) == 2
+        assert raw_output(ended) is None
