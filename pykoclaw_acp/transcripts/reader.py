@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.events import Event, Plan, size
 from pykoclaw_acp.transcripts import compactions, entries, lines, task_notices
 from pykoclaw_acp.transcripts.answers import Answers
 from pykoclaw_acp.transcripts.chain import find_turn
@@ -37,6 +37,7 @@ from pykoclaw_acp.translation.translator import Translation
 PIECE: Final = 256 * 1024  # bytes of lines with events in a piece
 MOST_EVENTS: Final = 400  # in a piece
 PROGRESS: Final = 16 * 1024 * 1024  # bytes after which a piece ends in any case
+MOST_PLANS: Final = 64 * 1024  # characters of the plans in a piece, of which the newest counts
 MOST_SEARCHES: Final = 8  # in a look: each reads the file from its beginning
 MOST_TITLE: Final = 1000  # characters
 DAMAGED: Final = "(A part of this conversation's transcript cannot be read.)"
@@ -90,8 +91,12 @@ class TranscriptReader:
     def _cut(self) -> Piece:
         """The piece so far; the next one begins."""
         piece, translation = self._piece, self._translation
+        piece.events = _without_old_plans(piece.events)
         self._state.go_on(translation)
-        translation.names = {call: translation.names[call] for call in translation.running}
+        translation.names = {
+            call: translation.names[call]
+            for call in (*translation.running, *translation.long.hidden)
+        }
         piece.state = msgspec.json.encode(self._state).decode()
         piece.head = self._state.resumed() or None
         self._piece = Piece(piece.offset)
@@ -302,3 +307,18 @@ class TranscriptReader:
     def _tell(self, turn: str, source: str, events: Sequence[Event]) -> None:
         for n, event in enumerate(events):
             self._piece.events.append((turn, f"{source}:{n}", event))
+
+
+def _without_old_plans(events: list[tuple[str, str, Event]]) -> list[tuple[str, str, Event]]:
+    """The events with as many of the newest plans as there is room for: each is a whole one, and
+    replaces those before it.
+    """
+    room = MOST_PLANS
+    kept: list[tuple[str, str, Event]] = []
+    for one in reversed(events):
+        if isinstance(one[2], Plan):
+            if room <= 0:
+                continue
+            room -= size(one[2])
+        kept.append(one)
+    return kept[::-1]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from pykoclaw_acp.model.events import Output, PlanEntry, TextPart
-from pykoclaw_acp.translation.tasks import MOST_ID, MOST_WHAT
+from pykoclaw_acp.translation.tasks import MOST_ID, MOST_WHAT, TaskEnd
 from pykoclaw_acp.translation.tools import shown_input
 from pykoclaw_acp.translation.translator import Translation
 
@@ -23,6 +23,8 @@ MOST_SEEN: Final = 100_000  # entries of a look
 MOST_TEXT: Final = 32 * 1024  # characters of a text in the input of a call
 MOST_INPUT: Final = 64 * 1024  # bytes of the input of a call
 MOST_INPUTS: Final = 512 * 1024  # bytes of those of all calls
+MOST_COMMANDS: Final = 128 * 1024  # bytes of the commands that they show
+MOST_SHOWN: Final = 64 * 1024  # bytes of what they have put out, and of notes about them
 
 NO_TURN: Final = ""  # of entries before any prompt
 Owner = Literal["own", "other", "known"]
@@ -55,6 +57,7 @@ class OpenCall(msgspec.Struct, omit_defaults=True):
     notes: list[str] = []
     output: Output | None = None
     stopped: str | None = None
+    end: TaskEnd | None = None  # which came before the result of the call
 
     @classmethod
     def begun(cls, name: str, turn: str, arguments: dict[str, Any]) -> OpenCall:
@@ -64,15 +67,18 @@ class OpenCall(msgspec.Struct, omit_defaults=True):
 
     def now(self, call: str, translation: Translation) -> OpenCall:
         """The call as it goes on."""
+        background = call in translation.background
         kept = replace(
             self,
-            background=call in translation.background,
+            background=background,
+            input=None if background else self.input,  # its end needs no more than `what`
             command=translation.commands.get(call, ()),
             quiet=call in translation.quiet or call in translation.long.hidden,
         )
         if (task := translation.long.known.calls.get(call)) is not None:
             kept.task, kept.what = task.id[:MOST_ID], task.what[:MOST_WHAT]
             kept.notes, kept.output, kept.stopped = task.notes, task.output, task.stopped
+            kept.end = task.end
         return kept
 
     def restore(self, call: str, translation: Translation) -> None:
@@ -88,6 +94,7 @@ class OpenCall(msgspec.Struct, omit_defaults=True):
         if (task := known.calls.get(call)) is not None:
             task.what = self.what if self.input is None else task.what
             task.notes, task.output, task.stopped = self.notes, self.output, self.stopped
+            task.end = self.end
 
 
 class Seen:
@@ -124,18 +131,23 @@ class State(msgspec.Struct, omit_defaults=True):
 
     def go_on(self, translation: Translation) -> None:
         """Keep what the next look has to know of the translation."""
-        self.tasks = bounded(translation.tasks.tasks)
+        self.tasks = translation.tasks.tasks = bounded(translation.tasks.tasks)
         running = (translation.running, translation.long.hidden)
         self.calls = {
             call: found.now(call, translation)
             for call, found in self.calls.items()
             if any(call in some for some in running)
         }
-        room = MOST_INPUTS
-        for found in self.calls.values():
-            room -= (weight := _weight(found.input))
-            if room < 0:
-                found.input, room = None, room + weight
+        calls = list(self.calls.values())
+        for found in _beyond(MOST_INPUTS, calls, lambda one: one.input):
+            found.input = None
+        calls.reverse()  # of what they show, that of the newest stays
+        for found in _beyond(MOST_COMMANDS, calls, lambda one: one.command):
+            found.command = ()
+        for found in _beyond(MOST_SHOWN, calls, lambda one: (one.notes, one.output)):
+            found.notes, found.output = [], None
+        for found in _beyond(MOST_SHOWN, calls, lambda one: one.end):
+            found.end = found.end and replace(found.end, summary=found.end.summary[:MOST_WHAT])
 
     def entries(self) -> Iterator[str]:
         """The recent entries of the newest turns."""
@@ -190,8 +202,20 @@ def bounded(tasks: dict[str, PlanEntry]) -> dict[str, PlanEntry]:
     return {one: PlanEntry(task.content[:MOST_TASK], task.status, one) for one, task in kept}
 
 
-def _weight(arguments: dict[str, Any] | None) -> int:
-    return 0 if arguments is None else len(msgspec.json.encode(arguments))
+def _beyond(
+    room: int, calls: Iterable[OpenCall], what: Callable[[OpenCall], object]
+) -> Iterator[OpenCall]:
+    """Calls for whose part, which `what` finds, there is no room (bytes) any more."""
+    for one in calls:
+        weight = _weight(what(one))
+        if weight > room:
+            yield one
+        else:
+            room -= weight
+
+
+def _weight(value: object) -> int:
+    return 0 if value is None else len(msgspec.json.encode(value))
 
 
 def restored(state: str) -> State:

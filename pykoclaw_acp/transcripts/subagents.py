@@ -69,7 +69,8 @@ class Subagents:
         events: list[Event] = []
         if tasks.goes_on(details) is None:
             for one in results:
-                events += self._done(one.tool_use_id, left)
+                if one.tool_use_id not in self._translation.background:
+                    events += self._done(one.tool_use_id, left)
         return [*events, *self._translation.end_tools(results, details)]
 
     def _done(self, call: str | None, left: int) -> list[Event]:

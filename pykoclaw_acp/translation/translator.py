@@ -197,8 +197,8 @@ class Translation:
                 else:
                     events.extend(hidden.read(details))
                     continue
-            if tool_id not in self.running:
-                continue
+            if tool_id not in self.running or tool_id in self.background:
+                continue  # of a call in the background only its end follows
             if self.long.goes_on(tool_id, self.names[tool_id], details):
                 self.background[tool_id] = None
                 events.extend(self.long.launched(tool_id))

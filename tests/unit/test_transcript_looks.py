@@ -9,8 +9,25 @@ from typing import Any
 
 import pytest
 
-from pykoclaw_acp.model.events import Event, Plan, PlanEntry, TextPart, ToolEnded, ToolStarted
-from pykoclaw_acp.transcripts.state import MOST_INPUT, MOST_INPUTS, MOST_TEXT
+from pykoclaw_acp.model.events import (
+    Event,
+    Plan,
+    PlanEntry,
+    TextPart,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+    size,
+)
+from pykoclaw_acp.transcripts.reader import MOST_PLANS
+from pykoclaw_acp.transcripts.state import (
+    MOST_COMMANDS,
+    MOST_INPUT,
+    MOST_INPUTS,
+    MOST_SHOWN,
+    MOST_TASKS,
+    MOST_TEXT,
+)
 from tests.unit.transcripts import Reading, Transcript, words
 
 REFUSED = (
@@ -42,6 +59,16 @@ CALLS: dict[str, tuple[dict[str, Any], Any]] = {  # input, and the CLI's form of
     "Skill": ({"skill": "a"}, None),
     "mcp__x__y": ({"a": 1}, None),
 }
+
+POLLED = "/tmp/x/tasks/{}.output"
+
+
+def notice(status: str, summary: str = "") -> str:
+    """What the CLI says when the background task of the call `c` has ended."""
+    return (
+        "<task-notification>\n<task-id>b1</task-id>\n<tool-use-id>c</tool-use-id>\n"
+        f"<status>{status}</status>\n<summary>{summary}</summary>\n</task-notification>"
+    )
 
 
 @pytest.fixture
@@ -84,10 +111,6 @@ def test_look_before_result_changes_nothing(t: Transcript, name: str, end: str) 
 def test_poll_of_background_command_between_looks(t: Transcript) -> None:
     """What it has put out, and who has stopped it, is not forgotten either."""
     file = {"filePath": "/tmp/x/tasks/b1.output", "content": "a\nb\n", "startLine": 1}
-    notice = (
-        "<task-notification>\n<task-id>b1</task-id>\n<tool-use-id>c</tool-use-id>\n"
-        "<status>killed</status>\n<summary>Killed</summary>\n</task-notification>"
-    )
     found = assert_looks_change_nothing(
         t,
         lambda: t.prompt("one", "p1"),
@@ -97,12 +120,59 @@ def test_poll_of_background_command_between_looks(t: Transcript) -> None:
         lambda: t.result("poll", "1\ta", toolUseResult={"type": "text", "file": file}),
         lambda: t.call("stop", "TaskStop", task_id="b1"),
         lambda: t.result("stop", toolUseResult={"message": "stopped"}),
-        lambda: t.prompt(notice, "b1", turnOrigin="task_notification"),
+        lambda: t.prompt(notice("killed", "Killed"), "b1", turnOrigin="task_notification"),
         lambda: t.say("It is stopped."),
     )
     (ended,) = (one for one in found if isinstance(one, ToolEnded))
     assert ended.reason == "Stopped by Claude."
     assert TextPart("```\na\nb\n```") in ended.content
+
+
+def told_early(t: Transcript, text: str) -> None:
+    t.add(
+        "attachment",
+        attachment={"type": "queued_command", "commandMode": "task-notification", "prompt": text},
+    )
+
+
+def test_end_of_task_before_its_call_has_a_result(t: Transcript) -> None:
+    """A task may end before the CLI has written that it goes on."""
+    found = assert_looks_change_nothing(
+        t,
+        lambda: t.prompt("one", "p1"),
+        lambda: t.call("c", command="make"),
+        lambda: told_early(t, notice("failed", "It failed with exit code 3")),
+        lambda: t.result("c", toolUseResult={"backgroundTaskId": "b1"}),
+        lambda: t.prompt("two", "p2"),
+    )
+    (ended,) = (one for one in found if isinstance(one, ToolEnded))
+    assert ended.exit_code == 3
+
+
+def test_failed_poll_behind_piece_is_shown(t: Transcript) -> None:
+    """A hidden call is shown by its failure, wherever a piece ends between them."""
+    t.prompt("one", "p1")
+    t.call("c", command="make")
+    t.result("c", toolUseResult={"backgroundTaskId": "b1"})
+    t.call("poll", "Read", file_path=POLLED.format("b1"))
+    t.say("meanwhile")
+    failure = {"type": "tool_result", "tool_use_id": "poll", "content": "gone", "is_error": True}
+    t.prompt([failure], toolUseResult="Error: gone")
+    found = Reading(t, fields={"careful": True}).look()
+    assert words(found)[-2:] == ["Read /tmp/x/tasks/b1.output …", "poll failed"]
+    assert found == Reading(t).look()
+
+
+def test_repeated_results_of_background_calls_count_once(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    t.call("c", command="make")
+    for _ in range(100):
+        t.result("c", toolUseResult={"backgroundTaskId": "b1", "timedOutAfterMs": 9000})
+    t.result("c", "a plain one")
+    reading = Reading(t)
+    (shown,) = (one for one in reading.look() if isinstance(one, ToolProgressed))
+    assert len(shown.content) == 1
+    assert list(json.loads(reading.state)["calls"]) == ["c"]
 
 
 def test_polls_after_end_of_task_stay_hidden(t: Transcript) -> None:
@@ -111,15 +181,7 @@ def test_polls_after_end_of_task_stay_hidden(t: Transcript) -> None:
     t.call("c", command="make")
     t.result("c", toolUseResult={"backgroundTaskId": "b1"})
     t.call("poll", "Read", file_path="/tmp/x/tasks/b1.output")
-    t.add(
-        "attachment",
-        attachment={
-            "type": "queued_command",
-            "commandMode": "task-notification",
-            "prompt": "<task-notification>\n<task-id>b1</task-id>\n<tool-use-id>c</tool-use-id>\n"
-            "<status>completed</status>\n</task-notification>",
-        },
-    )
+    told_early(t, notice("completed"))
     reading = Reading(t)
     assert words(reading.look())[-1] == "c completed"
     t.result("poll", "1\ta")
@@ -180,3 +242,58 @@ def test_inputs_of_open_calls_are_bounded(t: Transcript) -> None:
     assert len(json.dumps(kept)) < MOST_INPUTS + MOST_INPUT
     t.prompt("next", "p2")
     assert words(reading.look()) == [*(f"c{n} failed" for n in range(40)), "many failed", "> next"]
+
+
+def test_what_background_calls_show_is_bounded(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    for n in range(60):
+        t.call(f"c{n}", command=f"make {n}\n" + "x" * 8000)
+        t.result(f"c{n}", toolUseResult={"backgroundTaskId": f"b{n}", "backgroundedByUser": True})
+        t.call(f"poll{n}", "Read", file_path=POLLED.format(f"b{n}"))
+        file = {"filePath": POLLED.format(f"b{n}"), "content": f"{n}\n" * 4000, "startLine": 1}
+        t.result(f"poll{n}", toolUseResult={"type": "text", "file": file})
+    reading = Reading(t)
+    reading.look()
+    kept = list(json.loads(reading.state)["calls"].values())
+    assert len(kept) == 60
+    assert not any("input" in one for one in kept)
+    for name in ("command", "notes", "output"):
+        assert [name in one for one in (kept[0], kept[-1])] == [False, True]
+    assert len(reading.state) < MOST_COMMANDS + 2 * MOST_SHOWN
+    t.prompt(notice("killed").replace(">c<", ">c59<"), "b1", turnOrigin="task_notification")
+    t.say("It is stopped.")
+    (ended,) = (one for one in reading.look() if isinstance(one, ToolEnded))
+    _, output, note = ended.content
+    assert isinstance(output, TextPart)
+    assert "59\n59" in output.text
+    assert note == TextPart("It was moved to the background.", beside=True)
+
+
+def test_long_reports_that_come_early_are_bounded(t: Transcript) -> None:
+    t.prompt("one", "p1")
+    for n in range(4):
+        t.call(f"c{n}", "Agent", description="Look", prompt="p")
+        text = notice("completed", "Done").replace(">c<", f">c{n}<")
+        told_early(t, text.replace("</task-n", f"<result>{'x' * 40_000}</result></task-n"))
+    reading = Reading(t)
+    reading.look()
+    assert MOST_SHOWN / 2 < len(reading.state) < 2 * MOST_SHOWN
+    for n in range(4):
+        t.result(f"c{n}", toolUseResult={"isAsync": True, "agentId": f"a{n}"})
+    assert words(reading.look()) == [f"c{n} completed" for n in range(4)]
+
+
+def test_plans_of_thousands_of_tasks_are_bounded(t: Transcript) -> None:
+    """Each is a whole one: what all of them say grows with the transcript only."""
+    t.prompt("one", "p1")
+    for n in range(1000):
+        t.call(f"c{n}", "TaskCreate", subject=f"Task {n}")
+        t.result(f"c{n}", toolUseResult={"task": {"id": f"{n}", "subject": f"Task {n}"}})
+    reading = Reading(t)
+    plans = [one for one in reading.look() if isinstance(one, Plan)]
+    assert len(reading.pieces) < 10
+    longest = max(size(one) for one in plans)
+    assert sum(size(one) for one in plans) < len(reading.pieces) * (MOST_PLANS + longest)
+    assert plans[-1].entries[-1] == PlanEntry("Task 999", id="999")
+    assert len(plans[-1].entries) < 1000
+    assert len(json.loads(reading.state)["tasks"]) == MOST_TASKS

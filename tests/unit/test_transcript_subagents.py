@@ -86,6 +86,20 @@ def test_background_subagent_is_shown_when_ended(t: Transcript) -> None:
     assert report(events) == "I look.\nAll."
 
 
+def test_repeated_results_of_background_subagent_read_nothing(t: Transcript) -> None:
+    own = agent(t, "a1", "agent")
+    own.say("I look.")
+    t.prompt("Hello", "p1")
+    t.call("agent", "Agent", description="look", subagent_type="Explore", prompt="Look.")
+    t.result("agent", "metadata", toolUseResult={"isAsync": True, "agentId": "a1"})
+    for _ in range(3):
+        t.result("agent", "once more")
+    said = "<tool-use-id>agent</tool-use-id><status>completed</status><result>All.</result>"
+    t.prompt(f"<task-notification>{said}</task-notification>", turnOrigin="task_notification")
+    t.say("I see.")
+    assert report(Reading(t).look()) == "I look.\nAll."
+
+
 def test_a_hostile_file_is_bounded_or_passed_over(
     t: Transcript, monkeypatch: pytest.MonkeyPatch
 ) -> None:
