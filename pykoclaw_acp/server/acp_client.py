@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 import structlog
+from msgspec.structs import replace
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.link.framing import MAX_LINE_OUT, MAX_LONG_LINE_OUT
@@ -47,7 +48,7 @@ class AcpClient:
         self.pages = False
         self._terminals: Terminals | None = None
         self._pending = PendingCalls()
-        self._progress = ProgressPace()
+        self._progress = ProgressPace(self._progress_due)
         self.introduced = False  # `initialize` was answered
         self._shown = Presentation()
         self.requests = ClientRequests(peer, sessions)
@@ -126,6 +127,7 @@ class AcpClient:
 
     def close(self) -> None:
         """The client is gone; its turns go on without it."""
+        self._progress.stop()
         turns = self.subscriber.close()
         if self.introduced:
             log.info("Client left", action="client_left", client=self.name, turns=turns)
@@ -135,17 +137,25 @@ class AcpClient:
     async def start_updates(self, session_id: str, seq: int, number: int) -> None:
         """The session's updates after `seq` follow."""
         self._pending.begin(session_id, seq)
+        self._progress.begin(session_id, seq)
         await self.peer.follow_session(session_id, seq, number)
 
     def stop_updates(self, session_id: str) -> None:
         """The client follows the session no longer."""
         self.subscriber.drop(session_id)
+        self._progress.stop(session_id)
         self.requests.send_soon(partial(self.peer.drop_session, session_id))
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event as an update; what no client could read is replaced by a note."""
         update = presentation.update(logged.seq, logged.event, self._shown)
-        if update is None or self._passes_over(session_id, logged, update):
+        paced = self._progress.takes(
+            session_id,
+            logged,
+            self.subscriber.traits,
+            replayed=self._is_replayed(session_id, logged),
+        )
+        if update is None or not paced or self._passes_over(session_id, logged, update):
             await self.peer.move_cursor(session_id, logged.seq)
             return
         if self._terminals is not None:
@@ -159,20 +169,38 @@ class AcpClient:
         crash_points.reached("update_sent")
 
     def _passes_over(self, session_id: str, logged: Logged, update: Update) -> bool:
-        """Whether it is not to be in a replay, or is progress of a call that this client does not
-        show, or that comes too soon; or the client gets the same words as the error with which its
-        prompt is answered, and shows them.
+        """Whether it is not to be in a replay; or the client gets the same words as the error with
+        which its prompt is answered, and shows them.
         """
-        if not self._progress.takes(session_id, logged.event, self.subscriber.traits):
-            return True
         if update.live_only:
-            known = self.subscriber.subscriptions.get(session_id)
-            return known is not None and logged.seq <= known.begun_at
+            return self._is_replayed(session_id, logged)
         return (
             isinstance(logged.event, Failure)
             and self.subscriber.traits.shows_errors
             and self.subscriber.awaits(logged.turn_id)
         )
+
+    def _is_replayed(self, session_id: str, logged: Logged) -> bool:
+        known = self.subscriber.subscriptions.get(session_id)
+        return known is not None and logged.seq <= known.begun_at
+
+    def _progress_due(self, session_id: str, call: str) -> None:
+        self.requests.send_soon(partial(self._deliver_late, session_id, call))
+
+    async def _deliver_late(self, session_id: str, call: str) -> None:
+        """Send the progress of a call that was passed over, without its place in the log: others that
+        follow it were sent. Nothing is awaited until it is written, so that no end overtakes it.
+        """
+        logged = self._progress.take(session_id, call)
+        if logged is None:
+            return
+        update = presentation.update(logged.seq, logged.event, self._shown)
+        if update is None or self._passes_over(session_id, logged, update):
+            return
+        update = replace(update, meta=None)
+        if self._terminals is not None:
+            update = self._terminals.dress(session_id, logged.event, update)
+        await self.peer.notify(update_line(session_id, update))
 
     async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
         """Send the list of slash commands."""

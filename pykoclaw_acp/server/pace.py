@@ -2,41 +2,101 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from pykoclaw_acp.model.client_traits import ClientTraits
-from pykoclaw_acp.model.events import Event, ToolEnded, ToolProgressed
+from pykoclaw_acp.model.events import ToolEnded, ToolProgressed
+from pykoclaw_acp.model.log import Logged
 
 MOST: Final = 1000  # calls whose newest update is remembered
 
 
+@dataclass(slots=True)
+class _Progress:
+    """What a client knows of a call: when it was shown something (s), up to which place; and what
+    has come since and waits.
+    """
+
+    at: float
+    seq: int
+    waiting: Logged | None = None
+    timer: asyncio.TimerHandle | None = None
+
+    def drop(self) -> None:
+        """What waits is shown no more."""
+        self.waiting = None
+        if self.timer is not None:
+            self.timer.cancel()
+
+
 class ProgressPace:
-    """That of one connected client; `clock` in s."""
+    """That of one connected client; `clock` in s. `due` is told the session and the call of which
+    something has waited long enough, for `take`.
+    """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, due: Callable[[str, str], object], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._due = due
         self._clock = clock
-        self._told: dict[tuple[str, str], float] = {}
+        self._known: dict[tuple[str, str], _Progress] = {}
 
-    def takes(self, session_id: str, event: Event | None, traits: ClientTraits) -> bool:
-        """Whether the client is shown this event now. What undoes a permission request does not wait;
-        of what is passed over the end of the call has the rest.
+    def takes(
+        self, session_id: str, logged: Logged, traits: ClientTraits, *, replayed: bool = False
+    ) -> bool:
+        """Whether the client is shown this event now. What undoes a permission request does not wait,
+        nor what is `replayed`; of what is passed over the newest follows after the pause, unless the
+        call ends before.
         """
-        pause = traits.progress_pause
+        event, pause = logged.event, traits.progress_pause
         if isinstance(event, ToolEnded):
-            self._told.pop((session_id, event.tool_call_id), None)
+            self._forget((session_id, event.tool_call_id))
         if not isinstance(event, ToolProgressed) or not pause:
             return True
         if math.isinf(pause):
             return False
+        now, key = self._clock(), (session_id, event.tool_call_id)
+        known = self._known.get(key)
+        if known is not None:
+            known.drop()
         if event.allowed:
             return True
-        now, key = self._clock(), (session_id, event.tool_call_id)
-        if now - self._told.get(key, -math.inf) < pause:
+        if not replayed and known is not None and (left := known.at + pause - now) > 0:
+            known.waiting = logged
+            known.timer = asyncio.get_running_loop().call_later(left, self._due, *key)
             return False
-        self._told[key] = now
-        if len(self._told) > MOST:
-            del self._told[next(iter(self._told))]
+        self._known[key] = _Progress(now, logged.seq)
+        if len(self._known) > MOST:
+            self._forget(next(iter(self._known)))
         return True
+
+    def take(self, session_id: str, call: str) -> Logged | None:
+        """What of the call is to be shown now, if the call has not ended."""
+        known = self._known.get((session_id, call))
+        if known is None or (waiting := known.waiting) is None:
+            return None
+        known.drop()
+        self._known[session_id, call] = _Progress(self._clock(), waiting.seq)
+        return waiting
+
+    def begin(self, session_id: str, after: int) -> None:
+        """The session is shown anew after this place: what follows it neither waits nor lets wait."""
+        for key, known in list(self._known.items()):
+            newest = known.seq if known.waiting is None else known.waiting.seq
+            if key[0] == session_id and newest > after:
+                self._forget(key)
+
+    def stop(self, session_id: str | None = None) -> None:
+        """The client is shown nothing more of this session; None: of any."""
+        for key in list(self._known):
+            if session_id in (None, key[0]):
+                self._forget(key)
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        if (known := self._known.pop(key, None)) is not None:
+            known.drop()

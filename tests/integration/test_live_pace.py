@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pykoclaw_acp.channel.frames import EventFrame
-from pykoclaw_acp.model.events import Text, ToolStarted
+from pykoclaw_acp.model.events import (
+    Event,
+    Text,
+    TextPart,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+)
 from pykoclaw_acp.sessions.live_pace import PER_SECOND, LivePace
 from pykoclaw_acp.sessions.subscription import Subscription
+from tests.integration import wires
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import Client, hanging, rig
+from tests.integration.wires import client
 from tests.waiting import eventually
 
 
@@ -76,6 +86,48 @@ async def test_waiting_text_is_one_update_and_nothing_stalls(tmp_path: Path) -> 
         assert client.places == list(range(client.places[0], client.places[-1] + 1))
 
 
-def _event(worker: MemoryChannel, turn_id: str, event: ToolStarted) -> EventFrame:
+async def test_client_without_name_has_newest_progress(tmp_path: Path) -> None:
+    """Also if nothing follows it; but never after the end of its call, and in a load at once."""
+    async with rig(tmp_path) as r, client(r) as wire:
+        subscriber = wire.connection.client.subscriber
+        subscriber.traits = replace(subscriber.traits, progress_pause=0.2)
+        session, running, worker, turn = await wires.hanging(r, wire)
+
+        def happen(*events: Event) -> None:
+            worker.say(*(_event(worker, turn, one) for one in events))
+
+        def shown() -> list[str]:
+            """What the call has shown, one after the other; its status at last."""
+            calls = [one for one in wire.updates() if one.get("toolCallId") == "call"]
+            texts = [part["content"]["text"] for one in calls for part in one.get("content") or ()]
+            return [*texts, *(one["status"] for one in calls[-1:])]
+
+        happen(ToolStarted("call", "Bash", "ls", "execute"), _says("a"))
+        await eventually(lambda: shown() == ["a", "in_progress"])
+        happen(_says("b"))
+        happen(_says("c"))
+        await eventually(lambda: shown()[-2:] == ["c", "in_progress"])
+        assert shown() == ["a", "c", "in_progress"]
+        late = wire.updates()[-1]
+        assert "_meta" not in late, "its place is before that of others"
+        happen(_says("d"))
+        await eventually(lambda: r.sessions.live[session].last_seq == 7)
+        subscriber.traits = replace(subscriber.traits, progress_pause=1000.0)
+        before = len(wire.updates())
+        await wires.load(wire, session)
+        replayed = [one for one in wire.updates()[before:] if one.get("toolCallId") == "call"]
+        assert replayed[-1]["content"][0]["content"]["text"] == "d"
+        happen(_says("e"), ToolEnded("call", "completed", (TextPart("end"),)))
+        await eventually(lambda: shown()[-1] == "completed")
+        assert "e" not in shown()
+        worker.say(worker.ended(turn))
+        await wire.answer(running)
+
+
+def _says(text: str) -> ToolProgressed:
+    return ToolProgressed("call", (TextPart(text),))
+
+
+def _event(worker: MemoryChannel, turn_id: str, event: Event) -> EventFrame:
     made = worker.event(turn_id, "")
     return EventFrame(epoch=made.epoch, n=made.n, turn_id=turn_id, event=event)

@@ -2,36 +2,86 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pykoclaw_acp.model import client_traits
 from pykoclaw_acp.model.events import Event, ToolEnded, ToolProgressed, ToolStarted
+from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.server.pace import MOST, ProgressPace
+from tests.waiting import eventually
 
 PROGRESS = ToolProgressed("call")
 ALLOWED = ToolProgressed("call", allowed=True)
 STARTED = ToolStarted("call", "Bash", "make", "execute")
 ENDED = ToolEnded("call", "completed")
+PAUSE = client_traits.find(None).progress_pause
 
 
 class Shown:
-    """What a client of this name is shown."""
+    """What a client of this name is shown; of what it is shown late, its places."""
 
-    def __init__(self, name: str | None) -> None:
+    def __init__(self, name: str | None, *, pause: float | None = None) -> None:
         self.now = 0.0
+        self.due: list[tuple[str, str]] = []
+        self.pace = ProgressPace(lambda *key: self.due.append(key), lambda: self.now)
+        self._seq = 0
         self._traits = client_traits.find(name)
-        self._pace = ProgressPace(lambda: self.now)
+        if pause is not None:
+            self._traits = replace(self._traits, progress_pause=pause)
 
-    def takes(self, event: Event, session: str = "s") -> bool:
-        return self._pace.takes(session, event, self._traits)
+    def takes(self, event: Event, session: str = "s", *, replayed: bool = False) -> bool:
+        self._seq += 1
+        logged = Logged(self._seq, "turn", event)
+        return self.pace.takes(session, logged, self._traits, replayed=replayed)
+
+    def late(self, session: str = "s") -> int | None:
+        found = self.pace.take(session, "call")
+        return None if found is None else found.seq
 
 
-def test_unnamed_client_is_shown_progress_with_pauses() -> None:
+async def test_unnamed_client_is_shown_progress_with_pauses() -> None:
     shown = Shown(None)
     assert [shown.takes(one) for one in (STARTED, PROGRESS, PROGRESS)] == [True, True, False]
     assert shown.takes(PROGRESS, "other session")
     assert shown.takes(ToolProgressed("other call"))
-    shown.now = client_traits.find(None).progress_pause
+    shown.now = PAUSE
     assert shown.takes(PROGRESS)
     assert not shown.takes(PROGRESS)
+    shown.pace.stop()
+
+
+async def test_newest_of_what_was_passed_over_follows() -> None:
+    shown = Shown(None, pause=0.05)
+    assert [shown.takes(PROGRESS) for _ in range(3)] == [True, False, False]
+    await eventually(lambda: shown.due)
+    assert shown.due == [("s", "call")]
+    assert [shown.late(), shown.late()] == [3, None]
+    assert not shown.takes(PROGRESS), "what comes late begins no pause"
+    shown.pace.stop()
+
+
+async def test_what_waits_is_replaced_by_what_is_shown() -> None:
+    for newer in (ALLOWED, ENDED, PROGRESS):
+        shown = Shown(None)
+        assert [shown.takes(one) for one in (PROGRESS, PROGRESS)] == [True, False]
+        shown.now = PAUSE if newer is PROGRESS else 1.0
+        assert shown.takes(newer)
+        assert shown.late() is None
+
+
+async def test_client_that_loads_is_shown_newest_at_once() -> None:
+    shown = Shown(None)
+    assert [shown.takes(PROGRESS) for _ in range(2)] == [True, False]
+    assert shown.takes(PROGRESS, "other")
+    assert not shown.takes(PROGRESS, "other")
+    shown.pace.begin("s", 2)
+    assert shown.late() == 2, "what came before the place of a resume is not sent again"
+    shown.pace.begin("s", 0)
+    assert [shown.takes(PROGRESS, replayed=True) for _ in range(2)] == [True, True]
+    assert not shown.takes(PROGRESS)
+    shown.pace.stop("s")
+    assert [shown.late(), shown.late("other")] == [None, 4]
+    shown.pace.stop()
 
 
 def test_end_of_request_and_call_do_not_wait() -> None:
@@ -46,9 +96,10 @@ def test_mitto_is_shown_ends_and_editors_everything() -> None:
         assert [shown.takes(one) for one in (PROGRESS, PROGRESS, ALLOWED)] == [progress] * 3
 
 
-def test_pace_remembers_newest_calls_only() -> None:
+async def test_pace_remembers_newest_calls_only() -> None:
     shown = Shown(None)
     for n in range(MOST + 1):
         assert shown.takes(ToolProgressed(f"{n}"))
     assert shown.takes(ToolProgressed("0"))
     assert not shown.takes(ToolProgressed(f"{MOST}"))
+    shown.pace.stop()
