@@ -135,7 +135,7 @@ def told_early(t: Transcript, text: str) -> None:
     )
 
 
-def test_end_of_task_before_its_call_has_a_result(t: Transcript) -> None:
+def test_end_of_task_before_calls_result(t: Transcript) -> None:
     """A task may end before the CLI has written that it goes on."""
     found = assert_looks_change_nothing(
         t,
