@@ -66,6 +66,7 @@ class Client:
         self.withdrawn: list[Any] = []
         self.unplaced: list[dict[str, Any]] = []
         self.besides: list[str] = []  # texts that are no part of the log
+        self.late: list[dict[str, Any]] = []  # progress of calls, which has no place any more
         self.announced: list[dict[str, Any]] = []  # calls that the log has later
         self.permit: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda _: selected(
             "allow_once"
@@ -299,8 +300,12 @@ class Client:
             return
         if update["sessionUpdate"] == "agent_message_chunk" and "_meta" not in update:  # as little
             return
-        if update["sessionUpdate"] == "tool_call" and "_meta" not in update:  # of a request
+        placed = "pykoclaw.dev/seq" in update.get("_meta", {})
+        if update["sessionUpdate"] == "tool_call" and not placed:  # of a request
             self.announced.append(update)
+            return
+        if update["sessionUpdate"] == "tool_call_update" and not placed:  # of a call that runs
+            self.late.append(update)
             return
         if update.get("messageId", "").endswith("-shown"):  # the log has it in another form
             self.besides.append(update["content"]["text"])
