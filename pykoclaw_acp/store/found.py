@@ -183,7 +183,7 @@ def bury(claude_session_id: str, *, remove: bool) -> tuple[Statement, ...]:
             " ON CONFLICT (claude_session_id) DO NOTHING",
             (now_ms(), claude_session_id),
         ),
-        _set_to_remove(claude_session_id, to_remove=remove),
+        _mark(claude_session_id, to_remove=remove),
         unlist(claude_session_id),
     )
 
@@ -203,10 +203,10 @@ def set_to_remove(claude_session_ids: Collection[str]) -> tuple[Statement, ...]:
 
 def set_removed(claude_session_ids: Collection[str]) -> tuple[Statement, ...]:
     """The transcripts of these deleted sessions are removed."""
-    return tuple(_set_to_remove(one, to_remove=False) for one in claude_session_ids)
+    return tuple(_mark(one, to_remove=False) for one in claude_session_ids)
 
 
-def _set_to_remove(claude_session_id: str, *, to_remove: bool) -> Statement:
+def _mark(claude_session_id: str, *, to_remove: bool) -> Statement:
     return Statement(
         "UPDATE acp_deleted_transcripts SET to_remove = ? WHERE claude_session_id = ?",
         (int(to_remove), claude_session_id),

@@ -93,10 +93,7 @@ class TranscriptReader:
         piece, translation = self._piece, self._translation
         piece.events = _without_old_plans(piece.events)
         self._state.go_on(translation)
-        translation.names = {
-            call: translation.names[call]
-            for call in (*translation.running, *translation.long.hidden)
-        }
+        translation.names = {call: translation.names[call] for call in translation.open_calls}
         piece.state = msgspec.json.encode(self._state).decode()
         piece.head = self._state.resumed() or None
         self._piece = Piece(piece.offset)

@@ -132,11 +132,11 @@ class State(msgspec.Struct, omit_defaults=True):
     def go_on(self, translation: Translation) -> None:
         """Keep what the next look has to know of the translation."""
         self.tasks = translation.tasks.tasks = bounded(translation.tasks.tasks)
-        running = (translation.running, translation.long.hidden)
+        going_on = translation.open_calls
         self.calls = {
             call: found.now(call, translation)
             for call, found in self.calls.items()
-            if any(call in some for some in running)
+            if call in going_on
         }
         calls = list(self.calls.values())
         for found in _beyond(MOST_INPUTS, calls, lambda one: one.input):

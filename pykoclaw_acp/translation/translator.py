@@ -141,6 +141,11 @@ class Translation:
             return []
         return [started]
 
+    @property
+    def open_calls(self) -> set[str]:
+        """Calls without a result, also those that clients are not shown."""
+        return {*self.running, *self.long.hidden}
+
     def restore(
         self, tool_id: str, name: str, arguments: dict[str, Any] | None, *, quiet: bool | None
     ) -> None:

@@ -66,7 +66,7 @@ class ClaudeSession:
         )
         self.permissions.named = self._named.asked
         self.permissions.lasting = not spec.options.restricted
-        reports = Reporting(spec.epoch, outbox)
+        reports = Reporting(self._note, outbox)
         self.choices = Choices(spec.options, reports.tell, reports.underway)
         self.permissions.former_mode = self.choices.former_mode
         self.servers = Servers(spec, calls, WorkerFiles.plugins(temporary))

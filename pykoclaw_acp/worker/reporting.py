@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from pykoclaw_acp.channel.frames import EventFrame
+from collections.abc import Callable
+
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.worker.outbox import Outbox
 
 
 class Reporting:
-    """Tells the daemon, and knows what of it the daemon has."""
+    """Tells the daemon through `note`, and knows what of it the daemon has."""
 
-    def __init__(self, epoch: int, outbox: Outbox) -> None:
-        self._epoch = epoch
+    def __init__(self, note: Callable[[Event], None], outbox: Outbox) -> None:
+        self._note = note
         self._outbox = outbox
         self._last = 0  # number of the newest report
 
     def tell(self, event: Event) -> None:
         """Report an event outside of turns."""
-        self._outbox.put(EventFrame(epoch=self._epoch, turn_id=None, event=event))
+        self._note(event)
         self._last = self._outbox.number()
 
     def underway(self) -> bool:

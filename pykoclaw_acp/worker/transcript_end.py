@@ -81,11 +81,6 @@ def _has_answer_behind(claude_session_id: str, begun: int, uuid: str | None) -> 
 def _is_answer(line: bytes) -> bool:
     try:
         found = msgspec.json.decode(line, type=_Written)
-    # A part of a line, or none of Claude's
-    except (
-        msgspec.MsgspecError,
-        UnicodeError,
-        RecursionError,
-    ):
-        return False
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return False  # a part of a line, or none of Claude's
     return found.type == "assistant" and not found.is_sidechain
