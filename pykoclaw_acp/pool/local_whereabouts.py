@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +22,7 @@ from pykoclaw_acp.channel.socket import SocketLine, connect, read_frames
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.link.records import Site
 from pykoclaw_acp.pool.whereabouts import Direction, Sighting, Unlisted
-from pykoclaw_acp.system import lineage, processes
+from pykoclaw_acp.system import lineage, memory, processes
 
 ANSWER_WAIT: Final = 2.0  # s
 LEAVE_WAIT: Final = 1.0  # s in which a worker notices that its daemon is gone
@@ -72,6 +72,27 @@ class LocalWhereabouts:
         """
         found = _launched_for(worker.handle.process.pid, worker.identity.instance)
         return found or f"whose workers are in {Path(worker.handle.socket).parents[1]}"
+
+    def memory(self, workers: Sequence[WorkerRecord]) -> list[int | None]:
+        """Proportional set size of each worker's process and its descendants."""
+        return [self._memory(worker) for worker in workers]
+
+    def _memory(self, worker: WorkerRecord) -> int | None:
+        try:
+            return memory.of_tree(worker.handle.process.pid) if self.lives(worker) else None
+        except OSError:  # no descriptor is left
+            return None
+
+    def server_memory(self, workers: Collection[WorkerRecord]) -> int | None:
+        """Proportional set size of this process and the fork server, whose children workers may
+        be.
+        """
+        own = memory.of_process(os.getpid())
+        if own is None:
+            return None
+        pids = {worker.handle.process.pid for worker in workers}
+        helpers = (child for child in processes.children(os.getpid()) if child not in pids)
+        return own + sum(memory.of_process(child) or 0 for child in helpers)
 
     def sessions(self, workers: Collection[WorkerRecord]) -> dict[tuple[int, int], str]:
         """Sessions by pid and start time, of those workers that were launched since this boot."""

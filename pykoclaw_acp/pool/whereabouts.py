@@ -4,7 +4,7 @@ its daemon.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -52,6 +52,16 @@ class Whereabouts(Protocol):
     def launched_for(self, worker: WorkerRecord) -> str:
         """The data directory that the worker was launched for; what is known instead if that is
         not.
+        """
+
+    def memory(self, workers: Sequence[WorkerRecord]) -> list[int | None]:
+        """Bytes that each worker uses, with all that it has started; None if it does not live, or
+        that cannot be read.
+        """
+
+    def server_memory(self, workers: Collection[WorkerRecord]) -> int | None:
+        """Bytes that this process uses, with what launches `workers` for it and without them; None
+        if that cannot be read.
         """
 
     def sessions(self, workers: Collection[WorkerRecord]) -> dict[tuple[int, int], str]:

@@ -50,7 +50,7 @@ class Control:
         has other settings than the daemon, and which.
         """
         self.finder = SessionFinder(sessions, database)
-        workers = WorkerControl(sessions, database, self.finder)
+        workers = WorkerControl(sessions, database, self.finder, launcher.whereabouts)
         questions = QuestionControl(sessions)
         status = DaemonStatus(
             sessions,

@@ -34,7 +34,7 @@ from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sqlite import ENGINE
-from pykoclaw_acp.system import memory, processes
+from pykoclaw_acp.store.workers import SqlWorkerStore
 
 _STARTED_AT: Final = now_ms()  # of this process, which may open the database anew
 
@@ -94,7 +94,8 @@ class DaemonStatus:
                 state=self._places.state,
                 loop_lag=round(self._lag.worst() * 1000, 1),
                 memory=await asyncio.to_thread(
-                    _own_memory, {row.pid for row in await overview.workers(self._database)}
+                    self._launcher.whereabouts.server_memory,
+                    await SqlWorkerStore(self._database).rows(),
                 ),
                 instance=None if known is None else known.instance,
                 copied_from=None if known is None else known.copied_from,
@@ -138,12 +139,3 @@ class DaemonStatus:
         return (
             None if progress is None else ConversionInfo(events=progress.events, left=progress.left)
         )
-
-
-def _own_memory(workers: set[int]) -> int | None:
-    """PSS of the daemon and its fork server, whose children the workers may be."""
-    own = memory.of_process(os.getpid())
-    if own is None:
-        return None
-    helpers = (child for child in processes.children(os.getpid()) if child not in workers)
-    return own + sum(memory.of_process(child) or 0 for child in helpers)

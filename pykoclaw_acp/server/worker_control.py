@@ -6,7 +6,9 @@ import asyncio
 from typing import Any, Literal
 
 from pykoclaw_acp.channel.options import is_restricted
+from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.pool.whereabouts import Whereabouts
 from pykoclaw_acp.protocol.control.workers import StopParams, Stopped, WorkerInfo
 from pykoclaw_acp.protocol.wire import Params
 from pykoclaw_acp.server.call import Call
@@ -16,16 +18,23 @@ from pykoclaw_acp.sessions import closing
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.store import overview
 from pykoclaw_acp.store.database import Database
-from pykoclaw_acp.system import memory
+from pykoclaw_acp.store.workers import SqlWorkerStore
 
 
 class WorkerControl:
     """Workers of all sessions, with the memory that they use."""
 
-    def __init__(self, sessions: Sessions, database: Database, finder: SessionFinder) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        database: Database,
+        finder: SessionFinder,
+        whereabouts: Whereabouts,
+    ) -> None:
         self._sessions = sessions
         self._database = database
         self._finder = finder
+        self._whereabouts = whereabouts
 
     @property
     def methods(self) -> dict[str, Method[Call, Any]]:
@@ -55,7 +64,7 @@ class WorkerControl:
         if not params.now or self._sessions.awaits_recovery:
             self._database.condition.require()
         only = None if params.session is None else await self._finder.find(params.session)
-        stopped = {row.session_id for row in await overview.workers(self._database)}
+        stopped = {record.session_id for record in await self._alive()}
         sessions = list(self._sessions.live.values()) if only is None else [only]
         if params.now:
             for session in sessions:
@@ -72,12 +81,14 @@ class WorkerControl:
 
     async def live(self, session_id: str | None = None) -> list[WorkerInfo]:
         """The live workers, or only that of one session."""
+        alive = {(one.session_id, one.epoch): one for one in await self._alive()}
         rows = [
             row
             for row in await overview.workers(self._database)
-            if session_id in (None, row.session_id)
+            if (row.session_id, row.epoch) in alive and session_id in (None, row.session_id)
         ]
-        used = await asyncio.to_thread(lambda: [memory.of_tree(row.pid) for row in rows])
+        records = [alive[row.session_id, row.epoch] for row in rows]
+        used = await asyncio.to_thread(self._whereabouts.memory, records)
         return [
             WorkerInfo(
                 session=row.session_id,
@@ -92,6 +103,17 @@ class WorkerControl:
             )
             for row, size in zip(rows, used, strict=True)
         ]
+
+    async def _alive(self) -> list[WorkerRecord]:
+        """Workers that live: the row of a dead one stays until all that it told is in the log."""
+        rows = await SqlWorkerStore(self._database).rows()
+        return await asyncio.to_thread(lambda: [row for row in rows if self._may_live(row)])
+
+    def _may_live(self, worker: WorkerRecord) -> bool:
+        try:
+            return self._whereabouts.lives(worker)
+        except OSError:  # no descriptor is left to look with
+            return True
 
 
 def _counts(workspace: str | None) -> Literal["trusted", "without"] | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.pool.launcher import Deliver, Inheritance
 from pykoclaw_acp.pool.whereabouts import Sighting, Unlisted, Whereabouts
 
+MEMORY = 50_000_000  # bytes
 _pids = itertools.count(1_000_000)
 
 
@@ -261,6 +262,12 @@ class MemoryWhereabouts:
 
     def launched_for(self, worker: WorkerRecord) -> str:
         return "memory"
+
+    def memory(self, workers: Sequence[WorkerRecord]) -> list[int | None]:
+        return [MEMORY if self.lives(worker) else None for worker in workers]
+
+    def server_memory(self, workers: Collection[WorkerRecord]) -> int | None:
+        return MEMORY
 
     def sessions(self, workers: Collection[WorkerRecord]) -> dict[tuple[int, int], str]:
         return {}

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from pykoclaw_acp import __version__
 from pykoclaw_acp.channel.frames import EventFrame, Interrupt
+from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model.events import Text
@@ -462,6 +463,30 @@ async def test_stopping_the_workers_ends_their_turns_as_cancelled(tmp_path: Path
         assert await cli.call("workers/list") == []
         assert not r.launcher.live
         assert (await r.run(two, "say 1")).state == "done"
+
+
+async def test_dead_worker_with_row_is_no_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row waits for a spool that cannot be read; its pid may be another process's by then."""
+
+    async def unreadable(*_: object) -> None:
+        raise OSError("Input/output error")
+
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        r.launcher.process = WorkerProcess(os.getpid(), 1, "an earlier boot")
+        dead = await prompted(r)
+        r.launcher.process = None
+        live = await prompted(r)
+        monkeypatch.setattr(r.launcher, "deliver_spool", unreadable)
+        r.launcher.launched[0].kill()
+        await eventually(lambda: not r.pool.is_live(dead.id) and r.launcher.kept)
+        rows = await r.database.read("SELECT acp_session_id FROM acp_workers ORDER BY 1")
+        assert rows == sorted([(dead.id,), (live.id,)])
+        assert [one["session"] for one in await cli.call("workers/list")] == [live.id]
+        assert [one["session"] for one in (await cli.call("status"))["workers"]] == [live.id]
+        assert await cli.call("workers/stop", session=dead.id) == {"workers": 0}
+        assert await cli.call("workers/stop", all=True) == {"workers": 1}
 
 
 @pytest.mark.parametrize("busy", [True, False])

@@ -149,6 +149,13 @@ async def test_workers_end_when_told_killed_or_cut_off(stage: Stage) -> None:
     await told.close()
     await eventually(lambda: not stage.lives(stopped))
 
+    whereabouts = stage.launcher.whereabouts
+    least = 1_000_000  # bytes
+    used = whereabouts.memory([dead, stopped])
+    assert (used[0] or 0) > least
+    assert used[1] is None
+    assert (whereabouts.server_memory([dead, lonely]) or 0) > least
+
     killed.kill()
     async with asyncio.timeout(30):
         await killed.gone()
