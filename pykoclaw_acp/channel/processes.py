@@ -23,8 +23,8 @@ class WorkerProcess:
 
 @dataclass(frozen=True, slots=True)
 class WorkerHandle:
-    """What a launcher finds its worker by; to everybody else it is opaque, and kept in the worker's
-    row.
+    """What a launcher finds its worker by. Kept in the worker's row, column by column; nobody else
+    looks into it.
 
     The directory of `socket` is below one that has the name of the worker's instance.
     """

@@ -70,7 +70,15 @@ def test_docstrings_stand_alone() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("module", "imports"),
-    [("model/turns.py", "server.app"), ("protocol/long_lines.py", "store.database"), (None, None)],
+    [
+        ("model/turns.py", "server.app"),
+        ("protocol/long_lines.py", "store.database"),
+        ("sessions/state.py", "sessions.session"),
+        ("front/relay.py", "model.events"),
+        ("server/recovery.py", "system.reaper"),
+        ("server/status.py", "system.processes"),
+        (None, None),
+    ],
 )
 def test_import_against_the_layers_is_found(
     tmp_path: Path, module: str | None, imports: str | None
