@@ -48,7 +48,8 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     has its own.
 
     The server makes a template from the settings (`Settings.fill`); a session replaces what is its
-    own, and the pool hands the options to the worker unchanged.
+    own, and the pool hands the options to the worker unchanged. A setting has a
+    default here only because a fork server can be newer than its daemon, which does not say it.
     """
 
     model: str | None

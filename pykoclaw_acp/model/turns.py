@@ -193,6 +193,6 @@ class TurnTimes:
     rejoin_window: float
     away_policy: AwayPolicy
     away_timeout: float
-    away_grace: float = AWAY_GRACE
-    lost_context: LostContext = LostContext.AUTO
-    usage_limit: str = "stop"
+    lost_context: LostContext
+    usage_limit: str
+    away_grace: float = AWAY_GRACE  # no setting

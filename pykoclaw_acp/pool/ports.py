@@ -53,4 +53,4 @@ class PoolLimits:
     stop_grace: float
     orphan_grace: float
     spool_limit: int
-    scheduler: str = ""
+    scheduler: str

@@ -246,13 +246,13 @@ def _wire(
         journal,
         template,
         times,
-        instances.alive,
-        workspaces,
+        settings.fill(ListSettings),
+        alive=instances.alive,
+        workspaces=workspaces,
         transcripts=transcripts,
         locks=FileLocks(str(settings.data), settings.turn_lock_timeout),
         house=house,
     )
-    sessions.catalogue.settings = settings.fill(ListSettings)
     models = {"on": True, "off": False}.get(settings.legacy_models)
     sessions.showing = Showing(models, thoughts=settings.thinking == "show")
     ends = {} if resident else {"orphan_grace": 0}

@@ -43,11 +43,11 @@ log: Final = structlog.get_logger()
 class ListSettings:
     """Which sessions lists have, by the settings of these names."""
 
-    data: str = "/"
-    hide_channels: tuple[str, ...] = ()
-    list_transcripts: str = "off"
-    delete_transcripts: str = "off"
-    helper_prompts: tuple[str, ...] = ()
+    data: str
+    hide_channels: tuple[str, ...]
+    list_transcripts: str
+    delete_transcripts: str
+    helper_prompts: tuple[str, ...]
 
 
 class Registry(Protocol):
@@ -80,9 +80,13 @@ class Catalogue:
     """Lists, names, archives and deletes sessions."""
 
     def __init__(
-        self, sessions: Registry, store: ListAndTranscripts, names: ConversationNames
+        self,
+        sessions: Registry,
+        store: ListAndTranscripts,
+        names: ConversationNames,
+        settings: ListSettings,
     ) -> None:
-        self.settings = ListSettings()
+        self.settings = settings
         self.transcripts: FoundTranscripts | None = None
         self._names = names
         self._sessions = sessions

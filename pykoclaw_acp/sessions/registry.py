@@ -20,7 +20,7 @@ from pykoclaw_acp.model.session_options import NOTHING_REQUESTED, RequestedOptio
 from pykoclaw_acp.model.surroundings import Given, House
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
 from pykoclaw_acp.sessions import adopting, closing, requested_options, worker_options
-from pykoclaw_acp.sessions.catalogue import Catalogue
+from pykoclaw_acp.sessions.catalogue import Catalogue, ListSettings
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.deletions import Deletions
 from pykoclaw_acp.sessions.early_starts import EarlyStarts
@@ -55,9 +55,10 @@ class Sessions:
         journal: Journal,
         template: WorkerOptions,
         times: TurnTimes,
+        lists: ListSettings,
+        *,
         alive: Callable[[str], bool | None] = unknown,
         workspaces: Workspaces | None = None,
-        *,
         transcripts: Transcripts | None = None,
         locks: TurnLocks | None = None,
         house: House | None = None,
@@ -84,7 +85,7 @@ class Sessions:
         self.confirmations = Confirmations(journal, alive)
         self.fronts = Fronts()
         self.requests = AllRequests(self.find, journal)
-        self.catalogue = Catalogue(self, journal, self.names)
+        self.catalogue = Catalogue(self, journal, self.names, lists)
         self._deletions = Deletions(journal, self.live)
         self._writing = Tasks()
         self.deliveries_wanted = asyncio.Event()

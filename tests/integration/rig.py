@@ -20,6 +20,7 @@ from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnTimes
 from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
+from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.sessions.forking import Forks
 from pykoclaw_acp.sessions.ports import Transcripts, TurnLocks, Workspaces
 from pykoclaw_acp.sessions.registry import Sessions
@@ -35,6 +36,7 @@ from tests.waiting import eventually
 from tests.workers import OPTIONS
 
 TIMES = Settings().fill(TurnTimes, cancel_grace=0.5)
+LISTS = Settings().fill(ListSettings, data="/", list_transcripts="off")
 
 
 class Client:
@@ -142,7 +144,7 @@ async def rig(
     database = await databases.open_new(path / "pykoclaw.db")
     journal = HintingJournal(database)
     sessions = Sessions(
-        journal, options, times, workspaces=workspaces, transcripts=transcripts, locks=locks
+        journal, options, times, LISTS, workspaces=workspaces, transcripts=transcripts, locks=locks
     )
     if isinstance(transcripts, ScriptedTranscripts):
         transcripts.store = journal
@@ -155,6 +157,7 @@ async def rig(
         "stop_grace": 1.0,
         "orphan_grace": 0.0,
         "spool_limit": 1024 * 1024,
+        "scheduler": "off",
     }
     pool = WorkerPool(
         launcher,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,12 @@ from pykoclaw_acp.model.found import FoundTranscript, Removed
 from pykoclaw_acp.model.listing import ListPosition, ListQuery
 from pykoclaw_acp.protocol import list_cursor
 from pykoclaw_acp.sessions import catalogue
-from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.store import overview
 from pykoclaw_acp.store.readers import ReaderPool
 from pykoclaw_acp.store.units import Statement, Unit
 from tests.integration.callers import caller
 from tests.integration.programs import upsert_row
-from tests.integration.rig import Rig, rig
+from tests.integration.rig import LISTS, Rig, rig
 from tests.integration.wires import Wire, client, hanging, new, prompt
 from tests.waiting import eventually
 
@@ -171,7 +171,7 @@ async def test_other_channels_conversation_is_named_or_hidden(tmp_path: Path) ->
         )
         (row,) = (await page(wire))["sessions"]
         assert row["_meta"] == {"pykoclaw.dev/channel": "wa"}
-        r.sessions.catalogue.settings = ListSettings(hide_channels=("wa",))
+        r.sessions.catalogue.settings = replace(LISTS, hide_channels=("wa",))
         assert await ids(wire) == []
 
 
@@ -309,7 +309,7 @@ class Transcripts:
 def with_transcripts(r: Rig, cwd: str = "/", **settings: str) -> Transcripts:
     made = Transcripts(cwd)
     r.sessions.catalogue.transcripts = made
-    r.sessions.catalogue.settings = ListSettings(**{"list_transcripts": "on", **settings})  # type: ignore[arg-type]
+    r.sessions.catalogue.settings = replace(LISTS, **{"list_transcripts": "on", **settings})  # type: ignore[arg-type]
     return made
 
 

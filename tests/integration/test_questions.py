@@ -41,7 +41,7 @@ from tests.integration.asking import (
     write,
 )
 from tests.integration.linked import front
-from tests.integration.rig import Rig
+from tests.integration.rig import LISTS, Rig
 from tests.integration.rig import rig as plain_rig
 from tests.integration.wires import client
 from tests.waiting import eventually
@@ -287,7 +287,7 @@ async def test_a_parked_question_outlives_the_daemon(tmp_path: Path, asked_befor
     async with rig(tmp_path, "park") as r:
         first = await parked(r)
         await write(r, permissions.interrupt_all())
-        later = Sessions(SessionJournal(r.database), OPTIONS, times("park"))
+        later = Sessions(SessionJournal(r.database), OPTIONS, times("park"), LISTS)
         later.workers = r.pool
         vars(r.sessions.worker_events).update(vars(later.worker_events))  # whom the pool tells
         vars(r.sessions).update(vars(later))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Collection
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -19,7 +20,6 @@ from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.model.session_options import RequestedOptions, SessionOptions
 from pykoclaw_acp.server.turn_locks import FileLocks
 from pykoclaw_acp.sessions import folders
-from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.sessions.scheduler import Scheduler
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.task_runs import TaskRuns
@@ -32,7 +32,7 @@ from pykoclaw_acp.system.turn_lock import TurnLock
 from tests.integration.asking import Asking
 from tests.integration.programs import upsert_row
 from tests.integration.queueing import execute, fetch
-from tests.integration.rig import Client, Rig, rig
+from tests.integration.rig import LISTS, Client, Rig, rig
 from tests.integration.scheduling import PAST, logs, nobody, row, scheduling, task
 from tests.waiting import eventually, within
 
@@ -185,7 +185,7 @@ async def test_a_run_aside_leaves_nothing_but_its_id(
     transcripts = Transcripts()
     async with rig(tmp_path) as r, scheduling(r):
         r.sessions.catalogue.transcripts = transcripts  # type: ignore[assignment]
-        r.sessions.catalogue.settings = ListSettings(delete_transcripts=deletes)
+        r.sessions.catalogue.settings = replace(LISTS, delete_transcripts=deletes)
         session = await r.session()
         task(
             path, session.record.conversation_name, context_mode="isolated",
@@ -227,7 +227,7 @@ async def test_transcript_a_conversation_continues_with_is_kept(tmp_path: Path, 
     transcripts = Transcripts()
     async with rig(tmp_path) as r, scheduling(r):
         r.sessions.catalogue.transcripts = transcripts  # type: ignore[assignment]
-        r.sessions.catalogue.settings = ListSettings(delete_transcripts="on")
+        r.sessions.catalogue.settings = replace(LISTS, delete_transcripts="on")
         task(path, "daily", schedule_type="interval", schedule_value="3600000")
         for number in (1, 2):
             await _run_again(path, number)

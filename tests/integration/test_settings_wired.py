@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import os
 from pathlib import Path
 
@@ -14,17 +13,25 @@ from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.lost_context import LostContext
-from pykoclaw_acp.model.turns import TurnTimes
-from pykoclaw_acp.pool.ports import PoolLimits
 from pykoclaw_acp.server import stdio
 from pykoclaw_acp.server.app import App
-from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.system.turn_lock import Holder, TurnLock
+
+OF_WORKERS = (
+    "model permission_mode setting_sources cli_path umask log_level profile titles brave_api_key"
+    " account"
+)
+OF_TURNS = "cancel_grace permission_timeout rejoin_window away_policy away_timeout lost_context usage_limit"
+OF_POOL = (
+    "data max_workers idle_timeout worker_start_timeout stall_timeout orphan_grace spool_limit"
+    " scheduler"
+)
+OF_LISTS = "data hide_channels list_transcripts delete_transcripts helper_prompts"
 
 
 def settings_in(path: Path) -> Settings:
     """None of these values is the default."""
-    return Settings(
+    return Settings(  # type: ignore[call-arg]  # by an alias
         data=path / "data", state=path / "state", socket=path / "run/s",
         cancel_grace=11, permission_timeout=12, rejoin_window=13,
         away_policy=AwayPolicy.PARK, away_timeout=14, turn_lock_timeout=0.2,
@@ -35,6 +42,9 @@ def settings_in(path: Path) -> Settings:
         helper_prompts=("Summarize this message",),
         legacy_models="on", thinking="hide", early_start="off", prune_after=20,
         shutdown_grace=21,
+        model="opus", permission_mode="plan", setting_sources=("user",), cli_path=path / "claude",
+        umask="027", log_level="warning", profile="pykoclaw", titles="claude",
+        PYKOCLAW_BRAVE_API_KEY="key", account="work",
     )  # fmt: skip
 
 
@@ -43,16 +53,19 @@ async def test_parts_have_the_values_of_settings(tmp_path: Path) -> None:
     places = Places(settings.data, settings.state, settings.socket)
     app = await App.start(settings, places, resident=True)
     try:
-        for has, kind in (
-            (app.sessions._times, TurnTimes),
-            (app.pool._limits, PoolLimits),
-            (app.sessions.catalogue.settings, ListSettings),
+        for part, names in (
+            (app.sessions._template, OF_WORKERS),
+            (app.sessions._times, OF_TURNS),
+            (app.pool._limits, OF_POOL),
+            (app.sessions.catalogue.settings, OF_LISTS),
         ):
-            assert isinstance(has, kind)
-            names = {one.name for one in dataclasses.fields(kind)} & set(Settings.model_fields)
-            assert {name: str(getattr(has, name)) for name in names} == {
-                name: str(getattr(settings, name)) for name in names
+            has = {name: getattr(part, name) for name in names.split()}
+            expected = {name: getattr(settings, name) for name in names.split()}
+            assert has == {
+                name: str(one) if isinstance(one, Path) else one for name, one in expected.items()
             }
+            default = Settings()
+            assert [name for name in has if expected[name] == getattr(default, name)] == []
         assert app.sessions.showing.legacy_models is True
         assert app.sessions.showing.thoughts is False
         assert app.sessions.early is None

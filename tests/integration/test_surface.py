@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,13 @@ from pykoclaw_acp.model.choices import Command, Config, Model, Offer
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import ConfigChanged, ModeChanged
 from pykoclaw_acp.model.turns import Turn
-from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.sessions.retention import Pruner
 from pykoclaw_acp.store import deletion
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.databases import on_writer
 from tests.integration.memory_launcher import MemoryChannel
-from tests.integration.rig import Rig, rig
+from tests.integration.rig import LISTS, Rig, rig
 from tests.integration.surface import hidden
 from tests.integration.wires import Wire, client, hanging, load, new, prompt
 from tests.waiting import eventually
@@ -711,7 +711,7 @@ async def test_unreferenced_session_is_unloaded_and_can_return(tmp_path: Path) -
 @pytest.mark.parametrize("text", [TITLE, "You are a changelog writer. Write."])
 async def test_a_clients_own_helper_keeps_no_worker(tmp_path: Path, text: str) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
-        r.sessions.catalogue.settings = ListSettings(helper_prompts=("You are a changelog",))
+        r.sessions.catalogue.settings = replace(LISTS, helper_prompts=("You are a changelog",))
         helper, real = await new(wire), await new(wire)
         await wire.call("session/prompt", **prompt(real, "say 1"))
         running = wire.begin("session/prompt", **prompt(helper, text))

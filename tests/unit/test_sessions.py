@@ -13,6 +13,7 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StaleEpoch, StoreUnavailable
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState, TurnTimes
+from pykoclaw_acp.sessions.catalogue import ListSettings
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from tests.integration.journals import end, prompt, said
@@ -30,7 +31,10 @@ class World:
         self.database = self.journal.database
         self.workers = MemoryWorkers(self.database)
         self.sessions = Sessions(
-            self.journal, OPTIONS, Settings().fill(TurnTimes, cancel_grace=0.01)
+            self.journal,
+            OPTIONS,
+            Settings().fill(TurnTimes, cancel_grace=0.01),
+            Settings().fill(ListSettings),
         )
         self.sessions.workers = self.workers
 
