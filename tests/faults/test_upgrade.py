@@ -17,15 +17,20 @@ from typing import Final
 import pytest
 
 from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.harness.client import selected
 from tests.e2e.harness.processes import environment
 from tests.waiting import eventually
 
-# Commits: the release before, and the last one before modules moved.
-BEFORE: Final = ("41c303b", pytest.param("045295f", marks=pytest.mark.long))
+# A commit in each line, and what it is; `.ci/run` says which are not here.
+COMMITS: Final = Path(__file__).with_name("versions_before").read_text().splitlines()
+NEWEST, *OLDER = (line.split()[0] for line in COMMITS)
+BEFORE: Final = (NEWEST, *(pytest.param(one, marks=pytest.mark.long) for one in OLDER))
 PARTS: Final = ("pykoclaw_acp", "migrations")
 CHECKOUT: Final = Path(__file__).parents[2]
 COUNT: Final = 600
 TURN: Final = script(f"repeat {COUNT}x10ms w{{n}}.", "bash echo from-the-tool", "text The end.")
+ASKING: Final = script("text May I?", "bash mkdir made", "text Thank you.")
+HANGING: Final = script("text I begin.", "hang", "text Never.")
 WHOLE: Final = [f"w{n}" for n in range(1, COUNT + 1)]
 
 
@@ -123,3 +128,37 @@ async def test_previous_version_fronts_and_worker_continue_after_upgrade(
     for client in (asking, watching):
         assert client.text(session) == fresh.text(session)
     assert (await asking.prompt(session, text("All is well.")))["stopReason"] == "end_turn"
+
+
+async def test_previous_version_worker_is_decided_and_cancelled_after_upgrade(
+    stack: Stack, installed: Installation
+) -> None:
+    """A tool call that asks before the upgrade, and a turn of another session that hangs."""
+    await stack.daemon(program=installed.program, **installed.environment)
+    client = await stack.front(program=installed.program, **installed.environment)
+    client.permit = lambda _: None  # it is open until the new daemon is there
+    asking, hanging = await client.new(stack.work), await client.new(stack.work)
+    decided = client.prompting(asking, ASKING)
+    await client.until(lambda: client.questions)
+    cancelled = client.prompting(hanging, HANGING)
+    await client.until(lambda: client.text(hanging) == "I begin.")
+    olds = {stack.worker(session).pid for session in (asking, hanging)}
+
+    installed.upgrade()
+    await stack.end_daemon()
+    await eventually(stack.daemon_pid)
+    assert olds == {stack.worker(session).pid for session in (asking, hanging)}
+    assert not (stack.work / "made").exists()
+    client.reply(client.questions[0], selected("allow_once"))
+    assert (await client.answer(decided))["stopReason"] == "end_turn"
+    assert (stack.work / "made").is_dir()
+    assert client.text(asking) == "May I?Thank you."
+    (row,) = stack.rows("SELECT outcome, option_id FROM acp_permissions")
+    assert row == {"outcome": "selected", "option_id": "allow_once"}
+
+    client.cancel(hanging)
+    assert (await client.answer(cancelled))["stopReason"] == "cancelled"
+    assert stack.worker(hanging).pid in olds, "it obeyed, and was not killed"
+    states = stack.rows("SELECT state FROM acp_turns ORDER BY state")
+    assert [row["state"] for row in states] == ["cancelled", "done"]
+    assert (await client.prompt(asking, text("All is well.")))["stopReason"] == "end_turn"

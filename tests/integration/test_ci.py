@@ -21,14 +21,15 @@ esac
 
 
 def run(
-    root: Path, *programs: str, clients: str = "", failing: bool = False
+    root: Path, *programs: str, clients: str = "", failing: bool = False, shallow: bool = False
 ) -> tuple[int, list[str]]:
     """Exit status and lines of `.ci/run` on a machine with these programs, where these clients can be
-    installed.
+    installed; `shallow`: without the commits of versions before.
     """
     stubs = root / "stubs"
     stubs.mkdir()
-    for name, body in {"make": MAKE, **dict.fromkeys(programs, "#!/bin/sh\n")}.items():
+    git = f"#!/bin/sh\nexit {int(shallow)}\n"
+    for name, body in {"make": MAKE, "git": git, **dict.fromkeys(programs, "#!/bin/sh\n")}.items():
         (stubs / name).write_text(body)
         (stubs / name).chmod(0o755)
     for name in ("sh", "dirname", "mkdir"):
@@ -37,6 +38,8 @@ def run(
         (stubs / name).symlink_to(found)
     (root / ".ci").mkdir()
     shutil.copy(RUN, root / ".ci/run")
+    (root / "tests/faults").mkdir(parents=True)
+    (root / "tests/faults/versions_before").write_text("1a2b3c4 a release\n5d6e7f8 another\n")
     if failing:
         (root / "failing").touch()
     elsewhere = root / "elsewhere"  # where CDPATH would lead
@@ -79,3 +82,10 @@ def test_where_they_cannot_run_the_end_says_so(
     assert (status, said[-2]) == (7 if failing else 0, "make test PYKOCLAW_TEST_NODE=")
     assert said[-1].startswith("NOT TESTED HERE: the clients on Node")
     assert reason in said[-1]
+
+
+def test_upgrades_without_old_versions_are_named(tmp_path: Path) -> None:
+    status, said = run(tmp_path, "node", "npm", clients="typescript acpx", shallow=True)
+    assert status == 0
+    assert said[-1].startswith("NOT TESTED HERE: upgrades of versions before")
+    assert said[-1].endswith("no commit 1a2b3c4 5d6e7f8.")
