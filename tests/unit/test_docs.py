@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import tomllib
 from typing import get_args
 
 import pytest
@@ -144,6 +145,23 @@ def test_layout_lists_every_package_and_top_module() -> None:
     assert {name.strip("/") for name in re.findall(r"\*\*`([a-z_/]+/)`\*\*", layout)} == folders
     for path in PACKAGE.glob("*.py"):
         assert path.name.startswith("__") or f"`{path.name}`" in layout, path.name
+
+
+def test_lines_of_layout_are_layers_of_contract() -> None:
+    (layers,) = (
+        [set(layer.split(" | ")) for layer in contract["layers"]]
+        for contract in tomllib.loads(text("pyproject.toml"))["tool"]["importlinter"]["contracts"]
+        if contract["type"] == "layers"
+    )
+    lines: list[set[str]] = []
+    for row in table("docs/architecture.md", "layer"):
+        names = {name.removesuffix("/").removesuffix(".py") for name in codes(row[0])}
+        above = {name.partition("/")[0] for name in names if "/" in name}
+        if above:  # inside of another package
+            assert above <= lines[-1], row
+        else:
+            lines.append(names)
+    assert lines == layers
 
 
 def test_the_tables_are_those_of_the_migrations() -> None:
