@@ -5,19 +5,20 @@ AcpError                       a request failed: the error answer of that reques
 ├─ InternalError, and its SessionUnreadable
 ├─ AuthRequired                Claude refused the credential
 ├─ SessionNotFound
-├─ StoreUnavailable, Overloaded    send the request again later
+├─ Overloaded, StoreUnavailable    send the request again later
+│  └─ StoreUncertain           it may have been stored: look before it is sent again
 ├─ NestedCaller                the caller runs inside of a session
 └─ TurnFailed                  a turn ended without an answer
 
 StartupError                   the program ends, with `exit_code`
 ├─ DataDirectoryLocked, RestartWanted, DatabaseBusy    another try may succeed (75)
-├─ DatabaseUnusable            (78); store/inspection.py has two kinds of it
+├─ DatabaseUnusable, and its DatabaseForeign, DatabaseIncompatible    (78)
 ├─ DatabaseMissing             (78)
 ├─ ConfigurationError          (78)
 │  └─ DirectoryUnusable
 ├─ Exhausted                   the machine, or a limit, has run out of something
-├─ CommandFailed
-├─ OutputLost                  standard output cannot be written
+├─ CommandFailed, and its NoSuchSession
+├─ OutputLost, DaemonAbsent    standard output cannot be written; no daemon answers
 └─ DaemonNotRunning            (3)
 
 WorkerFailed                   no worker could be had for a turn
@@ -25,9 +26,8 @@ WorkerFailed                   no worker could be had for a turn
 └─ ClaudeNotStarted            in the worker: the CLI could not be started
 
 StoreError                     nothing of what was to be written was kept
-├─ StoreClosed                 the server stops
-├─ NoPlaceForEnd, SpoolPending
-├─ RowRefused                  a row breaks a rule of its table
+├─ StoreClosed, and its DatabaseClosed    the server stops
+├─ NoPlaceForEnd, SpoolPending, RowRefused
 └─ Conflict                    the database is not as the writer expected
    └─ StaleEpoch               frames of a worker that is not its session's newest
 
