@@ -77,11 +77,11 @@ def test_docstrings_stand_alone() -> None:
         ("front/relay.py", "model.events"),
         ("server/recovery.py", "system.reaper"),
         ("server/status.py", "system.processes"),
-        (None, None),
+        (None, ""),
     ],
 )
 def test_import_against_the_layers_is_found(
-    tmp_path: Path, module: str | None, imports: str | None
+    tmp_path: Path, module: str | None, imports: str
 ) -> None:
     shutil.copytree(
         ROOT / PACKAGE, tmp_path / PACKAGE, ignore=shutil.ignore_patterns("__pycache__")
@@ -97,4 +97,7 @@ def test_import_against_the_layers_is_found(
     )  # fmt: skip
     assert (found.returncode == 0) == (module is None), found.stdout
     if module is not None:
-        assert f"{PACKAGE}.{imports}" in found.stdout
+        # of a circle only the last parts of names are said
+        assert re.search(
+            rf"-> (?:{PACKAGE})?\.(?:{imports}|{imports.split('.')[1]})\b", found.stdout
+        )
