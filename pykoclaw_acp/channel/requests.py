@@ -42,4 +42,4 @@ class WorkerReply(_Request, frozen=True, kw_only=True, tag="reply"):
     error: str | None = None
 
 
-Request = StopTask | StopSubagents | RewindFiles | MakeTitle
+WorkerRequest = StopTask | StopSubagents | RewindFiles | MakeTitle

@@ -35,7 +35,7 @@ from acp.schema import (
 
 from pykoclaw_acp import __version__
 
-Update = (
+AnyUpdate = (
     UserMessageChunk
     | AgentMessageChunk
     | AgentThoughtChunk
@@ -54,7 +54,7 @@ class Arrival:
     """An update as decoded by the SDK, and its time (`time.perf_counter`)."""
 
     at: float
-    update: Update
+    update: AnyUpdate
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Editor:
     """Callbacks of the SDK: records updates, and allows every tool once."""
 
     def __init__(
-        self, shown: Callable[[Update], None], asked: Callable[[AskedPermission], None]
+        self, shown: Callable[[AnyUpdate], None], asked: Callable[[AskedPermission], None]
     ) -> None:
         self.arrivals: list[Arrival] = []
         self.questions: list[AskedPermission] = []
@@ -77,7 +77,7 @@ class Editor:
         self._shown = shown
         self._asked = asked
 
-    async def session_update(self, session_id: str, update: Update, **meta: Any) -> None:  # noqa: ARG002  the SDK's signature
+    async def session_update(self, session_id: str, update: AnyUpdate, **meta: Any) -> None:  # noqa: ARG002  the SDK's signature
         """Record and show the update."""
         self.arrivals.append(Arrival(time.perf_counter(), update))
         self.news.set()
@@ -226,17 +226,17 @@ def texts(arrivals: list[Arrival]) -> list[Arrival]:
     return [arrival for arrival in arrivals if isinstance(arrival.update, AgentMessageChunk)]
 
 
-def _ends_turn(update: Update) -> bool:
+def _ends_turn(update: AnyUpdate) -> bool:
     return isinstance(update, UsageUpdate) and update.cost is not None
 
 
-def text_of(update: Update) -> str:
+def text_of(update: AnyUpdate) -> str:
     """Text of a chunk; empty for other updates."""
     content = getattr(update, "content", None)
     return content.text if isinstance(content, TextContentBlock) else ""
 
 
-def folded(updates: Sequence[Update]) -> list[Any]:
+def folded(updates: Sequence[AnyUpdate]) -> list[Any]:
     """Updates with the chunks of each message merged, without states that later ones replace, so
     that live and replayed updates can be compared.
     """
@@ -257,6 +257,6 @@ def folded(updates: Sequence[Update]) -> list[Any]:
     return told
 
 
-def seq_of(update: Update) -> int:
+def seq_of(update: AnyUpdate) -> int:
     """Position of the update in the log; 0 without one."""
     return int((update.field_meta or {}).get(_SEQ, 0))

@@ -15,7 +15,7 @@ from acp.schema import (
 from rich.console import Console
 from rich.text import Text
 
-from pykoclaw_acp.demo.client import AskedPermission, Update, text_of
+from pykoclaw_acp.demo.client import AnyUpdate, AskedPermission, text_of
 
 MARGIN: Final = 11  # columns before the words; the speaker stands there
 _INDENT: Final = 2
@@ -59,7 +59,7 @@ class Speech:
         self._remark("asks", f"May I? {question.title}", "yellow")
         self._remark("you", "allow once", "bold")
 
-    def update(self, update: Update) -> None:
+    def update(self, update: AnyUpdate) -> None:
         """Show an update."""
         match update:
             case UserMessageChunk():

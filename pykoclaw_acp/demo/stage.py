@@ -13,7 +13,7 @@ from typing import Any
 from acp.schema import PromptResponse
 
 from pykoclaw_acp.demo import client, processes, script
-from pykoclaw_acp.demo.client import Agent, Arrival, AskedPermission, Editor, Update, seq_of
+from pykoclaw_acp.demo.client import Agent, AnyUpdate, Arrival, AskedPermission, Editor, seq_of
 from pykoclaw_acp.demo.findings import Findings
 from pykoclaw_acp.demo.processes import DemoProcess
 from pykoclaw_acp.demo.show import DemoOutput
@@ -42,7 +42,7 @@ class Stage:
         self.editor: Editor
         self.session = ""
         self.claude = ""
-        self.held: list[Update] = []  # of the session's log, as they came live
+        self.held: list[AnyUpdate] = []  # of the session's log, as they came live
         self.asked_late = False
         self._findings = findings
         self._home = home
@@ -178,6 +178,6 @@ def since(begun: float) -> float:
     return (time.perf_counter() - begun) * 1000
 
 
-def logged(arrivals: list[Arrival]) -> list[Update]:
+def logged(arrivals: list[Arrival]) -> list[AnyUpdate]:
     """Updates that are in the session's log; commands, for instance, are not."""
     return [arrival.update for arrival in arrivals if seq_of(arrival.update)]

@@ -11,7 +11,7 @@ from pykoclaw_acp.front.call import DaemonAbsent
 
 PAUSE: Final = 0.5  # s between two attempts to reach a daemon that went away
 PATIENCE: Final = 60.0  # s without a daemon
-STOOD: Final = 5.0  # s; a connection that ends earlier was none to a daemon that works
+MIN_UPTIME: Final = 5.0  # s; a connection that ends earlier was none to a daemon that works
 
 Notifications = Generator[dict[str, Any], None, Any]
 
@@ -41,7 +41,7 @@ def resumed(
             return end.value
         except gone as error:
             now = time.monotonic()
-            if lost is None or (error.stood or 0.0) >= STOOD:
+            if lost is None or (error.stood or 0.0) >= MIN_UPTIME:
                 lost = now
             if now - lost >= patience:
                 raise

@@ -61,7 +61,7 @@ class FollowedConversation:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class ConversationOwner:
     """The session that a conversation has, or had."""
 
     session_id: str

@@ -32,15 +32,15 @@ OF_TURN: Final = frozenset({USAGE, PLAN})
 """States of which each turn has its own."""
 PART: Final = 960 * 1024  # bytes of text as JSON in one part; a client's line stays below 1 MiB
 
-Piece = Text | Thinking
+MessagePiece = Text | Thinking
 
 
-def message(event: Event | None) -> tuple[type[Piece], str] | None:
+def message(event: Event | None) -> tuple[type[MessagePiece], str] | None:
     """Message that the event is a part of; None for other events."""
-    return (type(event), event.message_id) if isinstance(event, Piece) else None
+    return (type(event), event.message_id) if isinstance(event, MessagePiece) else None
 
 
-def weight(piece: Piece) -> int:
+def weight(piece: MessagePiece) -> int:
     """Bytes of the part's text in a line."""
     return len(msgspec.json.encode(piece.text)) - 2
 
@@ -75,7 +75,7 @@ def spares(event: Event | None) -> bool:
 
 def may_go_on(logged: Logged) -> bool:
     """Whether the next event may be merged with this one."""
-    return isinstance(logged.event, Piece) and weight(logged.event) < PART
+    return isinstance(logged.event, MessagePiece) and weight(logged.event) < PART
 
 
 def merged(logged: Sequence[Logged]) -> list[Logged]:
@@ -84,7 +84,7 @@ def merged(logged: Sequence[Logged]) -> list[Logged]:
     begin, room = 0, 0
     for at, one in enumerate(logged):
         mine = message(one.event)
-        size = weight(one.event) if isinstance(one.event, Piece) else 0
+        size = weight(one.event) if isinstance(one.event, MessagePiece) else 0
         if mine is None or at == begin or size > room or not _goes_on(logged[at - 1], one, mine):
             found.extend(_joined(logged[begin:at]))
             begin, room = at, PART
@@ -132,7 +132,7 @@ def replayed(logged: Sequence[Logged]) -> Sequence[Logged]:
     return merged(kept[::-1]) if len(kept) < len(logged) else logged
 
 
-def _goes_on(before: Logged, one: Logged, mine: tuple[type[Piece], str]) -> bool:
+def _goes_on(before: Logged, one: Logged, mine: tuple[type[MessagePiece], str]) -> bool:
     return (
         before.seq + 1 == one.first
         and before.turn_id == one.turn_id
@@ -144,8 +144,8 @@ def _joined(run: Sequence[Logged]) -> Sequence[Logged]:
     if len(run) < 2:
         return run
     last = run[-1]
-    assert isinstance(last.event, Piece)
-    text = "".join(one.event.text for one in run if isinstance(one.event, Piece))
+    assert isinstance(last.event, MessagePiece)
+    text = "".join(one.event.text for one in run if isinstance(one.event, MessagePiece))
     event = msgspec.structs.replace(last.event, text=text)
     return [
         replace(

@@ -64,13 +64,13 @@ class Invalid:
     error: AcpError
 
 
-Message = Request | Notification | Response | Invalid
+AnyMessage = Request | Notification | Response | Invalid
 
 _decoder = msgspec.json.Decoder(_Envelope)
 _id_decoder = msgspec.json.Decoder(str | int | None)
 
 
-def parse(line: bytes | bytearray) -> Message | None:
+def parse(line: bytes | bytearray) -> AnyMessage | None:
     """Parse a line; None for a blank line, and for a response without a usable id."""
     if not line.strip():
         return None
@@ -104,7 +104,7 @@ def _decode(line: bytes | bytearray) -> _Envelope:
         return _decoder.decode(json.dumps(message, ensure_ascii=False).encode(errors="replace"))
 
 
-def _classify(envelope: _Envelope) -> Message | None:
+def _classify(envelope: _Envelope) -> AnyMessage | None:
     if isinstance(envelope.method, msgspec.UnsetType):
         return _response(envelope)
     message_id = NULL_ID if isinstance(envelope.id, msgspec.UnsetType) else bytes(envelope.id)
@@ -128,7 +128,7 @@ def _classify(envelope: _Envelope) -> Message | None:
     return Request(message_id, method, params)
 
 
-def _response(envelope: _Envelope) -> Message | None:
+def _response(envelope: _Envelope) -> AnyMessage | None:
     has_id = not isinstance(envelope.id, msgspec.UnsetType)
     result = None if isinstance(envelope.result, msgspec.UnsetType) else bytes(envelope.result)
     error = None if isinstance(envelope.error, msgspec.UnsetType) else bytes(envelope.error)

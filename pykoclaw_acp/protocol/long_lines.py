@@ -35,7 +35,7 @@ _LOW: Final = re.compile(rb"\\u[dD][c-fC-F]")  # how the second of two begins
 _REST_OF_CHARACTER: Final = range(0x80, 0xC0)  # bytes of UTF-8
 _NO_STRUCTURE: Final = bytes(set(range(256)) - set(b",[]{}"))
 
-Line = bytes | bytearray
+RawLine = bytes | bytearray
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class LongText:
 class Short:
     """A line without its long strings; `texts` has these by their marks."""
 
-    line: Line
+    line: RawLine
     texts: dict[str, LongText] = field(default_factory=dict)
 
 
@@ -72,12 +72,12 @@ class NoJson(Exception):
     """A string is not terminated, or is not valid UTF-8."""
 
 
-def is_simple(line: Line) -> bool:
+def is_simple(line: RawLine) -> bool:
     """Whether the line can be decoded at once; otherwise `shorten` it."""
     return len(line) <= LONG and is_frugal(line)
 
 
-def is_frugal(line: Line) -> bool:
+def is_frugal(line: RawLine) -> bool:
     """Whether the numbers of values and levels are certainly within their limits; characters in
     texts count as well.
     """
@@ -85,7 +85,7 @@ def is_frugal(line: Line) -> bool:
     return openings <= MOST_DEPTH and openings + line.count(b",") <= MOST_VALUES
 
 
-def released(line: Line) -> Generator[None, None, None]:
+def released(line: RawLine) -> Generator[None, None, None]:
     """Free a decoded line in steps: to free 60 MiB takes 5 ms in one call. Parts that are
     referenced elsewhere stay.
     """
@@ -97,13 +97,13 @@ def released(line: Line) -> Generator[None, None, None]:
                 yield
 
 
-def shorten(line: Line, messages: int = 1) -> Generator[None, None, Short]:
+def shorten(line: RawLine, messages: int = 1) -> Generator[None, None, Short]:
     """Extract the long strings of a line, which may hold as much as this many `messages`. Raises
     TooComplex and NoJson.
     """
     secret = secrets.token_hex(16)
     texts: dict[str, LongText] = {}
-    parts: list[Line] = []
+    parts: list[RawLine] = []
     budget = _Budget(messages)
     copied = at = count = 0
     while True:
@@ -143,7 +143,7 @@ class _Budget:
         if self._bytes < 0:
             raise TooComplex
 
-    def look(self, outside: Line) -> None:
+    def look(self, outside: RawLine) -> None:
         """Count the values in a piece of the line outside of strings."""
         self.spend(len(outside))
         marks = outside.translate(None, _NO_STRUCTURE)
@@ -159,7 +159,7 @@ class _Budget:
                 self._depth -= 1
 
 
-def _find_quote(line: Line, at: int, budget: _Budget) -> Generator[None, None, int]:
+def _find_quote(line: RawLine, at: int, budget: _Budget) -> Generator[None, None, int]:
     """Position of the next quote, or the end."""
     while at < len(line):
         found = line.find(b'"', at, at + PIECE)
@@ -171,7 +171,7 @@ def _find_quote(line: Line, at: int, budget: _Budget) -> Generator[None, None, i
     return len(line)
 
 
-def _cuts(line: Line, at: int) -> Generator[None, None, list[int]]:
+def _cuts(line: RawLine, at: int) -> Generator[None, None, list[int]]:
     """Positions at which a string that begins at `at` is cut, the last one being its end."""
     cuts = [at]
     quote = line.find(b'"', at, at + PIECE)
@@ -193,7 +193,7 @@ def _cuts(line: Line, at: int) -> Generator[None, None, list[int]]:
         yield
 
 
-def _whole_characters(seen: Line) -> int:
+def _whole_characters(seen: RawLine) -> int:
     """Length of the part that can be decoded without the following bytes."""
     end = len(seen)
     escape = seen.find(b"\\", max(0, end - 2 * _ESCAPE))
@@ -208,7 +208,7 @@ def _whole_characters(seen: Line) -> int:
     return max(0, end - 1) if end and seen[end - 1] >= _REST_OF_CHARACTER.stop else end
 
 
-def _decode(line: Line, cuts: list[int]) -> Generator[None, None, LongText]:
+def _decode(line: RawLine, cuts: list[int]) -> Generator[None, None, LongText]:
     text = LongText()
     is_ascii = True
     for at, end in pairwise(cuts):

@@ -26,14 +26,14 @@ from .steps import (
     HttpError,
     Limit,
     ReportStep,
-    Response,
     Step,
+    Steps,
     StopStep,
     StreamError,
     TextStep,
 )
 
-Kind = Literal["main", "side"]
+RequestKind = Literal["main", "side"]
 
 _REPORT_WIDTH = 500
 _SCRIPT_FINISHED = "(The script has no more steps.)"
@@ -43,9 +43,9 @@ _SCRIPT_FINISHED = "(The script has no more steps.)"
 class ScriptedAnswer:
     """Steps to play, and the entry for the record."""
 
-    kind: Kind
+    kind: RequestKind
     conversation: RequestConversation
-    steps: Response
+    steps: Steps
     script_hash: str | None = None
 
 
@@ -55,7 +55,7 @@ class FaultCounts:
     def __init__(self) -> None:
         self._struck: dict[str, int] = {}
 
-    def effective(self, steps: Response, key: str) -> Response:
+    def effective(self, steps: Steps, key: str) -> Steps:
         """Drop exhausted faults from `steps`; count those that strike now."""
         effective: list[Step] = []
         for index, step in enumerate(steps):

@@ -18,9 +18,8 @@ from starlette.types import Send as SendMessage
 from . import limits, wire
 from .answer import FaultCounts, ScriptedAnswer, choose_answer
 from .conversation import read_conversation
-from .record import Outcome, RequestRecord
-from .steps import Hang, HttpError, Limit, StreamError
-from .steps import Response as Steps
+from .record import AnswerEnd, RequestRecord
+from .steps import Hang, HttpError, Limit, Steps, StreamError
 
 # Events that need no wait between them share a write up to this size.
 _WRITE_BYTES = 8192
@@ -35,7 +34,7 @@ class Playback(Response):
     """
 
     def __init__(
-        self, body: dict[str, Any], steps: Steps, ended: Callable[[Outcome, int], None]
+        self, body: dict[str, Any], steps: Steps, ended: Callable[[AnswerEnd, int], None]
     ) -> None:
         super().__init__()
         self._body = body
@@ -63,7 +62,7 @@ class Playback(Response):
         # before the other.
         self._ended(await self._send_response(scope, receive, send), self._deltas)
 
-    async def _send_response(self, scope: Scope, receive: Receive, send: SendMessage) -> Outcome:
+    async def _send_response(self, scope: Scope, receive: Receive, send: SendMessage) -> AnswerEnd:
         steps = self._steps
         while steps and isinstance(steps[0], Hang):
             await _wait(steps[0].seconds)
@@ -95,7 +94,7 @@ class Playback(Response):
         await send({"type": "http.response.start", "status": 200, "headers": raw})
         return await self._send_actions(writer.stream() if stream else writer.message(), send)
 
-    async def _send_actions(self, actions: Iterator[wire.Action], send: SendMessage) -> Outcome:
+    async def _send_actions(self, actions: Iterator[wire.Action], send: SendMessage) -> AnswerEnd:
         pending = bytearray()
         deltas = 0
         due = asyncio.get_running_loop().time()
@@ -110,7 +109,7 @@ class Playback(Response):
                 # Without this a long answer without pauses would keep every other request waiting.
                 await asyncio.sleep(0)
 
-        outcome: Outcome = "served"
+        outcome: AnswerEnd = "served"
         for action in actions:
             match action:
                 case wire.Send():

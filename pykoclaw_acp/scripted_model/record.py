@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from .answer import ScriptedAnswer
 from .steps import HttpError
 
-Outcome = Literal["served", "error", "cut", "client_gone"]
+AnswerEnd = Literal["served", "error", "cut", "client_gone"]
 
 
 SYSTEM: Final = 4000  # characters that are kept of the system prompt's end
@@ -61,7 +61,7 @@ class RequestRecord:
         self._write(entry)
         return entry
 
-    def ended(self, entry: dict[str, Any], outcome: Outcome, deltas: int) -> None:
+    def ended(self, entry: dict[str, Any], outcome: AnswerEnd, deltas: int) -> None:
         """Add the outcome of a request."""
         entry |= {"outcome": outcome, "deltas": deltas}
         self._write({"n": entry["n"], "outcome": outcome, "deltas": deltas})

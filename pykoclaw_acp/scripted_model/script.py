@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from . import directives
 from .directives import ScriptError
-from .steps import Hang, HttpError, Limit, Response, Step, StopStep, ToolStep
+from .steps import Hang, HttpError, Limit, Step, Steps, StopStep, ToolStep
 
 _OPENING = re.compile(r"\[\[script\b:?")
 _CLOSING = re.compile(r"^[ \t]*\]\]", re.MULTILINE)
@@ -68,7 +68,7 @@ def name_scripts(text: str) -> str:
     return "".join((*parts, text[position:]))
 
 
-def parse_script(script: str) -> tuple[Response, ...]:
+def parse_script(script: str) -> tuple[Steps, ...]:
     """Parse a script into responses, between which the tool results arrive. Raises ScriptError."""
     responses: list[list[Step]] = [[]]
     for number, line in enumerate(script.strip("\n").split("\n"), start=1):

@@ -96,4 +96,4 @@ class Limit:
 
 Fault = HttpError | StreamError | Cut | Hang | Limit
 Step = TextStep | ThinkingStep | ToolStep | StopStep | ReportStep | Fault
-Response = tuple[Step, ...]
+Steps = tuple[Step, ...]

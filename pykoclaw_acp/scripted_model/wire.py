@@ -17,8 +17,8 @@ from typing import Any
 from .steps import (
     Cut,
     Hang,
-    Response,
     Step,
+    Steps,
     StopStep,
     StreamError,
     TextStep,
@@ -103,7 +103,7 @@ class ResponseWriter:
     The steps hold no HttpError; a StreamError or Cut is the last one.
     """
 
-    def __init__(self, body: dict[str, Any], steps: Response) -> None:
+    def __init__(self, body: dict[str, Any], steps: Steps) -> None:
         self._steps = steps
         self._model = body.get("model", "scripted")
         thinking = body.get("thinking") or {}
@@ -247,7 +247,7 @@ class ResponseWriter:
         }
 
 
-def _stop_reason(steps: Response) -> str:
+def _stop_reason(steps: Steps) -> str:
     stop = next((step.reason for step in steps if isinstance(step, StopStep)), None)
     return stop or ("tool_use" if any(isinstance(step, ToolStep) for step in steps) else "end_turn")
 

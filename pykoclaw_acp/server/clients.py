@@ -34,7 +34,7 @@ from pykoclaw_acp.server.control import Control
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.lag import LoopLag
 from pykoclaw_acp.server.line_room import LineRoom
-from pykoclaw_acp.server.link import Compare, FrontPeer
+from pykoclaw_acp.server.link import FrontPeer, SettingsComparison
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.origin import Inside, Origins
 from pykoclaw_acp.server.outside import OutsidePrompts
@@ -231,7 +231,7 @@ async def _meet(
     admitted: AdmittedConnection,
     admission: Admission,
     room: LineRoom,
-    compare: Compare,
+    compare: SettingsComparison,
 ) -> Peer | None:
     """Determine the peer; None if nothing was sent. Raises TimeoutError if it stays silent.
 

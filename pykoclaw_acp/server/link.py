@@ -71,7 +71,7 @@ class FrontHello(msgspec.Struct, frozen=True):
     logged_out: bool = msgspec.field(default=False, name="loggedOut")
 
 
-Compare = Callable[[Mapping[str, str]], list[str]]
+SettingsComparison = Callable[[Mapping[str, str]], list[str]]
 
 _hello: Final = msgspec.json.Decoder(FrontHello)
 
@@ -109,7 +109,7 @@ class FrontPeer:
         begun: bytes | bytearray,
         pid: int = 0,
         room: Room | None = None,
-        compare: Compare = lambda _: [],
+        compare: SettingsComparison = lambda _: [],
     ) -> FrontPeer:
         """Read the introduction, which begins with `begun`; raises ParseError.
 

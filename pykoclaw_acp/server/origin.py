@@ -28,7 +28,8 @@ PAUSE: Final = 0.1  # s
 LOOKS: Final = 4  # at a time; each takes a descriptor for the process, and those of files in /proc
 _STARTED_BY_SYSTEMD: Final = b"SYSTEMD_EXEC_PID="  # systemd.exec(5)
 
-Workers = Callable[[], Awaitable[dict[tuple[int, int], str]]]  # sessions, by pid and start time
+# Sessions of workers, by pid and start time
+WorkerSessions = Callable[[], Awaitable[dict[tuple[int, int], str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Inside:
 class Origins:
     """Looks at those who connect."""
 
-    def __init__(self, owns: Callable[[str], bool], workers: Workers, name: str) -> None:
+    def __init__(self, owns: Callable[[str], bool], workers: WorkerSessions, name: str) -> None:
         """`owns`: whether a cookie is of a worker of ours; `name`: of the data directory, in its
         daemon's scope.
         """

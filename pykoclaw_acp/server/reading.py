@@ -16,8 +16,8 @@ from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest, Overloa
 from pykoclaw_acp.link import line_id
 from pykoclaw_acp.link.framing import MAX_LINE_EARLY, Oversized
 from pykoclaw_acp.protocol import jsonrpc, long_lines, prompt
-from pykoclaw_acp.protocol.jsonrpc import Invalid, Message, Request, Response
-from pykoclaw_acp.protocol.long_lines import Line, Short
+from pykoclaw_acp.protocol.jsonrpc import AnyMessage, Invalid, Request, Response
+from pykoclaw_acp.protocol.long_lines import RawLine, Short
 from pykoclaw_acp.protocol.messages import PromptParams
 from pykoclaw_acp.system import shortage
 from pykoclaw_acp.tasks import in_pieces
@@ -35,7 +35,7 @@ class ReadMessage:
     or else 0.
     """
 
-    message: Message | None
+    message: AnyMessage | None
     long: PromptParams | AcpError | None = None
     heavy: int = 0
 
@@ -47,7 +47,7 @@ class ReadMessage:
 
 
 async def read(
-    line: Line | Oversized, rest: Callable[[], Awaitable[None]] | None = None
+    line: RawLine | Oversized, rest: Callable[[], Awaitable[None]] | None = None
 ) -> ReadMessage:
     """Parse a line. One that is too expensive is refused, under its id if that can be found; so is
     one that there is no memory for.
@@ -66,7 +66,9 @@ async def read(
     return found
 
 
-async def _read(line: Line | Oversized, rest: Callable[[], Awaitable[None]] | None) -> ReadMessage:
+async def _read(
+    line: RawLine | Oversized, rest: Callable[[], Awaitable[None]] | None
+) -> ReadMessage:
     if isinstance(line, Oversized):
         return ReadMessage(Invalid(line_id.find(line.head), _thrown_away(line)))
     if long_lines.is_simple(line):
@@ -104,7 +106,7 @@ async def _prompt(
         return error
 
 
-def _is_long(message: Message | None, short: Short) -> bool:
+def _is_long(message: AnyMessage | None, short: Short) -> bool:
     """Whether the message's id is one of the long texts."""
     return (
         isinstance(message, Request | Response | Invalid)
@@ -112,7 +114,7 @@ def _is_long(message: Message | None, short: Short) -> bool:
     )
 
 
-def _too_long(message: Message | None) -> Message | None:
+def _too_long(message: AnyMessage | None) -> AnyMessage | None:
     """The refusal of a message that is too long for anything but a prompt."""
     if isinstance(message, Request):
         return Invalid(
@@ -127,7 +129,7 @@ def _too_long(message: Message | None) -> Message | None:
     return message if isinstance(message, Invalid) else None
 
 
-def _id_of(line: Line) -> bytes:
+def _id_of(line: RawLine) -> bytes:
     """The id of a line that is not parsed."""
     return line_id.find(line[: line_id.TAIL], line[-line_id.TAIL :])
 

@@ -29,7 +29,7 @@ from pykoclaw_acp.trust.content import Stamp
 from pykoclaw_acp.trust.layout import config_home
 from pykoclaw_acp.trust.looking import Looking, same
 
-Identity = tuple[int, int]  # device and inode
+_Inode = tuple[int, int]  # device and inode
 _MEMORY: Final = ("CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md")
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
@@ -45,7 +45,7 @@ class Directories:
         self._state = state
         self._workers = workers
         self._settings = BrokenSettings(state, house)
-        self._seen: dict[str, Identity | None] = {}  # at the last prompt; None: gone
+        self._seen: dict[str, _Inode | None] = {}  # at the last prompt; None: gone
         self._read: dict[str, Stamp | None] = {}  # when a worker was started before its prompt
 
     async def before_prompt(self) -> None:
@@ -94,7 +94,7 @@ class Directories:
         with contextlib.suppress(TimeoutError):  # then its next prompt is refused
             self._read = await disks.call(cwd, partial(_read_in, cwd))
 
-    async def _look(self) -> dict[str, tuple[Identity | None, str]]:
+    async def _look(self) -> dict[str, tuple[_Inode | None, str]]:
         options = self._state.options
         return await _look((options.cwd, *options.additional_directories))
 
@@ -151,26 +151,26 @@ async def _is_as_read(cwd: str, read: dict[str, Stamp | None]) -> bool:
     return False
 
 
-async def _look(paths: Iterable[str]) -> dict[str, tuple[Identity | None, str]]:
+async def _look(paths: Iterable[str]) -> dict[str, tuple[_Inode | None, str]]:
     """Which directories they are."""
     given = [path for path in dict.fromkeys(paths) if path]
     return dict(zip(given, await asyncio.gather(*map(_looked_at, given)), strict=True))
 
 
-def _require(field: str, path: str, found: tuple[Identity | None, str]) -> None:
+def _require(field: str, path: str, found: tuple[_Inode | None, str]) -> None:
     one, why = found
     if one is None:
         raise InvalidParams(f"`{field}`: {neutral(path)} cannot be used: {why}.")
 
 
-async def _looked_at(path: str) -> tuple[Identity | None, str]:
+async def _looked_at(path: str) -> tuple[_Inode | None, str]:
     try:
         return await disks.call(path, partial(_identity, path))
     except TimeoutError:
         return None, disks.SILENT
 
 
-def _identity(path: str) -> tuple[Identity | None, str]:
+def _identity(path: str) -> tuple[_Inode | None, str]:
     """Which directory it is; or None, and why there is none."""
     try:
         status = os.stat(os.path.join(path, ""))  # the separator: a file is none

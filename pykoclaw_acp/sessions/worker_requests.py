@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from pykoclaw_acp.channel.requests import (
     MakeTitle,
-    Request,
     RewindFiles,
     StopSubagents,
     StopTask,
     WorkerReply,
+    WorkerRequest,
 )
 from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.sessions.ports import Workers
@@ -92,7 +92,7 @@ class WorkerRequests:
             if not future.done():
                 future.set_exception(InvalidRequest(why))
 
-    async def _ask(self, frame: Request) -> dict[str, Any]:
+    async def _ask(self, frame: WorkerRequest) -> dict[str, Any]:
         if not self._workers.is_live(self._state.id):
             raise InvalidRequest(NO_WORKER)
         if not self._workers.steers(self._state.id):

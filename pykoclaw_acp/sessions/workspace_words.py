@@ -38,12 +38,12 @@ DONE: Final = {
 WITHDRAWN: Final = "withdrawn"  # in place of a choice
 _ENDS: Final = {**DONE, WITHDRAWN: "Withdrawn: nobody has answered."}
 
-Changes = Mapping[str, Sequence[str]]
+_Changes = Mapping[str, Sequence[str]]
 """By directory: what has changed in it since it was trusted, in lines."""
 
 
 def request(
-    turn_id: str, workspaces: Sequence[Workspace], changes: Changes | None = None
+    turn_id: str, workspaces: Sequence[Workspace], changes: _Changes | None = None
 ) -> PermissionRequest:
     """The request to trust these directories."""
     ask_id = str(uuid4())
@@ -134,7 +134,7 @@ def _count(workspaces: Sequence[Workspace]) -> str:
     return "1 thing found" if count == 1 else f"{count} things found"
 
 
-def _listed(one: Workspace, changes: Changes) -> str:
+def _listed(one: Workspace, changes: _Changes) -> str:
     said = f"{neutral(one.path)} holds:\n" + fenced("\n".join(one.found))
     if changed := changes.get(one.path):
         said += "\n\nSince it was trusted:\n" + fenced("\n".join(neutral(line) for line in changed))

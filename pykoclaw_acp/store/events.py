@@ -12,7 +12,7 @@ from typing import Any, Final
 from pykoclaw_acp.long_texts import finished
 from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import WHY, Event, OpenTools, Plan, PlanEntry, decode, encode
-from pykoclaw_acp.model.folding import Piece
+from pykoclaw_acp.model.folding import MessagePiece
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.store import open_calls, permissions
 from pykoclaw_acp.store.database import Database, NewEvent
@@ -77,7 +77,7 @@ def row(session_id: str, turn_id: str | None, event: Event) -> NewEvent:
         _KINDS[type(event)],
         encode(event),
         message=folding.message(event),
-        weight=folding.weight(event) if isinstance(event, Piece) else 0,
+        weight=folding.weight(event) if isinstance(event, MessagePiece) else 0,
         state=of_turn(state, turn_id) if state in folding.OF_TURN else state,
         passing=folding.passing(event),
         spares=folding.spares(event),

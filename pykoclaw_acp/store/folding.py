@@ -16,7 +16,7 @@ import msgspec
 
 from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import Event, decode, encode
-from pykoclaw_acp.model.folding import PART, Piece
+from pykoclaw_acp.model.folding import PART, MessagePiece
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.undecodable import tolerant
 
@@ -54,10 +54,10 @@ def fold(rows: Sequence[LogRow]) -> list[LogRow]:
     events = [None if row.source is not None else decode(row.payload) for row in rows]
     kept, events = _without_replaced(rows, events)
     folded: list[LogRow] = []
-    run: list[tuple[LogRow, Piece]] = []
+    run: list[tuple[LogRow, MessagePiece]] = []
     room = 0
     for row, event in zip(kept, events, strict=True):
-        piece = event if isinstance(event, Piece) else None
+        piece = event if isinstance(event, MessagePiece) else None
         size = 0 if piece is None else folding.weight(piece)
         if run and (piece is None or size > room or not _continues(*run[-1], row, piece)):
             folded.append(_join(run))
@@ -91,7 +91,12 @@ def drop(connection: sqlite3.Connection, log_key: int, seq: int) -> None:
 
 def rest(event: Event | None, first: int, cuts: str | bytes | None, after: int) -> Event | None:
     """The part of a row's event after a cursor, which may lie inside of the row."""
-    if not isinstance(cuts, str) or not cuts or after < first or not isinstance(event, Piece):
+    if (
+        not isinstance(cuts, str)
+        or not cuts
+        or after < first
+        or not isinstance(event, MessagePiece)
+    ):
         return event
     return msgspec.structs.replace(
         event, text=event.text[sum(islice(lengths(cuts), after + 1 - first)) :]
@@ -156,7 +161,7 @@ def _cover(gone: LogRow, row: LogRow) -> LogRow:
     return replace(row, first=gone.first, cuts=cuts, epoch=frame[0], frame=frame[1])
 
 
-def _continues(before: LogRow, said: Piece, row: LogRow, piece: Piece) -> bool:
+def _continues(before: LogRow, said: MessagePiece, row: LogRow, piece: MessagePiece) -> bool:
     one_worker = before.epoch is None or row.epoch is None or before.epoch == row.epoch
     return (
         before.seq + 1 == row.first
@@ -166,7 +171,7 @@ def _continues(before: LogRow, said: Piece, row: LogRow, piece: Piece) -> bool:
     )
 
 
-def _join(run: list[tuple[LogRow, Piece]]) -> LogRow:
+def _join(run: list[tuple[LogRow, MessagePiece]]) -> LogRow:
     if len(run) == 1:
         return run[0][0]
     last, piece = run[-1]

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import decode
-from pykoclaw_acp.model.folding import Piece
+from pykoclaw_acp.model.folding import MessagePiece
 from pykoclaw_acp.store.sql import UNFINISHED
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.undecodable import tolerant
@@ -218,7 +218,7 @@ def _open_run(
         _END_OF_LOG, (session_id, key, before[0] if before else 0)
     ):
         event = decode(payload)
-        if not isinstance(event, Piece) or seq + 1 != below:
+        if not isinstance(event, MessagePiece) or seq + 1 != below:
             break
         weight = folding.weight(event)
         mine = folding.message(event)

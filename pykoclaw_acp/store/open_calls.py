@@ -11,7 +11,7 @@ from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.readers import Rows
 from pykoclaw_acp.store.sql import LOG_KEY, places
 
-Row = tuple[int, int, str]
+_Row = tuple[int, int, str]
 """`seq`, whether it was imported, and the payload."""
 
 PAGE: Final = 1000  # rows
@@ -30,14 +30,14 @@ _HEADS: Final = (
 _WHOLE: Final = "SELECT seq, source_uuid IS NOT NULL, payload FROM {} AND seq IN {}"
 
 
-async def find(database: Database, session_id: str, upto: int) -> list[Row]:
+async def find(database: Database, session_id: str, upto: int) -> list[_Row]:
     """The beginning of each call that is open after the event at `upto`, and what it shows there,
     in the order of the log. An end that cannot be read is none.
     """
     return await database.read_with(lambda rows: _find(rows, session_id, upto))
 
 
-def _find(rows: Rows, session_id: str, upto: int) -> list[Row]:
+def _find(rows: Rows, session_id: str, upto: int) -> list[_Row]:
     over: set[str] = set()  # calls of which nothing older is looked for
     shown: dict[str, int] = {}
     found: list[int] = []
@@ -57,7 +57,7 @@ def _find(rows: Rows, session_id: str, upto: int) -> list[Row]:
                 found += [seq, *([shown[call]] if call in shown else [])]
         below = page[-1][0]
     found.sort()
-    whole: list[Row] = []
+    whole: list[_Row] = []
     for at in range(0, len(found), PAGE):
         some = found[at : at + PAGE]
         read = " UNION ALL ".join(_WHOLE.format(table, places(some)) for table in (_NEW, _OLD))

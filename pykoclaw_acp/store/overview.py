@@ -52,7 +52,7 @@ class WorkerSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Details:
+class MoreOfSession:
     """A session's fields beyond its summary."""
 
     additional_directories: list[str]
@@ -132,7 +132,7 @@ async def summary(database: Database, session_id: str) -> SessionSummary | None:
     return _summary(rows[0]) if rows else None
 
 
-async def details(database: Database, session_id: str) -> Details:
+async def details(database: Database, session_id: str) -> MoreOfSession:
     """The details of an existing session."""
     ((directories, model, away, claude, events),) = await database.read(
         f"SELECT s.additional_directories, s.model, s.away_policy, c.session_id, {LAST_SEQ}"  # noqa: S608
@@ -161,7 +161,9 @@ async def details(database: Database, session_id: str) -> Details:
         )
         for turn_id, origin, state, stop_reason, error, created_at, started_at, ended_at in rows
     ]
-    return Details(list(readable.texts(directories)), model, away, claude, events, count, turns)
+    return MoreOfSession(
+        list(readable.texts(directories)), model, away, claude, events, count, turns
+    )
 
 
 async def came(database: Database, turn_id: str) -> int | None:

@@ -11,7 +11,12 @@ from collections.abc import Collection
 from typing import Final
 
 from pykoclaw_acp.errors import Conflict
-from pykoclaw_acp.model.conversations import OWN, Conversation, FollowedConversation, Owner
+from pykoclaw_acp.model.conversations import (
+    OWN,
+    Conversation,
+    ConversationOwner,
+    FollowedConversation,
+)
 from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import imports
@@ -50,14 +55,14 @@ async def continued(database: Database, after: str, limit: int) -> list[str]:
     return [name for (name,) in rows]
 
 
-async def owner_of(database: Database, name: str) -> Owner | None:
+async def owner_of(database: Database, name: str) -> ConversationOwner | None:
     """The session of this conversation, also a deleted one."""
     rows = await database.read(
         "SELECT acp_session_id, deleted_at IS NOT NULL FROM acp_sessions"
         " WHERE conversation_name = ? AND alias_of IS NULL ORDER BY deleted_at IS NOT NULL LIMIT 1",
         (name,),
     )
-    return Owner(str(rows[0][0]), bool(rows[0][1])) if rows else None
+    return ConversationOwner(str(rows[0][0]), bool(rows[0][1])) if rows else None
 
 
 def adopt(record: SessionRecord, clock: int) -> Statement:

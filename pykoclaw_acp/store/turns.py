@@ -23,7 +23,7 @@ _POSITION: Final = (
 )
 # Turns that ended before there were positions have none, and come before all others.
 NEWEST_FIRST: Final = "COALESCE(position, 0) DESC, created_at DESC, turn_id DESC"
-Key = Literal["request_key", "idempotency_key"]
+KeyColumn = Literal["request_key", "idempotency_key"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def answered(turn_id: str) -> Statement:
 
 
 async def ended(
-    database: Database, session_id: str, column: Key, value: str
+    database: Database, session_id: str, column: KeyColumn, value: str
 ) -> list[tuple[Turn, Outcome]]:
     """Ended turns of clients, by one of their unique keys; without their content."""
     return await _ended(

@@ -18,20 +18,20 @@ _ADDED: Final = (
     "SELECT c.name FROM conversations c WHERE c.rowid > ?"  # noqa: S608  constants
     f" AND +c.name >= '{OWN}-' AND +c.name < '{OWN}.' AND NOT {HAS_SESSION}"
 )
-Row = tuple[int, object]
+_Row = tuple[int, object]
 
 
 class Unopened:
     """The names; one whose conversation got a session since may be among them."""
 
     def __init__(self) -> None:
-        self._seen: tuple[Row | None, frozenset[str]] = (None, frozenset())
+        self._seen: tuple[_Row | None, frozenset[str]] = (None, frozenset())
 
     def names(self, read: Rows) -> frozenset[str]:
         """Return the names that are in the table now. May be called from any thread."""
         last, names = self._seen
         rows = read(_LAST, ())
-        newest: Row | None = rows[0] if rows else None
+        newest: _Row | None = rows[0] if rows else None
         if newest == last:
             return names
         if last is None or read(_NAMED, (last[0],)) != [(last[1],)]:  # rows were numbered anew

@@ -47,7 +47,7 @@ def _give_way(*_: object) -> None:
         os.nice(NICE)
 
 
-def _answers(request: wire.Request, version: str) -> Iterator[wire.Answer]:
+def _answers(request: wire.ReaderRequest, version: str) -> Iterator[wire.ReaderAnswer]:
     if isinstance(request, wire.Scan) and version != __version__:
         # It would not understand all that is said here, and what it takes in is never read again.
         yield wire.UnreadableTranscript(
@@ -71,7 +71,7 @@ def _answers(request: wire.Request, version: str) -> Iterator[wire.Answer]:
         yield wire.UnreadableTranscript(str(error))
 
 
-def _surveyed(request: wire.Survey | wire.Compare | wire.Examine) -> Iterator[wire.Answer]:
+def _surveyed(request: wire.Survey | wire.Compare | wire.Examine) -> Iterator[wire.ReaderAnswer]:
     from pykoclaw_acp.transcripts import survey  # seldom: an import need not wait for it
 
     match request:

@@ -59,7 +59,7 @@ class ReaderProcesses:
         """Processes that are there now."""
         return [one.pid for one in (*self._idle, *self._busy)]
 
-    async def ask(self, request: wire.Request) -> AsyncGenerator[wire.Answer, None]:
+    async def ask(self, request: wire.ReaderRequest) -> AsyncGenerator[wire.ReaderAnswer, None]:
         """The answers to a request; raises ReaderDied, and OSError if no process can be started, or
         too many hang.
         """
@@ -161,14 +161,14 @@ class _ReaderProcess:
         except OSError:
             return True
 
-    async def send(self, request: wire.Request) -> None:
+    async def send(self, request: wire.ReaderRequest) -> None:
         try:
             self._writer.write(msgspec.json.encode(request) + b"\n")
             await self._writer.drain()
         except OSError as error:
             raise ReaderDied from error
 
-    async def answer(self) -> wire.Answer:
+    async def answer(self) -> wire.ReaderAnswer:
         try:
             async with asyncio.timeout(ANSWER_WAIT):
                 line = await self._reader.readline()
@@ -177,7 +177,7 @@ class _ReaderProcess:
         if not line.endswith(b"\n"):  # it was cut off
             raise ReaderDied
         try:
-            answer: wire.Answer = wire.answers.decode(line)
+            answer: wire.ReaderAnswer = wire.answers.decode(line)
         except (ValueError, msgspec.MsgspecError) as error:
             raise OtherVersion from error
         return answer

@@ -145,7 +145,7 @@ class UnreadableTranscript(msgspec.Struct, tag="failed"):
     error: str
 
 
-Request = Scan | Digest | Survey | Compare | Examine
-Answer = Piece | DigestText | Folders | FolderChanges | UnreadableTranscript
-requests: Final = msgspec.json.Decoder[Request](Request)
-answers: Final = msgspec.json.Decoder[Answer](Answer)
+ReaderRequest = Scan | Digest | Survey | Compare | Examine
+ReaderAnswer = Piece | DigestText | Folders | FolderChanges | UnreadableTranscript
+requests: Final = msgspec.json.Decoder[ReaderRequest](ReaderRequest)
+answers: Final = msgspec.json.Decoder[ReaderAnswer](ReaderAnswer)

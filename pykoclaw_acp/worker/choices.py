@@ -23,7 +23,7 @@ from pykoclaw_acp.model.choices import Chosen, Config, Offer
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, note_event
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.worker import fast_command, offering, sdk_private
-from pykoclaw_acp.worker.raw_frames import Frame
+from pykoclaw_acp.worker.raw_frames import RawFrame
 from pykoclaw_acp.worker.sdk_private import Applied
 
 LIMIT: Final = 5.0  # s; the CLI answers in milliseconds, also in the middle of a turn
@@ -112,7 +112,7 @@ class Choices:
         self._crossed = self._crossed or self._underway()
         self._start(lambda: self._choose(frame))
 
-    def command_runs(self, frame: Frame) -> None:
+    def command_runs(self, frame: RawFrame) -> None:
         """Note what the user has typed, if this is what the CLI says to a command."""
         run = frame.get("local_command_run")
         if isinstance(run, dict):

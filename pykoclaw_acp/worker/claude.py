@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.channel.frames import Background, EventFrame, Prompt, TurnEnded, TurnStarted
-from pykoclaw_acp.channel.requests import Request, WorkerReply
+from pykoclaw_acp.channel.requests import WorkerReply, WorkerRequest
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.model.events import Event
@@ -187,7 +187,7 @@ class ClaudeSession:
             self._ends.failure = failure
             await self.interrupt(turn_id)
 
-    async def carry_out(self, request: Request) -> WorkerReply:
+    async def carry_out(self, request: WorkerRequest) -> WorkerReply:
         """Carry out a request of the daemon."""
         return await self._requests.carry_out(self._client, request)
 
@@ -214,7 +214,7 @@ class ClaudeSession:
                 if isinstance(message, ResultMessage):
                     self._end_anyway(turn_id, message)
 
-    async def _take(self, message: Message, frame: raw_frames.Frame) -> None:
+    async def _take(self, message: Message, frame: raw_frames.RawFrame) -> None:
         if self.steered.follow(message, self._turn):
             return
         self._requests.follow(message)

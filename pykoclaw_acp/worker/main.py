@@ -40,7 +40,7 @@ from pykoclaw_acp.channel.frames import (
     ToWorker,
 )
 from pykoclaw_acp.channel.home import HeldDirectory
-from pykoclaw_acp.channel.requests import Request
+from pykoclaw_acp.channel.requests import WorkerRequest
 from pykoclaw_acp.channel.socket import SocketLine
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.channel.spool import Spool
@@ -317,13 +317,13 @@ class Worker:
         elif isinstance(frame, Ping):
             if self._claude.alive:
                 await self._daemon.send(Pong(epoch=self._spec.epoch))
-        elif isinstance(frame, Request):
+        elif isinstance(frame, WorkerRequest):
             self._start(self._carry_out(frame))
             await asyncio.sleep(0)  # as above
         elif isinstance(frame, Stop):
             self._ended.set()
 
-    async def _carry_out(self, request: Request) -> None:
+    async def _carry_out(self, request: WorkerRequest) -> None:
         await self._daemon.send(await self._claude.carry_out(request))
 
 

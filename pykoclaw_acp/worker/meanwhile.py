@@ -28,7 +28,7 @@ from pykoclaw_acp.worker.context_usage import ContextUsage, learn_window
 from pykoclaw_acp.worker.failures import foreign
 from pykoclaw_acp.worker.limits import Limits
 from pykoclaw_acp.worker.lines import Lines, blocks_prompt, line
-from pykoclaw_acp.worker.raw_frames import NO_FRAME, Frame
+from pykoclaw_acp.worker.raw_frames import NO_FRAME, RawFrame
 from pykoclaw_acp.worker.results import ABORTED
 from pykoclaw_acp.worker.retries import Retries
 
@@ -71,7 +71,7 @@ class Meanwhile:
             return replace(found, retry_after=pause)
         return found
 
-    def follow(self, message: Message, frame: Frame = NO_FRAME) -> list[Event]:
+    def follow(self, message: Message, frame: RawFrame = NO_FRAME) -> list[Event]:
         """Events that come before those of the message's own content."""
         events = [*self._held, *self._follow(message, frame)]
         self._held.clear()
@@ -81,7 +81,7 @@ class Meanwhile:
             self._held = [one for one in events if isinstance(one, Text)]
         return [one for one in events if not isinstance(one, Text)]
 
-    def _follow(self, message: Message, frame: Frame) -> list[Event]:
+    def _follow(self, message: Message, frame: RawFrame) -> list[Event]:
         events = self.retries.follow(message)
         if isinstance(message, SystemMessage):
             self.answered = blocks_prompt(message.subtype, message.data)

@@ -13,8 +13,8 @@ from typing import Any, Final
 import structlog
 from claude_agent_sdk import ClaudeSDKClient, Message, ResultMessage
 
-Frame = Mapping[str, Any]
-NO_FRAME: Final[Frame] = {}
+RawFrame = Mapping[str, Any]
+NO_FRAME: Final[RawFrame] = {}
 UNREAD: Final = "unread"  # `subtype` of a result that the SDK cannot parse
 
 log: Final = structlog.get_logger()
@@ -22,7 +22,7 @@ log: Final = structlog.get_logger()
 
 async def received(
     client: ClaudeSDKClient, prepare: Callable[[dict[str, Any]], None] = lambda _: None
-) -> AsyncIterator[tuple[Message | None, Frame]]:
+) -> AsyncIterator[tuple[Message | None, RawFrame]]:
     """All messages of a connected client, each with the frame that it was made from, once that is
     prepared; None as the message of a frame that the SDK drops, such as `tool_progress` and
     `command_lifecycle`.
@@ -63,7 +63,7 @@ def not_understood(kind: object, error: Exception) -> None:
     )
 
 
-def _unread(frame: Frame, session_id: str) -> ResultMessage:
+def _unread(frame: RawFrame, session_id: str) -> ResultMessage:
     """A result of which is known only what turn it ends."""
     return ResultMessage(
         subtype=UNREAD,

@@ -9,10 +9,10 @@ from claude_agent_sdk import ClaudeSDKClient, Message, TaskNotificationMessage, 
 
 from pykoclaw_acp.channel.requests import (
     MakeTitle,
-    Request,
     RewindFiles,
     StopSubagents,
     WorkerReply,
+    WorkerRequest,
 )
 from pykoclaw_acp.translation.long_calls import LongCalls
 from pykoclaw_acp.worker import sdk_private
@@ -42,7 +42,9 @@ class TaskRequests:
         elif isinstance(message, TaskNotificationMessage) and message.tool_use_id:
             self._tasks.pop(message.tool_use_id, None)
 
-    async def carry_out(self, client: ClaudeSDKClient | None, request: Request) -> WorkerReply:
+    async def carry_out(
+        self, client: ClaudeSDKClient | None, request: WorkerRequest
+    ) -> WorkerReply:
         """Carry out the request; never raises."""
         try:
             if client is None:
@@ -53,7 +55,7 @@ class TaskRequests:
             return WorkerReply(epoch=request.epoch, request=request.request, error=str(error))
         return WorkerReply(epoch=request.epoch, request=request.request, result=result)
 
-    async def _ask(self, client: ClaudeSDKClient, request: Request) -> dict[str, Any]:
+    async def _ask(self, client: ClaudeSDKClient, request: WorkerRequest) -> dict[str, Any]:
         if isinstance(request, RewindFiles):
             body = {"subtype": "rewind_files", "user_message_id": request.turn_id}
             return await sdk_private.control(client, body | {"dry_run": request.dry})

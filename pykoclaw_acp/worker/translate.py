@@ -34,7 +34,7 @@ from pykoclaw_acp.translation.translator import CANCELLED, UNANSWERED, ToolResul
 from pykoclaw_acp.worker.announcing import Announcing
 from pykoclaw_acp.worker.lines import line
 from pykoclaw_acp.worker.meanwhile import Meanwhile
-from pykoclaw_acp.worker.raw_frames import NO_FRAME, Frame
+from pykoclaw_acp.worker.raw_frames import NO_FRAME, RawFrame
 from pykoclaw_acp.worker.results import ABORTED
 
 CUT: Final = "**Cut off here.** Claude begins this message anew."
@@ -73,11 +73,11 @@ class Translator(Translation):
     def __post_init__(self) -> None:
         self.announcing = Announcing(self.cwd, self.plans)
 
-    def events(self, message: Message, frame: Frame = NO_FRAME) -> list[Event]:
+    def events(self, message: Message, frame: RawFrame = NO_FRAME) -> list[Event]:
         """Events of this message, in order; `frame`: what the CLI sent as it."""
         return [*self.meanwhile.follow(message, frame), *self._said(message, frame)]
 
-    def _said(self, message: Message, frame: Frame) -> list[Event]:
+    def _said(self, message: Message, frame: RawFrame) -> list[Event]:
         if isinstance(message, StreamEvent):
             return self._stream(message, cut="abandoned_blocks" in frame)
         if isinstance(message, AssistantMessage):
@@ -183,7 +183,7 @@ class Translator(Translation):
 
     # --- whole
 
-    def _assistant(self, message: AssistantMessage, frame: Frame) -> list[Event]:
+    def _assistant(self, message: AssistantMessage, frame: RawFrame) -> list[Event]:
         if message.error is not None or self.meanwhile.is_repeated(message):
             return []  # the result says it, as the turn's error; or it was said before
         self.labels.update(mcp_labels(frame))
@@ -243,7 +243,7 @@ class Translator(Translation):
         return self.end_tools(results, message.tool_use_result)
 
 
-def mcp_labels(frame: Frame) -> dict[str, str]:
+def mcp_labels(frame: RawFrame) -> dict[str, str]:
     """Names for people of the MCP tools that an assistant's frame calls, by call."""
     labels: dict[str, str] = {}
     told = frame.get("tool_use_meta")

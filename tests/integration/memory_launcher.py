@@ -32,7 +32,7 @@ from pykoclaw_acp.channel.frames import (
     TurnStarted,
 )
 from pykoclaw_acp.channel.processes import WorkerHandle, WorkerProcess, WorkerRecord
-from pykoclaw_acp.channel.requests import Request, StopSubagents, WorkerReply
+from pykoclaw_acp.channel.requests import StopSubagents, WorkerReply, WorkerRequest
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed
@@ -73,7 +73,7 @@ class MemoryChannel:
         self.terminated = False
         self.acked = 0
         self.deaf = False
-        self.replies: tuple[type[Request], ...] = (StopSubagents,)  # what it answers at once
+        self.replies: tuple[type[WorkerRequest], ...] = (StopSubagents,)  # what it answers at once
         self.hangs = False
         self.full: asyncio.Event | None = None
         self.prompts: list[str] = []

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.errors import Conflict, RowRefused
-from pykoclaw_acp.model.conversations import Conversation, FollowedConversation, Owner
+from pykoclaw_acp.model.conversations import Conversation, ConversationOwner, FollowedConversation
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from tests.integration.journals import BOTH, DONE, Subject, end, subject
@@ -45,7 +45,7 @@ async def test_adopted_conversation_has_session_that_follows_it(s: Subject) -> N
     await s.journal.adopt(SESSION)
     found = await s.journal.find("session")
     assert found == replace(SESSION, client=None, claude_session_id="claude-1")
-    assert await s.journal.owner_of(ROW.name) == Owner("session", deleted=False)
+    assert await s.journal.owner_of(ROW.name) == ConversationOwner("session", deleted=False)
     assert await s.journal.conversation(ROW.name) == ROW
 
 
@@ -66,7 +66,7 @@ async def test_a_deleted_session_keeps_its_conversation(s: Subject) -> None:
     await s.others.upsert(ROW)
     await s.journal.adopt(SESSION)
     await s.journal.delete("session")
-    assert await s.journal.owner_of(ROW.name) == Owner("session", deleted=True)
+    assert await s.journal.owner_of(ROW.name) == ConversationOwner("session", deleted=True)
     with pytest.raises(Conflict):
         await s.journal.adopt(replace(SESSION, session_id="other"))
     with pytest.raises(Conflict):

@@ -42,7 +42,7 @@ class Index:
         self.journal = SessionJournal(database)
         self.readers = ReaderProcesses()
         self.finders: list[TranscriptFinder] = []
-        self.asked: list[wire.Request] = []
+        self.asked: list[wire.ReaderRequest] = []
 
     def finder(self) -> TranscriptFinder:
         """As a daemon that has just started has it."""
@@ -52,7 +52,7 @@ class Index:
         )  # fmt: skip
         ask = made.surveyors.ask
 
-        def noting(request: wire.Request) -> Any:
+        def noting(request: wire.ReaderRequest) -> Any:
             self.asked.append(request)
             return ask(request)
 

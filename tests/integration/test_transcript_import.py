@@ -356,7 +356,7 @@ class Deadly(ReaderProcesses):
         super().__init__()
         self._hostile = hostile
 
-    async def ask(self, request: wire.Request) -> AsyncGenerator[wire.Answer, None]:
+    async def ask(self, request: wire.ReaderRequest) -> AsyncGenerator[wire.ReaderAnswer, None]:
         assert isinstance(request, wire.Scan)
         skipped = request.skip_first and request.offset == self._hostile
         async for answer in super().ask(request):
@@ -372,7 +372,7 @@ async def test_readers_that_always_die_end_the_look(p: Place) -> None:
     made = p.transcripts()
 
     class Always(ReaderProcesses):
-        async def ask(self, request: wire.Request) -> AsyncGenerator[wire.Answer, None]:
+        async def ask(self, request: wire.ReaderRequest) -> AsyncGenerator[wire.ReaderAnswer, None]:
             async for _ in super().ask(request):
                 raise ReaderDied
             yield wire.UnreadableTranscript("never")
@@ -410,7 +410,7 @@ async def test_server_stopping_during_look_blames_no_readers(p: Place) -> None:
     made = p.transcripts()
 
     class Ended(ReaderProcesses):
-        async def ask(self, request: wire.Request) -> AsyncGenerator[wire.Answer, None]:
+        async def ask(self, request: wire.ReaderRequest) -> AsyncGenerator[wire.ReaderAnswer, None]:
             self.close()
             async for answer in super().ask(request):
                 yield answer

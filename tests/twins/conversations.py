@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from pykoclaw_acp.errors import Conflict, RowRefused
-from pykoclaw_acp.model.conversations import Conversation, FollowedConversation, Owner
+from pykoclaw_acp.model.conversations import Conversation, ConversationOwner, FollowedConversation
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from tests.twins.base import MemoryStore
@@ -25,10 +25,10 @@ class MemoryConversationStore(MemoryStore):
         rows = self.database.read().claude_sessions.items()
         return sorted(name for name, claude in rows if claude and name > after)[:limit]
 
-    async def owner_of(self, name: str) -> Owner | None:
+    async def owner_of(self, name: str) -> ConversationOwner | None:
         rows = self.database.read().sessions.values()
         mine = [
-            Owner(one.record.session_id, one.deleted)
+            ConversationOwner(one.record.session_id, one.deleted)
             for one in rows
             if one.record.conversation_name == name and one.alias_of is None
         ]

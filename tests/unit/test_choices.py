@@ -436,7 +436,7 @@ async def test_typed_model_is_told_before_turn_ends(
     await session.choices.connected(claude)  # type: ignore[arg-type]
     ran = {"local_command_run": {"command": "model", "args": "haiku"}}
 
-    async def received(*_: object) -> AsyncIterator[tuple[Message, raw_frames.Frame]]:
+    async def received(*_: object) -> AsyncIterator[tuple[Message, raw_frames.RawFrame]]:
         yield whole(TextBlock("Set model to Haiku")), ran
         claude.model = "claude-small"
         yield result(user_message_uuids=["t"], num_turns=0), raw_frames.NO_FRAME

@@ -17,7 +17,8 @@ MOST_LINES = 350
 NOTE = "note=True"
 HANGING = re.compile(r" *[)\]}]+[,:]? +# (?!fmt|type|noqa)")
 LEANING = re.compile(r'"""(?:Those|Of|It is|So far|From now)\b.*')
-CLASS = re.compile(r"^ *class (\w+)[(\[:]", re.MULTILINE)
+# A class, or an alias of types in a module
+NAMED = re.compile(r"^ *class (\w+)[(\[:]|^([A-Z]\w*[a-z]\w*)(?:: TypeAlias)? = ", re.MULTILINE)
 
 
 def test_no_module_is_too_long_for_readers() -> None:
@@ -29,11 +30,11 @@ def test_no_module_is_too_long_for_readers() -> None:
     assert {path: length for path, length in lengths.items() if length > MOST_LINES} == {}
 
 
-def test_no_class_name_is_defined_twice() -> None:
+def test_no_name_of_type_is_defined_twice() -> None:
     modules: dict[str, list[str]] = defaultdict(list)
     for path in sorted((ROOT / PACKAGE).rglob("*.py")):
-        for name in CLASS.findall(path.read_text()):
-            modules[name].append(str(path.relative_to(ROOT)))
+        for of_class, alias in NAMED.findall(path.read_text()):
+            modules[of_class or alias].append(str(path.relative_to(ROOT)))
     assert modules
     assert {name: paths for name, paths in modules.items() if len(paths) > 1} == {}
 

@@ -53,7 +53,7 @@ def peer(**environment: str) -> Iterator[socket.socket]:
 
 
 async def looked(
-    own: str, connection: socket.socket, workers: origin.Workers = no_workers
+    own: str, connection: socket.socket, workers: origin.WorkerSessions = no_workers
 ) -> Inside | None:
     """What is said of a process below this one: not to be taken for a child of the daemon."""
     made = Origins(lambda cookie: cookie.startswith(f"{own}:"), workers, "hash")

@@ -48,7 +48,7 @@ class Cli:
     async def interrupt(self) -> None:
         self.interrupts += 1
 
-    async def _received(self, *_: object) -> AsyncIterator[tuple[Message, raw_frames.Frame]]:
+    async def _received(self, *_: object) -> AsyncIterator[tuple[Message, raw_frames.RawFrame]]:
         while True:
             yield await self.lines.get(), raw_frames.NO_FRAME
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from pykoclaw_acp.model.conversations import Conversation, FollowedConversation, Owner
+from pykoclaw_acp.model.conversations import Conversation, ConversationOwner, FollowedConversation
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.ports.store import Store
@@ -24,7 +24,7 @@ class ConversationStore(Store, Protocol):
         most.
         """
 
-    async def owner_of(self, name: str) -> Owner | None:
+    async def owner_of(self, name: str) -> ConversationOwner | None:
         """The session of this conversation, also a deleted one."""
 
     async def adopt(self, record: SessionRecord) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from pykoclaw_acp.model.conversations import Conversation, FollowedConversation, Owner
+from pykoclaw_acp.model.conversations import Conversation, ConversationOwner, FollowedConversation
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import notes as store_notes
@@ -24,7 +24,7 @@ class SqlConversationStore(SqlStore):
         """Names of conversations that have a Claude session."""
         return await shared_conversations.continued(self._database, after, limit)
 
-    async def owner_of(self, name: str) -> Owner | None:
+    async def owner_of(self, name: str) -> ConversationOwner | None:
         """The session of this conversation, also a deleted one."""
         return await shared_conversations.owner_of(self._database, name)
 

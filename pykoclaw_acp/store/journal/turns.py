@@ -132,7 +132,7 @@ class SqlTurnJournal(SqlStore):
         await self._run(turns.answered(turn_id), patient=True)
 
     async def ended_turns(
-        self, session_id: str, column: turns.Key, value: str
+        self, session_id: str, column: turns.KeyColumn, value: str
     ) -> list[tuple[Turn, Outcome]]:
         """Ended turns of clients, by one of their unique keys."""
         return await turns.ended(self._database, session_id, column, value)

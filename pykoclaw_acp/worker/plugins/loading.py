@@ -30,7 +30,7 @@ GROUP: Final = "pykoclaw.plugins"
 _OURS: Final = "pykoclaw_acp."  # how the value of our own entry point begins
 
 log: Final = structlog.get_logger()
-Servers = dict[str, dict[str, Any]]
+_Servers = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Plugins:
 
     def __init__(self, conversation: str, calls: DatabaseCalls, memory: Path | None = None) -> None:
         """`memory`: as in Probes."""
-        self.servers: list[Servers] = []
+        self.servers: list[_Servers] = []
         self.complaints: list[Complaint] = []
         self._conversation = conversation
         self._calls = calls
@@ -88,7 +88,7 @@ class Plugins:
             self._complain("*", f"could not be looked for ({error!r})"[:300])
             return []
 
-    async def _load(self, entry: EntryPoint) -> Servers:
+    async def _load(self, entry: EntryPoint) -> _Servers:
         thread = PluginThread(entry.name)
         assert self._output is not None
         self._output.watch(thread.thread, self._on_loop(self._printed, entry.name))
@@ -135,7 +135,7 @@ class Plugins:
 
 def _servers(
     entry: EntryPoint, handle: Handle, conversation: str, complain: Callable[[str], None]
-) -> Servers:
+) -> _Servers:
     """Load a plugin; called in its thread, and may raise anything."""
     plugin = entry.load()()
     migrations = plugin.get_db_migrations() if hasattr(plugin, "get_db_migrations") else []
@@ -147,7 +147,7 @@ def _servers(
     given = (
         plugin.get_mcp_servers(handle, conversation) if hasattr(plugin, "get_mcp_servers") else {}
     )
-    servers: Servers = {}
+    servers: _Servers = {}
     for name, one in dict(given).items():
         if isinstance(name, str) and name and _is_server(one):
             servers[name] = one
