@@ -31,6 +31,7 @@ from tests.unit.documents import (
     text,
 )
 
+MOST_MODULES = 30  # that a reader can follow, on the main path of a prompt
 INTERNAL_VARIABLES = {"PYKOCLAW_WORKER", "PYKOCLAW_CRASH_AT"}
 FRONT_VARIABLES = {"PYKOCLAW_DAEMON_TIMEOUT", "PYKOCLAW_ACP_LOG_LEVEL"}
 
@@ -130,11 +131,14 @@ def test_the_glossary_leads_to_modules_that_exist() -> None:
 def test_each_prompt_step_names_function_of_its_module() -> None:
     rows = table("docs/architecture.md", "step | where")
     assert [row[0] for row in rows] == [str(number) for number in range(1, 21)]
+    path: set[str] = set()
     for row in rows:
         named = re.findall(r"`([a-z_/]+)\.py` `([a-z_]+)`", " ".join(row[1:]))
         assert named, row
+        path.update(name for name, _ in named)
         for name, function in named:
             assert function in functions(ast.parse((PACKAGE / f"{name}.py").read_text())), row
+    assert len(path) <= MOST_MODULES
 
 
 def test_layout_lists_every_package_and_top_module() -> None:
