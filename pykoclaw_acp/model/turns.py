@@ -32,6 +32,13 @@ class TurnState(StrEnum):
     UNKNOWN = "unknown"  # its worker ended, and whether Claude had started is unknown
 
 
+class TurnOrigin(StrEnum):
+    """What began a turn. Values of `acp_turns.origin`."""
+
+    CLIENT = "client"  # a prompt, whoever has sent it
+    BACKGROUND = "background"  # Claude itself, as when background work ends
+
+
 UNFINISHED: Final = (TurnState.QUEUED, TurnState.DISPATCHED, TurnState.RUNNING)
 STARTED: Final = (TurnState.DISPATCHED, TurnState.RUNNING)  # a worker has its prompt, or may have
 

@@ -27,7 +27,7 @@ from pykoclaw_acp.server.dispatch import Later
 from pykoclaw_acp.sessions import prompting
 from pykoclaw_acp.sessions.prompting import ClientPrompt
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.sessions.turns import steering as turns
+from pykoclaw_acp.sessions.turns import steering as turn_steering
 from pykoclaw_acp.sessions.turns.deduplication import IDEMPOTENCY
 from pykoclaw_acp.tasks import in_pieces
 
@@ -54,10 +54,10 @@ async def steer(call: Call, params: PromptParams) -> SteeringResult:
     """
     accepted = await _accept(call, params, steers=True, unattended=True)
     if accepted is None:
-        return SteeringResult(outcome=turns.QUEUED)
+        return SteeringResult(outcome=turn_steering.WAITED)
     session, turn = accepted
     given = session.steering.was_given(turn)
-    return SteeringResult(outcome=turns.INJECTED if given else turns.result(turn))
+    return SteeringResult(outcome=turn_steering.INJECTED if given else turn_steering.result(turn))
 
 
 async def _accept(

@@ -11,12 +11,13 @@ import msgspec
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
 from pykoclaw_acp.model import turns
 from pykoclaw_acp.model.branches import Branch, ForkPoint, RewindPoint, Rewound
+from pykoclaw_acp.model.events import Text, Thinking, UserMessage
 from pykoclaw_acp.model.prompt_text import Note, command_at
 from pykoclaw_acp.model.seams import original
 from pykoclaw_acp.model.turns import SessionRecord, TurnState
 from pykoclaw_acp.store import conversion, imports, notes, remembered
 from pykoclaw_acp.store.database import Database, Statement
-from pykoclaw_acp.store.sql import LOG_KEY, STARTED, UNFINISHED, places
+from pykoclaw_acp.store.sql import CLIENT, LOG_KEY, STARTED, UNFINISHED, kind, kinds, places
 from pykoclaw_acp.store.turns import content
 
 REWOUND: Final = "Claude does not remember this message any more: it was rewound."
@@ -42,18 +43,18 @@ _TURN: Final = (
 )
 _MESSAGE: Final = (
     f"SELECT seq, turn, source_uuid FROM acp_log WHERE log_key = {LOG_KEY}"  # noqa: S608
-    " AND kind IN ('text', 'thinking', 'user_message') AND payload LIKE ? ESCAPE '!'"
+    f" AND kind IN {kinds(Text, Thinking, UserMessage)} AND payload LIKE ? ESCAPE '!'"
     " ORDER BY seq DESC LIMIT 1"
 )
 _NEXT_PROMPT: Final = (
-    f"SELECT first_seq FROM acp_log WHERE log_key = {LOG_KEY} AND kind = 'user_message'"  # noqa: S608
+    f"SELECT first_seq FROM acp_log WHERE log_key = {LOG_KEY} AND kind = {kind(UserMessage)}"  # noqa: S608
     " AND seq > ? AND NOT payload LIKE ? ESCAPE '!' ORDER BY seq LIMIT 1"
 )
 _IMPORTED: Final = f"SELECT x.rewound_at IS NOT NULL {remembered.IMPORTED} LIMIT 1"
 
 
 _REWINDABLE: Final = (
-    "SELECT turn_id, position, first_seq, last_seq FROM acp_turns WHERE acp_session_id = ? AND origin = 'client'"  # noqa: S608
+    f"SELECT turn_id, position, first_seq, last_seq FROM acp_turns WHERE acp_session_id = ? AND origin = {CLIENT}"  # noqa: S608
     f" AND first_seq IS NOT NULL AND rewound_at IS NULL AND state NOT IN {UNFINISHED}"
 )
 # Of a prompt that was cancelled before it was sent Claude knows nothing.
@@ -64,19 +65,19 @@ _UNSENT: Final = (
     f" AND {_NOT_SENT}"
 )
 _REFUSED: Final = (
-    "SELECT CASE WHEN origin = 'client' AND stop_reason = 'refusal' AND rewound_at IS NULL"  # noqa: S608
+    f"SELECT CASE WHEN origin = {CLIENT} AND stop_reason = 'refusal' AND rewound_at IS NULL"  # noqa: S608
     " AND lost_at IS NULL AND taken_by IS NULL AND first_seq IS NOT NULL THEN last_seq END"
     f" FROM acp_turns WHERE acp_session_id = ? AND state NOT IN {UNFINISHED}{_SENT}"
     " ORDER BY position DESC LIMIT 1"
 )
 _NEWEST_IMPORTED: Final = f"SELECT l.seq {remembered.IMPORTED} LIMIT 1"
 _COUNT: Final = (
-    "SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ? AND position >= ? AND origin = 'client'"  # noqa: S608
+    f"SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ? AND position >= ? AND origin = {CLIENT}"  # noqa: S608
     f" AND rewound_at IS NULL{_SENT}"
 )
 _PROMPTS: Final = (
     "SELECT turn_id, CASE WHEN LENGTH(prompt) < 8192 THEN prompt ELSE '' END FROM acp_turns"  # noqa: S608
-    " WHERE acp_session_id = ? AND position >= ? AND origin = 'client' AND rewound_at IS NULL"
+    f" WHERE acp_session_id = ? AND position >= ? AND origin = {CLIENT} AND rewound_at IS NULL"
     f"{_SENT} ORDER BY position LIMIT 1000"
 )
 _REWIND: Final = (

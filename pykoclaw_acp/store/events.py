@@ -11,14 +11,27 @@ from typing import Any, Final
 
 from pykoclaw_acp.long_texts import finished
 from pykoclaw_acp.model import folding
-from pykoclaw_acp.model.events import WHY, Event, OpenTools, Plan, PlanEntry, decode, encode
+from pykoclaw_acp.model.events import (
+    WHY,
+    Event,
+    OpenTools,
+    Plan,
+    PlanEntry,
+    Text,
+    ToolEnded,
+    ToolProgressed,
+    ToolStarted,
+    UserMessage,
+    decode,
+    encode,
+)
 from pykoclaw_acp.model.folding import MessagePiece
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.store import open_calls, permissions
 from pykoclaw_acp.store.database import Database, NewEvent
 from pykoclaw_acp.store.folding import rest
 from pykoclaw_acp.store.logs import of_turn
-from pykoclaw_acp.store.sql import LOG_KEY
+from pykoclaw_acp.store.sql import LOG_KEY, kind, kinds
 from pykoclaw_acp.tasks import in_pieces
 from pykoclaw_acp.translation.tools import asked_input
 
@@ -34,36 +47,37 @@ _PAGE: Final = (
     " WHERE acp_session_id = ? AND seq > ? ORDER BY seq LIMIT ?) AS old"
     " ORDER BY 2 LIMIT ?"
 )
+_CALLS: Final = kinds(ToolStarted, ToolEnded)
 _TOOL_EVENTS: Final = (  # answered by the index acp_events_tools alone
-    "SELECT seq, payload FROM acp_events WHERE acp_session_id = ? AND seq IN (SELECT seq FROM acp_events"
-    " WHERE acp_session_id = ? AND seq >= ? AND kind IN ('tool_started', 'tool_ended'))"
+    "SELECT seq, payload FROM acp_events WHERE acp_session_id = ? AND seq IN (SELECT seq FROM acp_events"  # noqa: S608  constant
+    f" WHERE acp_session_id = ? AND seq >= ? AND kind IN {_CALLS})"
     " UNION ALL SELECT e.seq, e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
-    " WHERE s.acp_session_id = ? AND e.seq >= ? AND e.kind IN ('tool_started', 'tool_ended') ORDER BY 1"
+    f" WHERE s.acp_session_id = ? AND e.seq >= ? AND e.kind IN {_CALLS} ORDER BY 1"
 )
 _FIRST_OF_WORKER: Final = (
     "SELECT MIN(COALESCE(t.first_seq, (SELECT MIN(e.seq) FROM acp_events e WHERE e.turn_id = t.turn_id)))"
     " FROM acp_turns t WHERE t.acp_session_id = ? AND t.epoch = ?"
 )
 _PROGRESS: Final = (
-    "SELECT e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
-    " WHERE s.acp_session_id = ? AND e.seq >= ? AND e.kind = 'tool_progressed' ORDER BY e.seq"
+    "SELECT e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"  # noqa: S608  constant
+    f" WHERE s.acp_session_id = ? AND e.seq >= ? AND e.kind = {kind(ToolProgressed)} ORDER BY e.seq"
 )
 _PLAN: Final = (
-    "SELECT * FROM (SELECT e.seq, e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"
-    " WHERE s.acp_session_id = ? AND e.kind = 'plan'"
+    "SELECT * FROM (SELECT e.seq, e.payload FROM acp_sessions s JOIN acp_log e ON e.log_key = s.log_key"  # noqa: S608
+    f" WHERE s.acp_session_id = ? AND e.kind = {kind(Plan)}"
     " AND e.seq <= ? AND e.seq >"
     " (SELECT MAX(n.seq) - ? FROM acp_log n WHERE n.log_key = s.log_key AND n.seq <= ?)"
     " ORDER BY e.seq DESC LIMIT 1)"
     " UNION ALL SELECT * FROM (SELECT o.seq, o.payload FROM acp_events o"
-    " WHERE o.acp_session_id = ? AND o.kind = 'plan' AND o.seq <= ? AND o.seq >"
+    f" WHERE o.acp_session_id = ? AND o.kind = {kind(Plan)} AND o.seq <= ? AND o.seq >"
     " (SELECT MAX(n.seq) - ? FROM acp_events n WHERE n.acp_session_id = o.acp_session_id AND n.seq <= ?)"
     " ORDER BY o.seq DESC LIMIT 1)"
     " ORDER BY 1 DESC LIMIT 1"
 )
 _NEXT_PLAN: Final = (  # and what may begin a turn
     f"SELECT seq, payload FROM acp_log WHERE log_key = {LOG_KEY} AND seq > ? AND turn IS NULL"  # noqa: S608
-    " AND (kind IN ('plan', 'user_message')"
-    f" OR (kind = 'text' AND INSTR(payload, '{WHY}\"') > 0)) ORDER BY seq LIMIT 4"
+    f" AND (kind IN {kinds(Plan, UserMessage)}"
+    f" OR (kind = {kind(Text)} AND INSTR(payload, '{WHY}\"') > 0)) ORDER BY seq LIMIT 4"
 )
 _KINDS = {kind: str(kind.__struct_config__.tag) for kind in Event.__args__}
 

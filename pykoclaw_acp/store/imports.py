@@ -14,12 +14,21 @@ from pykoclaw_acp.model.imports import (
 )
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
-from pykoclaw_acp.store.sql import LOG_KEY, QUEUED, UNFINISHED, places
+from pykoclaw_acp.store.sql import (
+    BACKGROUND,
+    CLIENT,
+    LOG_KEY,
+    QUEUED,
+    UNFINISHED,
+    kind,
+    kinds,
+    places,
+)
 
-_FIRST: Final = "('text', 'thinking', 'tool_started')"  # events that carry an id of Claude's
+_FIRST: Final = kinds(Text, Thinking, ToolStarted)  # events that carry an id of Claude's
 # Not of a subagent, whose calls are in a transcript of its own: its question may have begun the turn.
 _OF_CLAUDE: Final = (
-    "CASE WHEN e.kind = 'tool_started' AND json_valid(e.payload)"
+    f"CASE WHEN e.kind = {kind(ToolStarted)} AND json_valid(e.payload)"
     " THEN json_extract(e.payload, '$.parent_id') END IS NULL"
 )
 _BACKGROUND: Final = (
@@ -27,13 +36,13 @@ _BACKGROUND: Final = (
     " WHERE e.log_key = s.log_key AND e.seq >= t.first_seq AND e.turn = t.position"
     f" AND e.kind IN {_FIRST} AND {_OF_CLAUDE} ORDER BY e.seq LIMIT 1) AS payload"
     " FROM acp_turns t JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"
-    " WHERE t.acp_session_id = ? AND t.origin = 'background' AND t.first_seq IS NOT NULL"
+    f" WHERE t.acp_session_id = ? AND t.origin = {BACKGROUND} AND t.first_seq IS NOT NULL"
     " ORDER BY t.position DESC LIMIT ?) AS newest WHERE payload IS NOT NULL"
     " UNION ALL SELECT e.payload FROM acp_turns t JOIN acp_events e ON e.turn_id = t.turn_id"
-    f" WHERE t.acp_session_id = ? AND t.origin = 'background' AND e.kind IN {_FIRST}"
+    f" WHERE t.acp_session_id = ? AND t.origin = {BACKGROUND} AND e.kind IN {_FIRST}"
 )
 _OWN: Final = (
-    "SELECT t.turn_id FROM acp_turns t WHERE t.acp_session_id = ? AND t.origin = 'client'"  # noqa: S608  constant
+    f"SELECT t.turn_id FROM acp_turns t WHERE t.acp_session_id = ? AND t.origin = {CLIENT}"  # noqa: S608  constant
     f" AND t.state <> {QUEUED}"
 )
 _NEW: Final = (
@@ -47,7 +56,7 @@ _TURNS: Final = (
 )
 _AT_ONCE: Final = 500  # sources that are asked for
 _RUNNING: Final = (
-    "SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND origin = 'background'"  # noqa: S608  constant
+    f"SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND origin = {BACKGROUND}"  # noqa: S608  constant
     f" AND state IN {UNFINISHED} LIMIT 1"
 )
 

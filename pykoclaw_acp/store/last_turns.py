@@ -13,19 +13,20 @@ from pykoclaw_acp.model.events import (
     ToolEnded,
     ToolProgressed,
     ToolStarted,
+    UserMessage,
     decode,
 )
 from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.store import conversion, open_calls
 from pykoclaw_acp.store.database import Database
-from pykoclaw_acp.store.sql import LOG_KEY
+from pykoclaw_acp.store.sql import LOG_KEY, kind
 
 MAX_SEQ: Final = (1 << 63) - 1
 HEAD: Final = 74  # characters of a message's row: its kind, and the first 36 of its id
 # A prompt that was refused before it was sent to Claude begins no turn: it belongs to the one before.
 _MESSAGES: Final = (
     "FROM acp_log e LEFT JOIN acp_turns t ON t.acp_session_id = ? AND t.position = e.turn"
-    f" WHERE e.log_key = {LOG_KEY} AND e.kind = 'user_message'"
+    f" WHERE e.log_key = {LOG_KEY} AND e.kind = {kind(UserMessage)}"
     " AND (t.turn_id IS NULL OR t.dispatched_at IS NOT NULL OR t.started_at IS NOT NULL)"
 )
 _BEGINNINGS: Final = (
@@ -71,8 +72,9 @@ async def find(database: Database, session_id: str, turns: int) -> TurnsPlace:
 async def in_effect(database: Database, session_id: str, upto: int) -> list[Logged]:
     """The newest events up to this place that still hold there."""
     rows: list[tuple[Any, ...]] = [*await open_calls.find(database, session_id, upto)]
-    for kind in ("plan", "title_changed"):
-        rows = [*rows, *await database.read(_NEWEST, (session_id, upto, kind) * 2)]
+    for one in (Plan, TitleChanged):
+        tag = one.__struct_config__.tag
+        rows = [*rows, *await database.read(_NEWEST, (session_id, upto, tag) * 2)]
     return holding([_logged(*row) for row in sorted(rows, key=itemgetter(0))])
 
 

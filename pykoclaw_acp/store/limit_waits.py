@@ -5,6 +5,7 @@ from __future__ import annotations
 from pykoclaw_acp.model.limit_waits import LimitWait, goes_on_from
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.store.database import Database, Statement
+from pykoclaw_acp.store.sql import CLIENT
 
 
 def add(wait: LimitWait) -> Statement:
@@ -12,9 +13,9 @@ def add(wait: LimitWait) -> Statement:
     of the transaction that ends its turn.
     """
     return Statement(
-        "INSERT INTO acp_limit_waits (acp_session_id, turn_id, due, tries) SELECT ?, ?, ?, ? WHERE ? = 0"
+        "INSERT INTO acp_limit_waits (acp_session_id, turn_id, due, tries) SELECT ?, ?, ?, ? WHERE ? = 0"  # noqa: S608
         " OR NOT EXISTS (SELECT 1 FROM acp_turns t JOIN acp_turns l ON l.acp_session_id = t.acp_session_id"
-        " AND l.position > t.position WHERE t.turn_id = ? AND l.origin = 'client' AND l.task_id IS NULL)"
+        f" AND l.position > t.position WHERE t.turn_id = ? AND l.origin = {CLIENT} AND l.task_id IS NULL)"
         " ON CONFLICT (acp_session_id) DO UPDATE SET turn_id = excluded.turn_id, due = excluded.due,"
         " tries = excluded.tries",
         (wait.session_id, wait.turn_id, wait.due, wait.tries, wait.tries, wait.turn_id),

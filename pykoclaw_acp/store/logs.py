@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model import folding
-from pykoclaw_acp.model.events import decode
+from pykoclaw_acp.model.events import Plan, ToolEnded, ToolProgressed, ToolStarted, Usage, decode
 from pykoclaw_acp.model.folding import MessagePiece
-from pykoclaw_acp.store.sql import UNFINISHED
+from pykoclaw_acp.store.sql import UNFINISHED, kind, kinds
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.undecodable import tolerant
 from pykoclaw_acp.store.units import NewEvent
@@ -71,8 +71,8 @@ _END_OF_LOG: Final = (
 _PASSING: Final = (
     "SELECT e.seq, e.payload, t.turn_id FROM acp_log e"  # noqa: S608  constant
     " LEFT JOIN acp_turns t ON t.acp_session_id = ? AND t.position = e.turn"
-    " WHERE e.log_key = ? AND (e.kind IN ('usage', 'plan', 'tool_progressed', 'tool_ended')"
-    """ OR e.kind = 'tool_started' AND INSTR(e.payload, '"pending":true'))"""
+    f" WHERE e.log_key = ? AND (e.kind IN {kinds(Usage, Plan, ToolProgressed, ToolEnded)}"
+    f""" OR e.kind = {kind(ToolStarted)} AND INSTR(e.payload, '"pending":true'))"""
     " AND e.seq >= (SELECT MIN(first_seq)"
     f" FROM acp_turns WHERE acp_session_id = ? AND (state IN {UNFINISHED}"
     " OR epoch = (SELECT epoch FROM acp_sessions WHERE acp_session_id = ?))) ORDER BY e.seq"

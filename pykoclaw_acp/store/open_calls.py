@@ -7,9 +7,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from pykoclaw_acp.model.events import ToolEnded, ToolProgressed, ToolStarted
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.readers import Rows
-from pykoclaw_acp.store.sql import LOG_KEY, places
+from pykoclaw_acp.store.sql import LOG_KEY, kinds, places
 
 _Row = tuple[int, int, str]
 """`seq`, whether it was imported, and the payload."""
@@ -21,7 +22,7 @@ _OLD: Final = "acp_events WHERE acp_session_id = ?"
 _NEW: Final = f"acp_log WHERE log_key = {LOG_KEY}"
 _NEWEST: Final = (
     f"SELECT seq, kind, SUBSTR(payload, 1, {HEAD}) FROM {{}} AND seq < ?"  # noqa: S608  constants
-    " AND kind IN ('tool_started', 'tool_progressed', 'tool_ended') ORDER BY seq DESC LIMIT ?"
+    f" AND kind IN {kinds(ToolStarted, ToolProgressed, ToolEnded)} ORDER BY seq DESC LIMIT ?"
 )
 _HEADS: Final = (
     f"SELECT * FROM ({_NEWEST.format(_NEW)}) UNION ALL SELECT * FROM ({_NEWEST.format(_OLD)})"  # noqa: S608
@@ -49,11 +50,11 @@ def _find(rows: Rows, session_id: str, upto: int) -> list[_Row]:
             if named is None or named[1] in over:
                 continue
             call = named[1]
-            if kind == "tool_progressed":
+            if kind == ToolProgressed.__struct_config__.tag:
                 shown.setdefault(call, seq)
                 continue
             over.add(call)
-            if kind == "tool_started":
+            if kind == ToolStarted.__struct_config__.tag:
                 found += [seq, *([shown[call]] if call in shown else [])]
         below = page[-1][0]
     found.sort()

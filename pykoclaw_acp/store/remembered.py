@@ -9,11 +9,12 @@ from typing import Final, NamedTuple
 from pykoclaw_acp.errors import InvalidRequest
 from pykoclaw_acp.model.branches import Branch, Memory
 from pykoclaw_acp.model.contexts import entry_uuid
+from pykoclaw_acp.model.events import ToolEnded
 from pykoclaw_acp.model.imports import chain
 from pykoclaw_acp.model.own_calls import COMPACTION
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store.database import Database
-from pykoclaw_acp.store.sql import DONE, LOG_KEY, UNFINISHED
+from pykoclaw_acp.store.sql import DONE, LOG_KEY, UNFINISHED, kind
 
 NOT_KNOWN: Final = (
     "It is not known where in Claude's memory this place is, because an earlier version of"
@@ -52,7 +53,7 @@ _NEWEST_ENTRY: Final = (
 )
 _COMPACTED: Final = (
     "SELECT 1 FROM acp_log l LEFT JOIN acp_turns t ON t.acp_session_id = ? AND t.position = l.turn"  # noqa: S608
-    f" WHERE l.log_key = {LOG_KEY} AND l.seq >= ? AND l.kind = 'tool_ended'"
+    f" WHERE l.log_key = {LOG_KEY} AND l.seq >= ? AND l.kind = {kind(ToolEnded)}"
     f""" AND l.payload LIKE '%"{COMPACTION}%' AND l.payload LIKE '%"completed"%'"""
     " AND COALESCE(t.claude_session_id, ?) = ? LIMIT 1"
 )

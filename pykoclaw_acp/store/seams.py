@@ -10,7 +10,7 @@ from pykoclaw_acp.model.events import Text, decode
 from pykoclaw_acp.model.seams import CutMessage
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.folding import lengths
-from pykoclaw_acp.store.sql import LOG_KEY, UNFINISHED
+from pykoclaw_acp.store.sql import CLIENT, LOG_KEY, UNFINISHED
 
 PAGE: Final = 5000  # rows
 # Characters of the message; the beginning of a longer one is not looked at
@@ -28,7 +28,7 @@ _BEFORE: Final = (
 )
 _OVER: Final = (
     f"SELECT state NOT IN {UNFINISHED} AND COALESCE(last_seq, 0) <= ?"  # noqa: S608  constant
-    " AND (answered_at IS NOT NULL OR origin <> 'client' OR COALESCE(ended_clock, 0) < ?)"
+    f" AND (answered_at IS NOT NULL OR origin <> {CLIENT} OR COALESCE(ended_clock, 0) < ?)"
     " FROM acp_turns WHERE acp_session_id = ? AND position = ?"
 )
 

@@ -7,7 +7,8 @@ from typing import Final
 
 from pykoclaw_acp.model import conversations, turns
 from pykoclaw_acp.model.deliveries import DeliveryState
-from pykoclaw_acp.model.turns import TurnState
+from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.turns import TurnOrigin, TurnState
 
 
 def literals(values: Collection[str]) -> str:
@@ -30,12 +31,24 @@ def places(values: Collection[object]) -> str:
     return f"({', '.join('?' * len(values))})"
 
 
+def kind(event: type[Event]) -> str:
+    """The kind of these events."""
+    return f"'{event.__struct_config__.tag}'"
+
+
+def kinds(*events: type[Event]) -> str:
+    """The kinds of all these events, as the right side of IN; an index has them in its own order."""
+    return literals([str(event.__struct_config__.tag) for event in events])
+
+
 UNFINISHED: Final = literals(turns.UNFINISHED)  # as in the index acp_turns_unfinished
 STARTED: Final = literals(turns.STARTED)
 QUEUED: Final = f"'{TurnState.QUEUED}'"
 DISPATCHED: Final = f"'{TurnState.DISPATCHED}'"
 DONE: Final = f"'{TurnState.DONE}'"
 RUNNING: Final = f"'{TurnState.RUNNING}'"
+CLIENT: Final = f"'{TurnOrigin.CLIENT}'"
+BACKGROUND: Final = f"'{TurnOrigin.BACKGROUND}'"
 PENDING: Final = f"'{DeliveryState.PENDING}'"
 DELIVERED: Final = f"'{DeliveryState.DELIVERED}'"
 LOG_KEY: Final = "(SELECT log_key FROM acp_sessions WHERE acp_session_id = ?)"

@@ -11,10 +11,10 @@ import msgspec
 from pykoclaw_acp.model.events import Event, Text, decode
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.scheduled import answer
-from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnOrigin, TurnState
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
-from pykoclaw_acp.store.sql import DISPATCHED, QUEUED, RUNNING, UNFINISHED
+from pykoclaw_acp.store.sql import BACKGROUND, CLIENT, DISPATCHED, QUEUED, RUNNING, UNFINISHED
 
 # The next position; turns from before there were positions count as the first ones.
 _POSITION: Final = (
@@ -44,7 +44,7 @@ def insert(turn: Turn, prompt: str) -> Statement:
     return Statement(
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, idempotency_key, fingerprint,"  # noqa: S608
         " client, state, created_at, sent_clock, unattended, attempts, task_id, position)"
-        f" SELECT ?, ?, 'client', ?, ?, ?, ?, ?, {QUEUED}, ?, ?, ?, ?, ?, {_POSITION} WHERE NOT EXISTS"
+        f" SELECT ?, ?, {CLIENT}, ?, ?, ?, ?, ?, {QUEUED}, ?, ?, ?, ?, ?, {_POSITION} WHERE NOT EXISTS"
         " (SELECT 1 FROM acp_task_runs r WHERE r.turn_id = ? AND r.ended_at IS NOT NULL)"
         " AND (? IS NULL OR EXISTS (SELECT 1 FROM scheduled_tasks k WHERE k.id = ?))",
         (
@@ -98,7 +98,7 @@ async def ended(
     """Ended turns of clients, by one of their unique keys; without their content."""
     return await _ended(
         database,
-        f"WHERE acp_session_id = ? AND {column} = ? AND origin = 'client' AND state NOT IN {UNFINISHED}",
+        f"WHERE acp_session_id = ? AND {column} = ? AND origin = {CLIENT} AND state NOT IN {UNFINISHED}",
         (session_id, value),
     )
 
@@ -113,7 +113,7 @@ async def newest(database: Database, session_id: str, since: int) -> tuple[Turn,
     """The session's last prompt of a client, if it ended at or after `since` (ms, own clock)."""
     found = await _ended(
         database,
-        "WHERE turn_id = (SELECT turn_id FROM acp_turns WHERE acp_session_id = ? AND origin = 'client'"  # noqa: S608  constant
+        f"WHERE turn_id = (SELECT turn_id FROM acp_turns WHERE acp_session_id = ? AND origin = {CLIENT}"  # noqa: S608  constant
         f" AND task_id IS NULL ORDER BY {NEWEST_FIRST} LIMIT 1) AND state NOT IN {UNFINISHED} AND ended_clock >= ?",
         (session_id, since),
     )
@@ -252,7 +252,7 @@ def insert_background(session_id: str, turn_id: str, epoch: int, clock: int) -> 
     at = now_ms()
     return Statement(
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, state, epoch, created_at, started_at,"  # noqa: S608
-        f" sent_clock, position) VALUES (?, ?, 'background', '[]', {RUNNING}, ?, ?, ?, ?, {_POSITION})",
+        f" sent_clock, position) VALUES (?, ?, {BACKGROUND}, '[]', {RUNNING}, ?, ?, ?, ?, {_POSITION})",
         (turn_id, session_id, epoch, at, at, clock, session_id, session_id),
     )
 
@@ -320,7 +320,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
         turn.sent, turn.unattended, turn.attempts = sent or 0, bool(unattended), attempts
         turn.task_id, turn.recovered = task_id, True
         turn.taken_by, turn.unsaid = taken_by, bool(unsaid) and turn.state != TurnState.QUEUED
-        found.append(UnfinishedTurn(turn, epoch, origin == "background"))
+        found.append(UnfinishedTurn(turn, epoch, origin == TurnOrigin.BACKGROUND))
     return found
 
 

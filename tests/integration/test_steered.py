@@ -61,7 +61,7 @@ async def test_prompt_not_taken_up_runs_before_waiting_ones(tmp_path: Path) -> N
         assert worker.prompts == ["hang"], "the worker goes on with the steered one"
         worker.say(worker.started(turn.turn_id), worker.ended(turn.turn_id))
         assert (await turn.ended)[0].state == TurnState.DONE
-        assert steering.result(turn) == steering.QUEUED
+        assert steering.result(turn) == steering.WAITED
         await waiting.over()
         assert worker.prompts == ["hang", "say 1"]
 

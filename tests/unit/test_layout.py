@@ -45,6 +45,16 @@ def test_notes_are_made_in_one_place() -> None:
     assert makers == ["events.py"]
 
 
+def test_sql_takes_words_from_types() -> None:
+    """Origins of turns and kinds of tool events, which a rename would else leave behind."""
+    found = [
+        f"{path.relative_to(ROOT)}: {word}"
+        for path in sorted((ROOT / PACKAGE / "store").rglob("*.py"))
+        for word in re.findall(r"'(?:client|background|tool_[a-z]+)'", path.read_text())
+    ]
+    assert found == []
+
+
 def test_comments_stand_by_what_they_explain() -> None:
     """Not behind a bracket that closes alone, where the formatter carries a comment that is too long
     for its line.

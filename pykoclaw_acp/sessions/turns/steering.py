@@ -25,7 +25,7 @@ from pykoclaw_acp.sessions.turns.runner import TurnRunner
 from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
 
 INJECTED: Final = "injected"  # it went into the turn that ran
-QUEUED: Final = "queued"  # it waited for that
+WAITED: Final = "queued"  # it waited for that
 NEW: Final = "startedNewTurn"  # none ran
 
 log: Final = structlog.get_logger()
@@ -35,7 +35,7 @@ def result(turn: Turn) -> str:
     """What became of a prompt that was to go into the running turn, and has ended."""
     if turn.taken_by is not None:
         return INJECTED
-    return QUEUED if turn.waited else NEW
+    return WAITED if turn.waited else NEW
 
 
 class Steering:

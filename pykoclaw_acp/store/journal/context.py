@@ -12,13 +12,13 @@ from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import branches, events, notes
 from pykoclaw_acp.store.journal.base import SqlStore
-from pykoclaw_acp.store.sql import DONE, UNFINISHED
+from pykoclaw_acp.store.sql import CLIENT, DONE, UNFINISHED
 from pykoclaw_acp.store.units import Statement, Unit
 
 _ENDS: Final = (
     "SELECT turn_id, last_uuid, stop_reason = 'end_turn', COALESCE(first_seq, 0) FROM acp_turns"  # noqa: S608
     " WHERE acp_session_id = ? AND claude_session_id = ?"
-    f" AND state = {DONE} AND origin = 'client' AND last_uuid IS NOT NULL AND taken_by IS NULL"
+    f" AND state = {DONE} AND origin = {CLIENT} AND last_uuid IS NOT NULL AND taken_by IS NULL"
     " AND rewound_at IS NULL AND lost_at IS NULL"
     """ AND prompt NOT LIKE '%"text":"/%' AND prompt NOT LIKE '%"text": "/%'"""
     " AND prompt NOT LIKE '%<user_request>\\n/%'"
