@@ -168,9 +168,11 @@ class Catalogue:
         await self._remove(await self._store.transcripts_to_remove())
 
     async def _remove(self, claude: set[str]) -> Removed | None:
-        removed = await self.remove_transcripts(claude)
-        if removed is not None and (gone := claude - removed.left_of):
-            with contextlib.suppress(StoreUnavailable, StoreClosed):  # the next server looks again
+        removed = None
+        with contextlib.suppress(StoreUnavailable, StoreClosed):  # the next server looks again
+            claude = claude - await self._store.branched_off(claude, "")  # forks made meanwhile
+            removed = await self.remove_transcripts(claude)
+            if removed is not None and (gone := claude - removed.left_of):
                 await self._store.transcripts_removed(gone)
         return removed
 

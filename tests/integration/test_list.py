@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -18,7 +19,7 @@ from pykoclaw_acp.model.found import FoundTranscript, Removed
 from pykoclaw_acp.model.listing import ListPosition, ListQuery
 from pykoclaw_acp.protocol import list_cursor
 from pykoclaw_acp.sessions import catalogue
-from pykoclaw_acp.store import overview
+from pykoclaw_acp.store import forking, overview
 from pykoclaw_acp.store.readers import ReaderPool
 from pykoclaw_acp.store.units import Statement, Unit
 from tests.integration.callers import caller
@@ -444,6 +445,38 @@ async def test_transcript_stays_for_unprompted_fork(tmp_path: Path) -> None:
         await wire.call("session/prompt", **prompt(fork, "say 1"))
         await wire.call("session/delete", sessionId=fork)
         assert fork in found.removed[0]
+
+
+async def test_transcript_stays_for_fork_made_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
+        found = with_transcripts(r, delete_transcripts="on")
+        session = await told(wire)
+        fork, delete = forking.fork, r.journal.delete
+        copying, deleting = asyncio.Event(), asyncio.Event()
+
+        async def slow_fork(*given: Any) -> None:
+            copying.set()
+            await deleting.wait()
+            await fork(*given)
+
+        async def late_delete(*given: Any) -> None:
+            deleting.set()
+            forked.append((await other.answer(call))["result"]["sessionId"])
+            await delete(*given)
+
+        monkeypatch.setattr(forking, "fork", slow_fork)
+        monkeypatch.setattr(r.journal, "delete", late_delete)
+        forked: list[str] = []
+        call = other.begin("session/fork", sessionId=session, cwd="/", mcpServers=[])
+        await copying.wait()
+        assert (await wire.call("session/delete", sessionId=session))["result"] == {}
+        await r.sessions.catalogue.finish_removals()  # as the next server
+        assert found.removed == []
+        await wire.call("session/prompt", **prompt(forked[0], "say 1"))
+        await r.sessions.catalogue.finish_removals()
+        assert found.removed == [{session}]
 
 
 async def test_a_transcript_is_forked_unopened_into_another_directory(tmp_path: Path) -> None:
