@@ -9,6 +9,7 @@ import contextlib
 import json
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
+from uuid import uuid4
 
 import structlog
 from msgspec.structs import replace
@@ -21,8 +22,9 @@ from pykoclaw_acp.errors import InvalidParams, StoreUnavailable
 from pykoclaw_acp.model import choices as offers
 from pykoclaw_acp.model import former_mode
 from pykoclaw_acp.model.choices import Choice, Chosen, Command, Config, Offer, Selection
-from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged
+from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, note_event
 from pykoclaw_acp.model.session_options import SessionOptions
+from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions import worker_options
 from pykoclaw_acp.sessions.early_start import EarlyStart
 from pykoclaw_acp.sessions.next_worker import NextWorker
@@ -33,6 +35,10 @@ from pykoclaw_acp.tasks import Tasks
 NOT_SAID: Final = (
     "Claude has not said yet what else it offers: it does once it has started, with the first prompt or soon after the"
     " session is opened. Nothing was changed; choose again then."
+)
+STAYS: Final = (
+    "**Claude did not leave a permission mode that is forbidden in this session, so its worker was ended. What was said"
+    " is kept; the next prompt goes on, without that mode.**"
 )
 
 OFFER_WAIT: Final = (
@@ -80,6 +86,7 @@ class Choosing:
         self._tasks = Tasks()
         self._told = state.options  # what the newest worker runs with, as far as is known
         self._old_epoch: int | None = None  # of a worker whose version does not take SetConfig
+        self._forbidden = 0  # forbidden modes that the worker has reported, one after another
 
     async def selection(self) -> Selection:
         """What is chosen with the choices, as far as known without Claude."""
@@ -179,20 +186,33 @@ class Choosing:
         """Note that a worker is ready, and with what it was launched: it may live on for the next
         prompt when the one that it was launched for is over already.
         """
-        self._state.epoch, self._told = epoch, options
+        self._state.epoch, self._told, self._forbidden = epoch, options, 0
 
     def note_reported(self, change: ModeChanged | ConfigChanged) -> None:
         """Note what the worker says that it runs with now."""
         self._told = worker_options.followed(self._told, change)
+        if isinstance(change, ModeChanged):
+            allowed = worker_options.allowed(change.mode, self._state.record.options)
+            self._forbidden = 0 if change.mode == allowed else self._forbidden + 1
 
     async def take_back(self) -> None:
-        """Say what holds, as Claude has reported a mode that is forbidden, and tell the worker."""
-        async with self._choice:
-            holds = await self.selection()
-            await self._state.log.tell(
-                [ModeChanged(holds.mode), ConfigChanged(holds)], patient=True
-            )
+        """Tell the worker, which has reported a mode that is forbidden, what holds, and say so; end it
+        if it reports one again.
+        """
+        said: list[Event] = []
+        if self._forbidden == 2:  # not more: those were under way
+            self._forbidden += 1
+            log.warning("A worker stays in a forbidden mode", action="mode_forbidden")
+            self._workers.kill(self._state.id)
+            said.append(note_event(str(uuid4()), STAYS))
+        else:
             await self.tell_worker()
+        unread = "What Claude offers could not be read"
+        offer = await until_done(self._offer, unread, after=StoreUnavailable)
+        async with self._choice:
+            holds = self._selection(offer)
+            events = [*said, ModeChanged(holds.mode), ConfigChanged(holds)]
+            await self._state.log.tell(events, patient=True)
 
     async def tell_worker(self) -> None:
         """Tell the worker what was chosen since it was launched or told; the next one starts with

@@ -10,9 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.choosing import SetMode
-from pykoclaw_acp.channel.frames import EventFrame
-from pykoclaw_acp.errors import InvalidParams
-from pykoclaw_acp.model.events import ConfigChanged, ModeChanged
+from pykoclaw_acp.channel.frames import EventFrame, ToWorker
+from pykoclaw_acp.errors import InvalidParams, StoreUnavailable
+from pykoclaw_acp.model.condition import DatabaseState
+from pykoclaw_acp.model.events import ConfigChanged, ModeChanged, Text
 from pykoclaw_acp.model.session_options import RequestedOptions, SessionOptions
 from pykoclaw_acp.sessions.session import Session
 from tests.integration.asking import Asking, Person, begin, choice, rig
@@ -22,6 +23,7 @@ from tests.waiting import eventually
 from tests.workers import OPTIONS
 
 BYPASS = "bypassPermissions"
+STAYS = "did not leave a permission mode that is forbidden"
 BYPASSING = replace(OPTIONS, permission_mode=BYPASS, bypass=True)
 FORBIDS = RequestedOptions(
     options=SessionOptions(forbids_bypass=True), given={"forbids_bypass": "_meta"}
@@ -100,3 +102,58 @@ async def test_forbidden_mode_that_claude_reports_is_taken_back(tmp_path: Path) 
         await r.run(session, "say 1")
         options = r.launcher.launched[-1].spec.options
         assert options.permission_mode == "default"
+
+
+async def test_worker_that_stays_in_forbidden_mode_is_ended(tmp_path: Path) -> None:
+    async with rig(tmp_path, options=BYPASSING) as r:
+        asking = await begin(r)
+        session, worker = asking.session, asking.channel
+        told = await session.choosing.selection()
+        send = worker.send
+
+        async def refuse(frame: ToWorker) -> None:
+            await send(frame)
+            if isinstance(frame, SetMode) and len(modes_set(worker)) < 5:
+                for event in (ModeChanged(BYPASS), ConfigChanged(replace(told, mode=BYPASS))):
+                    worker.last += 1
+                    epoch = worker.spec.epoch
+                    worker.say(EventFrame(epoch=epoch, n=worker.last, turn_id=None, event=event))
+
+        worker.send = refuse  # type: ignore[method-assign]
+        await forbid(r, session)
+        await eventually(lambda: asking.turn.ended.done() and not r.launcher.live)
+        assert [one.mode for one in modes_set(worker)] == ["default", "default"]
+
+        async def said() -> list[str]:
+            logged = await r.journal.read(session.id, 0, 1000)
+            return [e.text for one in logged if isinstance(e := one.event, Text) and e.note]
+
+        await eventually(lambda: not session.reports)
+        assert len([one for one in await said() if STAYS in one]) == 1
+        await r.run(session, "say 1")
+        assert r.launcher.launched[-1].spec.options.permission_mode == "default"
+
+
+async def test_forbidden_mode_is_left_while_nothing_can_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def locked(*_: object) -> None:
+        raise StoreUnavailable(DatabaseState.LOCKED, "Another program keeps it locked.")
+
+    async with rig(tmp_path, options=BYPASSING) as r:
+        asking = await begin(r)
+        session, worker = asking.session, asking.channel
+        await forbid(r, session)
+        sent = len(modes_set(worker))
+        monkeypatch.setattr(r.journal, "offer", locked)
+        worker.last += 1
+        worker.say(
+            EventFrame(
+                epoch=worker.spec.epoch, n=worker.last, turn_id=None, event=ModeChanged(BYPASS)
+            )
+        )
+        await eventually(lambda: len(modes_set(worker)) > sent)
+        assert modes_set(worker)[-1].mode == "default"
+        monkeypatch.undo()
+        session.cancel()
+        await session.idle()
