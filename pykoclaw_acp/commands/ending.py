@@ -21,8 +21,8 @@ from pykoclaw_acp.model.condition import DatabaseState
 END_WAIT: Final = 60.0  # s; the daemon commits what it has received
 START_WAIT: Final = 60.0  # s; the next daemon may have to recover
 READY_WAIT: Final = 10.0  # s; for a daemon that a client is starting
-LOCK_WAIT: Final = 60.0  # s; once that daemon has ended, the client may start another one
-LOCK_PAUSE: Final = 0.05  # s
+LOCK_WAIT: Final = 60.0  # s; once that daemon has ended, clients may start others
+LOCK_PAUSE: Final = 0.01  # s; a client lets go for no longer than 0.02 s between two starts
 GONE_WAIT: Final = 5.0  # s; for one that cannot be asked, as somebody else ends it just now
 TAKEN_OVER: Final = "Another daemon has taken over just now. See `pykoclaw-acp status`."
 
@@ -73,9 +73,10 @@ def restart() -> None:
     """
     require_operator()
     pid = _daemon()
-    lock = keep_others_from_starting(places.Places.find(), partial(end, pid))
+    where = places.Places.find()
+    lock = keep_others_from_starting(where, partial(_end_newest, where, pid))
     try:
-        end(pid)
+        _end_newest(where, pid)
     except BaseException:
         os.close(lock)
         raise
@@ -90,19 +91,25 @@ def restart() -> None:
         )
 
 
+def _end_newest(where: places.Places, pid: int) -> None:
+    """End the daemon of now, which a client may have started since that of this pid was found."""
+    holder = places.lock_holder(where.data)
+    end(pid if holder is None else holder[0])
+
+
 def keep_others_from_starting(where: places.Places, end_starting: Callable[[], object]) -> int:
     """The lock on starting daemons: no client starts one until it is closed. A client that has it
-    waits for its daemon to be ready: `end_starting` ends one that hangs. Raises CommandFailed.
+    waits for its daemon to be ready: `end_starting` ends one that hangs, and each one that clients
+    start then. Raises CommandFailed.
     """
     places.secure_directory(where.directory)
-    lock = _lock(where, READY_WAIT)
-    if lock is None:
+    deadline = time.monotonic() + READY_WAIT + LOCK_WAIT
+    while (lock := _lock(where, READY_WAIT)) is None:
+        if time.monotonic() > deadline:
+            raise CommandFailed(
+                f"Clients have been starting daemons for {LOCK_WAIT:g} s. See `pykoclaw-acp doctor`."
+            )
         end_starting()
-        lock = _lock(where, LOCK_WAIT)
-    if lock is None:
-        raise CommandFailed(
-            f"A client has been starting a daemon for {LOCK_WAIT:g} s. See `pykoclaw-acp doctor`."
-        )
     return lock
 
 

@@ -121,6 +121,29 @@ def test_daemon_that_hangs_in_start_is_restarted(
     assert "pid 8 goes on" in capsys.readouterr().out
 
 
+def test_daemons_that_hang_one_after_another_are_ended(
+    here: Places, version: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client starts the second one before anybody else has the lock."""
+    places.secure_directory(here.directory)
+    lock = places.try_lock(os.path.join(here.directory, SPAWN_LOCK))
+    assert lock is not None
+    starting, ended = [7, 9], list[int]()
+
+    def end(pid: int) -> None:
+        ended.append(pid)
+        starting.remove(pid)
+        if pid == 9:
+            os.close(lock)
+            starting.append(11)  # ready at once
+
+    monkeypatch.setattr(places, "lock_holder", lambda data: (starting[0], "socket"))
+    monkeypatch.setattr(ending, "READY_WAIT", 0.1)
+    monkeypatch.setattr(ending, "end", end)
+    ending.restart()
+    assert ended == [7, 9, 11], "the one that holds the data at last, too"
+
+
 def test_installer_ends_daemon_that_hangs_in_start(
     hanging: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
