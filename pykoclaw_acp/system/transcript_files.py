@@ -53,6 +53,33 @@ def find(projects: str, claude_session_id: str) -> str | None:
     return max(found)[1] if found else None
 
 
+def unsearchable(projects: str, claude_session_id: str) -> list[str]:
+    """What of that folder cannot be searched for the transcript, which may be there therefore; what
+    does not exist holds nothing.
+    """
+    if not _ID.fullmatch(claude_session_id):
+        return []
+    try:
+        with os.scandir(projects) as found:
+            places = [one.path for one in found]
+    except FileNotFoundError:
+        return []
+    except OSError:
+        return [projects]
+    return [one for one in places if not _is_known(os.path.join(one, f"{claude_session_id}.jsonl"))]
+
+
+def _is_known(path: str) -> bool:
+    """Whether it can be said that the file is there, or that it is not."""
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return True
+
+
 def look(path: str) -> FileStamp | None:
     """The file as it is now; None if there is none, or it is no file."""
     try:

@@ -120,27 +120,29 @@ class TranscriptFinder:
         """
         some, left = False, dict[str, list[str]]()
         try:
-            unreadable = await self._roots.call(self._roots.unreadable)
             for one in claude_session_ids:
-                remains = list(unreadable)
-                some |= await self._remove(one, remains)
+                removed, remains = await self._remove(one)
+                some |= removed
                 left |= {one: remains} if remains else {}
         except InternalError as error:
             log.warning("Transcripts cannot be deleted", action="undeleted", error=str(error))
             left |= {one: [self._roots.own] for one in claude_session_ids}
-        paths = dict.fromkeys(path for remains in left.values() for path in remains)
-        return Removed(some, tuple(paths), frozenset(left))
+        paths = tuple(dict.fromkeys(path for remains in left.values() for path in remains))
+        if paths:
+            log.warning(
+                "What is left of transcripts is tried again", action="undeleted", paths=paths
+            )
+        return Removed(some, paths, frozenset(left))
 
-    async def _remove(self, claude_session_id: str, remains: list[str]) -> bool:
-        """Whether any was deleted; adds to what `remains`."""
+    async def _remove(self, claude_session_id: str) -> tuple[bool, list[str]]:
+        """Whether any was deleted, and what is left: if none was found, where that cannot be seen."""
         some, find = False, partial(self._roots.find, claude_session_id)
         while (path := await self._roots.call(find)) is not None:
             if undeleted := await self._roots.call(partial(_remove, path)):
-                log.warning("A transcript cannot be deleted", action="undeleted", paths=undeleted)
-                remains += undeleted
-                break  # it would be found again
+                return some, undeleted  # it would be found again
             some = True
-        return some
+        unsearchable = partial(self._roots.unsearchable, claude_session_id)
+        return some, [] if some else await self._roots.call(unsearchable)
 
     def close(self) -> None:
         """End the process and the watching."""
@@ -266,6 +268,8 @@ def _remove(path: str) -> list[str]:
     """Delete a transcript; returns what is left of it. By the file itself the rest is found again."""
     beside = path.removesuffix(".jsonl")
     shutil.rmtree(beside, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        os.unlink(beside)  # it is no directory, or a link to one
     with contextlib.suppress(OSError):
         if not os.path.lexists(beside):
             os.unlink(path)

@@ -46,7 +46,7 @@ class Roots:
         if self._accounts:
             with contextlib.suppress(OSError), os.scandir(self._accounts) as places:
                 for place in sorted(places, key=lambda one: one.name):
-                    if surroundings.is_account(place.name) and place.is_dir():
+                    if surroundings.is_account(place.name) and _may_be_directory(place):
                         found[place.name] = files.projects(place.path)
         return found
 
@@ -64,9 +64,23 @@ class Roots:
         found = (files.find(root, claude_session_id) for root in self.every().values())
         return max((one for one in found if one is not None), key=_age, default=None)
 
-    def unreadable(self) -> list[str]:
-        """The folders that cannot be searched; one that does not exist holds nothing."""
-        return [root for root in self.every().values() if not _is_searched(root)]
+    def unsearchable(self, claude_session_id: str) -> list[str]:
+        """The folders that cannot be searched for the transcript; one that does not exist holds
+        nothing.
+        """
+        accounts = [] if self._accounts_are_known() else [self._accounts]
+        every = (files.unsearchable(root, claude_session_id) for root in self.every().values())
+        return [*accounts, *(path for paths in every for path in paths)]
+
+    def _accounts_are_known(self) -> bool:
+        try:
+            if self._accounts:
+                os.scandir(self._accounts).close()
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
 
     def to_watch(self) -> set[str]:
         """What changes when a project, or an account, is new."""
@@ -78,14 +92,11 @@ class Roots:
         )
 
 
-def _is_searched(root: str) -> bool:
+def _may_be_directory(place: os.DirEntry[str]) -> bool:
     try:
-        os.scandir(root).close()
-    except FileNotFoundError:
+        return place.is_dir()
+    except OSError:  # it hides none of the others
         return True
-    except OSError:
-        return False
-    return True
 
 
 def _age(path: str) -> int:

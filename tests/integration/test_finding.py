@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from pykoclaw_acp.errors import Conflict, InternalError
 from pykoclaw_acp.model.found import Removed
@@ -317,6 +318,48 @@ async def test_transcripts_in_unreadable_folder_are_left(index: Index) -> None:
     assert (await finder.remove([uuid(1)])).left_of == {uuid(1)}
     root.unlink()
     assert await finder.remove([uuid(1)]) == Removed()
+
+
+async def test_deleted_transcript_is_not_left_elsewhere(index: Index) -> None:
+    """A folder that cannot be searched counts only for what was found nowhere else."""
+    finder = index.finder()
+    index.transcript(1)
+    broken = index.accounts / "work" / "projects"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("no folder")
+    with capture_logs() as logged:
+        removed = await finder.remove([uuid(1), uuid(2)])
+    assert removed == Removed(some=True, left=(str(broken),), left_of=frozenset({uuid(2)}))
+    assert [one["paths"] for one in logged if one["action"] == "undeleted"] == [(str(broken),)]
+
+
+@pytest.mark.parametrize("name", ["projects/-v", "accounts", "accounts/work"])
+async def test_transcript_is_left_where_nothing_can_be_entered(index: Index, name: str) -> None:
+    finder = index.finder()
+    closed = index.accounts.parent / name
+    closed.parent.mkdir(exist_ok=True)
+    closed.symlink_to(closed)  # root may enter any directory
+    (left,) = (await finder.remove([uuid(1)])).left
+    assert left.startswith(str(closed))
+    closed.unlink()
+    assert await finder.remove([uuid(1)]) == Removed()
+
+
+@pytest.mark.parametrize("link", [True, False])
+async def test_what_is_beside_may_be_no_directory(index: Index, link: bool) -> None:
+    finder = index.finder()
+    index.transcript(1)
+    index.transcript(2)
+    beside, other = index.folder / uuid(1), index.folder.parent / "other"
+    other.mkdir()
+    (other / "note").write_text("x")
+    if link:
+        beside.symlink_to(other)
+    else:
+        beside.write_text("x")
+    assert await finder.remove([uuid(1)]) == Removed(some=True)
+    assert [one.name for one in index.folder.iterdir()] == [f"{uuid(2)}.jsonl"]
+    assert (other / "note").exists(), "that is somebody else's"
 
 
 async def test_dead_reader_is_replaced_at_next_list(
