@@ -30,6 +30,7 @@ KINDS: Final = (
     "lines of half a million values",
     "images of 60 MiB",
     "a flood of new sessions",
+    "introductions of 8 MiB",
 )
 LIMIT: Final = 50  # ms, on two cores
 PAUSE: Final = 0.005  # s between two requests of the healthy client
@@ -108,6 +109,9 @@ def _said(kind: str, cwd: str) -> bytes:
             return _lines("_pykoclaw.dev/sessions/list", {"all": True, "limit": 10_000}, 300)
         case "lines of half a million values":
             return _lines("session/new", {"cwd": cwd, "_meta": {"a": [0] * 500_000}}, 1)
+        case "introductions of 8 MiB":
+            deaths = {str(n): 1 for n in range(600_000)}
+            return b"front %b\n" % json.dumps({"front": "f", "deaths": deaths}).encode()
         case _:
             return _lines("session/prompt", {**SESSION, "prompt": [IMAGE]}, 1)
 
@@ -118,24 +122,43 @@ def _open(path: str) -> socket.socket:
 
 def _attack(kind: str, path: str, cwd: str) -> None:
     reads = "nobody reads" not in kind
+    introduced = b"" if kind.startswith("introductions") else json.dumps(HELLO).encode() + b"\n"
     said = _said(kind, cwd)
-    there = [_open(path) for _ in range(TOGETHER)]
-    for one in there:
-        one.sendall(json.dumps(HELLO).encode() + b"\n")
-        one.setblocking(False)
+    there = [_begun(path, introduced) for _ in range(TOGETHER)]
     sys.stdout.write("begun\n")
     sys.stdout.flush()
     left = {one: _again(said) for one in there}
     waiting = dict.fromkeys(there, b"")
     while True:
         readable, writable, _ = select.select(there if reads else [], there, [])
-        for one in readable:
-            one.recv(1 << 20)
-        for one in writable:
+        gone = [one for one in readable if not _received(one)]
+        for one in set(writable).difference(gone):
             waiting[one] = waiting[one] or next(left[one])
-            waiting[one] = waiting[one][one.send(waiting[one]) :]
+            try:
+                waiting[one] = waiting[one][one.send(waiting[one]) :]
+            except ConnectionError:
+                gone.append(one)
+        for one in gone:  # it was refused
+            there.remove(one)
+            one.close()
+            there.append(another := _begun(path, introduced))
+            left[another], waiting[another] = _again(said), b""
         if not readable and not writable:
             os.sched_yield()
+
+
+def _begun(path: str, introduced: bytes) -> socket.socket:
+    one = _open(path)
+    one.sendall(introduced)
+    one.setblocking(False)
+    return one
+
+
+def _received(one: socket.socket) -> bytes:
+    try:
+        return one.recv(1 << 20)
+    except ConnectionError:
+        return b""
 
 
 def _again(said: bytes) -> Iterator[bytes]:

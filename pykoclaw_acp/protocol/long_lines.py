@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -31,6 +31,7 @@ MOST_DATA: Final = 28 * 1024 * 1024  # of one that is ASCII, as base64 is: a byt
 _STEP: Final = 128  # short strings that a step passes
 
 _ESCAPE: Final = 6  # bytes of one, `\\u1234`, at most; a character is up to two of them
+_MARK: Final = re.compile(rb'"([0-9a-f]{32}-\d+)"')
 _LOW: Final = re.compile(rb"\\u[dD][c-fC-F]")  # how the second of two begins
 _REST_OF_CHARACTER: Final = range(0x80, 0xC0)  # bytes of UTF-8
 _NO_STRUCTURE: Final = bytes(set(range(256)) - set(b",[]{}"))
@@ -127,6 +128,21 @@ def shorten(line: RawLine, messages: int = 1) -> Generator[None, None, Short]:
         else:
             budget.spend(end - begin)
         at = end + 1
+
+
+def restored(part: bytes, texts: Mapping[str, LongText]) -> Generator[None, None, bytes]:
+    """A part of a shortened line with its long strings in the place of their marks."""
+    parts: list[bytes] = []
+    copied = 0
+    for found in _MARK.finditer(part):
+        if (text := texts.get(found[1].decode())) is None:
+            continue
+        parts.append(part[copied : found.start() + 1])
+        for piece in text.pieces:
+            parts.append(msgspec.json.encode(piece)[1:-1])
+            yield
+        copied = found.end() - 1
+    return b"".join((*parts, part[copied:])) if parts else part
 
 
 class _Budget:

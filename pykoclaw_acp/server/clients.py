@@ -150,6 +150,7 @@ class Clients:
             accepted, self._app.settings.client_stall, self._unread
         )
         admitted.close = transport.abort
+        peer: Peer | None = None
         connection: ClientConnection | None = None
         hurrying: asyncio.Task[None] | None = None
         looking = asyncio.get_running_loop().create_task(self._origins.of(accepted), name="origin")
@@ -183,6 +184,8 @@ class Clients:
             if hurrying is not None:
                 hurrying.cancel()
             looking.cancel()
+            if peer is not None:
+                peer.stop_reading()  # of one that was never served, too
             try:
                 if connection is not None:
                     self._connections.discard(connection)

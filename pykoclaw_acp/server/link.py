@@ -4,76 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import structlog
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.errors import AcpError, ParseError
+from pykoclaw_acp.errors import AcpError
 from pykoclaw_acp.link import client_process, lines
 from pykoclaw_acp.link.framing import MAX_LINE_EARLY, MAX_LINE_IN, LineFramer, Oversized
 from pykoclaw_acp.protocol import jsonrpc
-from pykoclaw_acp.protocol.limits import Count, Id, Name
-from pykoclaw_acp.server import instances
+from pykoclaw_acp.server import instances, introduction
+from pykoclaw_acp.server.introduction import MAX_HELLO, UNSAID, FrontHello
 from pykoclaw_acp.server.peer import ClientLine, Listener, Transport
 from pykoclaw_acp.system import clock
 
 if TYPE_CHECKING:
     from pykoclaw_acp.link.framing import Room
 
-NOTHING: Final = msgspec.Raw(b"null")
-UNSAID: Final = msgspec.Raw()
-# Bytes; it names the sessions of a client, with their MCP servers
-MAX_HELLO: Final = 8 * 1024 * 1024
-MAX_FOLLOWED: Final = 10_000  # sessions, or permission requests, in it
-
 log: Final = structlog.get_logger()
 
 
-class ReportedSession(msgspec.Struct, frozen=True):
-    """A session that the front's client follows: its place, the load that set it (0: none), how it
-    was opened last.
-
-    `seq` is what the front was told, `seen` what its client has; None: a front of before does not
-    say it.
-    """
-
-    seq: Count
-    seen: Count | None = None
-    line: Count = 0
-    opened: msgspec.Raw = NOTHING
-
-
-class FrontHello(msgspec.Struct, frozen=True):
-    """What a front knows when it connects; `asked` are ids of our requests that its client has not
-    answered.
-
-    `clocks`: what its wall clock showed (ms since 1970), and how many ms the boot had been awake,
-    at one moment. `deaths`: by line, how many daemons died before one had taken it. `taken`: lines of prompts
-    that were in the journal. `parent` is the
-    process that has started it: empty from a front that does not say it, null if it could not be
-    seen. `environment`: variables that are its client's, or that differ from a daemon's settings.
-    """
-
-    front: Id
-    link: Count = lines.LINK
-    version: Name = "unknown"
-    pid: Count = 0
-    parent: msgspec.Raw = UNSAID
-    initialize: msgspec.Raw = NOTHING
-    sessions: Annotated[dict[Name, ReportedSession], msgspec.Meta(max_length=MAX_FOLLOWED)] = {}
-    asked: Annotated[list[Name], msgspec.Meta(max_length=MAX_FOLLOWED)] = []
-    deaths: Annotated[dict[Name, Count], msgspec.Meta(max_length=MAX_FOLLOWED)] = {}
-    taken: Annotated[list[Count], msgspec.Meta(max_length=MAX_FOLLOWED)] = []
-    clocks: tuple[Count, Count] | None = None
-    environment: msgspec.Raw = NOTHING
-    logged_out: bool = msgspec.field(default=False, name="loggedOut")
-
-
 SettingsComparison = Callable[[Mapping[str, str]], list[str]]
-
-_hello: Final = msgspec.json.Decoder(FrontHello)
 
 
 class FrontPeer:
@@ -83,9 +35,16 @@ class FrontPeer:
     other_settings: list[str]
 
     def __init__(
-        self, transport: Transport, hello: FrontHello, rest: bytes, pid: int, room: Room | None
+        self,
+        transport: Transport,
+        hello: FrontHello,
+        environment: dict[str, str] | None,
+        pid: int,
+        *,
+        framer: LineFramer,
+        rest: bytes,
     ) -> None:
-        """Use `meet`; `rest` was read after the hello."""
+        """Use `meet`; `framer` has read the hello, and `rest` came after it."""
         self.hello = hello
         self.key: str | None = hello.front
         self.front = hello.front
@@ -94,10 +53,11 @@ class FrontPeer:
         )
         # Its own, where nobody can say whose it is
         self.instance = parent or f"front:{hello.front}"
-        self.environment = environment_of(hello)
+        self.environment = environment
         self._transport = transport
         self._rest = rest
-        self._framer = LineFramer(MAX_LINE_EARLY + lines.HEAD, room)
+        self._framer = framer
+        self._framer.limit = MAX_LINE_EARLY + lines.HEAD
         self._tokens: dict[str, int] = {}
         self._sessions: dict[int, str] = {}
         self._told: dict[str, int] = {}  # by session: up to where the front has its updates
@@ -111,37 +71,33 @@ class FrontPeer:
         room: Room | None = None,
         compare: SettingsComparison = lambda _: [],
     ) -> FrontPeer:
-        """Read the introduction, which begins with `begun`; raises ParseError.
+        """Read the introduction, which begins with `begun`; raises ParseError, and Overloaded if there
+        is no memory for it.
 
-        `pid`: the front's, as the kernel says; 0 if it cannot be seen. `room` is for its lines that
-        are not complete. `compare`: names of the variables that set another value than the daemon's.
+        `pid`: the front's, as the kernel says; 0 if it cannot be seen. `room` is for what is not
+        complete: of the introduction, until it has taken effect. `compare`: names of the variables
+        that set another value than the daemon's.
         """
-        said = bytearray(begun)
-        looked = 0
-        while (end := said.find(b"\n", looked)) < 0:
-            looked = len(said)
-            if looked > MAX_HELLO:
-                raise ParseError(f"The front's introduction is longer than {MAX_HELLO >> 20} MiB.")
-            data = await transport.read()
-            if not data:
-                raise ParseError("The front left before it had introduced itself.")
-            said += data
-        if end > MAX_HELLO:
-            raise ParseError(f"The front's introduction is longer than {MAX_HELLO >> 20} MiB.")
+        framer = LineFramer(MAX_HELLO, room)
         try:
-            hello = _hello.decode(said[len(lines.GREETING) : end])
-        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise ParseError("The front's introduction cannot be read.") from error
-        known: dict[str, Any] = {"version": __version__, "link": lines.LINK}
-        known["daemon"] = client_process.own()
-        peer = cls(transport, hello, bytes(said[end + 1 :]), pid, room)
-        known["otherSettings"] = peer.other_settings = compare(peer.environment or {})
-        await transport.write(lines.WELCOME.build(text=msgspec.json.encode(known)))
+            line, rest = await introduction.read(transport, begun, framer)
+            hello, environment = await introduction.decode(line)
+            peer = cls(transport, hello, environment, pid, framer=framer, rest=rest)
+            peer.other_settings = compare(environment or {})
+            known: dict[str, Any] = {"version": __version__, "link": lines.LINK}
+            known["daemon"] = client_process.own()
+            known["otherSettings"] = peer.other_settings
+            await transport.write(lines.WELCOME.build(text=msgspec.json.encode(known)))
+        except BaseException:
+            framer.close()
+            raise
         return peer
 
     async def incoming(self) -> AsyncIterator[Iterable[ClientLine | None]]:
         """The client's lines; None for a confirmation, which goes to the listener."""
-        data = self._rest or await self._transport.read()
+        self.hello = self.hello.settled()
+        self._framer.close()
+        data, self._rest = self._rest or await self._transport.read(), b""
         while data:
             contents = self._framer.feed(data)
             yield map(self._take, contents) if contents else ()
@@ -258,17 +214,6 @@ class FrontPeer:
 
     def _note_done(self, numbers: list[int], _: object) -> None:
         self.listener.confirm_answer(numbers[0])
-
-
-def environment_of(hello: FrontHello) -> dict[str, str] | None:
-    """Variables that the front gives; None if it is of a version that gives none, or they cannot be
-    read.
-    """
-    try:
-        return msgspec.json.decode(hello.environment, type=dict[Name, str] | None)
-    except (msgspec.MsgspecError, UnicodeError):
-        log.warning("A front's environment was not understood", action="environment_ignored")
-        return None
 
 
 Handler = Callable[[FrontPeer, list[int], Any], ClientLine | None]

@@ -70,7 +70,7 @@ async def _read(
     line: RawLine | Oversized, rest: Callable[[], Awaitable[None]] | None
 ) -> ReadMessage:
     if isinstance(line, Oversized):
-        return ReadMessage(Invalid(line_id.find(line.head), _thrown_away(line)))
+        return ReadMessage(Invalid(line_id.find(line.head), thrown_away(line)))
     if long_lines.is_simple(line):
         return ReadMessage(jsonrpc.parse(line))
     await asyncio.sleep(0)
@@ -140,7 +140,8 @@ def _no_memory() -> AcpError:
     return Overloaded(f"The message was not read: {why} Then send it again.", kind)
 
 
-def _thrown_away(line: Oversized) -> AcpError:
+def thrown_away(line: Oversized) -> AcpError:
+    """The refusal of a line that was not kept."""
     if line.no_memory:
         return _no_memory()
     if line.crowded:

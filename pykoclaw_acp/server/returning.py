@@ -12,11 +12,14 @@ from pykoclaw_acp.errors import AcpError
 from pykoclaw_acp.link.lines import base_id
 from pykoclaw_acp.protocol import long_lines
 from pykoclaw_acp.protocol.messages import InitializeParams, ResumeSessionParams
-from pykoclaw_acp.server import given_servers, lifecycle
+from pykoclaw_acp.server import given_servers, lifecycle, reading
 from pykoclaw_acp.server.acp_client import AcpClient
-from pykoclaw_acp.server.link import NOTHING, FrontHello, ReportedSession
+from pykoclaw_acp.server.introduction import NOTHING, FrontHello, ReportedSession
 from pykoclaw_acp.sessions.returning import LastPlace, come_back
-from pykoclaw_acp.tasks import in_pieces
+from pykoclaw_acp.tasks import Pace, in_pieces
+
+# Bytes of a client's parameters: its line had less, but a front writes it in its own form
+MOST: Final = 2 * reading.MAX_OTHER
 
 log: Final = structlog.get_logger()
 
@@ -35,10 +38,11 @@ async def welcome(client: AcpClient, hello: FrontHello) -> None:
         client.initialized(params)
     if hello.logged_out:
         client.log_out()
-    places = {
-        session_id: await _place(session_id, followed)
-        for session_id, followed in hello.sessions.items()
-    }
+    places: dict[str, LastPlace] = {}
+    pace = Pace()
+    for session_id, followed in hello.sessions.items():
+        places[session_id] = await _place(session_id, followed)
+        await pace.step()
     await come_back(client.subscriber, hello.front, places)
     for message_id in hello.asked:
         if not await client.subscriber.sessions.is_open(base_id(message_id)):
@@ -70,6 +74,8 @@ async def _opened(
 
 async def _decode(raw: msgspec.Raw, kind: type[T]) -> T:
     """What was within the limits of a line when it came is within them now."""
+    if len(bytes(raw)) > MOST:
+        raise msgspec.ValidationError("too long")
     if not long_lines.is_frugal(bytes(raw)):
         try:
             await in_pieces(long_lines.shorten(bytes(raw)))

@@ -19,6 +19,11 @@ WINDOW: Final = 200  # requests without an answer, above which no more are sent
 RENEWED: Final = 1500  # frames that one connection takes
 ANSWER: Final = 60.0  # s; on a busy machine
 SESSIONS: Final = 20
+HELLO: Final = (
+    "link", "version", "pid", "parent", "initialize", "sessions", "asked", "deaths", "taken", "clocks",
+    "environment", "loggedOut", "unknown",
+)  # fmt: skip
+HELLOS: Final = 5  # before each connection of a front
 
 ACP: Final = (*methods.ACP, "session/nothing")
 OWN: Final = (*methods.OWN, "_pykoclaw.dev/nothing")
@@ -131,6 +136,19 @@ class Generator:
                 }
             )
         )
+
+    def hello(self) -> bytes:
+        """The introduction of a front that means no good: refused, or as good as any."""
+        fields: dict[str, Any] = {"front": self._text()}
+        for _ in range(self._random.randrange(6)):
+            fields[self._random.choice(HELLO)] = self._value(3)
+        if self._random.random() < 0.2:
+            many = self._random.choice((30_000, 150_000))
+            fields[self._random.choice(HELLO)] = self._random.choice(
+                ({str(n): 1 for n in range(many)}, [0] * many, {"A": "\n" * many * 6})
+            )
+        line = self._json(fields)
+        return b"front " + (self._mutated(line) if self._random.random() < 0.2 else line) + b"\n"
 
     def _request(self, params: Any, mark: str = "") -> Frame:
         self._count += 1
@@ -273,6 +291,9 @@ class Attacker:
     async def send(self, count: int) -> None:
         """So many frames, on as many connections as it takes."""
         while self.sent < count:
+            if self._front:
+                for _ in range(HELLOS):
+                    await self._intrude()
             reader, writer = await self._connect()
             reading = asyncio.ensure_future(self._read(reader))
             try:
@@ -282,6 +303,17 @@ class Attacker:
                 with contextlib.suppress(OSError):
                     await writer.wait_closed()
                 await reading
+
+    async def _intrude(self) -> None:
+        """Introduce itself as no front does, on a connection of its own, and leave."""
+        _, writer = await self._connect()
+        said = self.generator.hello()
+        with contextlib.suppress(ConnectionError):
+            writer.write(said[: self._random.randrange(len(said))] if len(said) % 3 == 0 else said)
+            await writer.drain()
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
 
     async def _converse(self, writer: asyncio.StreamWriter, count: int) -> None:
         if self._front:

@@ -76,6 +76,7 @@ KINDS: Final = {
     "silent": b"",
     "half a line": b'{"jsonrpc":"2.0","id":1,"method":"initia',
     "half a front": b'front {"front":"x"',
+    "half a long front": b'front {"front":"x","environment":{"A":"' + b"x" * (2 << 20),
     "no method": b'{"jsonrpc":"2.0","id":1,"method":"nothing"}\n',
     "clients that stay": b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n',
     "fronts that stay": b'front {"front":"x"}\n',
@@ -85,6 +86,7 @@ KINDS: Final = {
 LIKE_OTHERS: Final = (
     "half a line",
     "half a front",
+    "half a long front",
     "no method",
     "clients that stay",
 )  # what they hold up, silent ones or fronts do as well

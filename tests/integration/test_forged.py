@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.errors import ParseError
-from pykoclaw_acp.server.link import MAX_FOLLOWED, FrontPeer
+from pykoclaw_acp.server.introduction import MAX_FOLLOWED
+from pykoclaw_acp.server.link import FrontPeer
 from tests.integration.callers import caller, prompted
 from tests.integration.linked import INITIALIZE, Front, front, new, words
 from tests.integration.rig import Rig, rig
@@ -64,6 +65,11 @@ async def test_front_with_out_of_range_number_is_refused(field: str, value: int)
         {"asked": ["q" * 300]},
         {"sessions": {"s" * 300: {"seq": 1}}},
         {"initialize": [[0] * 10] * 1_000_000},
+        {"version": "v" * 300_000},
+        {"asked": ["q" * 300_000]},
+        {"deaths": {"1" * 300_000: 1}},
+        {"deaths": {str(n): 1 for n in range(600_000)}},
+        {"environment": {"A": [[]] * 200_000}},
     ],
     ids=[
         "no name",
@@ -72,6 +78,11 @@ async def test_front_with_out_of_range_number_is_refused(field: str, value: int)
         "long question",
         "long session",
         "longer than 8 MiB",
+        "version that fills memory",
+        "question that fills memory",
+        "line number that fills memory",
+        "very many deaths",
+        "very many values",
     ],
 )
 async def test_a_front_is_refused_whose_introduction_is_absurd(fields: dict[str, Any]) -> None:
@@ -80,7 +91,7 @@ async def test_a_front_is_refused_whose_introduction_is_absurd(fields: dict[str,
 
 
 async def test_costly_parameters_in_an_introduction_are_left_out(tmp_path: Path) -> None:
-    costly = {"protocolVersion": 1, "_meta": {"a": [0] * 100_000}}
+    costly = {"protocolVersion": 1, "_meta": {"a": [0] * 30_000}}
     async with rig(tmp_path) as r, front(r, initialize=costly) as one:
         assert one.connection is not None
         await one.result(1, "session/new", cwd="/", mcpServers=[])

@@ -23,7 +23,7 @@ from pykoclaw_acp.front.ledger import Ledger
 from pykoclaw_acp.link import client_process
 from pykoclaw_acp.link.greeting import greeting
 from pykoclaw_acp.link.places import Places
-from pykoclaw_acp.server.link import FrontHello
+from pykoclaw_acp.server.introduction import FrontHello
 from tests.integration.front_harness import WAIT, Client, Connection, Daemon, encode, result, update
 from tests.waiting import eventually_sync
 

@@ -18,7 +18,8 @@ from pykoclaw_acp.front import ledger
 from pykoclaw_acp.front import link as front_link
 from pykoclaw_acp.link import lines
 from pykoclaw_acp.model import turns
-from pykoclaw_acp.server import health, link
+from pykoclaw_acp.protocol import long_lines
+from pykoclaw_acp.server import health, introduction, link
 from tests.unit.documents import (
     DOCUMENTS,
     PACKAGE,
@@ -99,11 +100,13 @@ def test_the_introduction_of_a_front_has_these_fields() -> None:
     assert (
         {name for row in rows for name in codes(row[0])}
         == set(hello)
-        == set(link.FrontHello.__struct_encode_fields__)
+        == set(introduction.FrontHello.__struct_encode_fields__)
     )
     (row,) = (row for row in rows if codes(row[0]) == ["sessions"])
-    assert codes(row[1]) == list(link.ReportedSession.__struct_fields__)
+    assert codes(row[1]) == list(introduction.ReportedSession.__struct_fields__)
     assert f"of this vocabulary ({lines.LINK})" in text("docs/link.md")
+    values = long_lines.MOST_VALUES * introduction.MESSAGES
+    assert f"{values:,} values in {long_lines.MOST_DEPTH} levels" in text("docs/link.md")
 
 
 # --- docs/architecture.md

@@ -275,7 +275,7 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"| {ranges.MAX_NAME} characters |" in limits
     assert lines.MAX_NUMBER == 2**53
     assert (
-        f"| incomplete lines of all clients | {line_room.MOST >> 20} MiB; one that has not grown"
+        f"| incomplete lines of all clients and fronts | {line_room.MOST >> 20} MiB; one that has not grown"
         in limits
     )
     assert f"for {line_room.PATIENCE:g} s is dropped" in limits

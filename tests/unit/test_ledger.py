@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from pykoclaw_acp.front.ledger import Ledger
-from pykoclaw_acp.server.link import FrontHello
+from pykoclaw_acp.server.introduction import FrontHello
 
 
 def say(ledger: Ledger, **message: Any) -> int:
