@@ -22,7 +22,13 @@ from pykoclaw_acp.cli.sessions import approve, attach, import_session, rewind, s
 from pykoclaw_acp.cli.showing import completion, doctor, logs, show_config, status
 from pykoclaw_acp.cli.trust import trust
 from pykoclaw_acp.cli.workers import workers
-from pykoclaw_acp.errors import ConfigurationError, Exhausted, OutputLost, StartupError
+from pykoclaw_acp.errors import (
+    CommandFailed,
+    ConfigurationError,
+    Exhausted,
+    OutputLost,
+    StartupError,
+)
 from pykoclaw_acp.system.machine import check_platform
 
 if TYPE_CHECKING:
@@ -202,6 +208,7 @@ def serve(ctx: click.Context, stdio: bool, appended: tuple[str, ...]) -> None:
         raise click.NoSuchOption(appended[0], ctx=ctx)
     if appended:
         raise click.UsageError(f"Got unexpected extra argument ({appended[0]})")
+    _require_outside()
     from pykoclaw_acp.pool import forkserver_process
     from pykoclaw_acp.system import machine
 
@@ -217,6 +224,17 @@ def serve(ctx: click.Context, stdio: bool, appended: tuple[str, ...]) -> None:
         raise
     finally:
         gc.enable()
+
+
+def _require_outside() -> None:
+    """Raises CommandFailed inside of a session of the data directory: as its server, a tool would
+    have all sessions while no daemon runs.
+    """
+    from pykoclaw_acp.front import inside
+    from pykoclaw_acp.link.places import Places
+
+    if (words := inside.refusal(Places.find())) is not None:
+        raise CommandFailed(words)
 
 
 def _serve(begun: StartingForkServer | None, *, stdio: bool) -> int:
@@ -284,6 +302,7 @@ def adopt() -> None:
     """
     from pykoclaw_acp.commands import adopt as command
 
+    _require_outside()
     command.main()
 
 

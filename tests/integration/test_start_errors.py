@@ -54,7 +54,7 @@ def home(tmp_path: Path, used: Path) -> Iterator[Path]:
 
 
 def run(
-    home: Path, *arguments: str, limit: Any = None, given: str = ""
+    home: Path, *arguments: str, limit: Any = None, given: str = "", **variables: str
 ) -> subprocess.CompletedProcess[str]:
     environment = {
         name: value
@@ -63,7 +63,7 @@ def run(
     }
     return subprocess.run(
         [*UNPRIVILEGED, *PROGRAM, *arguments], input=given, capture_output=True, text=True, timeout=120, cwd="/",
-        env={**environment, "HOME": str(home)}, preexec_fn=limit, check=False,
+        env={**environment, "HOME": str(home), **variables}, preexec_fn=limit, check=False,
     )  # fmt: skip
 
 
@@ -112,6 +112,40 @@ def test_a_client_gets_the_sentence_and_the_kind(home: Path) -> None:
     assert [error["data"] for error in errors] == [{"errorKind": "directory_unusable"}] * 2
     assert "chmod u+rwx" in errors[0]["message"]
     assert result.returncode == 78
+
+
+@pytest.mark.parametrize("command", [["serve"], ["serve", "--stdio"], ["adopt"]])
+def test_no_server_is_started_from_inside_of_a_session(command: list[str], home: Path) -> None:
+    """A tool of a worker whose daemon is gone: as the server, it would have every session."""
+    (known,) = (home / ".local/state/pykoclaw").glob("*/instance.json")
+    inside = f"{known.parent.name}:the:session:3"
+    record = json.loads(known.read_text())
+    known.write_text(json.dumps(record | {"data": str(home / ".local/share/pykoclaw")}))
+    before = database(home)
+    given = "".join(json.dumps(line) + "\n" for line in LINES)
+    result = run(home, *command, given=given, PYKOCLAW_WORKER=inside)
+    words, _ = said(result)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "inside of session the:session: " in words
+    assert "PYKOCLAW_NESTED_ACCESS=clients" in words
+    assert database(home) == before
+
+
+def test_the_setting_lets_a_session_start_a_server(home: Path) -> None:
+    (known,) = (home / ".local/state/pykoclaw").glob("*/instance.json")
+    record = json.loads(known.read_text())
+    known.write_text(json.dumps(record | {"data": str(home / ".local/share/pykoclaw")}))
+    given = json.dumps(LINES[0]) + "\n"
+    cookie = f"{known.parent.name}:the:session:3"
+    result = run(
+        home,
+        "serve",
+        "--stdio",
+        given=given,
+        PYKOCLAW_WORKER=cookie,
+        PYKOCLAW_NESTED_ACCESS="clients",
+    )
+    assert "result" in json.loads(result.stdout)
 
 
 def test_client_of_foreign_database_gets_command_and_kind(home: Path) -> None:
