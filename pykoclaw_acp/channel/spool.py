@@ -17,6 +17,7 @@ import structlog
 
 from pykoclaw_acp.channel import salvage
 from pykoclaw_acp.channel.frames import Gap, Numbered, encode
+from pykoclaw_acp.system import trusted_path
 
 CHUNK: Final = 256 * 1024  # bytes read at once
 
@@ -193,7 +194,7 @@ class Spool:
             raise
 
     def _open(self, path: str) -> int:
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        trusted_path.make(os.path.dirname(path))
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         return os.open(path, flags, 0o600)
 

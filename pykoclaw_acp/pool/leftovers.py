@@ -23,6 +23,7 @@ import structlog
 from pykoclaw_acp.channel import salvage
 from pykoclaw_acp.channel.frames import FromWorker, Gap, Numbered, encode
 from pykoclaw_acp.errors import Conflict, RowRefused
+from pykoclaw_acp.system import trusted_path
 
 BATCH: Final = 500  # frames that are handed on at once, at most
 BATCH_SIZE: Final = 4 * 1024 * 1024  # bytes of them, after which no further one is added
@@ -182,7 +183,7 @@ def _keep(spool: Path) -> str | None:
 def keep(spool: Path) -> str:
     """Keep what is there for the user, for this user alone; returns where. Once for each spool."""
     place = spool.parents[1] / DAMAGED
-    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    trusted_path.make(str(place))
     before = kept(spool.parents[1])
     for path in before:
         if path.name.partition("-")[2] == spool.name:

@@ -27,7 +27,7 @@ from pykoclaw_acp.pool.local_channel import LocalChannel
 from pykoclaw_acp.pool.local_forkserver import ForkServer
 from pykoclaw_acp.pool.local_whereabouts import LocalWhereabouts
 from pykoclaw_acp.pool.whereabouts import Whereabouts
-from pykoclaw_acp.system import processes, reaper, shortage
+from pykoclaw_acp.system import processes, reaper, shortage, trusted_path
 
 # s; for workers that are ended: to interrupt, and to keep what they have to tell
 RECOVER_GRACE: Final = 3.0
@@ -214,7 +214,7 @@ def _make_places(files: WorkerFiles) -> None:
     socket, spool = Path(files.socket), Path(files.spool)
     secure_directory(socket.parents[1])
     for place in (socket.parent, spool.parent, Path(files.temporary)):
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        trusted_path.make(str(place))
 
 
 def _close_to_readers(directory: Path) -> None:
@@ -232,7 +232,7 @@ def _prepare(directory: Path, kept: set[str], *, spare: bool) -> None:
         secure_directory(directory)
         for name in ("sockets", "tmp", "spool"):
             place = directory / name
-            place.mkdir(mode=0o700, exist_ok=True)
+            trusted_path.make(str(place))
             for entry in place.iterdir():
                 if spare or entry.name.removesuffix(".ndjson") in kept:
                     continue

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.system import trusted_path
 
 # Errors of the machine, which pass; any other one is of the name or of what is there.
 _PASSING: Final = frozenset(
@@ -28,13 +29,22 @@ async def of_conversation(data: Path, name: str) -> str:
         raise InvalidParams("The name of the conversation cannot be that of a directory.")
     folder = data / "conversations" / name
     try:
-        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+        await asyncio.to_thread(_make, folder)
     except (OSError, ValueError) as error:
         if isinstance(error, OSError) and error.errno in _PASSING:
             raise
         reason = error.strerror if isinstance(error, OSError) else "it is not valid text"
         raise InvalidParams(f"The conversation has no directory: {reason}.") from error
     return str(folder)
+
+
+def _make(folder: Path) -> None:
+    """For this user alone, or for the group with which the data directory is shared."""
+    made = [one for one in (folder.parent, folder) if not one.is_dir()]
+    trusted_path.make(str(folder))
+    if made and folder.parents[1].stat().st_mode & 0o2072 == 0o2070:
+        for one in made:
+            one.chmod(0o2770)
 
 
 async def ensure(session: Session, data: Path) -> None:

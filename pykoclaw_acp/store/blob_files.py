@@ -22,6 +22,7 @@ import structlog
 
 from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model.condition import DatabaseState
+from pykoclaw_acp.system import trusted_path
 
 DIRECTORY: Final = "blobs"
 UNFINISHED: Final = ".part"  # suffix of a file that is being written
@@ -91,7 +92,7 @@ class BlobFiles:
 
 def _write_all(directory: Path, blobs: Mapping[str, bytes]) -> None:
     if not directory.is_dir():
-        directory.mkdir(mode=0o700, exist_ok=True)
+        trusted_path.make(str(directory))
         _sync_directory(directory.parent)
     if directory.stat().st_mode & 0o077:
         directory.chmod(0o700)

@@ -55,6 +55,7 @@ def make(path: Path, directories: Sequence[Path]) -> Path | None:
                 continue
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir(mode=0o700)
+            place.chmod(0o700)  # whatever the umask is
             for name in sources:
                 _copy(name, place / name.name)
         except OSError as error:

@@ -13,6 +13,8 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
+from pykoclaw_acp.system import trusted_path
+
 DIRECTORY: Final = "pykoclaw-acp.turns"
 _MOST_WORDS: Final = 4096  # bytes of a lock file that are read
 _LOOKS: Final = 10  # at a file that others remove meanwhile
@@ -44,7 +46,7 @@ class TurnLock:
         made.
         """
         path = _path(data, conversation)
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        trusted_path.make(os.path.dirname(path))
         for _ in range(_LOOKS):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:

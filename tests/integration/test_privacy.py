@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import grp
 import os
 import stat
@@ -17,7 +18,9 @@ from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.server import data_directory
 from pykoclaw_acp.server.app import App
+from pykoclaw_acp.sessions import folders
 from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.system.turn_lock import TurnLock
 
 
 def settings_in(path: Path, group: str | None = None) -> Settings:
@@ -68,11 +71,35 @@ async def test_no_umask_matters(tmp_path: Path, umask: int) -> None:
     try:
         async with server(settings_in(tmp_path)) as app:
             await app.database.read("SELECT 1 FROM acp_sessions")
+            await folders.of_conversation(tmp_path / "data", "of-a-task")
+            lock = TurnLock.take(str(tmp_path / "data"), "of-a-task", "test")
+            assert isinstance(lock, TurnLock)
+            lock.release()
     finally:
         os.umask(before)
-    for path in (tmp_path / "data", tmp_path / "state", *(tmp_path / "state").iterdir()):
-        assert stat.S_IMODE(path.stat().st_mode) == 0o700, path
+    for top in (tmp_path / "data", tmp_path / "state"):
+        for path in (top, *(one for one in top.rglob("*") if one.is_dir())):
+            assert stat.S_IMODE(path.stat().st_mode) == 0o700, path
+    assert (tmp_path / "data/conversations/of-a-task").is_dir()
     assert set(modes(tmp_path / "data").values()) == {0o600}
+
+
+def test_directories_of_conversations_that_are_there_stay(tmp_path: Path) -> None:
+    """A program of pykoclaw's has made them, for whom it likes."""
+    there = tmp_path / "conversations/there"
+    there.mkdir(parents=True)
+    for one in (there, there.parent):
+        one.chmod(0o755)
+    for name in ("there", "new"):
+        asyncio.run(folders.of_conversation(tmp_path, name))
+    found = {one.name: stat.S_IMODE(one.stat().st_mode) for one in tmp_path.rglob("*")}
+    assert found == {"conversations": 0o755, "there": 0o755, "new": 0o700}
+
+
+def test_the_group_shares_directories_of_conversations(tmp_path: Path) -> None:
+    tmp_path.chmod(0o2770)
+    asyncio.run(folders.of_conversation(tmp_path, "new"))
+    assert {stat.S_IMODE(one.stat().st_mode) for one in tmp_path.rglob("*")} == {0o2770}
 
 
 async def test_a_group_that_is_set_shares_it(tmp_path: Path) -> None:
