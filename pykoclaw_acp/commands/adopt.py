@@ -14,7 +14,7 @@ from pykoclaw_acp.store.sqlite import sqlite3
 
 
 def main() -> None:
-    """Apply our migrations beside the existing tables. Raises StartupError if nothing
+    """Apply our migrations beside the existing tables, and close the database to others. Raises StartupError if nothing
     was changed.
     """
     dotenv.require_own_data()
@@ -24,14 +24,20 @@ def main() -> None:
         raise CommandFailed(
             f"There is no database to adopt: {path} does not exist. The daemon makes a new one."
         )
-    lock = DataLock.acquire(path.parent, group=privacy.group_id(settings.group))
+    group = privacy.group_id(settings.group)
+    lock = DataLock.acquire(path.parent, group=group)
     try:
         migrations = migrate.load()
         preflight.verify(path, migrations, adopt=True)
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             migrate.apply(connection, migrations, path)
+            privacy.close(path, group, _say)
     except sqlite3.Error as error:
         raise preflight.unusable(path, error) from error
     finally:
         lock.release()
     terminal.line(f"The database {path} has our tables beside its own.")
+
+
+def _say(words: str, *, file: str, advice: str, **_: str) -> None:
+    terminal.line(f"{words}: {file}. {advice}")

@@ -8,6 +8,7 @@ import errno
 import grp
 import os
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -51,12 +52,14 @@ def require_shared(data_dir: Path, group: int, name: str) -> None:
         )
 
 
-def close(path: Path, group: int | None) -> None:
-    """Set the mode of the database and of SQLite's files beside it, which inherit it.
+def close(path: Path, group: int | None, warn: Callable[..., object] = log.warning) -> None:
+    """Set the mode of the database and of SQLite's files beside it, which inherit it; what was
+    open to others is told to `warn`.
 
     By path only: closing a descriptor of an open database would drop SQLite's locks.
     """
     wanted = 0o600 if group is None else 0o660
+    path = path.resolve()  # SQLite's files are beside the file that a link leads to
     for beside in BESIDE:
         one = path.with_name(path.name + beside)
         try:
@@ -72,7 +75,7 @@ def close(path: Path, group: int | None) -> None:
         except OSError as error:
             if error.errno != errno.EROFS:
                 advice = f"Close it with `chmod {wanted:o} {one}`."
-                log.warning(
+                warn(
                     "Others may use the database",
                     action="database_open",
                     file=str(one),
@@ -80,7 +83,7 @@ def close(path: Path, group: int | None) -> None:
                 )
             continue
         if mode & ~wanted:
-            log.warning(
+            warn(
                 "The database was open to others, and is no longer", action="database_closed", file=str(one),
                 mode=f"{mode:o}", advice="Set PYKOCLAW_GROUP if the members of a group shall use it.",
             )  # fmt: skip

@@ -12,7 +12,9 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from pykoclaw_acp.cli import cli
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.link.places import Places
@@ -63,6 +65,42 @@ async def test_an_adopted_database_is_closed_to_others(tmp_path: Path, mode: int
                 "pykoclaw.db-shm",
             }
             assert set(modes(tmp_path / "data").values()) == {0o600}
+
+
+async def test_the_file_that_a_link_leads_to_is_closed(tmp_path: Path) -> None:
+    """SQLite's own files are beside that, not beside the link."""
+    for name in ("data", "elsewhere"):
+        (tmp_path / name).mkdir(mode=0o700)
+    path = tmp_path / "elsewhere/pykoclaw.db"
+    (tmp_path / "data/pykoclaw.db").symlink_to(path)
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA journal_mode=WAL")
+        other.execute("CREATE TABLE conversations (name TEXT PRIMARY KEY, session_id TEXT, cwd TEXT,"
+                      " created_at TEXT NOT NULL, system_prompt_hash TEXT)")  # fmt: skip
+        other.commit()
+        for one in path.parent.iterdir():
+            one.chmod(0o644)
+        async with server(settings_in(tmp_path)):
+            found = modes(path.parent)
+    assert set(found) >= {"pykoclaw.db", "pykoclaw.db-wal", "pykoclaw.db-shm"}
+    assert set(found.values()) == {0o600}
+
+
+def test_the_command_closes_a_database_that_it_adopts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "pykoclaw.db"
+    monkeypatch.setenv("PYKOCLAW_DATA", str(tmp_path))
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("PRAGMA journal_mode=WAL")
+        other.execute("CREATE TABLE photos (x)")
+        other.commit()
+        for one in tmp_path.iterdir():
+            one.chmod(0o644)
+        result = CliRunner().invoke(cli, ["adopt"])
+        assert result.exit_code == 0, result.output
+        assert set(modes(tmp_path).values()) == {0o600}
+    assert f"is no longer: {path}. Set PYKOCLAW_GROUP" in result.output
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o277])
