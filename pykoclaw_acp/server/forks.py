@@ -6,6 +6,7 @@ from typing import Final
 
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.protocol.messages import ForkSessionParams, ForkSessionResult
+from pykoclaw_acp.server import authenticating
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.lifecycle import options_of, state_of
 from pykoclaw_acp.sessions import opening
@@ -23,6 +24,7 @@ async def fork(call: Call, params: ForkSessionParams) -> ForkSessionResult:
     """A session of its own with the history of another one, up to its last complete turn, or to the
     turn of the message that `_meta` names.
     """
+    authenticating.require_login(call.client)
     options = options_of(params, params.mcp_servers or [])
     if options.requested.given.keys() - {"forbids_bypass"}:  # which only takes something away
         raise InvalidParams(OPTIONS)

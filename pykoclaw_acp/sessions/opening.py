@@ -206,6 +206,7 @@ async def fork(
     source = await sessions.catalogue.open(session_id, options.cwd, subscriber.name, elsewhere=True)
     new_session.require_same(source.surroundings.account, options.account)
     await directories.require_own(options.cwd)
+    await directories.require_added(options.directories, source.record.additional_directories)
     if not source.busy:
         await source.others.look_if_possible()
     made, at = await sessions.forks.fork(

@@ -26,7 +26,7 @@ from pykoclaw_acp.transcripts.ports import FoundStore
 from pykoclaw_acp.transcripts.process import ReaderDied, ReaderProcesses
 from pykoclaw_acp.transcripts.roots import Roots
 
-FIRST_WAIT: Final = 1.0  # s that a list waits for the first look
+LONGEST_WAIT: Final = 1.0  # s from the begin of a look, in which lists wait for it
 SETTLE: Final = 1.0  # s from a change to a look
 REST: Final = 20.0  # times as long as a look took, until the next one
 LEAST_REST: Final = 3.0  # s
@@ -64,7 +64,7 @@ class TranscriptFinder:
         self._folders = watching.KernelWatches(self._changed, watching.FOLDER_CHANGES)
         self._watched = False
         self._surveyed = float("-inf")  # when the last survey was complete
-        self._wait_until: float | None = None  # lists wait for the first look
+        self._wait_until = float("-inf")  # lists wait for the look that one of them has begun
         self._asked = float("-inf")
         self._rested = 0.0  # when the next look may begin
         self._dirty: set[str] = set()
@@ -83,8 +83,7 @@ class TranscriptFinder:
         if self._looking is None or self._looking.done():
             self._survey_due = True
             self._begin()
-        if self._wait_until is None:
-            self._wait_until = now + FIRST_WAIT
+            self._wait_until = now + LONGEST_WAIT
         if self._looking is not None and now < self._wait_until:
             await asyncio.wait([self._looking], timeout=self._wait_until - now)
 

@@ -128,6 +128,8 @@ async def test_who_has_logged_out_stays_so(tmp_path: Path, monkeypatch: pytest.M
             one.call(3, "session/new", cwd="/", mcpServers=[])
             assert (await one.answer(3))["error"]["code"] == -32000
             assert (await prompt(one, 4, session))["error"]["code"] == -32000
+            one.call(5, "session/fork", sessionId=session, cwd="/", mcpServers=[])
+            assert (await one.answer(5))["error"]["code"] == -32000
         async with linked.front(r, environment={NAME: KEY}, loggedOut=True) as again:
             again.call(1, "session/new", cwd="/", mcpServers=[])
             assert (await again.answer(1))["error"]["code"] == -32000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ class Index:
 
 @pytest.fixture
 async def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Index]:
-    monkeypatch.setattr(finding, "FIRST_WAIT", 60.0)
+    monkeypatch.setattr(finding, "LONGEST_WAIT", 60.0)
     monkeypatch.setattr(finding, "SETTLE", 0.01)
     monkeypatch.setattr(finding, "LONGEST_REST", 0.0)
     database = await Database.open(tmp_path / "pykoclaw.db")
@@ -389,10 +390,33 @@ async def test_nothing_is_watched_when_nobody_asks(
     descriptors = len(os.listdir("/proc/self/fd"))
     await finder.refresh()
     await index.lists(1)
-    monkeypatch.setattr(finding, "UNASKED", -1.0)
-    index.transcript(2)
-    finder.surveyors.close()
-    await eventually(lambda: len(os.listdir("/proc/self/fd")) <= descriptors)
+    with monkeypatch.context() as later:
+        later.setattr(finding, "UNASKED", -1.0)
+        index.transcript(2)
+        finder.surveyors.close()
+        await eventually(lambda: len(os.listdir("/proc/self/fd")) <= descriptors)
+    assert await index.ids() == [uuid(1)]
+
+
+def watches() -> int:
+    """How many descriptors of this process watch files."""
+    every = Path("/proc/self/fd").iterdir()
+    return sum(os.path.realpath(one).endswith("anon_inode:inotify") for one in every)
+
+
+async def test_first_list_in_hours_waits_for_look(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hours = 0.0
+    clock = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + hours)
+    finder = index.finder()
+    await finder.refresh()
+    before = watches()
+    hours = 7200.0
+    index.transcript(1)
+    await eventually(lambda: watches() < before)
+    await finder.refresh()
     assert await index.ids() == [uuid(1)]
 
 

@@ -56,6 +56,7 @@ async def test_bad_directories_are_refused_in_words(tmp_path: Path) -> None:
                 ("session/new", {}),
                 ("session/load", {"sessionId": session}),
                 ("session/resume", {"sessionId": session}),
+                ("session/fork", {"sessionId": session}),
             ):
                 answer = await opened(
                     wire, method, cwd="/", additionalDirectories=["/tmp", path], **more
