@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help setup node demo pictures comparison man test test-unit test-integration test-e2e test-conformance test-faults test-long test-lowest test-busy lint format types audit constraints bench clean
+.PHONY: help setup node demo pictures comparison man test test-unit test-integration test-e2e test-node test-conformance test-faults test-long test-lowest test-busy lint format types audit constraints bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1 \2/p' Makefile | awk '{ printf "  make %-17s", $$2; $$1 = $$2 = ""; print }'
@@ -80,9 +80,13 @@ tests/e2e/%/node_modules/.package-lock.json: tests/e2e/%/package-lock.json
 	    && touch node_modules/.package-lock.json || echo "npm cannot install the client $*: its tests are skipped."; \
 	else echo "There is no npm: tests with the client $* are skipped."; fi
 
-test-e2e: $(READY) node ## tests of the whole program, as clients see it
+test-e2e: $(READY) ## tests of the whole program, as clients see it
 	@echo "== e2e"
 	@$(PYTEST) $(SOMETIMES_WAITING) tests/e2e
+
+test-node: $(READY) node ## tests with the clients that run on Node; .ci/run has them beside `make test`
+	@echo "== clients on Node"
+	@PYKOCLAW_TEST_LONG=1 $(PYTEST) $(SOMETIMES_WAITING) tests/e2e/test_acpx.py tests/e2e/test_typescript_client.py
 
 # The tests of a file share an agent, and so a process: loadfile. AGENT="command" examines another one.
 test-conformance: $(READY) ## the rules of ACP, one test each; AGENT="command args": of another agent
@@ -108,7 +112,7 @@ test-lowest: $(READY) ## unit and story tests with the lowest versions that pypr
 
 # Four loops and the tests share two cores; a loop ends with the shell that has started it, however that ends.
 LOOP := while kill -0 $$PPID 2>/dev/null; do n=0; while [ $$n -lt 50000 ]; do n=$$((n + 1)); done; done
-test-busy: $(READY) node ## the same tests beside four busy loops on two cores
+test-busy: $(READY) ## the same tests beside four busy loops on two cores
 	@echo "== all tests, on a busy machine"
 	@taskset -pc 0,1 $$$$ >/dev/null; trap 'kill $$loops' EXIT; \
 	for each in 1 2 3 4; do sh -c '$(LOOP)' & loops="$$loops $$!"; done; \
