@@ -69,6 +69,7 @@ class SessionRecord:
     steers: bool = False  # prompts go into the running turn, unless they say otherwise
     branch: Branch | None = None  # where its next Claude session begins; None: it has one, or none
     surroundings: Surroundings = field(default_factory=Surroundings)
+    real_cwd: str | None = None  # without symbolic links; None: the same path, or nobody has looked
 
 
 @dataclass(frozen=True, slots=True)

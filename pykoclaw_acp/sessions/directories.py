@@ -19,6 +19,7 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import InvalidParams, WorkerFailed
 from pykoclaw_acp.model.events import note_event
 from pykoclaw_acp.model.surroundings import House
+from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.state import SessionState
@@ -29,6 +30,7 @@ from pykoclaw_acp.trust.content import Stamp
 from pykoclaw_acp.trust.layout import config_home
 from pykoclaw_acp.trust.looking import Looking, same
 
+RESOLVING: Final = 0.2  # s; for what only lists need, of a session readable without its disk
 _Inode = tuple[int, int]  # device and inode
 _MEMORY: Final = ("CLAUDE.md", "CLAUDE.local.md", ".claude/CLAUDE.md")
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
@@ -103,6 +105,16 @@ async def require_own(cwd: str | None) -> None:
     """Raises InvalidParams if a session's directory, which it keeps for ever, does not exist."""
     if cwd is not None:
         _require("cwd", cwd, await _looked_at(cwd))
+
+
+async def resolve_links(record: SessionRecord) -> None:
+    """Note where the session's directory is without symbolic links; what was known stays if its disk
+    does not answer.
+    """
+    if record.cwd is not None:
+        with contextlib.suppress(TimeoutError):
+            real = await disks.call(record.cwd, partial(os.path.realpath, record.cwd), RESOLVING)
+            record.real_cwd = None if real == record.cwd else real
 
 
 async def require_added(paths: Collection[str], known: Collection[str] = ()) -> None:

@@ -23,6 +23,7 @@ from pykoclaw_acp.sessions import adopting, closing, requested_options, worker_o
 from pykoclaw_acp.sessions.catalogue import Catalogue, ListSettings
 from pykoclaw_acp.sessions.confirmations import Confirmations, unknown
 from pykoclaw_acp.sessions.deletions import Deletions
+from pykoclaw_acp.sessions.directories import resolve_links
 from pykoclaw_acp.sessions.early_starts import EarlyStarts
 from pykoclaw_acp.sessions.forking import Forks
 from pykoclaw_acp.sessions.fronts import Fronts
@@ -138,6 +139,7 @@ class Sessions:
             )
         async with self.names.reserve(session_id) as name:
             record = replace(wanted, session_id=session_id, conversation_name=name)
+            await resolve_links(record)
             await requested_options.settle(self._journal, self._template, record, requested)
             try:
                 await self._journal.create(record)
@@ -245,6 +247,7 @@ class Sessions:
         """
         await requested_options.grant(session, self._journal, self._template, requested)
         session.record.cwd = session.record.cwd or cwd
+        await resolve_links(session.record)
         session.record.additional_directories = directories
         session.surroundings.open(given)
         if session.record.claude_session_id is not None:  # if not here, then by other programs

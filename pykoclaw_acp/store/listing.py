@@ -16,7 +16,15 @@ from pykoclaw_acp.model.listing import Archived, ListedSession, ListQuery
 from pykoclaw_acp.store import readable
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.readers import Rows
-from pykoclaw_acp.store.sql import CONTINUED, CWD, HAS_SESSION, OF_DELETED, OF_OURS, of_channels
+from pykoclaw_acp.store.sql import (
+    CONTINUED,
+    CWD,
+    HAS_SESSION,
+    OF_DELETED,
+    OF_OURS,
+    of_channels,
+    places,
+)
 from pykoclaw_acp.store.unopened import Unopened
 
 # As in the partial indexes: the conditions must be the same ones.
@@ -27,7 +35,8 @@ _PROMPTED: Final = f"{_VISIBLE} NOT NULL AND s.auxiliary = 0 AND s.archived_at I
 _BEGIN: Final = "SELECT s.updated_at AS at, s.acp_session_id AS id, s.conversation_name AS name,"
 _END: Final = (
     " AS cwd, s.title AS title, s.additional_directories AS directories,"
-    " CASE WHEN s.archived_at IS NULL THEN 0 ELSE 1 END AS archived FROM acp_sessions s"
+    " CASE WHEN s.archived_at IS NULL THEN 0 ELSE 1 END AS archived, s.real_cwd AS real_cwd"
+    " FROM acp_sessions s"
 )
 # Nearly every session has its directory: the conversation's row is read for the others only.
 _SESSION: Final = (
@@ -40,7 +49,7 @@ _UNPROMPTED: Final = (
 )
 _TRANSCRIPT: Final = (
     "SELECT f.updated_at AS at, f.claude_session_id AS id, NULL AS name, f.cwd AS cwd,"  # noqa: S608  constants
-    " f.title AS title, '[]' AS directories, 0 AS archived FROM acp_found_transcripts f"
+    " f.title AS title, '[]' AS directories, 0 AS archived, NULL AS real_cwd FROM acp_found_transcripts f"
     f" WHERE f.listed = 1 AND NOT {OF_OURS} AND NOT {OF_DELETED}"
 )
 _OTHER: Final = (
@@ -60,8 +69,8 @@ _OTHERS: Final = " UNION ALL ".join(
 
 
 class _Select(NamedTuple):
-    """A statement, its parameters, where its key is, and the directory that a client's must be;
-    `undecided`: that may be NULL, which is whatever directory a client names first.
+    """A statement, its parameters, where its key is, and the directory that a client's must be.
+    `ours`: it may be another path to that, or NULL, which is whatever directory a client names first.
     """
 
     select: str
@@ -69,7 +78,7 @@ class _Select(NamedTuple):
     table: str
     key: str
     cwd: str
-    undecided: bool = True
+    ours: bool = True
 
 
 async def listed(database: Database, query: ListQuery, unopened: Unopened) -> list[ListedSession]:
@@ -94,11 +103,11 @@ def _page(query: ListQuery, unopened: Unopened, read: Rows) -> list[ListedSessio
 
 
 def _listed(at: int, row: tuple[Any, ...], query: ListQuery) -> ListedSession:
-    _, session_id, name, cwd, title, directories, archived = row
+    _, session_id, name, cwd, title, directories, archived, real_cwd = row
     return ListedSession(
         session_id,
         name if name is None else readable.name(name),
-        _directory(readable.text(cwd), query),
+        _directory(readable.text(cwd), real_cwd, query),
         at,
         readable.text(title),
         readable.texts(directories),
@@ -106,11 +115,12 @@ def _listed(at: int, row: tuple[Any, ...], query: ListQuery) -> ListedSession:
     )
 
 
-def _directory(cwd: str | None, query: ListQuery) -> str | None:
+def _directory(cwd: str | None, real_cwd: str | None, query: ListQuery) -> str | None:
     """What a list shows as the directory: of a session that has none yet, it is the one asked for,
     in which the client can open it.
     """
-    return cwd if query.cwds is None or cwd in query.cwds else query.cwds[0]
+    known = query.cwds is None or cwd in query.cwds or real_cwd in query.cwds
+    return cwd if known or query.cwds is None else query.cwds[0]
 
 
 def _statements(query: ListQuery, limit: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -126,9 +136,14 @@ def _statements(query: ListQuery, limit: int) -> Iterator[tuple[str, tuple[Any, 
         for cwd in query.cwds:
             sql = f"{part.select} AND {part.cwd} = ?{place}{order}"
             yield sql, (*part.parameters, cwd, *after, limit)
-        if part.undecided:
-            sql = f"{part.select} AND {part.cwd} IS NULL{place}{order}"
-            yield sql, (*part.parameters, *after, limit)
+        if not part.ours:
+            continue
+        sql = f"{part.select} AND {part.cwd} IS NULL{place}{order}"
+        yield sql, (*part.parameters, *after, limit)
+        elsewhere = f"{part.cwd} NOT IN {places(query.cwds)}"  # else it was among those
+        for cwd in query.cwds:
+            sql = f"{part.select} AND s.real_cwd = ? AND {elsewhere}{place}{order}"
+            yield sql, (*part.parameters, cwd, *query.cwds, *after, limit)
 
 
 def _parts(query: ListQuery) -> Iterator[_Select]:
@@ -139,7 +154,7 @@ def _parts(query: ListQuery) -> Iterator[_Select]:
         unprompted = f"{_VISIBLE} NULL AND s.archived_at IS NULL AND {CONTINUED}{shown}"
         yield _Select(f"{_UNPROMPTED}{unprompted}", channels, *key, CWD)
         if query.transcripts:
-            yield _Select(_TRANSCRIPT, (), "f", "claude_session_id", "f.cwd", undecided=False)
+            yield _Select(_TRANSCRIPT, (), "f", "claude_session_id", "f.cwd", ours=False)
     if query.archived is not Archived.EXCLUDE:
         yield _Select(f"{_SESSION}{_PROMPTED} NOT NULL{shown}", channels, *key, "s.cwd")
 

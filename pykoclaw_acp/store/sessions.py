@@ -33,13 +33,14 @@ def insert(record: SessionRecord, clock: int) -> tuple[Statement, ...]:
     """
     at = now_ms()
     session = Statement(
-        "INSERT INTO acp_sessions (acp_session_id, conversation_name, cwd, additional_directories, mode, model,"
-        " config, request_key, client, created_at, updated_at, used_clock)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO acp_sessions (acp_session_id, conversation_name, cwd, real_cwd, additional_directories, mode,"
+        " model, config, request_key, client, created_at, updated_at, used_clock)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             record.session_id,
             record.conversation_name,
             record.cwd,
+            record.real_cwd,
             json.dumps(record.additional_directories),
             record.mode,
             record.model,
@@ -66,12 +67,13 @@ def reopen(record: SessionRecord, clock: int) -> Statement:
     Its place in lists stays, apart from the millisecond by which an adopted one is known to be opened.
     """
     return Statement(
-        "UPDATE acp_sessions SET cwd = ?, additional_directories = ?, closed_at = NULL, pruned_at = NULL,"
+        "UPDATE acp_sessions SET cwd = ?, real_cwd = ?, additional_directories = ?, closed_at = NULL, pruned_at = NULL,"
         " prompted_at = COALESCE(prompted_at, ?),"
         " updated_at = CASE WHEN updated_at = created_at THEN updated_at + 1 ELSE updated_at END,"
         " used_clock = ? WHERE acp_session_id = ? AND deleted_at IS NULL",
         (
             record.cwd,
+            record.real_cwd,
             json.dumps(record.additional_directories),
             now_ms() if record.prompted else None,
             clock,
@@ -211,7 +213,7 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         " WHERE o.acp_session_id = s.acp_session_id) AS begins),"
         " s.prompted_at, s.auxiliary, s.closed_at, s.away_policy,"
         " COALESCE(s.followed, NULLIF(c.session_id, '')), p.options,"
-        " b.claude_session_id, b.last_uuid, s.steering, s.title_by"
+        " b.claude_session_id, b.last_uuid, s.steering, s.title_by, s.real_cwd"
         " FROM acp_sessions a JOIN acp_sessions s ON s.acp_session_id = COALESCE(a.alias_of, a.acp_session_id)"
         " LEFT JOIN conversations c ON c.name = s.conversation_name"
         " LEFT JOIN acp_session_options p ON p.acp_session_id = s.acp_session_id"
@@ -223,13 +225,14 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         return None
     owner, name, cwd, directories, mode, model, config, title, last_seq, before, *rest = rows[0]
     prompted_at, helper, closed_at, away, claude, options, *more = rest
-    branches_off, at, steering, title_by = more
+    branches_off, at, steering, title_by, real_cwd = more
     if not isinstance(last_seq, int):
         raise TypeError("last_seq is no number")
     return SessionRecord(
         session_id=owner,
         conversation_name=name,
         cwd=cwd,
+        real_cwd=real_cwd,
         additional_directories=readable.texts(directories),
         mode=mode,
         model=model,

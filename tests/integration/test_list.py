@@ -101,6 +101,34 @@ async def test_a_row_says_where_when_and_what(tmp_path: Path) -> None:
         assert await ids(wire, cwd="/") == []
 
 
+async def test_all_paths_to_a_directory_list_its_sessions(tmp_path: Path) -> None:
+    real, link, other = tmp_path / "real", tmp_path / "link", tmp_path / "other"
+    real.mkdir()
+    other.mkdir()
+    link.symlink_to(real)
+    paths = [str(link), f"{real}/", str(real)]
+    async with rig(tmp_path) as r, client(r) as wire:
+        made = []
+        for cwd in paths:
+            answer = await wire.call("session/new", cwd=cwd, mcpServers=[])
+            made.append(answer["result"]["sessionId"])
+            await wire.call("session/prompt", **prompt(made[-1], "say 1"))
+        for cwd in paths:
+            rows = (await page(wire, cwd=cwd))["sessions"]
+            assert {one["sessionId"]: one["cwd"] for one in rows} == dict(
+                zip(made, paths, strict=True)
+            )
+        earlier = Statement("UPDATE acp_sessions SET real_cwd = NULL")  # as before the column
+        await r.database.commit(Unit((earlier,)))
+        assert made[0] not in await ids(wire, cwd=str(real))
+        await wire.call("session/load", sessionId=made[0], cwd=str(link), mcpServers=[])
+        assert made[0] in await ids(wire, cwd=str(real))
+        link.unlink()
+        link.symlink_to(other)
+        await wire.call("session/load", sessionId=made[0], cwd=str(link), mcpServers=[])
+        assert await ids(wire, cwd=str(other)) == [made[0]]
+
+
 @pytest.mark.parametrize(
     ("column", "damaged", "shown"),
     [

@@ -96,6 +96,28 @@ async def test_a_directory_has_its_own_sessions(s: Subject) -> None:
     assert await ids(s, cwds=("/nowhere",)) == []
 
 
+async def test_directory_has_sessions_of_links_to_it(s: Subject) -> None:
+    for name, cwd, real in (
+        ("link", "/link", "/real"),
+        ("slash", "/real/", "/real"),
+        ("real", "/real", None),
+    ):
+        await s.journal.create(SessionRecord(name, f"acp-{name}", cwd, real_cwd=real))
+        await s.ended(name, f"turn-{name}")
+    assert set(await ids(s, cwds=("/real",))) == {"link", "slash", "real"}
+    assert sorted(await ids(s, cwds=("/link", "/real"))) == ["link", "real", "slash"]
+    rows = await s.journal.listed(ListQuery(9, cwds=("/real",)))
+    assert {one.cwd for one in rows} == {"/link", "/real/", "/real"}
+    await s.journal.set_archived("link", archived=True)
+    assert await ids(s, cwds=("/real",), archived=Archived.ONLY) == ["link"]
+    found = await s.journal.find("slash")
+    assert found is not None
+    assert found.real_cwd == "/real"
+    found.real_cwd = "/moved"
+    await s.journal.reopen(found)
+    assert await ids(s, cwds=("/moved",)) == ["slash"]
+
+
 async def test_archived_sessions_are_listed_where_that_is_wanted(s: Subject) -> None:
     await prompted(s, "one", "two")
     await s.journal.set_archived("one", archived=True)

@@ -35,7 +35,8 @@ class MemoryListStore(MemoryStore):
     def _is_listed(self, row: SessionRow, query: ListQuery) -> bool:
         if row.deleted or row.pruned or row.alias_of is not None or row.record.auxiliary:
             return False
-        if query.cwds is not None and row.record.cwd not in (None, *query.cwds):
+        cwd = row.record.cwd
+        if query.cwds is not None and not {cwd, row.record.real_cwd or cwd} & {None, *query.cwds}:
             return False
         name = row.record.conversation_name
         if not row.record.prompted and not self.database.claude_sessions.get(name):

@@ -72,10 +72,8 @@ class MemorySessionStore(MemoryStore):
     async def reopen(self, record: SessionRecord) -> None:
         def reopen() -> None:
             row = self.database.session(record.session_id)
-            row.record.cwd, row.record.additional_directories = (
-                record.cwd,
-                record.additional_directories,
-            )
+            row.record.cwd, row.record.real_cwd = record.cwd, record.real_cwd
+            row.record.additional_directories = record.additional_directories
             row.record.surroundings = record.surroundings
             row.record.prompted = row.record.prompted or record.prompted
             row.record.closed, row.pruned, row.used_clock = False, False, self.clock.now()
