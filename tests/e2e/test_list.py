@@ -26,7 +26,6 @@ async def told(client: Client, session: str, title: str) -> dict[str, Any]:
     return await client.until(row)
 
 
-@pytest.mark.long
 async def test_editor_terminal_editor(stack: Stack) -> None:
     client = await stack.front()
     session = await client.new(stack.work)
