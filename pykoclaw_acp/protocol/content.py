@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
 from pykoclaw_acp.protocol.limits import Count
 from pykoclaw_acp.protocol.wire import Wire
+
+
+class Annotations(Wire, frozen=True, kw_only=True):
+    """What a block says of itself; decoded leniently, as ACP has it."""
+
+    audience: Annotated[list[Literal["assistant", "user"]], Meta(max_length=2)] | None = None
+    # shorter than a mark of `long_lines`
+    last_modified: Annotated[str, Meta(max_length=32)] | None = None
+    priority: float | None = None
 
 
 class TextContent(Wire, frozen=True, kw_only=True, tag_field="type", tag="text"):

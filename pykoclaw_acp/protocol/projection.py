@@ -293,7 +293,9 @@ def _block(kept: dict[str, Any]) -> dict[str, Any]:
     """A content block as ACP has it, from one of a log whose blob is in place."""
     if kept.get("type") != "resource" or "resource" in kept:
         return kept
-    return {"type": "resource", "resource": {key: kept[key] for key in kept if key != "type"}}
+    block: dict[str, Any] = {key: kept[key] for key in ("type", "annotations") if key in kept}
+    block["resource"] = {key: kept[key] for key in kept if key not in block}
+    return block
 
 
 def _part(part: ToolPart) -> ShownContent | Diff:

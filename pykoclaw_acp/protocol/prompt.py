@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.protocol import lenient
 from pykoclaw_acp.protocol.attachments import (
     MAX_ALL,
     MAX_FILE,
@@ -19,6 +20,7 @@ from pykoclaw_acp.protocol.attachments import (
     too_much,
 )
 from pykoclaw_acp.protocol.content import (
+    Annotations,
     AudioContent,
     ContentBlock,
     EmbeddedResource,
@@ -81,6 +83,8 @@ def accepted(blocks: list[ContentBlock]) -> Generator[None, None, Accepted]:
             kept.append((yield from attachments.image(at, block)))
         elif isinstance(block, EmbeddedResource):
             kept.append((yield from attachments.resource(at, block.resource)))
+        if block.annotations and (said := _annotations(block.annotations)):
+            kept[-1]["annotations"] = said
     return Accepted(kept, attachments.data)
 
 
@@ -103,7 +107,8 @@ def restored(
     room = _encoded(MAX_ALL)
     for at, block in enumerate(params.prompt):
         if isinstance(block, TextContent) and block.text in texts:
-            blocks.append(TextContent(text=(yield from texts[block.text].joined())))
+            text = yield from texts[block.text].joined()
+            blocks.append(msgspec.structs.replace(block, text=text))
         elif isinstance(block, ResourceLink):
             blocks.append((yield from _restored_link(at, block, texts)))
         elif isinstance(block, ImageContent):
@@ -119,7 +124,7 @@ def restored(
                 most = min(room, _encoded(MAX_FILE))
                 whole = yield from _restored(name, whole, "blob", texts, most)
                 room -= len(whole.blob or "")
-            blocks.append(EmbeddedResource(resource=whole))
+            blocks.append(msgspec.structs.replace(block, resource=whole))
         else:
             blocks.append(block)
     # Of a key that is longer than it may be the beginning says enough.
@@ -195,6 +200,11 @@ def _long_text() -> InvalidParams:
 
 def _long_link(at: int) -> InvalidParams:
     return InvalidParams(f"`prompt[{at}]`: the link is longer than {MAX_LINK} characters.")
+
+
+def _annotations(given: dict[str, Any]) -> dict[str, Any]:
+    known = lenient.decode(msgspec.json.encode(given), Annotations)
+    return dict(msgspec.to_builtins(known))
 
 
 def _link(block: ResourceLink) -> dict[str, Any]:

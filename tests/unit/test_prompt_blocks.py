@@ -99,6 +99,31 @@ async def test_a_long_line_gives_the_same() -> None:
     assert await by_line(*given) == accepted(*given)
 
 
+NOTED = {"audience": ["user"], "lastModified": "2026-01-12T15:00:58Z", "priority": 0.5}
+
+
+@pytest.mark.parametrize("long", [False, True])
+async def test_annotations_are_shown_again_and_not_to_claude(long: bool) -> None:
+    given: list[dict[str, Any]] = [
+        {"type": "text", "text": "x" * (300_000 if long else 1)},
+        {"type": "resource_link", "uri": "file:///l", "name": "l"},
+        file("file:///t", "y" * 100),
+    ]
+    noted = [{**one, "annotations": NOTED} for one in given]
+    taken = await by_line(*noted) if long else accepted(*noted)
+    updates = [projection.update(1, UserMessage("m", one)) for one in taken.blocks]
+    assert [msgspec.to_builtins(one)["content"] for one in updates] == noted
+    assert content.blocks(taken.blocks) == content.blocks(accepted(*given).blocks)
+
+
+def test_only_what_acp_has_of_annotations_is_shown() -> None:
+    given = {"audience": "all", "priority": "high", "lastModified": "x" * 40, "of-a-client": 1}
+    block = {"type": "text", "text": "x"}
+    assert accepted({**block, "annotations": given}).blocks == [block]
+    some = {**block, "annotations": {"priority": 1.0}}
+    assert accepted({**block, "annotations": {**given, "priority": 1}}).blocks == [some]
+
+
 @pytest.mark.parametrize("declared", ["image/jpg", "image/PNG", "image/png; q=1", "image/bmp"])
 def test_images_bytes_count_whatever_is_declared(declared: str) -> None:
     given = accepted(image(PICTURE, declared))
