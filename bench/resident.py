@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from statistics import median
 from typing import Final
 
+from bench.agents import Agent
 from bench.figures import Figures
 from bench.lab import EVERY, Lab
 from bench.logbook import Logbook
 from bench.tap import Tap
-from bench.turns import HELLO, MS, SDK, percentiles
+from bench.turns import HELLO, MS, PEER, SDK, percentiles
 from pykoclaw_acp.demo import processes
 from pykoclaw_acp.link.places import lock_holder
 
@@ -54,25 +55,29 @@ def daemon(lab: Lab, **environment: str) -> Iterator[float]:
 
 
 def starts(lab: Lab, figures: Figures, times: int) -> None:
-    """From a front's start to its first answers, with a daemon that runs and without one."""
+    """From a front's start to its first answers, with a daemon that runs and without one, and to the
+    first text of a new daemon.
+    """
     with daemon(lab):
         warm = median(_start(lab) for _ in range(times))
-    cold, opened = zip(*(_cold_start(lab) for _ in range(times)), strict=True)
+    cold, opened, text = zip(*(_cold_start(lab) for _ in range(times)), strict=True)
     python = []
     for _ in range(times):
         began = time.monotonic()
         subprocess.run([sys.executable, "-c", "pass"], env=lab.environment, check=True)
         python.append((time.monotonic() - began) * MS)
-    peer = [_peer_start(lab) for _ in range(times)] if "peer" in lab.commands else []
+    peer = [_begin(lab.start(PEER)) for _ in range(times)] if PEER in lab.commands else []
     baselines = [
         ("bare Python", median(python)),
-        *([("peer", median(one[0] for one in peer))] if peer else []),
+        *([(PEER, median(one[0] for one in peer))] if peer else []),
     ]
-    theirs = [median(column) for column in zip(*peer, strict=True)] or [None, None]
+    theirs = [median(column) for column in zip(*peer, strict=True)] or [None, None, None]
     for name, against in baselines:
         figures.note("front start → initialize answered, ms", warm, name, against, theirs[0])
         figures.note("… daemon has to be started, ms", median(cold), name, against, theirs[0])
     figures.note("… → session/new answered, ms", median(opened), *baselines[0], theirs[1])
+    name, against = baselines[0] if theirs[2] is None else (PEER, theirs[2])
+    figures.note("… → first text, ms", median(text), name, against, theirs[2])
 
 
 def fronted(lab: Lab, figures: Figures, deltas: int) -> None:
@@ -173,12 +178,9 @@ def _start(lab: Lab) -> float:
     return (front.ready - front.started) * MS
 
 
-def _cold_start(lab: Lab) -> tuple[float, float]:
-    """Until the answer of `initialize`, and of the first `session/new`."""
-    front = lab.start_front()
-    front.new()
-    opened = time.monotonic()
-    front.close()
+def _cold_start(lab: Lab) -> tuple[float, float, float]:
+    """As `_begin`, of a front that has to start its daemon."""
+    times = _begin(lab.start_front())
     holder = lock_holder(str(lab.home / DATA))
     if holder is None:
         raise RuntimeError("the front has started no daemon")
@@ -187,12 +189,17 @@ def _cold_start(lab: Lab) -> tuple[float, float]:
     while lock_holder(str(lab.home / DATA)) is not None and time.monotonic() < deadline:
         time.sleep(0.01)
     processes.kill(lab.home)
-    return (front.ready - front.started) * MS, (opened - front.started) * MS
+    return times
 
 
-def _peer_start(lab: Lab) -> tuple[float, float]:
-    agent = lab.start("peer")
-    agent.new()
+def _begin(agent: Agent) -> tuple[float, float, float]:
+    """From its start until the answers of `initialize` and `session/new`, and until the first text
+    (ms).
+    """
+    session, _ = agent.new()
     opened = time.monotonic()
+    first = agent.prompt(session, HELLO).pieces[0][0]
     agent.close()
-    return (agent.ready - agent.started) * MS, (opened - agent.started) * MS
+    at = (agent.ready, opened, first)
+    ready, opened, first = ((one - agent.started) * MS for one in at)
+    return ready, opened, first
