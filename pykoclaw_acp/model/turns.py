@@ -70,6 +70,7 @@ class SessionRecord:
     branch: Branch | None = None  # where its next Claude session begins; None: it has one, or none
     surroundings: Surroundings = field(default_factory=Surroundings)
     real_cwd: str | None = None  # without symbolic links; None: the same path, or nobody has looked
+    works_for: str | None = None  # conversation of the task that it runs aside; None: its own
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pykoclaw_acp.link import lines
 from pykoclaw_acp.link.framing import LineFramer, Oversized
 from pykoclaw_acp.protocol import long_lines
 from pykoclaw_acp.protocol.limits import Count, Id, Name
-from pykoclaw_acp.protocol.long_lines import Line, LongText
+from pykoclaw_acp.protocol.long_lines import LongText, RawLine
 from pykoclaw_acp.server import reading
 from pykoclaw_acp.server.peer import Transport
 from pykoclaw_acp.tasks import in_pieces
@@ -85,7 +85,7 @@ _environment: Final = msgspec.json.Decoder(dict[Name, str] | None)
 
 async def read(
     transport: Transport, begun: bytes | bytearray, framer: LineFramer
-) -> tuple[Line, bytes]:
+) -> tuple[RawLine, bytes]:
     """The introduction, which begins with `begun`, and what was read after it. Raises ParseError,
     and Overloaded if there is no memory for it.
     """
@@ -106,7 +106,7 @@ async def read(
     raise ParseError(f"The front's introduction is longer than {MAX_HELLO >> 20} MiB.")
 
 
-async def decode(line: Line) -> tuple[FrontHello, dict[str, str] | None]:
+async def decode(line: RawLine) -> tuple[FrontHello, dict[str, str] | None]:
     """The introduction, and the variables that it gives: None if the front is of a version that
     gives none, or they cannot be read. Raises ParseError.
     """
@@ -126,7 +126,7 @@ async def decode(line: Line) -> tuple[FrontHello, dict[str, str] | None]:
     return hello, environment
 
 
-async def _shortened(line: Line, messages: int) -> long_lines.Short:
+async def _shortened(line: RawLine, messages: int) -> long_lines.Short:
     if long_lines.is_simple(line):
         return long_lines.Short(line)
     return await in_pieces(long_lines.shorten(line, messages))

@@ -31,6 +31,7 @@ class SessionBeginning:
     mode: str | None = None
     surroundings: Surroundings = field(default_factory=Surroundings)
     options: SessionOptions = field(default_factory=SessionOptions)
+    works_for: str | None = None  # as in SessionRecord
 
     def record(
         self, cwd: str, directories: tuple[str, ...], request_key: str | None, client: str | None
@@ -45,6 +46,7 @@ class SessionBeginning:
             mode=self.mode,
             surroundings=self.surroundings,
             options=self.options,
+            works_for=self.works_for,
             request_key=request_key,
             client=client,
         )
@@ -76,12 +78,15 @@ class Beginnings:
         model = asked.model or self._template.model or user.model
         return SessionBeginning(model, asked.mode or user.mode, begun)
 
-    def beside(self, record: SessionRecord) -> SessionBeginning:
-        """Return how a session begins that works for another one: with its account, environment,
-        mode and options, as it may do no more than that.
+    def beside(self, conversation: str, record: SessionRecord | None) -> SessionBeginning:
+        """Return how a session begins that works for another conversation: with the account, the
+        environment, the mode and the options of its session, if it has one, as it may do no more.
         """
-        return SessionBeginning(
-            self._template.model, record.mode, record.surroundings, record.options
+        begun = SessionBeginning(self._template.model, works_for=conversation)
+        if record is None:
+            return begun
+        return replace(
+            begun, mode=record.mode, surroundings=record.surroundings, options=record.options
         )
 
     async def _of_user(self, account: str) -> UserSettings:

@@ -287,10 +287,10 @@ class TaskRuns:
         require_possible(self._turn(run, None))
         session, aside = await self._conversation(run.task), False
         if session is None or run.task.isolated:
-            cwd = None if session is None else session.record.cwd
+            record, aside = None if session is None else session.record, True
+            cwd = None if record is None else record.cwd
             cwd = cwd or await folders.of_conversation(self._data, run.task.conversation)
-            aside = True
-            begun = None if session is None else self._sessions.beginnings.beside(session.record)
+            begun = self._sessions.beginnings.beside(run.task.conversation, record)
             session = await self._sessions.create(cwd, (), (), begun=begun)
         await self._store.place(replace(run, session_id=session.id, aside=aside), run.turn_id)
         run.session_id, run.aside = session.id, aside

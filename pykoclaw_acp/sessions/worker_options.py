@@ -18,7 +18,7 @@ def of(
     """Options of the session's next worker. `template`: those of a session without its own."""
     return replace(
         template,
-        conversation=record.conversation_name,
+        conversation=record.works_for or record.conversation_name,
         cwd=record.cwd or "",
         additional_directories=record.additional_directories,
         mcp_servers=servers,

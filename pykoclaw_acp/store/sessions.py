@@ -213,7 +213,9 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         " WHERE o.acp_session_id = s.acp_session_id) AS begins),"
         " s.prompted_at, s.auxiliary, s.closed_at, s.away_policy,"
         " COALESCE(s.followed, NULLIF(c.session_id, '')), p.options,"
-        " b.claude_session_id, b.last_uuid, s.steering, s.title_by, s.real_cwd"
+        " b.claude_session_id, b.last_uuid, s.steering, s.title_by, s.real_cwd,"
+        " (SELECT CAST(r.task AS BLOB) FROM acp_task_runs r"
+        " WHERE r.acp_session_id = s.acp_session_id AND r.aside = 1 LIMIT 1)"
         " FROM acp_sessions a JOIN acp_sessions s ON s.acp_session_id = COALESCE(a.alias_of, a.acp_session_id)"
         " LEFT JOIN conversations c ON c.name = s.conversation_name"
         " LEFT JOIN acp_session_options p ON p.acp_session_id = s.acp_session_id"
@@ -225,7 +227,7 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         return None
     owner, name, cwd, directories, mode, model, config, title, last_seq, before, *rest = rows[0]
     prompted_at, helper, closed_at, away, claude, options, *more = rest
-    branches_off, at, steering, title_by, real_cwd = more
+    branches_off, at, steering, title_by, real_cwd, task = more
     if not isinstance(last_seq, int):
         raise TypeError("last_seq is no number")
     return SessionRecord(
@@ -249,6 +251,7 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         away_policy=AwayPolicy(away) if away in [*AwayPolicy] else None,
         steers=steering == "steer",
         branch=None if branches_off is None else Branch(branches_off, at),
+        works_for=None if task is None else _conversation(task),
     )
 
 
@@ -262,6 +265,18 @@ def _config(written: str | None) -> Config:
         return Config() if written is None else msgspec.json.decode(written, type=Config)
     except msgspec.MsgspecError:
         return Config()
+
+
+class _RunsTask(msgspec.Struct):
+    conversation: str
+
+
+def _conversation(task: bytes) -> str | None:
+    """The conversation of a task as it was claimed; None if that cannot be read."""
+    try:
+        return msgspec.json.decode(task, type=_RunsTask).conversation
+    except (msgspec.MsgspecError, ValueError):
+        return None
 
 
 def set_away_policy(session_id: str, policy: AwayPolicy | None) -> Statement:

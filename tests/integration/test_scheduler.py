@@ -143,6 +143,28 @@ async def test_isolated_task_may_only_do_as_its_session(tmp_path: Path, path: Pa
         )
 
 
+@pytest.mark.parametrize("begun", [True, False])
+async def test_tools_of_run_aside_are_its_conversations(
+    tmp_path: Path, path: Path, begun: bool
+) -> None:
+    """A task that Claude schedules in an isolated run reaches the conversation."""
+    async with rig(tmp_path) as r, scheduling(r):
+        session, client = await attached(r)
+        name = session.record.conversation_name if begun else "wa-andy-1@g.us"
+        one = task(path, name, context_mode="isolated" if begun else "group")
+        await eventually(partial(logs, path, one))
+        (launched,) = r.launcher.launched
+        follow_up = task(path, launched.spec.options.conversation, "say 3")
+        await eventually(partial(logs, path, follow_up))
+        assert [state for state, _, _ in logs(path, follow_up)] == ["success"]
+        where = "SELECT conversation FROM delivery_queue WHERE task_id = ?"
+        assert fetch(path, where, follow_up) == [(name,)]
+        assert not begun or client.text
+    async with rig(tmp_path) as r:
+        again = await r.sessions.get(launched.spec.session_id)
+        assert again.options.conversation == name
+
+
 async def test_of_runs_aside_the_newest_is_kept_hidden(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r, scheduling(r):
         session = await r.session()
@@ -213,7 +235,7 @@ async def test_isolated_run_others_know_keeps_its_conversation(tmp_path: Path, p
             made = "SELECT conversation_name FROM acp_sessions WHERE acp_session_id = ?"
             ((name,),) = fetch(path, made, r.launcher.launched[-1].spec.session_id)
             names.append(name)
-            if number == 1:  # as Claude does in the run
+            if number == 1:  # whoever has seen the name
                 task(path, name, next_run=None)
             elif number == 2:
                 moved = "UPDATE conversations SET session_id = 'elsewhere' WHERE name = ?"

@@ -129,6 +129,19 @@ async def test_places_of_runs_are_kept_oldest_first(s: Subject) -> None:
     assert (await s.tasks.unfinished())[-1].session_id == "two"
 
 
+async def test_session_of_run_aside_works_for_its_conversation(s: Subject) -> None:
+    run = await claimed(s)
+    for aside in (False, True):
+        session = await s.session(f"aside {aside}")
+        placed = replace(run, session_id=session, aside=aside)
+        await s.tasks.place(placed, run.turn_id)
+        found = await s.journal.find(session)
+        assert found is not None
+        assert found.works_for == (TASK.conversation if aside else None)
+    await s.tasks.finish(placed, RESULT)
+    assert await s.journal.find(session) == found
+
+
 async def test_result_is_written_once_and_delivered(s: Subject) -> None:
     run = await claimed(s)
     await s.tasks.finish(run, RESULT)

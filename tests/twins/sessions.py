@@ -41,6 +41,14 @@ class MemorySessionStore(MemoryStore):
             or None,
             request_key=None,
             client=None,
+            works_for=next(
+                (
+                    one.run.task.conversation
+                    for one in database.runs.values()
+                    if one.run.aside and one.run.session_id == record.session_id
+                ),
+                None,
+            ),
         )
 
     async def find_created(self, request_key: str) -> str | None:
