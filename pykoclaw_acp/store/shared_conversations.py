@@ -146,12 +146,14 @@ def follow(session_id: str, conversation: Conversation) -> Statement:
 
 
 def put_right(session_id: str, read: Conversation, followed: str | None) -> Statement:
-    """Let the row name the session's own Claude session again, with the hash that belongs to it,
-    unless it no longer names the one that was `read`.
+    """Let the row name the session's own Claude session again, unless it no longer names the one
+    that was `read`. It gets the hash that belongs to it, but none, with which every program resumes,
+    if the row has another one: a program whose system prompt has changed would begin anew each time.
     """
     return Statement(
         "UPDATE conversations SET session_id = ?, system_prompt_hash ="
-        " (SELECT prompt_hash FROM acp_sessions WHERE acp_session_id = ?)"
+        " (SELECT CASE WHEN COALESCE(system_prompt_hash, s.prompt_hash) = s.prompt_hash"
+        " THEN s.prompt_hash END FROM acp_sessions s WHERE s.acp_session_id = ?)"
         " WHERE name = ? AND session_id = ?",
         (followed, session_id, read.name, read.claude_session_id),
     )

@@ -150,6 +150,22 @@ async def test_row_is_corrected_unless_written_again(s: Subject) -> None:
     assert await s.journal.pending_notes("session") == [note]
 
 
+@pytest.mark.parametrize(
+    ("own", "written", "kept"),
+    [("own", "own", "own"), ("own", "newer", None), (None, "newer", None), (None, None, None)],
+)
+async def test_corrected_row_keeps_no_others_hash(
+    s: Subject, own: str | None, written: str | None, kept: str | None
+) -> None:
+    await s.others.upsert(ROW)
+    await s.journal.adopt(SESSION)
+    await s.journal.follow("session", replace(ROW, prompt_hash=own))
+    read = replace(ROW, claude_session_id="side", prompt_hash=written)
+    await s.others.upsert(read)
+    await s.journal.put_right("session", read, "claude-1", [])
+    assert await s.journal.conversation(ROW.name) == replace(ROW, prompt_hash=kept)
+
+
 async def test_changed_rows_are_those_not_followed(s: Subject) -> None:
     await s.others.upsert(ROW)
     await s.journal.adopt(SESSION)

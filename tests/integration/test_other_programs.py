@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,10 @@ from pykoclaw_acp.sessions.ports import RowStanding
 from pykoclaw_acp.sessions.row_changes import RowChanges
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.session_journal import SessionJournal
+from tests.double import rules
+from tests.double.agent import Canned
+from tests.double.handle import init_db
+from tests.double.messaging import dispatch_to_agent
 from tests.integration.adopting import alive, daemon, found, killed
 from tests.integration.callers import caller
 from tests.integration.linked import Front, front
@@ -174,6 +178,31 @@ async def test_side_turn_is_noted_and_row_is_corrected(tmp_path: Path) -> None:
         assert session.record.claude_session_id == CLAUDE
         await say(one, 4)
         assert carried(r) == []
+
+
+async def test_bot_with_new_system_prompt_begins_once(tmp_path: Path) -> None:
+    """While the conversation is open in an editor, to which its side turn is shown."""
+    async with opened(tmp_path) as (r, transcripts, _, session):
+        await upsert_row(r.database, replace(ROW, prompt_hash=rules.prompt_hash("Be Andy.")))
+        await session.others.look()
+        resumed = []
+        with closing(init_db(r.database.path)) as db:
+            for number in range(4):
+                before = await row(r)
+                reply = await dispatch_to_agent(
+                    "Hi", "wa", NAME[3:], db, tmp_path, Canned(), system_prompt="Be Bob."
+                )
+                assert before is not None
+                resumed.append(reply.session_id == before.claude_session_id)
+                transcripts.find(
+                    RowStanding.MOVED_ON if resumed[-1] else RowStanding.SIDE, f"{number} "
+                )
+                await session.others.look()
+        assert resumed == [False, True, True, True]
+        after = replace(ROW, prompt_hash=rules.prompt_hash("Be Bob."))
+        kept = await row(r)
+        assert kept is not None
+        assert replace(kept, cwd=ROW.cwd) == after
 
 
 async def test_next_daemon_does_not_follow_side_turn(tmp_path: Path) -> None:

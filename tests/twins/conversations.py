@@ -107,6 +107,8 @@ class MemoryConversationStore(MemoryStore):
                 self.database.notes.setdefault(one.note_id, (session_id, one.text))
             if self.database.claude_sessions.get(read.name) == read.claude_session_id:
                 self.database.claude_sessions[read.name] = followed
-                self.database.hashes[read.name] = self.database.session(session_id).prompt_hash
+                own = self.database.session(session_id).prompt_hash
+                same = self.database.hashes[read.name] in (None, own)
+                self.database.hashes[read.name] = own if same else None
 
         await self.database.write(put_right, patient=True)

@@ -60,5 +60,6 @@ class ConversationStore(Store, Protocol):
         self, session_id: str, read: Conversation, followed: str | None, notes: Sequence[Note]
     ) -> None:
         """Let the conversation's row name the session's own Claude session again, or none if it has
-        none yet, unless it no longer names the one that was `read`; keep notes for Claude. Patient.
+        none yet, unless it no longer names the one that was `read`; keep notes for Claude. Its hash
+        is the session's own again, or none if another program has written another one. Patient.
         """
