@@ -39,7 +39,7 @@ class Imported:
     there is none yet. `complete`: False if a transcript could not be read to its end for now.
     `title`: that a person has given the session there, if it has changed; `title_is_new`: since the
     look before, and not before the first one. `replaced`: a transcript is gone, another file, or
-    shorter than at the look before.
+    shorter than at the look before. `resumable`: False if `followed` has no transcript.
     """
 
     standing: RowStanding
@@ -51,6 +51,7 @@ class Imported:
     title: str | None = None
     title_is_new: bool = False
     replaced: bool = False
+    resumable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,11 +37,12 @@ class SideTasks:
         deliverer = Deliverer(sessions, SqlDeliveryStore(database))
         changes = Changes(database.path)
         wanted = (sessions.deliveries_wanted, runs.changed, runs.written)
-        for told in (*wanted, rows.changed, going_on.changed):
+        for told in (*wanted, rows.changed, rows.changed_unattended, going_on.changed):
             changes.tell(told)
         work = {
             "look for changes of other programs": changes.run(),
             "look at rows of conversations": rows.run(),
+            "look at rows of unattended ones": rows.run_unattended(),
             "look for deleted tasks": runs.watch(),
             "deliver": deliverer.run(),
             "go on after usage limits": going_on.run(),

@@ -3,8 +3,8 @@ and known to Claude at the next prompt.
 
 WhatsApp, the scheduler and `claude --resume` continue a conversation without asking anybody. Its row
 names the Claude session of whoever came last; its transcript has what was said. A row may also name
-a Claude session that continues nothing, as that of an isolated task: such a side turn is shown, and
-the row is put right.
+a Claude session that continues nothing, as that of an isolated task, or one whose transcript is gone:
+what a side turn said is shown, and the row is put right.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import structlog
 
 from pykoclaw_acp.errors import Conflict, StoreClosed, StoreUnavailable
 from pykoclaw_acp.model import notes
+from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.events import BY_WORDS, TitleChanged, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.lost_context import LostContext
@@ -73,6 +74,10 @@ class OtherPrograms:
         self._missing: str | None = None  # Claude session in the row that has no transcript
         self._branched = False  # the log says that there is a branch which Claude lacks
         self._told: str | None = None  # as `_missing`; the log says so
+        self._passed: str | None = None  # as `_missing`, when our newest prompt began
+        self._apart = (
+            False  # others have written a missing one last; their transcripts may be elsewhere
+        )
         self.waits = False  # for another program's turn
 
     def __bool__(self) -> bool:
@@ -117,6 +122,7 @@ class OtherPrograms:
             await self.look()  # as its CLI ended, it noted with which entry the next one goes on
         self._outdated = self._branched = self._replaced = self._state.superseded = False
         await self.context.before_launch()
+        self._passed = self._missing
         if self._missing is not None and self._missing != self._told:
             self._told = self._missing
             self._state.unsaid += notes.transcript_missing(self._missing)
@@ -268,14 +274,31 @@ class OtherPrograms:
                 await self._journal.follow(self._state.id, row)
         elif found.standing is RowStanding.SIDE:
             log.info("A side turn was taken in", action="side_turn", session=self._state.id)
-            await self._journal.put_right(self._state.id, row, own, lacking)
-            lacking = []
+            if found.resumable:  # else others would have no memory at all
+                await self._journal.put_right(self._state.id, row, own, lacking)
+                lacking = []
         elif found.standing is RowStanding.MISSING:
-            self._missing = claude
+            await self._go_past(row, own, found)
+        if found.standing in (RowStanding.SIDE, RowStanding.MOVED_ON):
+            self._apart = False
         for note in lacking:
             await self._journal.add_note(self._state.id, note)
         await self._transcripts.note_told(self._state.id)
         self._resume(own)
+
+    async def _go_past(self, row: Conversation, own: str | None, found: Imported) -> None:
+        """Once there was a turn of ours, others go on from that, as nobody can resume what has no
+        transcript. Only once: others that write such a one again have their transcripts elsewhere.
+        """
+        self._missing = row.claude_session_id
+        if self._missing == self._passed and found.resumable and not self._apart:
+            log.info(
+                "A missing Claude session is given up",
+                action="row_corrected",
+                session=self._state.id,
+            )
+            await self._journal.put_right(self._state.id, row, own, [])
+            self._missing, self._apart = None, True
 
     async def _say_that_it_lacks(self, note: Note) -> None:
         """Once for each prompt, however often the branch grows."""

@@ -1,44 +1,81 @@
-"""Rows of conversations that other programs write while clients have the sessions open."""
+"""Rows of conversations that other programs write: sessions look at what has changed there.
+
+Of a session without clients the row is looked at, too: a side turn would go on being the whole
+memory of the others.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
 
-from pykoclaw_acp.errors import StoreClosed
+from pykoclaw_acp.errors import SessionUnreadable, StoreClosed
 from pykoclaw_acp.sessions.ports import ConversationStore
 from pykoclaw_acp.sessions.registry import Sessions
+
+PAUSE: Final = 60.0  # s between two looks at the rows of sessions without clients
 
 log: Final = structlog.get_logger()
 
 
 class RowChanges:
-    """Lets sessions that have clients look at what another program has put into their rows.
+    """Lets sessions look at what another program has put into their rows.
 
-    Set `changed` when another program may have written.
+    Set `changed` and `changed_unattended` when another program may have written.
     """
 
     def __init__(self, sessions: Sessions, store: ConversationStore) -> None:
         self.changed = asyncio.Event()
+        self.changed_unattended = asyncio.Event()
         self._sessions = sessions
         self._store = store
+        self._seen: dict[str, str] = {}  # Claude sessions in rows that were looked at, by session
 
     async def run(self) -> None:
-        """Look at each change until cancelled, or until the store is closed."""
+        """Look at each change in sessions that have clients until cancelled, or until the store is
+        closed.
+        """
+        await self._run(self.changed, self.look)
+
+    async def run_unattended(self) -> None:
+        """Look at those without clients, now and after changes, until the same."""
+        self.changed_unattended.set()
+        await self._run(self.changed_unattended, self.look_unattended, PAUSE)
+
+    async def _run(
+        self, changed: asyncio.Event, look: Callable[[], Awaitable[None]], pause: float = 0
+    ) -> None:
         while True:
-            await self.changed.wait()
-            self.changed.clear()
+            await changed.wait()
+            changed.clear()
             try:
-                await self.look()
+                await look()
             except StoreClosed:
                 return
             except Exception:
                 log.exception("Rows of conversations could not be read", action="rows_unread")
+            await asyncio.sleep(pause)
 
     async def look(self) -> None:
-        """Look now."""
+        """Let sessions that have clients look now."""
         attended = {one.id: one for one in self._sessions.live.values() if one.subscriptions}
         for session_id in await self._store.changed_rows(attended):
             attended[session_id].others.changed()
+
+    async def look_unattended(self) -> None:
+        """Let the others look now, one after the other, but not twice at the same."""
+        if self._sessions.awaits_recovery:
+            return
+        moved = await self._store.moved_rows()
+        new = [one for one, claude in moved.items() if self._seen.get(one) != claude]
+        self._seen = moved
+        for session_id in new:
+            try:
+                session = await self._sessions.find(session_id)
+            except SessionUnreadable:
+                continue
+            if session is not None and not session.subscriptions and not session.busy:
+                await session.others.look()

@@ -137,6 +137,17 @@ async def changed_rows(database: Database, session_ids: Collection[str]) -> list
     return found
 
 
+async def moved_rows(database: Database) -> dict[str, str]:
+    """Return the Claude sessions in rows whose sessions follow another one, by session."""
+    rows = await database.read(
+        "SELECT s.acp_session_id, c.session_id FROM acp_sessions s"  # noqa: S608  constant
+        " JOIN conversations c ON c.name = s.conversation_name WHERE s.followed IS NOT NULL"
+        f" AND c.session_id <> s.followed AND {CONTINUED} AND s.alias_of IS NULL"
+        " AND s.deleted_at IS NULL"
+    )
+    return dict(rows)
+
+
 def follow(session_id: str, conversation: Conversation) -> Statement:
     """The session follows the Claude session of this row."""
     return Statement(

@@ -149,9 +149,11 @@ class ImportedTranscripts:
                 standing = RowStanding.SAME  # our prompt is on its way into the transcript
         text, digest_id = digest or (None, None)
         renamed = (look.found.title, not look.found.first_look)
+        resumable = followed is None or followed in rows
         return Imported(
-            standing, logged, text, digest_id, followed, complete, *renamed, look.found.replaced
-        )
+            standing, logged, text, digest_id, followed, complete, *renamed,
+            look.found.replaced, resumable,
+        )  # fmt: skip
 
     def _remember(
         self, session: str, which: tuple[str | None, str | None, bool], standing: RowStanding

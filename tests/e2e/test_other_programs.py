@@ -235,6 +235,25 @@ async def test_isolated_tasks_result_is_noted_and_conversation_stays(
     assert answers(stack) == ["First.", "Third."]
 
 
+@pytest.mark.long
+async def test_isolated_task_leaves_unattended_conversation_as_it_was(stack: Stack) -> None:
+    """No client is there, nor a daemon while the task runs."""
+    await stack.daemon()
+    client = await stack.front()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("First."))
+    name = name_of(stack, session)
+    claude, _ = row(stack, name)
+    await client.close()
+    await stack.end_daemon()
+    await run_task(stack, name, text("Forty-two."), "isolated")
+    assert row(stack, name)[0] != claude
+    await stack.daemon()
+    await eventually(lambda: row(stack, name)[0] == claude)
+    await dispatch(stack, name, text("Second."))
+    assert answers(stack) == ["First."]
+
+
 async def test_a_group_task_continues_the_conversation(shared: Stack) -> None:
     client = await shared.front()
     session = await client.new(shared.work)

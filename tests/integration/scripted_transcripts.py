@@ -34,6 +34,7 @@ class Finding:
     title_is_new: bool = False
     complete: bool = True
     replaced: bool = False
+    resumable: bool = True
 
 
 class ScriptedTranscripts:
@@ -57,11 +58,22 @@ class ScriptedTranscripts:
         title_is_new: bool = False,
         complete: bool = True,
         replaced: bool = False,
+        resumable: bool = True,
     ) -> None:
         """Another look finds this."""
         events = tuple(Text("other", one) if isinstance(one, str) else one for one in said)
         self._findings.append(
-            Finding(standing, events, digest, meanwhile, title, title_is_new, complete, replaced)
+            Finding(
+                standing,
+                events,
+                digest,
+                meanwhile,
+                title,
+                title_is_new,
+                complete,
+                replaced,
+                resumable,
+            )
         )
 
     @property
@@ -96,7 +108,7 @@ class ScriptedTranscripts:
         return Imported(
             found.standing, logged, found.digest, found.digest, followed,
             complete=found.complete, title=found.title, title_is_new=found.title_is_new,
-            replaced=found.replaced,
+            replaced=found.replaced, resumable=found.resumable,
         )  # fmt: skip
 
     async def note_told(self, session_id: str) -> None:

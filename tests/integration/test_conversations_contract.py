@@ -150,6 +150,22 @@ async def test_row_is_corrected_unless_written_again(s: Subject) -> None:
     assert await s.journal.pending_notes("session") == [note]
 
 
+async def test_moved_rows_are_of_sessions_that_follow(s: Subject) -> None:
+    await s.others.upsert(ROW)
+    await s.journal.adopt(SESSION)
+    await s.others.upsert(replace(ROW, name="wa-2"))
+    await s.journal.adopt(replace(SESSION, session_id="new", conversation_name="wa-2"))
+    assert await s.journal.moved_rows() == {}
+    await s.journal.follow("session", ROW)
+    await s.journal.add_alias("alias", "session", only=True)
+    assert await s.journal.moved_rows() == {}
+    for claude, moved in (("side", {"session": "side"}), ("", {}), ("other", {"session": "other"})):
+        await s.others.upsert(replace(ROW, claude_session_id=claude))
+        assert await s.journal.moved_rows() == moved
+    await s.journal.delete("session")
+    assert await s.journal.moved_rows() == {}
+
+
 @pytest.mark.parametrize(
     ("own", "written", "kept"),
     [("own", "own", "own"), ("own", "newer", None), (None, "newer", None), (None, None, None)],

@@ -205,6 +205,18 @@ async def test_bot_with_new_system_prompt_begins_once(tmp_path: Path) -> None:
         assert replace(kept, cwd=ROW.cwd) == after
 
 
+async def test_side_turn_others_cannot_leave_keeps_the_row(tmp_path: Path) -> None:
+    """The conversation's own Claude session is gone: nobody could resume it."""
+    async with opened(tmp_path) as (r, transcripts, one, _):
+        side = replace(ROW, claude_session_id="side", prompt_hash=None)
+        await upsert_row(r.database, side)
+        transcripts.find(RowStanding.SIDE, "New. ", digest="Answered: 42", resumable=False)
+        await say(one, 3)
+        assert await row(r) == side
+        (note,) = carried(r)
+        assert "Answered: 42" in note
+
+
 async def test_next_daemon_does_not_follow_side_turn(tmp_path: Path) -> None:
     async with opened(tmp_path) as (r, _, _, _):
         await upsert_row(r.database, replace(ROW, claude_session_id="side", prompt_hash=None))
@@ -279,16 +291,35 @@ async def test_transcript_unreadable_to_its_end_is_told_once(tmp_path: Path) -> 
 
 
 async def test_missing_transcript_is_told_and_session_continues(tmp_path: Path) -> None:
-    async with opened(tmp_path) as (r, transcripts, one, _):
+    async with opened(tmp_path) as (r, transcripts, one, session):
         other = replace(ROW, claude_session_id="unknown")
         await upsert_row(r.database, other)
         for number in (3, 4):
-            transcripts.find(RowStanding.MISSING)
+            transcripts.find(RowStanding.MISSING, resumable=False)  # before it, and after it
+            transcripts.find(RowStanding.MISSING, resumable=False)
             await say(one, number)
+            await settled(session)
         assert one.text().count("unknown") == 1
         assert "is missing here" in one.text()
         assert len(r.launcher.launched) == 1
         assert await row(r) == other
+
+
+async def test_others_go_on_from_us_when_theirs_is_gone(tmp_path: Path) -> None:
+    """Unless they write such a Claude session again: then they keep their transcripts elsewhere."""
+    async with opened(tmp_path) as (r, transcripts, one, session):
+        for number, (claude, kept) in enumerate([("gone", CLAUDE), ("theirs", "theirs")], 3):
+            other = replace(ROW, claude_session_id=claude)
+            await upsert_row(r.database, other)
+            for _ in range(2):
+                transcripts.find(RowStanding.MISSING)
+                await session.others.look()
+            assert await row(r) == other
+            for _ in range(2):
+                transcripts.find(RowStanding.MISSING)
+            await say(one, number)
+            await settled(session)
+            assert await row(r) == replace(ROW, claude_session_id=kept)
 
 
 async def test_adopted_conversation_without_transcript_resumes_rows_session(
@@ -412,6 +443,36 @@ async def test_attached_sessions_changed_row_is_noticed(tmp_path: Path) -> None:
         await upsert_row(r.database, replace(ROW, claude_session_id="side-2"))
         await rows.look()
         assert transcripts.looks == []
+
+
+async def test_side_turn_is_left_while_nobody_is_there(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, _):
+        await one.leave()
+        rows = RowChanges(r.sessions, SessionJournal(r.database))
+        with closing(init_db(r.database.path)) as db:
+
+            async def turn(*, fresh: bool = False) -> str | None:
+                at = "wa", NAME[3:], db, tmp_path, Canned()
+                return (await dispatch_to_agent("Hi", *at, fresh=fresh)).session_id
+
+            side = await turn(fresh=True)  # as an isolated task
+            transcripts.find(RowStanding.SIDE, "The task's words. ", digest="x")
+            await rows.look_unattended()
+            assert await turn() == CLAUDE != side
+            assert await turn() == CLAUDE
+
+
+async def test_unattended_row_is_looked_at_once(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, _):
+        await one.leave()
+        rows = RowChanges(r.sessions, SessionJournal(r.database))
+        for claude in ("gone", "gone-2"):
+            transcripts.looks.clear()
+            await upsert_row(r.database, replace(ROW, claude_session_id=claude))
+            for _ in range(2):
+                transcripts.find(RowStanding.MISSING)
+                await rows.look_unattended()
+            assert [each.row for each in transcripts.looks] == [claude]
 
 
 # --- when something fails

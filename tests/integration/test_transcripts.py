@@ -376,6 +376,8 @@ async def test_transcript_that_is_gone_is_missing(w: World) -> None:
     assert (await w.look(session, claude)).standing is RowStanding.MISSING
     assert (await w.look(session, str(uuid.uuid4()))).standing is RowStanding.MISSING
     assert (await w.look(session, "../../etc/passwd")).standing is RowStanding.MISSING
+    blank = await w.look(session, await w.terminal(text("two")))
+    assert (blank.standing, blank.followed, blank.resumable) == (RowStanding.SIDE, claude, False)
 
 
 @pytest.mark.long

@@ -89,6 +89,13 @@ class MemoryConversationStore(MemoryStore):
             and one.row.claude_session_id != one.claude_session_id
         ]
 
+    async def moved_rows(self) -> dict[str, str]:
+        rows = self.database.read().sessions
+        own = [one for one in rows if rows[one].alias_of is None and not rows[one].deleted]
+        moved = [one for one in await self.changed_rows(own) if one in self.database.followed]
+        found = {one: (await self.followed(one)).row for one in moved}
+        return {one: row.claude_session_id or "" for one, row in found.items() if row is not None}
+
     async def follow(self, session_id: str, conversation: Conversation) -> None:
         def follow() -> None:
             row = self.database.session(session_id)

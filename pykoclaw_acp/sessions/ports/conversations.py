@@ -53,6 +53,11 @@ class ConversationStore(Store, Protocol):
         than the one that they follow.
         """
 
+    async def moved_rows(self) -> dict[str, str]:
+        """Return the Claude sessions in conversations' rows that name another one than the session
+        follows, by session; not of sessions that follow none, and of deleted ones.
+        """
+
     async def follow(self, session_id: str, conversation: Conversation) -> None:
         """The session follows the Claude session of this row from now on. Patient."""
 

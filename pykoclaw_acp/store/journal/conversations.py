@@ -49,6 +49,10 @@ class SqlConversationStore(SqlStore):
         """Return those of these sessions whose rows name another Claude session."""
         return await shared_conversations.changed_rows(self._database, session_ids)
 
+    async def moved_rows(self) -> dict[str, str]:
+        """Return the Claude sessions in rows whose sessions follow another one, by session."""
+        return await shared_conversations.moved_rows(self._database)
+
     async def follow(self, session_id: str, conversation: Conversation) -> None:
         """The session follows the Claude session of this row."""
         await self._run(shared_conversations.follow(session_id, conversation), patient=True)
