@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import (
@@ -119,8 +119,7 @@ def prompt(
     if why := unfit(text):
         raise ValueError(why)
     places = _places(data)
-    if (places.data, conversation) in _held:
-        raise RuntimeError("The daemon takes the conversation's lock itself: release it first.")
+    _require_free(places, conversation)
     params = {
         "session": conversation,
         "text": text,
@@ -132,9 +131,10 @@ def prompt(
 
     def send(after: int | None) -> Notifications:
         nonlocal begin, taken
-        if begin:
-            resolved = {"conversation": conversation, "create": True}
-            call(places, "_pykoclaw.dev/conversations/resolve", resolved, start=start)
+        if begin or any(place == places.data for place, _ in _held):
+            wanted = {"conversation": conversation, "create": begin}
+            found = call(places, "_pykoclaw.dev/conversations/resolve", wanted, start=start)
+            _require_free(places, found["conversation"])  # which may have been given by an id
             begin = False
         messages = follow(places, "_pykoclaw.dev/prompt", {**params, "after": after}, start=start)
         try:
@@ -158,6 +158,11 @@ def prompt(
         if error.code not in _REFUSALS or (error.data or {}).get("errorKind") == _UNCERTAIN:
             raise NotReached(str(error)) from error
         raise Refused(error.code, str(error)) from error
+
+
+def _require_free(places: Places, conversation: str) -> None:
+    if (places.data, conversation) in _held:
+        raise RuntimeError("The daemon takes the conversation's lock itself: release it first.")
 
 
 def _reply(notifications: Notifications, on_text: Callable[[str], None] | None) -> Reply:
@@ -191,8 +196,14 @@ def turn_lock(
     """Hold the lock of a conversation, by its name, while running a turn of it.
 
     Waits at most `wait` seconds, then raises Busy. The lock is released at the end of the block, and
-    when the process dies. `program` is told to those who wait.
+    when the process dies. `program` is told to those who wait. Raises ValueError for the id of a
+    session: nobody else would take a lock by that.
     """
+    if _is_id(conversation):
+        raise ValueError(
+            f"{conversation} is the id of a session. Others take the lock by the conversation's name, such as"
+            " wa-andy-1@g.us, which `pykoclaw-acp sessions show` tells. Nothing was locked."
+        )
     place = _places(data).data
     until = time.monotonic() + wait
     while not isinstance(lock := TurnLock.take(place, conversation, program), TurnLock):
@@ -205,6 +216,13 @@ def turn_lock(
     finally:
         _held.discard((place, conversation))
         lock.release()
+
+
+def _is_id(conversation: str) -> bool:
+    try:
+        return str(UUID(conversation)) == conversation.lower()
+    except ValueError:
+        return False
 
 
 def _places(data: str | os.PathLike[str] | None) -> Places:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from pykoclaw_acp import shared
 from pykoclaw_acp.front import resuming
 from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.model import conversations
 from tests.integration.front_harness import WAIT, Daemon, encode
 
 NAME = "wa-andy-1@g.us"
@@ -77,3 +79,26 @@ def test_error_of_taken_prompt_is_no_refusal(
 ) -> None:
     with pytest.raises(shared.NotReached, match="No"):
         ask(places, *connections)
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_prompt_by_id_inside_the_lock_is_refused(places: Places, create: bool) -> None:
+    asked: list[dict[str, Any]] = []
+    session = conversations.id_of(NAME)
+
+    def serve(daemon: Daemon) -> None:
+        connection = daemon.accept()
+        asked.append(json.loads(connection.line()))
+        connection.send(encode({"id": 1, "result": {"session": session, "conversation": NAME}}))
+        connection.close()
+
+    with (
+        Daemon(places) as daemon,
+        ThreadPoolExecutor() as threads,
+        shared.turn_lock(NAME, program="me", data=places.data),
+    ):
+        serving = threads.submit(serve, daemon)
+        with pytest.raises(RuntimeError, match="release it first"):
+            shared.prompt(session, "Hello", create=create, data=places.data)
+        serving.result(WAIT)
+    assert [one["params"] for one in asked] == [{"conversation": session, "create": create}]

@@ -8,11 +8,13 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pykoclaw_acp import shared
+from pykoclaw_acp.model import conversations
 from pykoclaw_acp.system import turn_lock
 from pykoclaw_acp.system.turn_lock import Holder, TurnLock
 from tests.waiting import eventually_sync
@@ -147,6 +149,17 @@ def test_damaged_file_does_not_hide_held_lock(tmp_path: Path) -> None:
     again = TurnLock.take(str(tmp_path), NAME, "me")
     assert isinstance(again, TurnLock)
     again.release()
+
+
+@pytest.mark.parametrize("change", [str, str.upper])
+def test_lock_by_a_sessions_id_is_refused(tmp_path: Path, change: Callable[[str], str]) -> None:
+    session = change(conversations.id_of(NAME))
+    with (
+        pytest.raises(ValueError, match="by the conversation's name"),
+        shared.turn_lock(session, program="me", data=tmp_path),
+    ):
+        pass
+    assert os.listdir(tmp_path) == []
 
 
 def test_no_prompt_goes_while_process_holds_lock(tmp_path: Path) -> None:
