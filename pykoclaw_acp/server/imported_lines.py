@@ -36,6 +36,7 @@ from pykoclaw_acp.model.events import (
     encode,
     split_text,
 )
+from pykoclaw_acp.model.plain import plain
 from pykoclaw_acp.protocol import long_lines, prompt
 from pykoclaw_acp.protocol.attachments import MAX_IMAGE
 from pykoclaw_acp.protocol.content import ContentBlock
@@ -129,7 +130,7 @@ def _taken(line: ExportedLine) -> Generator[None, None, Taken]:
         return (yield from _user(_name(update["messageId"]), update["content"], meta.get(ORIGIN)))
     event = decode(bytes(line.event).decode())
     if event is None and kind in ("agent_message_chunk", "agent_thought_chunk"):
-        message, text = _name(update["messageId"]), str(update["content"]["text"])
+        message, text = _name(update["messageId"]), plain(str(update["content"]["text"]))
         if kind == "agent_thought_chunk":
             return Taken([Thinking(message, part) for part in split_text(text)], {})
         note = meta.get(NOTE) is not None
@@ -158,7 +159,7 @@ def _user(message: str, content: dict[str, Any], origin: object) -> Generator[No
     except (msgspec.MsgspecError, InvalidParams):
         return Taken([UserMessage(message, {"type": "text", "text": LOST}, came)], {}, whole=False)
     if (text := kept.blocks[0].get("text")) is not None and kept.blocks[0]["type"] == "text":
-        blocks = [{"type": "text", "text": part} for part in split_text(text)]
+        blocks = [{"type": "text", "text": part} for part in split_text(plain(text))]
         return Taken([UserMessage(message, one, came) for one in blocks], {})
     return Taken([UserMessage(message, kept.blocks[0], came)], kept.data)
 
@@ -178,6 +179,8 @@ def _data(part: dict[str, Any]) -> str:
 
 def _part(part: ToolPart, shown: list[str], at: int) -> ToolPart:
     """A part of a tool's output, with its image from the update, and without a reference."""
+    if isinstance(part, TextPart):
+        return replace(part, text=plain(part.text))
     if not isinstance(part, ImagePart):
         return part
     data = part.data or (shown[at] if at < len(shown) else "")

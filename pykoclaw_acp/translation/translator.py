@@ -98,8 +98,8 @@ class Translation:
     def say(self, kind: str, message_id: str, text: str) -> list[Event]:
         """Events of a text or a thought."""
         if kind == "thinking":
-            return [Thinking(message_id, plain(piece)) for piece in split_text(text)]
-        return [Text(message_id, plain(piece)) for piece in split_text(text)]
+            return [Thinking(message_id, piece) for piece in split_text(plain(text))]
+        return [Text(message_id, piece) for piece in split_text(plain(text))]
 
     def start_tool(
         self, tool_id: str, name: str, arguments: dict[str, Any], parent_id: str | None = None

@@ -25,7 +25,7 @@ from claude_agent_sdk import (
     UserMessage,
 )
 
-from pykoclaw_acp.model.events import Event, Text, split_text
+from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.model.markdown import Blocks
 from pykoclaw_acp.model.plain import PlainPieces
 from pykoclaw_acp.translation import local_commands
@@ -101,10 +101,9 @@ class Translator(Translation):
         """Events that close a turn: text that only the result holds, ends of unfinished calls,
         usage of the context.
         """
-        events: list[Event] = []
+        events = self._held_back(*self._blocks)
         if not self.spoke and result.result and not result.is_error:
-            message_id = result.uuid or result.session_id
-            events.extend(Text(message_id, piece) for piece in split_text(result.result))
+            events.extend(self.say("text", result.uuid or result.session_id, result.result))
         cancelled = result.terminal_reason in ABORTED
         reason = CANCELLED if cancelled else UNANSWERED
         events.extend(self.end_unanswered(reason))
@@ -147,13 +146,20 @@ class Translator(Translation):
 
     def _anew(self, *cut: _Block) -> list[Event]:
         """Claude says otherwise what these streamed blocks have begun, which broke off."""
-        events: list[Event] = []
+        events = self._held_back(*cut)
         for block in cut if self._cut_off and not self.meanwhile.quiet else ():
             if block.kind == "text" and block.said:
                 ending = Blocks("".join(block.said)).ending
                 closed = [Text(block.message_id, ending)] if ending else []
                 events = [*events, *closed, *line(CUT)]
         self._cut_off = False
+        return events
+
+    def _held_back(self, *blocks: _Block) -> list[Event]:
+        """What waited in these streamed blocks for more that does not come."""
+        events: list[Event] = []
+        for block in blocks:
+            events += self._say(block.kind, block.message_id, block.shown.rest())
         return events
 
     def _begin_message(self, api_id: str) -> None:
@@ -220,8 +226,8 @@ class Translator(Translation):
         said = "" if streamed is None else "".join(streamed.said)
         if streamed is not None and text.startswith(said):
             self._cut_off = False
-            rest = text[len(said) :]
-            return self._say(kind, streamed.message_id, streamed.shown.feed(rest))
+            rest = streamed.shown.feed(text[len(said) :]) + streamed.shown.rest()
+            return self._say(kind, streamed.message_id, rest)
         self._count += 1
         message_id = f"{message.message_id or message.uuid}-whole-{self._count}"
         before = [] if streamed is None else self._anew(streamed)

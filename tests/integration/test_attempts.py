@@ -140,7 +140,7 @@ async def test_third_daemon_ends_deadly_prompt_and_runs_next(
     tmp_path: Path, alive: WorkerProcess
 ) -> None:
     async with killed(tmp_path, alive) as first:
-        session = await preparing(first)
+        session = await preparing(first, said := "say 1\x1b[0m\x07")
         await first.prompt(session, "say 2")
         assert await attempts(first) == [1, 0]
     async with killed(tmp_path, alive) as second:
@@ -149,7 +149,7 @@ async def test_third_daemon_ends_deadly_prompt_and_runs_next(
         again.unclaimed.claim_for("its client")
         await eventually(lambda: second.launcher.launched)
         assert await attempts(second) == [2, 0]
-        assert [turn.content[0]["text"] for turn in again.turns] == ["say 1", "say 2"]
+        assert [turn.content[0]["text"] for turn in again.turns] == [said, "say 2"]
     async with daemon(tmp_path) as third:
         again = await found(third, session)
         again.unclaimed.claim_for("its client")

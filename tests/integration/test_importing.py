@@ -215,6 +215,21 @@ async def test_hostile_lines_name_nothing_of_this_machine(
         assert not any("aaaa" in row[0] or "bbbb" in row[0] for row in rows)
 
 
+async def test_imported_words_hold_no_control_characters(tmp_path: Path) -> None:
+    raw = {"type": "text", "text": "a\x1b[31mb\x07"}
+    ended = {"kind": "tool_ended", "tool_call_id": "t", "status": "completed", "content": [raw]}
+    kinds = ("user_message_chunk", "agent_thought_chunk", "agent_message_chunk")
+    lines = [HEAD, *(line(kind, raw) for kind in kinds), line("tool_call_update", None, ended)]
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        made = await cli.call("import/finish", upload=await upload(cli, lines), cwd="/w")
+        assert (await log(r, made["session"]))[:4] == [
+            UserMessage("m", {"type": "text", "text": "ab"}),
+            Thinking("m", "ab"),
+            Text("m", "ab"),
+            ToolEnded("t", "completed", (TextPart("ab"),)),
+        ]
+
+
 @pytest.mark.parametrize(
     ("head", "words"),
     [

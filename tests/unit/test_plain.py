@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from pykoclaw_acp.model.plain import PlainPieces, plain
@@ -21,3 +23,22 @@ def test_only_line_breaks_remain_of_control_characters(text: str, shown: str) ->
     for cut in range(len(text) + 1):
         pieces = PlainPieces()
         assert pieces.feed(text[:cut]) + pieces.feed(text[cut:]) == shown, cut
+
+
+def test_pieces_and_rest_are_the_whole_text() -> None:
+    parts = ("a", " b", "\r", "\n", "\x1b", "[", "]", "(B", "7", "31m", ";", "\x07", "\\", "\x9b")
+    draw = Random(13)
+    for _ in range(5000):
+        text = "".join(draw.choices(parts, k=draw.randrange(1, 9)))
+        one, several = PlainPieces(), PlainPieces()
+        cut = draw.randrange(len(text) + 1)
+        assert one.feed(text[:cut]) + one.feed(text[cut:]) + one.rest() == plain(text), repr(text)
+        said = [several.feed(letter) for letter in text]
+        assert "".join(said) + several.rest() == plain(text), repr(text)
+
+
+def test_only_what_may_become_a_sequence_waits() -> None:
+    pieces = PlainPieces()
+    assert pieces.feed("Reset it with \x1b(B and") == "Reset it with (B and"
+    assert pieces.feed(" go on \x1b]0;a title") == " go on "
+    assert pieces.feed(" that has no end.\n") == "0;a title that has no end.\n"

@@ -74,6 +74,23 @@ def test_a_streamed_block_is_said_once() -> None:
     assert events == [Thinking("m1-0", "Hm"), Text("m1-1", "Hel"), Text("m1-1", "lo")]
 
 
+@pytest.mark.parametrize("said", ["Saved: \x1b7", "It ends in \x1b[3", "\x1b7, and the rest."])
+def test_nothing_said_waits_after_its_block(said: str) -> None:
+    """As what seems to begin a sequence of a terminal."""
+    shown = said.replace("\x1b", "")
+    begun = (start("m1"), block(0, "text"), *(delta(0, letter) for letter in said))
+
+    def words(events: list[Event]) -> str:
+        return "".join(event.text for event in events if isinstance(event, Text))
+
+    assert words(run(*begun, whole(TextBlock(said)))) == shown
+    assert words(run(*begun, start("m2"))) == shown
+    translator = Translator("/work")
+    translator.begin_turn()
+    streamed = [event for message in begun for event in translator.events(message)]
+    assert words([*streamed, *translator.end_turn(result(result=said))]) == shown
+
+
 def test_broken_stream_is_completed_under_same_message() -> None:
     events = run(
         start("m1"), block(0, "text"), delta(0, "Hel"), whole(TextBlock("Hello"), message_id="m2")
@@ -232,6 +249,8 @@ def test_what_only_the_result_says_is_said() -> None:
     translator.begin_turn()
     translator.events(whole(TextBlock("Hello")))
     assert translator.end_turn(result(result="Hello")) == []
+    translator.begin_turn()
+    assert translator.end_turn(result(result="a\x1b[31mb\x07")) == [Text("r", "ab")]
 
 
 def test_usage_counts_the_context_window() -> None:

@@ -92,7 +92,7 @@ def prompt_events(
     """The user's words, as events, from what the journal keeps of a turn: that is all that the
     client sent.
     """
-    return _messages(turn_id, content, prompt_text.unwrap, plain)
+    return _messages(turn_id, content, prompt_text.unwrap)
 
 
 def steer(epoch: int, turn: Turn, content: list[dict[str, Any]]) -> Generator[None, None, Steer]:
@@ -102,21 +102,20 @@ def steer(epoch: int, turn: Turn, content: list[dict[str, Any]]) -> Generator[No
 
 
 def plain_messages(turn: Turn) -> Generator[None, None, list[Event]]:
-    """All that the client sent, as events: to write it down as it is takes no work on its text."""
-    return _messages(turn.turn_id, turn.content, str, str)
+    """All that the client sent, as events: the user's words are not looked for in it."""
+    return _messages(turn.turn_id, turn.content, str)
 
 
 def _messages(
     turn_id: str,
     content: list[dict[str, Any]],
     words: Callable[[str], str],
-    shown: Callable[[str], str],
 ) -> Generator[None, None, list[Event]]:
     events: list[Event] = []
     for block in content:
         if block.get("type") == "text":
             for piece in split_text(words(block["text"])):
-                events.append(UserMessage(turn_id, {**block, "text": shown(piece)}))
+                events.append(UserMessage(turn_id, {**block, "text": plain(piece)}))
                 yield
         else:
             events.append(UserMessage(turn_id, block))
