@@ -214,7 +214,7 @@ class Settings(BaseSettings):
     )
     thinking: Annotated[Literal["show", "hide"], BeforeValidator(values.lowered)] = Field(
         default="show",
-        description="Claude's thinking, live and when a session is loaded: show, hide (it stays in the log).",
+        description="Claude's and its subagents' thinking, live and in replays: show, hide (it stays in the log).",
     )
     usage_limit: Annotated[Literal["stop", "wait"], BeforeValidator(values.lowered)] = Field(
         default="stop",

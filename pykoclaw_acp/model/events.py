@@ -34,6 +34,7 @@ EDITS: Final = ("Write", "Edit", "MultiEdit", "NotebookEdit")
 class TextPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="text"):
     """Text output of a tool as Markdown; `command`: what a call runs, above what it puts out.
     `beside`: nothing of what it has put out, but what the call was asked, or words of ours.
+    `thought`: what a subagent has thought.
 
     `coloured`: what the code block of a command's output holds, with its colours, if it has any.
     """
@@ -42,6 +43,7 @@ class TextPart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"
     command: bool = False
     coloured: str = ""
     beside: bool = False
+    thought: bool = False
 
 
 class ImagePart(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", tag="image"):

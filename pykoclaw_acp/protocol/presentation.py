@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from pykoclaw_acp.model.events import (
     ConfigChanged,
     Event,
+    TextPart,
     Thinking,
     ToolEnded,
     ToolProgressed,
@@ -57,6 +58,8 @@ def update(seq: int, event: Event | None, how: Presentation) -> Update | None:
     if isinstance(event, Thinking) and not how.thoughts:
         return None
     if isinstance(event, _Call):
+        if not how.thoughts:
+            event = _without_thoughts(event)
         meta: dict[str, Any] = {projection.SEQ: seq}
         if how.notices and event.tool_call_id.startswith(RETRY):
             return _notice(event, meta)
@@ -66,6 +69,12 @@ def update(seq: int, event: Event | None, how: Presentation) -> Update | None:
         shown = projection.choices_update(event.selection, booleans=True)
         return replace(shown, meta={projection.SEQ: seq})
     return projection.update(seq, event)
+
+
+def _without_thoughts(event: _Call) -> _Call:
+    """The call without what its subagent has thought."""
+    shown = [part for part in event.content if not (isinstance(part, TextPart) and part.thought)]
+    return replace(event, content=tuple(shown))
 
 
 def _notice(event: _Call, meta: dict[str, Any]) -> Update | None:

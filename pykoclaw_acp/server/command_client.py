@@ -16,7 +16,7 @@ from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import Decision, Form, PermissionRequest
 from pykoclaw_acp.model.questions import Question
 from pykoclaw_acp.model.surroundings import Given
-from pykoclaw_acp.protocol import permissions, projection
+from pykoclaw_acp.protocol import permissions, presentation, projection
 from pykoclaw_acp.protocol.control.following import (
     EVENT,
     QUESTION,
@@ -27,6 +27,8 @@ from pykoclaw_acp.protocol.control.following import (
 )
 from pykoclaw_acp.protocol.control.questions import AskedOption, AskedQuestion
 from pykoclaw_acp.protocol.jsonrpc import encode_notification
+from pykoclaw_acp.protocol.presentation import Presentation
+from pykoclaw_acp.protocol.updates import Update
 from pykoclaw_acp.server.peer import Peer
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.permissions.all_requests import OPTIONS
@@ -38,7 +40,7 @@ Times = Callable[[str], Awaitable[int | None]]
 
 
 class CommandClient:
-    """Implements `sessions.ports.Client`: shows everything; its permission requests are answered by
+    """Implements `sessions.ports.Client`: shows all that the settings show; its permission requests are answered by
     `questions/answer`.
     """
 
@@ -48,10 +50,15 @@ class CommandClient:
     asks_together: Final = False
     cancels_when_absent: Final = False
 
-    def __init__(self, peer: Peer, *, present: bool, times: Times | None = None) -> None:
-        """`times`: with the events of the log, as FollowParams has it, and when prompts came."""
+    def __init__(
+        self, peer: Peer, *, present: bool, thoughts: bool = True, times: Times | None = None
+    ) -> None:
+        """`thoughts`: with Claude's thinking. `times`: with the events of the log, as FollowParams has
+        it, and when prompts came.
+        """
         self.present = present
         self._peer = peer
+        self._shown = Presentation(thoughts=thoughts)
         self._times = times
         self._prompt: tuple[str, int | None] = ("", None)  # the newest one, and when it came
         self._asked: dict[str, Decision | None] = {}  # how a request was settled, if it is
@@ -63,11 +70,15 @@ class CommandClient:
         """Nothing to say."""
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
-        """Send the event; what would not fit into a line is replaced by a note."""
+        """Send the event, if it is shown; what would not fit into a line is replaced by a note."""
+        update = presentation.update(logged.seq, logged.event, self._shown)
+        if update is None:
+            return
         at = await self._came(logged.event)
-        line = self._line(session_id, logged, logged.event, at)
+        line = self._line(session_id, logged, update, logged.event, at)
         if len(line) > MAX_LONG_LINE_OUT:
-            line = self._line(session_id, logged, contents.cut(logged.event), at)
+            cut = contents.cut(logged.event)
+            line = self._line(session_id, logged, projection.update(logged.seq, cut), cut, at)
         await self._peer.notify(line)
 
     async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
@@ -116,8 +127,9 @@ class CommandClient:
             self._prompt = (event.message_id, await self._times(event.message_id))
         return self._prompt[1]
 
-    def _line(self, session_id: str, logged: Logged, event: Event | None, at: int | None) -> bytes:
-        update = projection.update(logged.seq, event)
+    def _line(
+        self, session_id: str, logged: Logged, update: Update, event: Event | None, at: int | None
+    ) -> bytes:
         raw = _raw(event) if self._times is not None and event is not None else None
         told = EventNotification(
             session=session_id,

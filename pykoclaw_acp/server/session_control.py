@@ -197,6 +197,7 @@ class SessionControl:
             CommandClient(
                 call.client.peer,
                 present=params.present,
+                thoughts=self._sessions.showing.thoughts or not params.live,
                 times=partial(overview.came, self._database) if params.events else None,
             ),
             min(after, end),

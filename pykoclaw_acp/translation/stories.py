@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Final
 
 from pykoclaw_acp.model.events import TextPart, ToolPart
@@ -18,7 +19,7 @@ MOST_REPORT: Final = 256 * 1024
 class Story:
     """What a subagent has said and done so far; `news` is set when there is more to show."""
 
-    said: deque[str] = field(default_factory=deque)
+    said: deque[TextPart] = field(default_factory=deque)
     left_out: bool = False
     now: str = ""  # what it does
     usage: dict[str, Any] | None = None
@@ -32,11 +33,11 @@ class Story:
             return
         if kind == "thinking":
             text = "\n".join(f"> {line}" for line in text.split("\n"))
-        text = shorten(text, MOST_SAID)
-        self.said.append(text)
-        self._size += len(text)
+        part = TextPart(shorten(text, MOST_SAID), thought=kind == "thinking")
+        self.said.append(part)
+        self._size += len(part.text)
         while self._size > MOST_SAID and len(self.said) > 1:
-            self._size -= len(self.said.popleft())
+            self._size -= len(self.said.popleft().text)
             self.left_out = True
         self.news = True
 
@@ -55,17 +56,18 @@ class Story:
     ) -> tuple[ToolPart, ...]:
         """What its call shows in the end: the way there, the report, what it has used."""
         texts = [output_text(text).strip() for text in report]
-        if self.said and self.said[-1] in texts:
+        if self.said and not self.said[-1].thought and self.said[-1].text in texts:
             self.said.pop()
         parts = [TextPart(shorten(text, MOST_REPORT)) for text in texts if text]
         line = used(usage or self.usage)
         return (*self._told(), *parts, *_beside(line))
 
     def _told(self) -> tuple[TextPart, ...]:
-        if not self.said:
-            return ()
-        texts = ["…", *self.said] if self.left_out else self.said
-        return (TextPart("\n\n".join(texts)),)
+        said = [TextPart("…"), *self.said] if self.said and self.left_out else self.said
+        return tuple(
+            TextPart("\n\n".join(part.text for part in parts), thought=thought)
+            for thought, parts in groupby(said, key=lambda part: part.thought)
+        )
 
 
 def _beside(line: str) -> tuple[TextPart, ...]:

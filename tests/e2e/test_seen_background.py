@@ -450,3 +450,27 @@ async def test_imported_sessions_subagents_are_shown_as_live(stack: Stack) -> No
     await again.load(session, stack.work)
     shown = {one["toolCallId"]: one for one in seen(again.of(session)) if "toolCallId" in one}
     assert shown == live
+
+
+@pytest.mark.long
+async def test_hidden_thoughts_of_subagents_reach_no_client(stack: Stack) -> None:
+    """Live, in a replay, and in imported turns."""
+    client = await stack.spawn(PYKOCLAW_THINKING="hide")
+    await client.initialize(**NAMED)
+    session = await client.new(stack.work)
+    steps = ("thinking So it is.", "text First.", "bash echo one", "text I looked.")
+    waited = {"subagent_type": "claude", "run_in_background": False}
+    look = tool("Agent", description="look", prompt=f"[[script {' ;; '.join(steps)}]]", **waited)
+    await client.prompt(session, script(look, "text Done."))
+    assert any("> So it is." in str(row) for row in stack.rows("SELECT payload FROM acp_log"))
+    followers = [client]
+    for data in (stack.data, stack.root / "elsewhere"):
+        await followers[-1].close()
+        again = await stack.spawn(PYKOCLAW_THINKING="hide", PYKOCLAW_DATA=str(data))
+        await again.initialize(**NAMED)
+        await again.load(session, stack.work)
+        followers.append(again)
+    for one in followers:
+        told = json.dumps([update for update in one.of(session) if "toolCallId" in update])
+        assert "> So it is." not in told
+        assert "I looked." in told

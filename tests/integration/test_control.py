@@ -15,7 +15,7 @@ from pykoclaw_acp.channel.frames import EventFrame, Interrupt
 from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.link.places import Places
-from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.events import Event, Text, TextPart, Thinking, ToolEnded, ToolStarted
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.lag import LoopLag
@@ -356,6 +356,30 @@ async def test_live_follow_is_endless_and_not_a_client(tmp_path: Path) -> None:
         assert (await cli.call("status"))["clients"] == before
         await r.sessions.close(session)
         await eventually(lambda: live in cli.answers)
+
+
+async def test_hidden_thoughts_are_not_attached(tmp_path: Path) -> None:
+    """The log has them, and who reads that."""
+    parts = (TextPart("> So.", thought=True), TextPart("I look."))
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        r.sessions.showing.thoughts = False
+        session = await r.session()
+        started = ToolStarted("a", "Agent", "Agent: look", "think")
+        events: list[Event] = [
+            Thinking("m1", "Hm."),
+            started,
+            ToolEnded("a", "completed", parts),
+            Text("m2", "Ok"),
+        ]
+        await r.journal.append(session.id, events)
+        session.record.last_seq = len(events)
+        cli.begin("follow", session=session.id, live=True)
+        await eventually(lambda: cli.text() == "Ok")
+        assert not any(words in str(cli.notifications) for words in ("Hm.", "So."))
+        assert "I look." in str(cli.notifications)
+        cli.notifications.clear()
+        await cli.call("follow", session=session.id)
+        assert all(words in str(cli.notifications) for words in ("Hm.", "So."))
 
 
 @pytest.mark.parametrize(

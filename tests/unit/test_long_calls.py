@@ -253,16 +253,16 @@ async def test_a_background_subagent_runs_until_its_report(cli: Cli) -> None:
     await cli.system(
         "task_progress", task_id="a1", tool_use_id="agent", description="Reading a.txt", usage=used
     )
-    said = TextPart("> Hm.\n> So.\n\nI look.")
+    said = (TextPart("> Hm.\n> So.", thought=True), TextPart("I look."))
     assert progress(cli.translator.long.known.calls["agent"]).content == (
-        said,
+        *said,
         TextPart("Reading a.txt · 1 tool call, 1,234 tokens, 1 min 5 s", beside=True),
     )
     await cli.result("inner", "1\ta")
     await cli.assistant({"type": "text", "text": "**Done.**"}, parent="agent")
     [ended] = await cli.ended("agent", "a1", "completed", "**Done.**", usage=used)
     line = TextPart("1 tool call, 1,234 tokens, 1 min 5 s", beside=True)
-    report = (said, TextPart("**Done.**"), line)
+    report = (*said, TextPart("**Done.**"), line)
     assert ended == ToolEnded("agent", "completed", report)
 
 
