@@ -45,7 +45,8 @@ class ClientTraits:
     `cancelled` without a `session/cancel` says that no user is there, rather than that one has
     dismissed the request.
     `shows_errors`: its user sees the error with which a prompt is answered. `wants_details`: of an
-    error its user sees `data.details` alone.
+    error its user sees `data.details` alone. `misreads_digits`: it takes any error with the digits 413
+    for a context that is too large, as Mitto does, which then stops its queue.
     """
 
     wrapping: Wrapping = Wrapping()
@@ -65,6 +66,7 @@ class ClientTraits:
     cancels_when_absent: bool = False
     shows_errors: bool = False
     wants_details: bool = False
+    misreads_digits: bool = False
 
 
 DEFAULT: Final = ClientTraits()
@@ -98,6 +100,7 @@ MITTO: Final = replace(
     approves_by_itself=True,
     cancels_when_absent=True,
     shows_errors=True,
+    misreads_digits=True,
 )
 UNNAMED: Final = "unknown"  # name of a client that gives none
 # Name in lower case, prefix of the version, traits; the first match counts.

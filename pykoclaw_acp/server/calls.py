@@ -24,6 +24,7 @@ from pykoclaw_acp.errors import (
     StoreClosed,
 )
 from pykoclaw_acp.link.framing import MAX_LINE_OUT
+from pykoclaw_acp.model.failures import unmistakable
 from pykoclaw_acp.protocol import jsonrpc, own_meta
 from pykoclaw_acp.protocol.messages import CancelRequestParams
 from pykoclaw_acp.server.acp_client import AcpClient
@@ -172,8 +173,16 @@ class Calls:
 
     def _failure(self, call: Call, method: str, error: AcpError) -> bytes | None:
         log.info("A call was refused", action="call_refused", method=method[:100], code=error.code)
-        if self._client.subscriber.traits.wants_details:
-            error.data = {**(error.data or {}), "details": error.message}
+        traits = self._client.subscriber.traits
+        message, data = error.message, error.data or {}
+        if traits.misreads_digits and data.get("errorKind") != ErrorKind.CONTEXT_TOO_LARGE:
+            message = unmistakable(message)
+            data = {
+                key: unmistakable(one) if isinstance(one, str) else one for key, one in data.items()
+            }
+        if traits.wants_details:
+            data = {**data, "details": message}
+        error.message, error.data = message, data or None
         return None if call.request_id is None else jsonrpc.encode_error(call.request_id, error)
 
     async def _call(self, call: Call, name: str, raw: bytes, read: ReadMessage) -> Any:

@@ -4,6 +4,7 @@ prompt, or both.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +59,30 @@ async def test_an_error_says_when_to_try_again(
         _, error = await failed(wire, r, replace(SLOW_DOWN, retry_after=seconds))
         assert error["data"].get("retryAfter") == told
         assert (error["data"]["errorKind"], error["data"]["retryable"]) == ("rate_limit", True)
+
+
+BUSY = TurnFailure(ErrorKind.CONVERSATION_BUSY, "It is used by bot (process 41352).")
+GONE = TurnFailure(ErrorKind.CWD_MISSING, "The directory /home/u/ticket-4135 is gone.")
+FULL = TurnFailure(ErrorKind.CONTEXT_TOO_LARGE, "It is too long. (HTTP status 413)", 413)
+
+
+@pytest.mark.parametrize("failure", [BUSY, GONE, FULL], ids=["pid", "path", "status"])
+@pytest.mark.parametrize(("name", "misreads"), [("mitto", True), (None, True), ("zed", False)])
+async def test_digits_are_misread_by_no_client(
+    tmp_path: Path, failure: TurnFailure, name: str | None, misreads: bool
+) -> None:
+    """Mitto takes those of the status 413 for a context that is too large, wherever they are."""
+    async with rig(tmp_path) as r, client(r, name) as wire:
+        _, error = await failed(wire, r, failure)
+        means_it = failure.kind == ErrorKind.CONTEXT_TOO_LARGE
+        assert ("413" in json.dumps(error)) is (means_it or not misreads)
+        assert error["message"].replace("\u2060", "") == failure.message
+
+
+async def test_name_of_a_session_is_not_misread(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, client(r, "mitto") as wire:
+        prompt = [{"type": "text", "text": "hi"}]
+        running = wire.begin("session/prompt", sessionId="a4135b", prompt=prompt)
+        error = (await wire.answer(running))["error"]
+        assert error["data"]["sessionId"].replace("\u2060", "") == "a4135b"
+        assert "413" not in json.dumps(error)
