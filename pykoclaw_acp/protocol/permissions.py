@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, Literal
 
 from pykoclaw_acp.model import former_mode
-from pykoclaw_acp.model.events import TextPart
+from pykoclaw_acp.model.events import DiffPart, TextPart
 from pykoclaw_acp.model.permissions import Form, PermissionRequest
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.protocol.client_requests import (
@@ -21,6 +22,7 @@ from pykoclaw_acp.protocol.updates import ToolCall
 
 MAX_RULE: Final = 160  # characters of a rule in an option's name; the question has all of them
 REJECT_WITH_REASON: Final = "reject_with_reason"
+_CUT_TITLE: Final = re.compile(r"… \[cut: [\d a-z,]+ characters in all\]\Z")
 _Option = Literal["allow_once", "allow_always", "allow_lasting", "allow_former", "reject_once"]
 _KINDS: Final[dict[_Option, PermissionKind]] = {
     "allow_once": "allow_once",
@@ -126,11 +128,14 @@ def announcement(request: PermissionRequest) -> ToolCall | None:
 
 
 def text_beside(request: PermissionRequest) -> str:
-    """The plan that a request is about, or what was found in directories, as Markdown; empty if it is
-    about neither.
+    """What somebody has to know who sees the title of a request alone, as Markdown: the plan, what was
+    found in directories, the whole of a call whose title is cut; empty if the title says it.
     """
+    if not (request.plan or request.workspaces or _CUT_TITLE.search(request.title)):
+        return ""
+    files = [neutral(part.path) for part in request.content if isinstance(part, DiffPart)]
     texts = [part.text for part in request.content if isinstance(part, TextPart)]
-    return "\n\n".join(texts) if request.plan or request.workspaces else ""
+    return "\n\n".join([*files, *texts])
 
 
 def shown(request: PermissionRequest) -> list[ToolContent] | None:

@@ -136,8 +136,8 @@ class PermissionRequests:
     async def _show(
         self, session_id: str, request: PermissionRequest, traits: ClientTraits
     ) -> None:
-        """Say a plan, questions, or what was found in directories to a client whose user sees no more
-        of a request than its title; once.
+        """Say a plan, questions, what was found in directories, or a call whose title is cut to a client
+        whose user sees no more of a request than its title; once.
         """
         if not traits.titles_only or request.ask_id in self._told:
             return

@@ -16,6 +16,8 @@ from pykoclaw_acp.sessions.permissions import decisions, interview
 from pykoclaw_acp.sessions.rewinding import Rewinding
 from pykoclaw_acp.store import permissions
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
+from pykoclaw_acp.translation import titles
+from pykoclaw_acp.worker import whole
 from tests.integration.asking import (
     BOTH,
     COLOURS,
@@ -261,8 +263,8 @@ async def asked_over_acp(
     channel.last += 1
     channel.say(
         PermissionRequest(
-            epoch=1, n=channel.last, ask_id="q1", turn_id=turn, tool_call_id="c1", title="A call",
-            tool_kind="other", **request,
+            epoch=1, n=channel.last, ask_id="q1", turn_id=turn, tool_call_id="c1", tool_kind="other",
+            **{"title": "A call", **request},
         )
     )  # fmt: skip
     return wire, answers
@@ -435,6 +437,34 @@ async def test_client_showing_only_titles_is_told_plan(tmp_path: Path) -> None:
         wire, _ = await asked_over_acp(r, name="mitto", plan=True, always="edits", content=plan)
         await eventually(lambda: requests(wire))
         assert "# Cache it" in wire.text()
+        await end(r, wire)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "hidden"),
+    [
+        ("Bash", {"command": f"true {'x' * 1200} && rm -r all"}, "&& rm -r all\n"),
+        (
+            "Edit",
+            {"file_path": f"/w/{'d/' * 80}key", "old_string": "a", "new_string": "b"},
+            "d/key",
+        ),
+        ("mcp__db__run", {"query": f"SELECT {'x, ' * 50} y", "force": True}, "force: true"),
+        ("Bash", {"command": "make"}, ""),
+    ],
+)
+async def test_client_showing_only_titles_is_told_calls(
+    tmp_path: Path, tool: str, arguments: dict[str, Any], hidden: str
+) -> None:
+    """Whose title does not hold all of them."""
+    content = whole.parts(tool, arguments, "/w", None)
+    async with plain_rig(tmp_path) as r:
+        asked = {"tool": tool, "content": content, "input": arguments}
+        title = titles.asked(tool, arguments, "/w")
+        wire, _ = await asked_over_acp(r, name="mitto", title=title, **asked)
+        await eventually(lambda: requests(wire))
+        assert hidden in wire.text()
+        assert bool(wire.text().strip()) is bool(hidden)
         await end(r, wire)
 
 
