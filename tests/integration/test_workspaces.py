@@ -701,6 +701,22 @@ async def test_park_waits_without_limit_until_approved(tmp_path: Path, work: Pat
         assert [each.restricted for each in one.options] == [False]
 
 
+async def test_park_waits_with_client_before_which_nobody_is(tmp_path: Path, work: Path) -> None:
+    """As Mitto says it within milliseconds while none of its windows shows the session."""
+    async with rig(tmp_path, "park") as r:
+        one = await Working.begin(r, work)
+        one.person.cancels_when_absent = True
+        turn = await one.prompt()
+        question = await one.asked()
+        await one.person.answer(question, {"outcome": "cancelled"})
+        await until_policy(r, question, "park")
+        assert one.options == []
+        one.session.subscriptions[0].noticed.set()
+        await one.person.answer(question, choice("allow_once"))
+        assert (await over(turn)).state == "done"
+        assert [each.restricted for each in one.options] == [True]
+
+
 async def until_policy(r: Rig, ask_id: str, policy: str) -> None:
     async def look() -> Any:
         rows = await r.database.read(

@@ -45,6 +45,11 @@ class Away:
         self._pending = pending
         self._tasks = Tasks()
 
+    @property
+    def policy(self) -> AwayPolicy:
+        """The session's away policy."""
+        return self._state.record.away_policy or self._times.away_policy
+
     # --- clocks
 
     def start_clocks(self) -> None:
@@ -69,7 +74,7 @@ class Away:
         """Start a request's clock, or start it anew; `row` as in AwayClock."""
         if not one.holds_worker:
             return
-        policy = self._state.record.away_policy or self._times.away_policy
+        policy = self.policy
         passed = audience.passed(self._state.subscriptions, one) is not None
         if passed or self.is_unsupported(one):
             policy = AwayPolicy.DENY

@@ -14,6 +14,7 @@ from typing import Final
 
 import structlog
 
+from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest, RequestOutcome
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.away import Away
@@ -43,7 +44,7 @@ async def ask(
         if decisions.is_choice(request, decision):
             one.decide(decision)
             return
-        if not _is_absent(one, subscription, decision):
+        if not _is_absent(one, subscription, decision, away):
             break
         absences = 1 if subscription not in one.absent else absences + 1
         one.absent.add(subscription)
@@ -98,10 +99,13 @@ def _see(one: PendingRequest, subscription: Subscription, away: Away) -> None:
     away.stop(one)
 
 
-def _is_absent(one: PendingRequest, subscription: Subscription, decision: Decision) -> bool:
-    """Whether the answer says that nobody is there. Trust in a directory never waits for somebody,
-    and a form was seen.
+def _is_absent(
+    one: PendingRequest, subscription: Subscription, decision: Decision, away: Away
+) -> bool:
+    """Whether the answer says that nobody is there. Trust in a directory waits for somebody under the
+    policy `park` alone, and a form was seen.
     """
     cancelled = decision.outcome in (RequestOutcome.CANCELLED, RequestOutcome.CANCEL)
-    kind = one.request.form is None and not one.request.workspaces
+    waits = not one.request.workspaces or away.policy == AwayPolicy.PARK
+    kind = one.request.form is None and waits
     return cancelled and kind and subscription.client.cancels_when_absent
