@@ -42,8 +42,11 @@ def _context() -> report.Context:
     status, unreachable, cli_path, bad_settings, group = None, None, None, None, None
     profile, mode, here = "editor", "default", []
     notify = None
+    sources: tuple[str, ...] = ("user", "project", "local")
+    asks = True
     try:
         settings = loading.load()
+        sources, asks = settings.setting_sources, settings.workspace_trust == "ask"
         profile, mode = settings.profile, settings.permission_mode
         here = [
             line.env
@@ -78,8 +81,19 @@ def _context() -> report.Context:
         unknown_settings=_unknown(),
         profile=profile,
         permission_mode=mode,
+        setting_sources=sources,
+        trusted=_trusted() if asks and status is not None else None,
         notify=notify,
     )
+
+
+def _trusted() -> list[tuple[str, bool]] | None:
+    """Directories that are trusted, each with whether all below it is; None if that is not known."""
+    try:
+        rows = ask("trust/list", start=False, timeout=report.DAEMON_WAIT)
+    except (CommandFailed, ConfigurationError, DaemonNotRunning):
+        return None  # a check of the daemon says what is wrong
+    return [(row["path"], row["tree"]) for row in rows]
 
 
 def _unknown() -> list[tuple[str, str | None]]:

@@ -49,6 +49,9 @@ class Context:
     """Variables that look like settings and are none, each with the setting whose name is near."""
     profile: str = "editor"
     permission_mode: str = "default"
+    setting_sources: Sequence[str] = ("user", "project", "local")
+    trusted: Sequence[tuple[str, bool]] | None = None
+    """Trusted directories, each with whether all below it is; None: not known, or none needs trust."""
     notify: str | None = None
     """PYKOCLAW_NOTIFY, if it is valid."""
     proc: Path = field(default=Path("/proc"))

@@ -618,6 +618,47 @@ def test_mittos_server_outside_claudes_view_is_named(
     assert (".claude.json" in files) <= ("is in" not in mitto.mitto_tools(elsewhere).found)
 
 
+@pytest.mark.parametrize(
+    ("files", "sources", "trusted", "found", "advice"),
+    [
+        (
+            {".claude.json": SERVER},
+            ("project",),
+            True,
+            ".claude.json, which PYKOCLAW_",
+            "Add `user`",
+        ),
+        ({"w/.mcp.json": SERVER}, ("user",), True, ".mcp.json, which PYKOCLAW_", "Add `project`"),
+        ({"w/.mcp.json": SERVER}, ("project",), False, "is not trusted", "trust add "),
+        ({"w/.mcp.json": SERVER}, ("project",), True, "each of its", ""),
+        ({"w/.mcp.json": SERVER}, ("project",), None, "each of its", ""),
+        ({".claude.json": SERVER, "w/.mcp.json": SERVER}, ("project",), True, "each of its", ""),
+        (
+            {".claude.json": {"projects": {"w": SERVER}}},
+            ("user",),
+            True,
+            "which PYKO",
+            "Add `local`",
+        ),
+        ({".claude.json": {"projects": {"w": SERVER}}}, ("local",), True, "each of its", ""),
+    ],
+)
+def test_way_of_mittos_server_that_does_not_count_is_named(
+    files: dict[str, Any], sources: tuple[str, ...], trusted: bool | None, found: str, advice: str,
+    context: Context, tmp_path: Path,
+) -> None:  # fmt: skip
+    """By the settings, or as its directory is not trusted."""
+    workspaces = {"workspaces": [{"working_dir": str(tmp_path / "w")}]}
+    for name, value in {".local/share/mitto/workspaces.json": workspaces, **files}.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(value).replace('"w":', f"{json.dumps(str(tmp_path / 'w'))}:")
+        (tmp_path / name).write_text(text)
+    known = None if trusted is None else [(str(tmp_path), True)] if trusted else [("/", False)]
+    said = mitto.mitto_tools(replace(context, setting_sources=sources, trusted=known))
+    assert (found in said.found, advice in said.advice) == (True, True), said
+    assert said.level == ("warning" if advice else "ok")
+
+
 def test_a_copy_is_named(context: Context) -> None:
     assert "copy of" not in machine.copy(context).found
     assert "copy of" not in machine.copy(replace(context, status=status(copiedFrom=None))).found
