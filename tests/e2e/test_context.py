@@ -95,9 +95,13 @@ async def test_lost_transcript_is_only_told_if_so_set(stack: Stack) -> None:
     await client.load(session, stack.work)
     await client.prompt(session, said("The second."))
     assert client.text(session).count("Claude does not remember") == 1
+    (note,) = (one for one in client.of(session) if "pykoclaw.dev/note" in one.get("_meta", {}))
+    assert "Claude does not remember" in note["content"]["text"]
     shown = seen(client.of(session))
-    await client.load(session, stack.work)
-    assert seen(client.of(session)) == shown
+    await client.close()
+    again = await stack.start(PYKOCLAW_LOST_CONTEXT="off")
+    await again.load(session, stack.work)
+    assert seen(again.of(session)) == shown
     asked = stack.asked()[-1]
     assert asked["user_texts"] == [said("The second.")]
     assert "The first" not in json.dumps(asked["messages"])

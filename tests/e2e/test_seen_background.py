@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from pykoclaw_acp.translation.translator import AGENT_ENDED
 from pykoclaw_acp.worker import output_files
 from pykoclaw_acp.worker.output_files import OutputFile
 from tests.e2e.harness.client import Client
@@ -320,7 +321,9 @@ async def test_subagents_in_the_background_and_waited_for(stack: Stack) -> None:
             "text I know now.",
         ),
     )
-    call = client.of(session, "tool_call")[0]["toolCallId"]
+    begun = client.of(session, "tool_call")[0]
+    assert (begun["kind"], words(begun)) == ("think", work)
+    call = begun["toolCallId"]
     await until_shown(client, session, call, "I look.")
     assert shown(client.of(session), call)["status"] == "in_progress"
     gate.rmdir()
@@ -341,8 +344,14 @@ async def test_subagents_in_the_background_and_waited_for(stack: Stack) -> None:
     }
 
     await client.prompt(
-        session, script(tool("Agent", **agent, run_in_background=False), "text Fine.")
+        session,
+        script(
+            tool("Agent", **agent, run_in_background=False),
+            tool("WebFetch", url="http://127.0.0.1:9/docs", prompt="What does it say?"),
+            "text Fine.",
+        ),
     )
+    assert words(client.of(session, "tool_call")[-1]) == "What does it say?"
     waited = [one for one in client.of(session, "tool_call") if "Look around" in one["title"]][-1]
     ended = shown(client.of(session), waited["toolCallId"])
     assert [part["content"]["text"] for part in ended["content"]][:2] == [
@@ -403,6 +412,13 @@ async def test_cancel_stops_subagents_whose_prompt_was_answered(stack: Stack) ->
     for call in (first, second):
         await until_shown(client, session, call, "Stopped by the user.")
         assert shown(client.of(session), call)["status"] == "failed"
+    inner = [
+        shown(client.of(session), one)
+        for one in calls(client, session).values()
+        if one not in (first, second, third)
+    ]
+    assert [one["status"] for one in inner] == ["failed", "failed"]
+    assert all(words(one).endswith(AGENT_ENDED) for one in inner)
     assert shown(client.of(session), third)["status"] == "in_progress"
     await eventually(lambda: not stack.find("one.begun") and not stack.find("two.begun"))
     gate.rmdir()

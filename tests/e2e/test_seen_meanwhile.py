@@ -102,7 +102,15 @@ async def test_waits_are_counted_and_errors_are_told_once(stack: Stack) -> None:
     loaded = await again.load(session, stack.work)
     kept = [(one["id"], one["currentValue"]) for one in loaded["configOptions"]]
     assert ("model", "default") in kept
-    assert error.value.message in again.text(session)
+    failures = [
+        one["content"]["text"]
+        for one in again.of(session, "agent_message_chunk")
+        if one["_meta"].get("pykoclaw.dev/note") == "failure"
+    ]
+    told = [one.value for one in (error, unknown, heavy)]
+    assert [one.code for one in told] == [-32010] * 3
+    assert len(failures) == 3
+    assert all(one.message in words for one, words in zip(told, failures, strict=True))
     assert calls(again, session, "retry-")[0]["title"] == wait["title"]
 
 

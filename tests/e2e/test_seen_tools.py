@@ -191,6 +191,8 @@ async def test_images_skills_refusals_and_stops_are_shown(stack: Stack) -> None:
     assert stopped["status"] == "failed"
     assert STOPPED in shown(stopped)
     assert "doesn't want" not in shown(stopped)
+    notes = [one for one in client.of(session) if "pykoclaw.dev/note" in one.get("_meta", {})]
+    assert [one["content"]["text"].strip() for one in notes] == ["Cancelled."]
     again = await seen_again(stack, client, session)
     await again.close()
 
@@ -219,6 +221,42 @@ async def test_web_results_are_shown_live_and_again(stack: Stack) -> None:
     assert (failed["title"], failed["status"]) == ("Fetch 127.0.0.1:9/docs?…", "failed")
     assert shown(failed)
     await seen_again(stack, client, session)
+
+
+@pytest.mark.long
+async def test_edits_show_each_replaced_text_at_once(stack: Stack) -> None:
+    """Also the several ones of a MultiEdit, which older transcripts have."""
+    prepare(stack)
+    client = await stack.start()
+    session = await client.new(stack.work)
+    edit = tool("Edit", file_path="app.py", old_string="line 50\n", new_string="fifty\n")
+    await client.prompt(session, script(edit, "text Done."))
+    (call,) = client.of(session, "tool_call")
+    assert diffs(call) == [("line 50\n", "fifty\n")]
+    again = await seen_again(stack, client, session)
+    await again.close()
+
+    [transcript] = (stack.home / ".claude/projects").rglob(f"{session}.jsonl")
+    entries = [json.loads(line) for line in transcript.read_text().splitlines()]
+    blocks = [entry["message"]["content"] for entry in entries if entry["type"] == "assistant"]
+    (made,) = (one for block in blocks for one in block if one["type"] == "tool_use")
+    edits = [
+        {"old_string": f"line {n}\n", "new_string": f"{word}\n"}
+        for n, word in ((50, "fifty"), (60, "sixty"))
+    ]
+    made |= {"name": "MultiEdit", "input": {"file_path": "app.py", "edits": edits}}
+    transcript.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    stack.use(stack.home / "elsewhere")
+    imported = await stack.start()
+    await imported.load(session, stack.work)
+    (call,) = imported.of(session, "tool_call")
+    assert call["title"] == "Edit app.py (2 changes)"
+    assert diffs(call) == [("line 50\n", "fifty\n"), ("line 60\n", "sixty\n")]
+    live = seen(imported.of(session))
+    await imported.close()
+    last = await stack.start()
+    await last.load(session, stack.work)
+    assert seen(last.of(session)) == live
 
 
 async def test_question_shows_command_first_and_threatened_content(shared: Stack) -> None:

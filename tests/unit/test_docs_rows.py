@@ -13,6 +13,7 @@ MEANWHILE: Final = "e2e/test_seen_meanwhile.py"
 TOOLS: Final = "e2e/test_seen_tools.py test_tools_read_well_live_again_and_imported"
 STOPS: Final = "e2e/test_seen_tools.py test_images_skills_refusals_and_stops_are_shown"
 BACKGROUND: Final = "e2e/test_seen_background.py"
+STOPPED: Final = f"{BACKGROUND} test_cancel_stops_subagents_whose_prompt_was_answered"
 COMMANDS: Final = f"{BACKGROUND} test_commands_in_the_background"
 AGENTS: Final = f"{BACKGROUND} test_subagents_in_the_background_and_waited_for"
 DECIDING: Final = "e2e/test_seen_deciding.py"
@@ -36,6 +37,9 @@ OFFERED: Final = f"{OFFERS} test_commands_and_models_are_offered_again"
 WEB: Final = "e2e/test_seen_tools.py test_web_results_are_shown_live_and_again"
 FORGOTTEN: Final = "e2e/test_context.py test_lost_transcript_is_only_told_if_so_set"
 
+BODY: Final = r"^async def {}\(.*?(?=^[^\s)]|\Z)"
+AFTER: Final = re.compile(r"seen_again\(|(?:end_daemon|client\.close)\(\).*\.load\(", re.DOTALL)
+
 SHOWN_BY: Final[dict[str, str]] = {
     "text, streamed": ANEW,
     "thinking, streamed": HOOKS,
@@ -44,7 +48,7 @@ SHOWN_BY: Final[dict[str, str]] = {
     "Bash has ended": TOOLS,
     "Bash wrote much": TOOLS,
     "Agent, WebFetch begin": AGENTS,
-    "Edit begins": TOOLS,
+    "Edit begins": "e2e/test_seen_tools.py test_edits_show_each_replaced_text_at_once",
     "a file was changed, or replaced by Write": TOOLS,
     "Write of a new file": TOOLS,
     "NotebookEdit has ended": TOOLS,
@@ -67,7 +71,7 @@ SHOWN_BY: Final[dict[str, str]] = {
     "a subagent says or thinks something": AGENTS,
     "a subagent calls a tool": AGENTS,
     "a subagent has ended, in the background or not": AGENTS,
-    "a call of its own is open when it ends": "e2e/test_cancel.py test_calls_of_a_subagent_end_with_it",
+    "a call of its own is open when it ends": STOPPED,
     "a call gets no result in its turn": STOPS,
     "a turn is cancelled, also by another program": STOPS,
     "a prompt waits for another program's turn": BESIDE,
@@ -109,8 +113,10 @@ def test_every_row_has_a_test() -> None:
     assert [row[0] for row in table("docs/protocol.md", "Claude")] == list(SHOWN_BY)
 
 
-def test_the_tests_of_the_rows_exist() -> None:
+def test_tests_of_the_rows_replay_after_a_daemon() -> None:
+    """They exist, and another daemon than the one that told what was seen replays it."""
     for file, name in {tuple(one.split()) for one in SHOWN_BY.values()}:
-        assert re.search(rf"^async def {name}\(", (TESTS / file).read_text(), re.MULTILINE), (
-            f"{file} {name}"
-        )
+        found = BODY.format(name)
+        body = re.search(found, (TESTS / file).read_text(), re.MULTILINE | re.DOTALL)
+        assert body is not None, f"{file} {name}"
+        assert AFTER.search(body[0]), f"{file} {name}"
