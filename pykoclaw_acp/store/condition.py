@@ -56,7 +56,7 @@ def trouble(error: BaseException) -> tuple[DatabaseState, str] | None:
     return None
 
 
-def is_damage(error: BaseException) -> bool:
+def is_damage(error: BaseException | None) -> bool:
     """Whether SQLite has met a damaged part of the file, which others may not need."""
     return isinstance(error, sqlite3.Error) and result_code(error) == sqlite3.SQLITE_CORRUPT
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import structlog
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.errors import Conflict, RowRefused, StoreUnavailable
+from pykoclaw_acp.store.condition import is_damage
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.folding import LogRow, fold
 from pykoclaw_acp.store.logs import GIVE_KEY, NUMBER_OLD_TURNS
@@ -26,11 +27,11 @@ from pykoclaw_acp.store.undecodable import untouched
 
 REST: Final = 0.25  # pause before the next piece, as a fraction of its duration: clients come first
 LOOK: Final = 0.5  # s between checks while the daemon is busy
-RETRY: Final = 30.0  # s after a failed write
+RETRY: Final = 30.0  # s until logs that could not be converted are tried again; doubled each time
+LONGEST: Final = 3600.0  # s between two tries, at most: writing to a damaged part blocks the store
 
-_FIRST: Final = (
-    "SELECT e.acp_session_id FROM acp_events e JOIN acp_sessions s ON s.acp_session_id = e.acp_session_id"
-    " WHERE s.deleted_at IS NULL ORDER BY e.acp_session_id, e.seq LIMIT 1"
+_SESSIONS: Final = (
+    "SELECT acp_session_id FROM acp_sessions WHERE deleted_at IS NULL ORDER BY acp_session_id"
 )
 _IS_OLD: Final = (
     "SELECT 1 FROM acp_events e JOIN acp_sessions s ON s.acp_session_id = e.acp_session_id"
@@ -73,61 +74,73 @@ class Conversion:
         self._database = database
         self._idle: Callable[[], bool] = lambda: database.condition.is_writable and idle()
         self._pieces = Pieces(SMALLEST * 5)
+        self._refused: set[str] = set()  # of which the log file says so
 
     async def run(self) -> None:
-        """Convert until no old log is left, or cancelled."""
+        """Convert until no old log is left, or cancelled. What cannot be converted holds up no other
+        log.
+        """
         ((events,),) = await self._database.read("SELECT COUNT(*) FROM acp_events")
         if not events:
             return
         self.progress = Progress(events, events)
         log.info("Converting logs of an older version", action="conversion_begun", events=events)
+        left = [session_id for (session_id,) in await self._database.read(_SESSIONS)]
+        pause = RETRY
+        while left := [one for one in left if not await self._convert(one)]:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST)
+        self.progress = None
+        log.info("All logs are in the new form", action="conversion_ended", events=events)
+
+    async def _convert(self, session_id: str) -> bool:
+        """Convert a session's log; False if it cannot be converted now."""
         while True:
             if not self._idle():
                 await asyncio.sleep(LOOK)
                 continue
             began = time.monotonic()
             try:
-                converted = await self.step()
+                if not await self._database.read(_IS_OLD, (session_id,)):
+                    return True
+                converted = await self.step(session_id)
             except Conflict:
                 await asyncio.sleep(LOOK)  # the log was pruned, or deleted
                 continue
-            except StoreUnavailable:
-                await self._database.condition.writable()
-                continue
-            except (RowRefused, sqlite3.Error) as error:
-                log.warning(
-                    "Old logs cannot be converted now",
-                    action="conversion_delayed",
-                    error=str(error),
-                )
-                await asyncio.sleep(RETRY)
-                continue
-            if not converted:
-                break
-            self.progress = Progress(events, max(self.progress.left - converted, 0))
+            except (StoreUnavailable, RowRefused, sqlite3.Error) as error:
+                if isinstance(error, StoreUnavailable) and not is_damage(error.__cause__):
+                    await asyncio.sleep(LOOK)  # the fault is not the log's
+                    continue
+                self._say_refused(session_id, error)
+                return False
+            assert self.progress is not None
+            self.progress = replace(self.progress, left=max(self.progress.left - converted, 0))
             await asyncio.sleep((time.monotonic() - began) * REST)
-        self.progress = None
-        log.info("All logs are in the new form", action="conversion_ended", events=events)
 
-    async def step(self, session_id: str | None = None) -> int:
-        """Convert a piece of this session's log, or of any; returns the number of its events, 0 if
-        none are left.
+    def _say_refused(self, session_id: str, error: Exception) -> None:
+        if session_id not in self._refused:
+            self._refused.add(session_id)
+            log.warning(
+                "An old log cannot be converted now",
+                action="conversion_delayed",
+                session=session_id,
+                error=str(error),
+            )
+
+    async def step(self, session_id: str) -> int:
+        """Convert a piece of this session's log; returns the number of its events, 0 if none are
+        left.
 
         Raises Conflict if the log was changed meanwhile, StoreUnavailable, RowRefused and
         sqlite3.Error; then nothing has changed.
         """
-        if session_id is None:
-            found = await self._database.read(_FIRST)
-            if not found:
-                return 0
-            session_id = str(found[0][0])
         rows = await self._database.read(_PIECE, (session_id, self._pieces.rows), PIECE_SIZE)
         if not rows:
             return 0
         while await self._database.read(_HAS_OLD_TURNS, (session_id,)):
             number = Statement(NUMBER_OLD_TURNS, (session_id, session_id, self._pieces.rows))
             await self._pieces.commit(self._database, Unit(statements=(number,)))
-        unit = await asyncio.to_thread(_convert, session_id, rows)
+        unit = await asyncio.to_thread(_converted, session_id, rows)
         crash_points.reached("log_piece_read")
         await self._pieces.commit(self._database, unit)
         crash_points.reached("log_piece_converted")
@@ -152,7 +165,7 @@ async def complete(database: Database, session_id: str) -> None:
             return
 
 
-def _convert(session_id: str, found: Sequence[tuple[Any, ...]]) -> Unit:
+def _converted(session_id: str, found: Sequence[tuple[Any, ...]]) -> Unit:
     # Damaged texts are kept as they are.
     rows = [(seq, *(untouched(one) if one else one for one in texts)) for seq, *texts in found]
     turns: list[str | None] = list(dict.fromkeys(turn_id for _, _, turn_id, _, _ in rows))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 import pykoclaw_acp
 from pykoclaw_acp import crash_points
@@ -39,11 +40,13 @@ from pykoclaw_acp.store import (
     imports,
     overview,
     pieces,
+    preflight,
     turns,
 )
 from pykoclaw_acp.store.conversion import Conversion
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
+from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.databases import on_writer
@@ -149,7 +152,7 @@ async def test_log_reads_same_before_during_and_after_conversion(tmp_path: Path)
                 turn_of(0)
             )
             assert (await SessionJournal(r.database).find(session)).last_seq == len(OLD)  # type: ignore[union-attr]
-            if not await both.step():
+            if not await both.step(session):
                 break
         assert await old_rows(r) == 0
         ids = [one.turn_id for one in await read(r, session, 0)]
@@ -170,7 +173,7 @@ async def test_session_is_usable_with_log_in_both_forms(tmp_path: Path) -> None:
         both = converter(r)
         async with client(r) as wire:
             for number in range(3):
-                await both.step()
+                await both.step(session)
                 await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
                 wire.lines.clear()
                 answer = await wire.call("session/prompt", **prompt(session, "say 3"))
@@ -179,7 +182,7 @@ async def test_session_is_usable_with_log_in_both_forms(tmp_path: Path) -> None:
                 await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
                 assert wire.seqs() == sorted(set(wire.seqs()))
                 assert wire.text().endswith("3b " * 5 + "0 1 2 " * (number + 1))
-        while await both.step():
+        while await both.step(session):
             pass
         everything = [one.event for one in await read(r, session, 0)]
         assert seen(everything)[0][:-1] == seen([*OLD, *everything[-7:]])[0][:-1]
@@ -209,7 +212,7 @@ async def test_previous_version_turn_continues_in_new_form(tmp_path: Path) -> No
                 turn_of(0)
             )
             assert list(await events.open_tools(r.database, session, 1)) == []
-            if not await both.step():
+            if not await both.step(session):
                 break
 
 
@@ -226,7 +229,7 @@ async def test_fork_during_conversion_has_whole_history(
 
         async def meanwhile(database: Database, table: forking._CopiedTable) -> None:
             await copy(database, table)
-            await both.step()
+            await both.step(session)
 
         monkeypatch.setattr(forking, "_copy", meanwhile)
         made, _ = await r.sessions.forks.fork(await r.sessions.get(session), "/", (), ())
@@ -306,15 +309,15 @@ async def test_session_deleted_or_pruned_during_conversion_is_gone(
     async with rig(tmp_path) as r:
         session = await old_session(r)
         both = converter(r)
-        await both.step()
-        convert = conversion._convert
+        await both.step(session)
+        convert = conversion._converted
 
         def late(*given: Any, **more: Any) -> Unit:
             asyncio.run_coroutine_threadsafe(deletion.delete(r.database, session), loop).result(30)
             return convert(*given, **more)
 
         loop = asyncio.get_running_loop()
-        monkeypatch.setattr(conversion, "_convert", late)
+        monkeypatch.setattr(conversion, "_converted", late)
         running = asyncio.create_task(both.run())
         await asyncio.wait_for(running, 30)
         assert await r.database.read("SELECT COUNT(*) FROM acp_log") == [(0,)]
@@ -324,7 +327,7 @@ async def test_session_deleted_or_pruned_during_conversion_is_gone(
 async def test_unused_old_session_is_pruned_without_seq_reuse(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await old_session(r)
-        await converter(r).step()
+        await converter(r).step(session)
         unused = "UPDATE acp_sessions SET prompted_at = NULL, used_clock = 0"
         await r.database.commit(Unit((Statement(unused),)))
         pruner = Pruner(r.sessions, SessionJournal(r.database), after=-1.0)
@@ -353,31 +356,120 @@ async def test_conversion_runs_only_while_no_turn_runs(tmp_path: Path) -> None:
         assert both.progress is None
 
 
+def refuse(connection: sqlite3.Connection) -> None:
+    """A row that no rule of the tables lets go."""
+    connection.execute(
+        "CREATE TRIGGER refuse BEFORE DELETE ON acp_events WHEN OLD.payload LIKE '%bad%'"
+        " BEGIN SELECT RAISE(FAIL, 'no'); END"
+    ).close()
+
+
+def let(connection: sqlite3.Connection) -> None:
+    connection.execute("DROP TRIGGER refuse").close()
+
+
 async def test_full_disk_delays_conversion_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversion, "RETRY", 0.05)
+    monkeypatch.setattr(conversion, "LOOK", 0.05)
+    full = sqlite3.OperationalError("database or disk is full")
+    full.sqlite_errorcode = sqlite3.SQLITE_FULL
+
+    def fail(_: OpenFile) -> None:
+        raise full
+
     async with rig(tmp_path) as r:
         session = await old_session(r)
-
-        def refuse(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "CREATE TRIGGER refuse BEFORE DELETE ON acp_events WHEN OLD.seq = 20"
-                " BEGIN SELECT RAISE(FAIL, 'database or disk is full'); END"
-            )
-
-        await on_writer(r.database, refuse)
         both = converter(r)
-        running = asyncio.create_task(both.run())
-        await eventually(lambda: both.progress is not None and both.progress.left < len(OLD) - 7)
-        await r.database.probe()
-        await check(r, session, OLD)
-        await on_writer(
-            r.database, lambda connection: connection.execute("DROP TRIGGER refuse").close()
-        )
+        await both.step(session)
+        with monkeypatch.context() as disk:
+            disk.setattr(OpenFile, "check", fail)
+            running = asyncio.create_task(both.run())
+            await eventually(lambda: r.database.condition.state == DatabaseState.BLOCKED)
+            assert both.progress is not None
+            assert both.progress.left == await old_rows(r) == len(OLD) - 7
+            await check(r, session, OLD)
         await asyncio.wait_for(running, 30)
         await check(r, session, OLD)
         assert await old_rows(r) == 0
+
+
+async def test_refused_log_is_passed_over_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversion, "RETRY", 0.05)
+    bad: list[Event] = [*OLD[:-1], Text("m", "bad")]
+    async with rig(tmp_path) as r:
+        sessions = sorted([(await r.session()).id for _ in range(2)])
+        for session, said in zip(sessions, (bad, OLD), strict=True):
+            await make_old(r, session, said)
+            r.sessions.live.remove(session)
+        await on_writer(r.database, refuse)
+        with capture_logs() as told:
+            running = asyncio.create_task(converter(r).run())
+
+            async def other_is_converted() -> bool:
+                return await left_of(r) == [(sessions[0],)]
+
+            passed: bool = await eventually(other_is_converted)
+            assert passed
+            await on_writer(r.database, let)
+            await asyncio.wait_for(running, 30)
+        assert await old_rows(r) == 0
+        for session, said in zip(sessions, (bad, OLD), strict=True):
+            await check(r, session, said)
+    assert [one["session"] for one in told if one["action"] == "conversion_delayed"] == sessions[:1]
+
+
+async def left_of(r: Rig) -> list[tuple[Any, ...]]:
+    return await r.database.read("SELECT DISTINCT acp_session_id FROM acp_events")
+
+
+async def test_damaged_log_holds_up_no_other_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversion, "RETRY", 0.05)
+    long: list[Event] = [Text(f"m{at}", f"place {at}." + "a" * 600) for at in range(len(OLD))]
+    async with rig(tmp_path) as r:
+        sessions = sorted([(await r.session()).id for _ in range(2)])
+        await make_old(r, sessions[0], long)
+        await make_old(r, sessions[1])
+    damage_page_of(tmp_path / "pykoclaw.db", b"place 40.")
+    monkeypatch.setattr(preflight, "FULL_CHECK_LIMIT", 0)  # as of a large database
+    async with rig(tmp_path) as r:
+        reads: list[str] = []
+        read_one = r.database.read
+
+        async def count(sql: str, *given: Any) -> list[tuple[Any, ...]]:
+            reads.append(sql)
+            return await read_one(sql, *given)
+
+        async def other_is_converted() -> bool:
+            sql = "SELECT 1 FROM acp_events WHERE acp_session_id = ? LIMIT 1"
+            return not await read_one(sql, (sessions[1],))
+
+        monkeypatch.setattr(r.database, "read", count)
+        with capture_logs() as told:
+            running = asyncio.create_task(converter(r).run())
+            passed: bool = await eventually(other_is_converted)
+            assert passed
+            await check(r, sessions[1], OLD)
+            before = len(reads)
+            await eventually(lambda: len(reads) >= before + 4)  # it is tried again
+            running.cancel()
+            await asyncio.wait([running])
+    delayed = [one["session"] for one in told if one["action"] == "conversion_delayed"]
+    assert delayed == sessions[:1]
+    assert len(reads) < 1000, "it never paused"
+
+
+def damage_page_of(path: Path, words: bytes) -> None:
+    """Damage the page on which these words are: its header."""
+    with path.open("r+b") as file:
+        content = file.read()
+        size = int.from_bytes(content[16:18], "big")
+        file.seek(content.index(words) // size * size)
+        file.write(b"\xff\xff\xff\xff")
 
 
 CONVERT = """

@@ -122,7 +122,7 @@ async def test_conversion_keeps_what_is_damaged(database: Database, column: str)
 
     await on_writer(database, write)
     bad = await damage(database, 2, column, "acp_events")
-    while await Conversion(database, lambda: True).step():
+    while await Conversion(database, lambda: True).step(SESSION):
         pass
     assert await database.read("SELECT COUNT(*) FROM acp_events") == [(0,)]
     sql = f"SELECT CAST({column} AS BLOB) FROM acp_log WHERE seq = 2"
