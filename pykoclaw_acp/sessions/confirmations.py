@@ -94,9 +94,7 @@ class Confirmations:
         claimant = Claimant(
             reader,
             fronts={one.front for one in others if one.instance == reader.instance},
-            lives=lambda instance: (
-                instance in here if (known := self.alive(instance)) is None else known
-            ),
+            lives=lambda instance: self.lives(instance, here),
             now=self._journal.clock.now(),
             upto=upto,
         )
@@ -113,6 +111,19 @@ class Confirmations:
                 (session_id, reader.client, one.instance, one.front), _Change(one, whole=True)
             )
         return claim.start
+
+    def lives(self, instance: str, here: Collection[str]) -> bool:
+        """Whether the instance lives, or must be taken to: `here` are those with a subscription."""
+        known = self.alive(instance)
+        return instance in here if known is None else known
+
+    async def predecessors(self, session_id: str, reader: Reader) -> set[str]:
+        """The reader's instance, and those that it goes on for in the session."""
+        cursors = await self._cursors(session_id, reader.client)
+        found = {reader.instance}
+        while more := {one.instance for one in cursors if one.used_by in found} - found:
+            found |= more
+        return found
 
     async def knows(self, session_id: str, reader: Reader) -> bool:
         """Whether the reader's instance has a cursor of its own in the session."""

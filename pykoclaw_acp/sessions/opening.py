@@ -294,7 +294,7 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
         given=subscriber.given,
     )
     subscriber.stay(session_id)
-    session.unclaimed.claim_for(subscriber.name)
+    subscriber.claim_prompts(session)
     await _set(sessions, session, options)
     return session
 

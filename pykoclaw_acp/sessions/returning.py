@@ -82,4 +82,4 @@ async def _go_on(
     if place.load:
         subscription.hold_back()  # the load comes again, and says what of the log it wants
     if place.answered:
-        session.unclaimed.claim_for(subscriber.name, front)
+        await subscriber.claim_prompts_again(session, session_id)

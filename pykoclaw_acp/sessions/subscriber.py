@@ -30,7 +30,7 @@ class Subscriber:
         self.client = client
         self.superseded = False
         """Whether its front speaks through a newer connection."""
-        self._instance = instance
+        self.instance = instance
         self._front = front
         self._given: Given | None = None
         self._pace = LivePace()
@@ -43,7 +43,7 @@ class Subscriber:
         """Set the client's name and traits."""
         self.name = name
         self.traits = client_traits.find(name, version)
-        self._reader = Reader(name, self._instance, self._front)
+        self._reader = Reader(name, self.instance, self._front)
 
     @property
     def given(self) -> Given | None:
@@ -162,6 +162,28 @@ class Subscriber:
     async def is_known(self, session_id: str) -> bool:
         """Whether this instance of the client has a place in the session."""
         return await self.sessions.confirmations.knows(session_id, self._reader)
+
+    def claim_prompts(self, session: Session) -> None:
+        """Let prompts run that wait for this client, which loads or resumes the session: its own, and
+        those of processes of its name that have ended.
+        """
+        confirmations = self.sessions.confirmations
+        readers = [one.reader for one in session.subscriptions if one.alive]
+        here = {one.instance for one in readers if one is not None}
+
+        def is_author(one: str | None) -> bool:
+            return one is None or one == self.instance or not confirmations.lives(one, here)
+
+        session.unclaimed.claim_for(self.name, is_author)
+
+    async def claim_prompts_again(self, session: Session, session_id: str) -> None:
+        """Let prompts run that wait for this client, which comes back to the session: those of its
+        process, or of those in whose place it has come, without those that its front sends again.
+        """
+        if session.unclaimed:
+            confirmations = self.sessions.confirmations
+            authors = await confirmations.predecessors(session_id, self._reader)
+            session.unclaimed.claim_for(self.name, lambda one: one in authors, self._front)
 
     def confirm_updates(self, session_id: str, seq: int) -> None:
         """Note that the client has the updates up to `seq`."""

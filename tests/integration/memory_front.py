@@ -10,14 +10,11 @@ import time
 from typing import Any, Final
 
 from pykoclaw_acp.front.ledger import Ledger
-from pykoclaw_acp.link import lines
+from pykoclaw_acp.link import client_process, lines
 from tests.e2e.harness import frames
 from tests.promises import Asked, View
 
-INITIALIZE: Final[dict[str, Any]] = {
-    "protocolVersion": 1,
-    "clientInfo": {"name": "editor", "version": "1"},
-}
+OPENING: Final = ("session/load", "session/resume")
 WORKERS: Final = "m-"  # how the ids of their messages begin, as `promises.SAID` knows
 # holds nothing that acts, nor do the directories above it, and none below is looked at
 CWD: Final = "/proc"
@@ -50,12 +47,16 @@ class FrontLine:
 
 
 class MemoryFront:
-    """One client; what was refused for now it asks once more when told to, under a new request, as
-    a person would.
+    """One client, of this name and process; what was refused for now it asks once more when told to,
+    under a new request, as a person would.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, client: str, process: int) -> None:
+        self.client = client
+        self.process = process
         self.ledger = Ledger()
+        self.ledger._parent = dict(client_process.own() or {}, pid=process, start=1)
+        self.opened_at: dict[str, float] = {}  # when it last asked to open a session, or got it
         self.asked: dict[int, Asked] = {}
         self.views: dict[str, View] = {}
         self.questions: dict[str, dict[str, Any]] = {}
@@ -64,7 +65,8 @@ class MemoryFront:
         self._linked = False
         self._wanted: set[str] = set()  # sessions with which it came to this daemon, or asked for
         self._sessions: dict[int, str] = {}
-        self.ask("initialize", **INITIALIZE)
+        info = {"name": client, "version": "1"}
+        self.ask("initialize", protocolVersion=1, clientInfo=info)
 
     # --- the client
 
@@ -75,7 +77,12 @@ class MemoryFront:
         )
         self.asked[number] = Asked(method, params, marker=marker)
         self._wanted.add(str(params.get("sessionId")))
+        self._note_opening(self.asked[number])
         return number
+
+    def _note_opening(self, one: Asked) -> None:
+        if one.method in OPENING:
+            self.opened_at[one.params["sessionId"]] = time.monotonic()
 
     def prompt(self, session: str, text: str) -> int:
         """Prompt with words that are this prompt's alone."""
@@ -113,6 +120,11 @@ class MemoryFront:
     def wants(self, session: str) -> bool:
         """Whether it came to this daemon with the session open, or has asked for anything in it."""
         return session in self._wanted
+
+    def opens(self, session: str) -> bool:
+        """Whether it waits for the session to be opened."""
+        waits = (self.asked[number] for number in self.open)
+        return any(one.method in OPENING and one.params["sessionId"] == session for one in waits)
 
     def key(self, number: int) -> str:
         return f"{self.ledger.front}:{number}"
@@ -227,6 +239,7 @@ class MemoryFront:
             assert answer == one.answer, f"told two different things: {one}, then {answer}"
             return
         one.answer = answer
+        self._note_opening(one)
         assert self.line is not None
         self.line.send(lines.DONE.build(number))
         data = answer.get("error", {}).get("data")

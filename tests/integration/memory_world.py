@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, TypeVar
@@ -44,7 +45,7 @@ from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.pool.launcher import Deliver, Inheritance
 from pykoclaw_acp.server import app as server
-from pykoclaw_acp.server import returning
+from pykoclaw_acp.server import instances, returning
 from pykoclaw_acp.server.clients import CALLS_GRACE
 from pykoclaw_acp.server.connection import ClientConnection
 from pykoclaw_acp.server.link import FrontPeer
@@ -323,6 +324,15 @@ class OneDaemonsLauncher:
         pass
 
 
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who has sent a prompt."""
+
+    client: str
+    process: int
+    front: str
+
+
 class World:
     """See above; `settings` go to each daemon."""
 
@@ -346,7 +356,10 @@ class World:
         self.for_nobody: list[
             str
         ] = []  # turns that were waiting at a start, and ran although nobody came
-        self._inherited: dict[str, str | None] = {}  # such turns, with their request's key
+        self._inherited: dict[str, Author] = {}  # such turns, with who sent them
+        self._processes = itertools.count(FIRST_PID << 1)  # of clients
+        self._authors: dict[str, Author] = {}  # fronts that there ever were
+        self._ended: dict[int, float] = {}  # when such a process did
         self._came: list[MemoryFront] = []  # to this daemon, those too that have left it since
         self._reader: sqlite3.Connection | None = None
         self._patch(patch)
@@ -452,10 +465,13 @@ class World:
 
     # --- fronts
 
-    def front(self) -> MemoryFront:
-        """Another client."""
-        made = MemoryFront()
+    def front(self, client: str = "editor", process: int | None = None) -> MemoryFront:
+        """Another client: of a process of its own, unless it is said which."""
+        made = MemoryFront(client, next(self._processes) if process is None else process)
         self.fronts.append(made)
+        self._authors[made.ledger.front] = Author(
+            client=made.client, process=made.process, front=made.ledger.front
+        )
         if self.app is not None:
             self.connect(made)
         return made
@@ -469,6 +485,8 @@ class World:
         """The client is gone for good, and its front with it."""
         self.fronts.remove(front)
         front.cut()
+        if all(one.process != front.process for one in self.fronts):
+            self._ended[front.process] = time.monotonic()
 
     async def _serve(self, front: MemoryFront) -> None:
         assert self.app is not None
@@ -577,24 +595,40 @@ class World:
             if one.method == method
         ]
 
-    def _waiting(self) -> dict[str, str | None]:
+    def _waiting(self) -> dict[str, Author]:
+        keys = "SELECT turn_id, request_key FROM acp_turns WHERE state = 'queued'"
         try:
-            return dict(
-                self.rows("SELECT turn_id, request_key FROM acp_turns WHERE state = 'queued'")
-            )
+            found = [(turn, key.rpartition(":")[0]) for turn, key in self.rows(keys) if key]
         except sqlite3.OperationalError:
             return {}  # there is no database yet
+        return {turn: self._authors[front] for turn, front in found if front in self._authors}
 
     def _given(self, worker: MemoryWorker, turn: str) -> None:
         """A worker is given a prompt: if an earlier daemon had accepted it, somebody must stand
         behind it.
         """
-        key = self._inherited.get(turn)
-        if key is None:
+        author = self._inherited.get(turn)
+        if author is None:
             return
-        own = any(key.startswith(f"{front.ledger.front}:") for front in self._came)
-        if not own and not any(front.wants(worker.spec.session_id) for front in self._came):
+        session = worker.spec.session_id
+        if not any(self._stands_behind(front, author, session) for front in self._came):
             self.for_nobody.append(turn)
+
+    def _stands_behind(self, front: MemoryFront, author: Author, session: str) -> bool:
+        """Whether it is who has sent the prompt, the same process with the session open, or a client of
+        its name that has opened the session since that process ended.
+        """
+        if front.ledger.front == author.front:
+            return True
+        if front.client != author.client or not front.wants(session):
+            return False
+        ended = self._ended.get(author.process)
+        opened = front.opened_at.get(session, 0.0)
+        since = ended is not None and (front.opens(session) or opened >= ended)
+        return front.process == author.process or since
+
+    def _lives(self, instance: str) -> bool:
+        return any(f":{front.process}:" in instance for front in self.fronts)
 
     # --- in the place of the operating system
 
@@ -634,6 +668,7 @@ class World:
         for module in (store_connection, history_copy):
             patch.setattr(module, "sqlite3", FaultyModule(lambda: world._life))
         patch.setattr(open_file, "os", self._looks)
+        patch.setattr(instances, "alive", self._lives)
         patch.setattr(store_connection.Connection, "open", open_)
         patch.setattr(store_connection.Connection, "run", run)
         patch.setattr(store_connection.Connection, "post", post)

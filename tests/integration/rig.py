@@ -192,6 +192,12 @@ async def hanging(r: Rig) -> tuple[Session, Turn, MemoryChannel]:
     return session, turn, r.launcher.launched[-1]
 
 
+def claim_all(session: Session) -> None:
+    """Somebody stands behind each prompt that waits."""
+    for turn in session.turns:
+        session.unclaimed.claim(turn)
+
+
 def take_up(worker: MemoryChannel, turn: Turn, into: Turn) -> None:
     """The running turn takes up a steered prompt."""
     worker.last += 2

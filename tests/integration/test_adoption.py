@@ -57,7 +57,7 @@ from tests.integration.adopting import (
 )
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.queueing import execute
-from tests.integration.rig import Client, Rig, hanging, rig, unreadable
+from tests.integration.rig import Client, Rig, claim_all, hanging, rig, unreadable
 from tests.waiting import eventually
 
 __all__ = ["alive"]
@@ -334,7 +334,7 @@ async def test_prompts_that_waited_are_run_in_their_order(
         again = await found(second, session)
         assert [turn.content[0]["text"] for turn in again.turns] == ["hang", "say 2", "say 3"]
         for one in second.sessions.live.values():
-            one.unclaimed.claim_for("its client")
+            claim_all(one)
         await eventually(lambda: channel.adopted)
         channel.say(channel.ended(running.turn_id))
         await eventually(lambda: not again.busy)
@@ -373,7 +373,7 @@ async def test_detached_daemon_commits_received_frames_and_keeps_workers(
     async with daemon(tmp_path, first) as second:
         channel.say(channel.ended(turn.turn_id))
         again = await found(second, session)
-        again.unclaimed.claim_for("its client")
+        claim_all(again)
         await eventually(lambda: not again.busy)
         assert await texts(second, session) == ["received", "0 "]
 

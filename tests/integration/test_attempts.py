@@ -18,7 +18,7 @@ from pykoclaw_acp.server.handing_over import hand_over
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.adopting import alive, daemon, found, killed, recovered
-from tests.integration.rig import Rig, rig
+from tests.integration.rig import Rig, claim_all, rig
 from tests.waiting import eventually
 
 __all__ = ["alive"]
@@ -146,13 +146,13 @@ async def test_third_daemon_ends_deadly_prompt_and_runs_next(
     async with killed(tmp_path, alive) as second:
         second.launcher.slow = True
         again = await _taken_over(second, tmp_path, session)
-        again.unclaimed.claim_for("its client")
+        claim_all(again)
         await eventually(lambda: second.launcher.launched)
         assert await attempts(second) == [2, 0]
         assert [turn.content[0]["text"] for turn in again.turns] == [said, "say 2"]
     async with daemon(tmp_path) as third:
         again = await found(third, session)
-        again.unclaimed.claim_for("its client")
+        claim_all(again)
         await eventually(lambda: not again.busy)
         rows = await third.database.read("SELECT state, attempts FROM acp_turns ORDER BY position")
         assert rows == [("failed", 2), ("done", 1)]

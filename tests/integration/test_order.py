@@ -16,7 +16,7 @@ from pykoclaw_acp.store import migrate, overview
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests.integration.adopting import alive, daemon, found, killed
 from tests.integration.memory_launcher import MemoryChannel
-from tests.integration.rig import Rig, hanging, rig
+from tests.integration.rig import Rig, claim_all, hanging, rig
 from tests.waiting import eventually
 
 __all__ = ["alive"]
@@ -47,7 +47,7 @@ async def test_seven_simultaneous_prompts_keep_order_after_kill(
             await first.prompt(session, f"say {at}")
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
-        again.unclaimed.claim_for("its client")
+        claim_all(again)
         await _go_on(second, channel, running.turn_id)
         await eventually(lambda: not again.busy)
         assert channel.prompts == ["hang", *(f"say {at}" for at in range(1, 8))]
@@ -70,7 +70,7 @@ async def test_clock_set_back_between_prompts_changes_nothing(
         ]
     async with daemon(tmp_path, first) as second:
         again = await found(second, session)
-        again.unclaimed.claim_for("its client")
+        claim_all(again)
         await _go_on(second, channel, running.turn_id)
         await eventually(lambda: not again.busy)
         assert channel.prompts == ["hang", "say 1", "say 2", "say 3", "say 4"]

@@ -36,6 +36,7 @@ LONG: Final = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
 RUNS, WALKS, STEPS = (15, 10, 60) if LONG else (1, 10, 40)
 MOST_BEGINNINGS: Final = 5
 MOST_FRONTS: Final = 4
+CLIENTS: Final = ("editor", "viewer")
 MOST_SESSIONS: Final = 4
 MOST_WAITING: Final = 5
 MOST_DEATHS: Final = 6  # of workers; each takes the daemon some of its patience
@@ -174,9 +175,11 @@ class Walk(RuleBasedStateMachine):
         self._do()
 
     @precondition(lambda self: len(self.w.fronts) < MOST_FRONTS)
-    @rule()
-    def join(self) -> None:
-        self.w.front()
+    @rule(client=some.sampled_from(CLIENTS), process=which, shares=some.booleans())
+    def join(self, client: str, process: int, shares: bool) -> None:
+        """A client in a process of its own, or in another one's."""
+        same = [front.process for front in self.w.fronts if front.client == client]
+        self.w.front(client, same[process % len(same)] if same and shares else None)
         self._do()
 
     @calm

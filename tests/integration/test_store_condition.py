@@ -573,18 +573,6 @@ async def requeued(r: Rig, **of: Any) -> tuple[Any, Turn]:
     return session, turn
 
 
-async def test_only_its_own_client_starts_requeued_prompt(tmp_path: Path) -> None:
-    async with rig(tmp_path, times=PATIENT) as r:
-        session, turn = await requeued(r)
-        session.requeue(turn)
-        session.subscribe(Client(), 0)
-        session.unclaimed.claim_for("zed")
-        await not_within(turn.ended.done)
-        assert not r.launcher.launched
-        session.unclaimed.claim_for("mitto")
-        assert (await asyncio.wait_for(turn.ended, 30))[0].state == "done"
-
-
 async def test_with_nobody_behind_it_it_ends_with_words(tmp_path: Path) -> None:
     async with rig(tmp_path, times=replace(TIMES, rejoin_window=0.05)) as r:
         session, turn = await requeued(r)

@@ -74,6 +74,7 @@ class TurnRow:
     position: int = 0  # given as it is inserted
     created_at: int = 0
     client: str | None = None
+    instance: str | None = None
     background: bool = False
     task_id: str | None = None
     state: TurnState = TurnState.QUEUED
@@ -309,7 +310,7 @@ class MemoryDatabase:
             raise Conflict(f"the task {turn.task_id} was deleted")
         row = TurnRow(turn.turn_id, turn.session_id, turn.content, turn.keys)
         row.created_at, row.client, row.attempts = turn.created_at, turn.client, int(turn.begun)
-        row.task_id = turn.task_id
+        row.task_id, row.instance = turn.task_id, turn.instance
         self.insert_turn(row)
 
     def insert_request(self, session_id: str, ask: PermissionRequest) -> None:

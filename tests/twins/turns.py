@@ -222,7 +222,9 @@ class MemoryTurnJournal(MemoryStore):
         row = next((one for one in mine if one.keys.request == keys.request is not None), None)
         if row is None:
             return None
-        return Turn(row.turn_id, session_id, row.content, row.keys, state=row.state, recovered=True)
+        found = Turn(row.turn_id, session_id, row.content, row.keys, client=row.client)
+        found.instance, found.state, found.recovered = row.instance, row.state, True
+        return found
 
     async def has_unfinished(self, session_id: str, keys: PromptKeys) -> bool:
         rows = self.database.read().turns.values()

@@ -1,13 +1,15 @@
 """Prompts that a new daemon found waiting: each runs only if somebody stands behind it.
 
-That is its own front, which sends it again, or its own client, which loads, resumes or sends it
-again, or comes back with the session open, within a window. The window begins when the daemon does
-and, behind a turn that it adopted, once more when that has ended.
+That is its own front, which sends it again; whoever else sends it again; a client of its name that
+loads or resumes the session, if it is the process that sent it or that has ended; or that process
+or its successor, which comes back with the session open. All this within a window, which begins
+when the daemon does and, behind a turn that it adopted, once more when that has ended.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Literal
 
 import structlog
@@ -27,6 +29,10 @@ class Unclaimed:
         self._adopted: Turn | None = None
         self._claims: dict[Turn, asyncio.Future[bool]] = {}
         self._tasks = Tasks()
+
+    def __bool__(self) -> bool:
+        """Whether a prompt is held back."""
+        return bool(self._claims)
 
     def start_behind(self, adopted: Turn) -> None:
         """Begin the window once more when this turn of another daemon has ended."""
@@ -50,16 +56,19 @@ class Unclaimed:
             if turn.turn_id == turn_id:
                 self._settle(turn, claimed=True)
 
-    def claim_for(self, name: str, front: str | None = None) -> None:
-        """Let the prompts of a client run that has loaded or resumed the session, or has come back to
-        it: without those of its `front`, which sends again what it keeps.
+    def claim_for(
+        self, name: str, is_author: Callable[[str | None], bool], front: str | None = None
+    ) -> None:
+        """Let the prompts of clients of this name run whose process `is_author` accepts, None if it is
+        not known: without those of a `front`, which sends again what it keeps.
 
         Of a prompt that an earlier version took down without a name, the client is the one that
-        made the session.
+        made the session; if that had none either, only who sends it again can claim it.
         """
         for turn in list(self._claims):
             its_own = front is not None and turn.keys.front == front
-            if (turn.client or self._record.client or name) == name and not its_own:
+            is_named = (turn.client or self._record.client) == name
+            if is_named and is_author(turn.instance) and not its_own:
                 self._settle(turn, claimed=True)
 
     def drop_older(self, newer: Turn) -> None:
