@@ -33,7 +33,7 @@ class StoreError:
 
     `kept`: it comes from a COMMIT that is found in the file after a crash, as when the last fsync
     fails; until then nothing more can be written. `look`: it is none of SQLite's: the system
-    refuses a look at the database's files.
+    refuses a look at the database's files. `reads`: queries meet it, and nothing that writes does.
     """
 
     name: str
@@ -43,10 +43,12 @@ class StoreError:
     rolls_back: bool = False
     kept: bool = False
     look: bool = False
+    reads: bool = False
 
     def __str__(self) -> str:
         return (
             f"{self.name}{' rolled back' if self.rolls_back else ''}{' kept' if self.kept else ''}"
+            f"{' of a query' if self.reads else ''}"
         )
 
     def made(self) -> sqlite3.DatabaseError:
@@ -71,11 +73,13 @@ UNSURE: Final = StoreError("IOERR", 10, "disk I/O error", rolls_back=True, kept=
 EIO: Final = StoreError("EIO", errno.EIO, os.strerror(errno.EIO), look=True)
 
 ERRORS: Final = (BUSY, FULL, IOERR, READONLY, CORRUPT)
+UNREADABLE: Final = StoreError("IOERR", 10, "disk I/O error", reads=True)
+
 VARIANTS: Final = (FULL_OPEN, IOERR_OPEN, EIO)  # of these
 
 
 class Faults:
-    """Which statement of the writer is the next to fail, and how; readers never do."""
+    """Which statement of the writer is the next to fail, and how; or which query of anybody."""
 
     def __init__(self) -> None:
         self.statements: list[str] = []
@@ -111,10 +115,11 @@ class Faults:
         statements.
         """
         head = sql.lstrip()[:8].upper()
-        if head.startswith(_SPARED) or not (connection.in_transaction or head.startswith(_WRITES)):
+        error = self._error
+        writes = connection.in_transaction or head.startswith(_WRITES)
+        if head.startswith(_SPARED) or writes == (error is not None and error.reads):
             return None
         self.statements.append(sql)
-        error = self._error
         if error is None or error.look or len(self.statements) <= self._after:
             return None
         if error.kept:

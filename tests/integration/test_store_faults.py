@@ -4,6 +4,7 @@ pretended.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,12 +26,15 @@ from tests.integration.store_faults import (
     FULL,
     IOERR,
     READONLY,
+    UNREADABLE,
     UNSURE,
     VARIANTS,
     StoreError,
 )
 from tests.promises import check, check_at_rest, turns
 
+LONG: Final = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
+QUERIES: Final = 19  # of a scenario, of which the ordinary run takes one
 LONGEST: Final = 80  # statements of one scenario, above which something is wrong
 PATIENCE: Final = 30.0  # s of the program's time in which it must have told what it cannot do
 
@@ -337,8 +341,47 @@ async def test_variants_of_errors_at_every_statement(
     await every_statement(tmp_path, scenario, [(error, moment) for moment in MOMENTS])
 
 
+@pytest.mark.parametrize("scenario", [one for one in SCENARIOS if one.act is not _adopt], ids=name)
+async def test_failed_query_costs_nothing(tmp_path: Path, scenario: Scenario) -> None:
+    """Of a daemon that serves; one that starts ends then, and is started again."""
+    moments = [*MOMENTS] if LONG else ["for a while"]
+    kinds = [(UNREADABLE, moment) for moment in moments]
+    await every_statement(tmp_path, scenario, kinds, 1 if LONG else QUERIES)
+
+
 @pytest.mark.long
 @every_scenario
 async def test_failed_commit_later_found_in_file(tmp_path: Path, scenario: Scenario) -> None:
     """As when the last fsync fails, and the machine goes down before anything else is written."""
     await every_statement(tmp_path, scenario, [(UNSURE, "until healed")])
+
+
+@pytest.mark.parametrize("error", [BUSY, FULL, READONLY, IOERR], ids=name)
+async def test_answers_come_within_a_second(tmp_path: Path, error: StoreError) -> None:
+    """Of the program's time, while nothing can be written: what reads, and what is refused."""
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    place(data / DATABASE)
+    with world(tmp_path) as w:
+        try:
+            s = await stage(w)
+            await s.running()
+            w.faults.arm(error)
+            s.client.new()
+            await w.until(lambda: w.app is not None and not w.app.database.condition.is_writable)
+            others = [w.front() for _ in range(3)]
+            await w.quiet()
+            asked = [
+                (others[0], others[0].ask("session/list")),
+                (others[0], others[0].load(s.session)),
+                (others[1], others[1].resume(s.session)),
+                (others[2], others[2].new()),
+                (s.client, s.client.prompt(s.session, "second")),
+                (s.client, s.client.ask("session/set_mode", sessionId=s.session, modeId="plan")),
+            ]
+            await w.pass_by(1.0)
+            answers = [front.answer(number) for front, number in asked]
+            assert None not in answers
+            assert ["result" in (one or {}) for one in answers] == [True] * 3 + [False] * 3
+        finally:
+            await w.close()
