@@ -81,7 +81,7 @@ class SocketLine:
             if len(data) == 1 and not (data := (self._send_now(data[0]),))[0]:
                 return
             self._waiting.extend(data)
-            self._flushing = asyncio.get_running_loop().create_task(self._flush())
+            self._flushing = asyncio.create_task(self._flush(), name="flush")
             self._flushing.add_done_callback(lambda task: task.cancelled() or task.exception())
         else:
             self._waiting.extend(data)

@@ -108,7 +108,7 @@ class Stage:
         """Send a prompt."""
         self._mark = len(self.editor.arrivals)
         self.page.speech.user(prompt)
-        turn = asyncio.get_running_loop().create_task(self.agent.prompt(self.session, prompt))
+        turn = asyncio.create_task(self.agent.prompt(self.session, prompt), name="demo-prompt")
         self._turns.append(turn)
         return turn
 

@@ -112,9 +112,11 @@ class LaunchedWorker:
 
     async def _join(self, seconds: float, cleaned: asyncio.Event) -> bool:
         """Whether the process ends in time; its frames may have to wait longer for the store."""
-        ends: list[asyncio.Future[Any]] = [asyncio.ensure_future(cleaned.wait())]
+        ends: list[asyncio.Future[Any]] = [
+            asyncio.create_task(cleaned.wait(), name="worker-cleaned")
+        ]
         if self._channel is not None:
-            ends.append(asyncio.ensure_future(self._channel.gone()))
+            ends.append(asyncio.create_task(self._channel.gone(), name="worker-gone"))
         try:
             done, _ = await asyncio.wait(ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:

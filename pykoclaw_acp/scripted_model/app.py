@@ -44,8 +44,8 @@ class Playback(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: SendMessage) -> None:
         """Play until the end or until the client disconnects (ASGI)."""
-        gone = asyncio.create_task(_client_gone(receive))
-        playing = asyncio.create_task(self._play(scope, receive, send))
+        gone = asyncio.create_task(_client_gone(receive), name="client-gone")
+        playing = asyncio.create_task(self._play(scope, receive, send), name="play")
         try:
             await asyncio.wait((gone, playing), return_when=asyncio.FIRST_COMPLETED)
             if playing.done():

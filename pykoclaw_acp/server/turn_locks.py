@@ -78,8 +78,8 @@ class FileLocks:
 
     async def _take(self, conversation: str) -> TurnLock | Holder:
         """In a thread, since a disk may hang; what is taken after a cancel is released."""
-        taking = asyncio.ensure_future(
-            asyncio.to_thread(TurnLock.take, self._data, conversation, PROGRAM)
+        taking = asyncio.create_task(
+            asyncio.to_thread(TurnLock.take, self._data, conversation, PROGRAM), name="lock-turn"
         )
         try:
             return await asyncio.shield(taking)

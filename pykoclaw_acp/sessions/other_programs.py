@@ -176,7 +176,7 @@ class OtherPrograms:
         if self._locks is None:
             return
         taking = self._start(self._locks.acquire(self._state.record.conversation_name))
-        over = asyncio.ensure_future(turn.over())
+        over = asyncio.create_task(turn.over(), name="turn-over")
         await asyncio.wait([taking, over], return_when=asyncio.FIRST_COMPLETED)
         if not taking.done():
             taking.cancel()

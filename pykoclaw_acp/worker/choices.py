@@ -104,7 +104,7 @@ class Choices:
         await self._check_choices()
         self._connected.set()
         # Before the first prompt in the CLI's input, and nobody waits for the answer.
-        self._learning = asyncio.get_running_loop().create_task(self._begin())
+        self._learning = asyncio.create_task(self._begin(), name="begin-choices")
 
     def choose(self, frame: SetMode | SetModel | SetConfig) -> None:
         """Set the mode, the model or the config, after earlier choices."""
@@ -151,7 +151,7 @@ class Choices:
             self._changed(config=config)
 
     def _start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        self._last = asyncio.get_running_loop().create_task(self._after(self._last, work))
+        self._last = asyncio.create_task(self._after(self._last, work), name="choose")
         return self._last
 
     async def _after(

@@ -40,7 +40,7 @@ async def connect(client: ClaudeSDKClient) -> None:
 
     try:
         async with asyncio.timeout(None) as limit:
-            watching = asyncio.get_running_loop().create_task(watch(limit))
+            watching = asyncio.create_task(watch(limit), name="watch-start")
             try:
                 await client.connect()
             finally:

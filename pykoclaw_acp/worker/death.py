@@ -28,8 +28,11 @@ async def wait(claude: ClaudeSession, options: WorkerOptions) -> TurnFailure:
     """Process Claude's messages until its process ends, or is to be ended as it hangs; returns why."""
     hung = hanging.wait(lambda: claude.untaken is not None, claude.ask, options)
     kills = memory.KillWatch()
-    tasks = [asyncio.ensure_future(_died(claude, kills)), asyncio.ensure_future(hung)]
-    renewing = asyncio.ensure_future(_renew(kills))
+    tasks = [
+        asyncio.create_task(_died(claude, kills), name="read-claude"),
+        asyncio.create_task(hung, name="watch-claude"),
+    ]
+    renewing = asyncio.create_task(_renew(kills), name="renew-kills")
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         return done.pop().result()

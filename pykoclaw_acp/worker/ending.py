@@ -36,7 +36,9 @@ async def end(client: ClaudeSDKClient, running: bool, *, busy: bool, passed: boo
         with contextlib.suppress(Exception):
             async with asyncio.timeout(INTERRUPT_WAIT):
                 await client.interrupt()
-    terminating = asyncio.ensure_future(_terminate(client, 0.0 if busy else IDLE_END))
+    terminating = asyncio.create_task(
+        _terminate(client, 0.0 if busy else IDLE_END), name="terminate-cli"
+    )
     with contextlib.suppress(Exception):
         async with asyncio.timeout(DISCONNECT_WAIT):
             await client.disconnect()

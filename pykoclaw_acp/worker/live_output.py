@@ -71,7 +71,7 @@ class LiveOutput:
             if call not in self._watched:
                 self._watched[call] = _Watched(now)
         if self._watched and (self._task is None or self._task.done()):
-            self._task = asyncio.ensure_future(self._watch())
+            self._task = asyncio.create_task(self._watch(), name="watch-output")
 
     async def finish(self, task_id: str) -> None:
         """A task has ended: its output as far as it is shown in the end."""

@@ -63,7 +63,10 @@ class ServerStates:
         names = self._lacking.keys() - self._hanging
         if not names:
             return
-        tries = {asyncio.ensure_future(client.reconnect_mcp_server(one)): one for one in names}
+        tries = {
+            asyncio.create_task(client.reconnect_mcp_server(one), name="reconnect-server"): one
+            for one in names
+        }
         done, pending = await asyncio.wait(tries, timeout=RETRY_WAIT)
         for one in done:
             one.exception()  # it still does not work: the next turn says so

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 import subprocess
@@ -53,6 +54,20 @@ def test_sql_takes_words_from_types() -> None:
         for word in re.findall(r"'(?:client|background|tool_[a-z]+)'", path.read_text())
     ]
     assert found == []
+
+
+def test_each_task_has_a_name() -> None:
+    """By which logs and stacks of a process that hangs tell it apart."""
+    unnamed = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sorted((ROOT / PACKAGE).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "create_task"
+        and "name" not in [keyword.arg for keyword in node.keywords]
+    ]
+    assert unnamed == []
 
 
 def test_comments_stand_by_what_they_explain() -> None:

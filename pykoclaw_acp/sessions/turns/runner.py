@@ -320,9 +320,9 @@ class TurnRunner:
 
     async def _unless_cancelled(self, turn: Turn, doing: Coroutine[Any, Any, T]) -> T | None:
         """The result of `doing`; None, and it is given up, if the turn is cancelled first."""
-        task = asyncio.ensure_future(doing)
+        task = asyncio.create_task(doing, name="unless-cancelled")
         task.add_done_callback(told_elsewhere)
-        cancelled = asyncio.ensure_future(turn.cancelled.wait())
+        cancelled = asyncio.create_task(turn.cancelled.wait(), name="turn-cancelled")
         try:
             await asyncio.wait([task, cancelled], return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -86,7 +86,7 @@ class Unclaimed:
         claim = self._claims.get(turn)
         if claim is None:
             return True
-        cancelled = asyncio.ensure_future(turn.cancelled.wait())
+        cancelled = asyncio.create_task(turn.cancelled.wait(), name="turn-cancelled")
         first: set[asyncio.Future[bool] | asyncio.Task[Literal[True]]] = {claim, cancelled}
         try:
             await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
