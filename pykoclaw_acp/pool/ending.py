@@ -26,7 +26,7 @@ log: Final = structlog.get_logger()
 async def tell(worker: WorkerIdentity, failure: TurnFailure, listener: WorkerListener) -> None:
     """Tell the session, until it has recorded it."""
     message = "A worker's end could not be told"
-    with _logged(message, "lost_failed"):
+    with _logged(message, action="lost_failed"):
         await until_done(
             lambda: listener.lost(worker.session_id, worker.epoch, failure.kind, failure.message),
             message,
@@ -38,14 +38,14 @@ async def clean_up(
     worker: WorkerIdentity, launcher: Launcher, grace: float, *, keep_spool: bool
 ) -> None:
     """Remove what the worker has left, which gets `grace` (s) to end."""
-    with _logged("A dead worker could not be cleaned up", "clean_up_failed"):
+    with _logged("A dead worker could not be cleaned up", action="clean_up_failed"):
         await launcher.clean(worker, grace, keep_spool=keep_spool)
 
 
 async def record(worker: WorkerIdentity, store: WorkerStore) -> None:
     """Delete the worker's row: from now on its session can have another one."""
     message = "A worker's end could not be recorded"
-    with _logged(message, "worker_end_lost"):
+    with _logged(message, action="worker_end_lost"):
         await until_done(
             lambda: store.worker_gone(worker.session_id, worker.epoch), message, final=HOPELESS
         )
