@@ -61,7 +61,7 @@ class WorkerRecord:
 
     @property
     def epoch(self) -> int:
-        """Its epoch."""
+        """The epoch of its launch."""
         return self.identity.epoch
 
 

@@ -256,7 +256,7 @@ def _is_everywhere(command: Command) -> bool:
 
 
 def _is_claudes(command: Command) -> bool:
-    """By its description, which ends with where the command is from unless it is Claude's own."""
+    """Whether it is Claude's own: the description of others ends with where they are from."""
     of_user = command.description.endswith(_OF_USER)
     return not of_user and _SOURCE.search(command.description) is None
 

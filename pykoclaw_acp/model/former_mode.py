@@ -25,5 +25,5 @@ def offered(former: str, now: Selection) -> str:
 
 
 def named(former: str) -> str:
-    """Its name for people."""
+    """The name of the mode for people."""
     return _NAMES.get(former, former)

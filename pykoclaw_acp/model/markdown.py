@@ -163,7 +163,7 @@ class Blocks:
     # --- what is open
 
     def _now(self) -> Blocks:
-        """With the line that is not complete."""
+        """The blocks that are open behind the line that is not complete."""
         if not self._line:
             return self
         now = copy(self)  # which feeds nothing into the pieces that both have

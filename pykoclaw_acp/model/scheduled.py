@@ -74,7 +74,7 @@ class Task(msgspec.Struct, frozen=True):
         return self.context_mode != "group"
 
     def after(self) -> str | None:
-        """Its next run, counted from now; None if there is none. An interval has a minute at least.
+        """When the task runs next, counted from now; None if there is none. An interval has a minute at least.
         Raises ValueError.
         """
         if self.schedule_type not in ("cron", "interval"):

@@ -25,7 +25,7 @@ class CommandTarget:
 
     @property
     def key(self) -> str:
-        """Its name in the database."""
+        """The name of the program in the database."""
         return _key("command", shlex.join(self.arguments))
 
     @property
@@ -42,12 +42,12 @@ class Webhook:
 
     @property
     def key(self) -> str:
-        """Its name in the database."""
+        """The name of the address in the database."""
         return _key("webhook", self.url)
 
     @property
     def shown(self) -> str:
-        """Its beginning: the rest may be secret."""
+        """The beginning of the address: the rest may be secret."""
         parts = urlsplit(self.url)
         host = parts.hostname or ""
         port = "" if parts.port is None else f":{parts.port}"

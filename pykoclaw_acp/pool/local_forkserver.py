@@ -52,12 +52,12 @@ class ForkServer:
 
     @property
     def pid(self) -> int | None:
-        """Its process, while there is one."""
+        """The process of the fork server, while there is one."""
         return None if self._process is None else self._process.pid
 
     @property
     def broken(self) -> bool:
-        """It cannot run, as far as is known."""
+        """Whether the fork server cannot run, as far as is known."""
         return self._deaths >= MAX_DEATHS
 
     async def warm(self) -> None:

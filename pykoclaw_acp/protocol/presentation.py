@@ -43,7 +43,7 @@ class Presentation:
 
     @classmethod
     def of(cls, capabilities: ClientCapabilities, *, thoughts: bool) -> Presentation:
-        """That of a client with these capabilities."""
+        """The presentation for a client with these capabilities."""
         session = capabilities.session
         return cls(
             notices=session.notices is not None,

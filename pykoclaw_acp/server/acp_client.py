@@ -106,12 +106,12 @@ class AcpClient:
         )
 
     def log_out(self) -> None:
-        """Its sessions get no credential of the client's any more."""
+        """Give sessions no credential of the client's any more."""
         self.logged_out = True
         self.subscriber.given = None if self.given is None else self.given.without_keys()
 
     def log_in(self) -> None:
-        """Its sessions get what the client gives."""
+        """Give sessions what the client gives."""
         self.logged_out = False
         self.subscriber.given = self.given
 

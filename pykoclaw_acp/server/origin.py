@@ -34,8 +34,8 @@ WorkerSessions = Callable[[], Awaitable[dict[tuple[int, int], str]]]
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """It runs inside of this session; None: of one that cannot be named, or it ended before it
-    could be looked at.
+    """A process that runs inside of this session; None: of one that cannot be named, or it ended
+    before it could be looked at.
     """
 
     session: str | None = None

@@ -35,8 +35,8 @@ class _Progress:
 
 
 class ProgressPace:
-    """That of one connected client; `clock` in s. `due` is told the session and the call of which
-    something has waited long enough, for `take`.
+    """How often one connected client is shown progress; `clock` in s. `due` is told the session and
+    the call of which something has waited long enough, for `take`.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ class FileLocks:
             self.release(conversation)
 
     async def _take(self, conversation: str) -> TurnLock | Holder:
-        """In a thread, since a disk may hang; what is taken after a cancel is released."""
+        """Take the lock in a thread, since a disk may hang; one that comes after a cancel is released."""
         taking = asyncio.create_task(
             asyncio.to_thread(TurnLock.take, self._data, conversation, PROGRAM), name="lock-turn"
         )

@@ -13,7 +13,7 @@ from pykoclaw_acp.tasks import Tasks
 
 
 class EarlyStart:
-    """That of one session, as those see it who wait for it or end it.
+    """The early start of one session, as those see it who wait for it or end it.
 
     `used`: a turn has come for the worker since. `barred`: none may begin now.
     """

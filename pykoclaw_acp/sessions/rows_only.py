@@ -12,7 +12,7 @@ class RowsOnly:
     """Follows the rows of conversations, and looks at no transcript."""
 
     async def exists(self, claude_session_id: str) -> bool:  # noqa: ARG002
-        """It knows of none."""
+        """Whether there is such a transcript: none is known."""
         return False
 
     async def holding(
@@ -42,7 +42,7 @@ class RowsOnly:
         return Imported(RowStanding.MOVED_ON, followed=row_session_id)
 
     async def note_told(self, session_id: str) -> None:
-        """It makes no digests."""
+        """Nothing: there are no digests."""
 
     def watch(self, session_id: str, changed: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
         """Nothing to watch."""

@@ -71,7 +71,7 @@ class MergePlan:
 
     @property
     def sha256(self) -> str:
-        """Its name."""
+        """The name of the merge."""
         # As it was named before: a merge that an earlier version began goes on.
         name = repr(self).removeprefix("Merge")
         return hashlib.sha256(name.encode()).hexdigest()

@@ -82,7 +82,7 @@ class Message(msgspec.Struct):
 
     @property
     def blocks(self) -> list[dict[str, Any]]:
-        """Its content as blocks, without notes that pykoclaw-acp gave Claude with a prompt."""
+        """The content as blocks, without notes that pykoclaw-acp gave Claude with a prompt."""
         if isinstance(self.content, str):
             return _own_words([{"type": "text", "text": self.content}])
         return _own_words(self.content)

@@ -52,7 +52,7 @@ class Compaction:
         return []
 
     def end(self, title: str = _STOPPED) -> list[Event]:
-        """It has failed, if one went on: for instance with the turn."""
+        """A compaction that went on has failed, for instance with the turn."""
         if self._call is None:
             return []
         call, self._call = self._call, None

@@ -27,7 +27,7 @@ class Story:
     _size: int = 0
 
     def say(self, kind: str, text: str) -> None:
-        """It has said or thought something."""
+        """The subagent has said or thought something."""
         text = output_text(text).strip()
         if not text:
             return

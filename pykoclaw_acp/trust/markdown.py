@@ -58,8 +58,8 @@ def _commands(text: str) -> Iterator[str]:
 
 
 def _head(text: str) -> list[str] | None:
-    """Its lines without the ends, or all of the file if it does not end; None if readers disagree
-    about its ends.
+    """The lines of the head without the ends, or all of the file if it does not end; None if
+    readers disagree about its ends.
     """
     stripped = text.lstrip().lstrip("\ufeff").lstrip()  # more than any reader skips
     if not stripped.startswith("---"):

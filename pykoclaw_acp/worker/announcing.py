@@ -20,7 +20,7 @@ _FILE: Final = re.compile(r'\s*\{\s*"(file_path|notebook_path)"\s*:\s*("(?:[^"\\
 
 
 class Announcing:
-    """That of one stream. `cwd` and `plans` as in Translation; `clock` in s."""
+    """The announcing of calls of one stream. `cwd` and `plans` as in Translation; `clock` in s."""
 
     def __init__(self, cwd: str, plans: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._cwd = cwd

@@ -17,7 +17,9 @@ PACKAGE = "pykoclaw_acp"
 MOST_LINES = 350
 NOTE = "note=True"
 HANGING = re.compile(r" *[)\]}]+[,:]? +# (?!fmt|type|noqa)")
-LEANING = re.compile(r'"""(?:Those|Of|It is|So far|From now)\b.*')
+LEANING = re.compile(
+    r'"""(?:Those|That of|Of|It|Its|By its|With the|In a thread|The same|So far|From now)\b.*'
+)
 # A class, or an alias of types in a module
 NAMED = re.compile(r"^ *class (\w+)[(\[:]|^([A-Z]\w*[a-z]\w*)(?:: TypeAlias)? = ", re.MULTILINE)
 
