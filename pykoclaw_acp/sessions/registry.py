@@ -85,7 +85,7 @@ class Sessions:
         self.names = ConversationNames(journal)
         self.confirmations = Confirmations(journal, alive)
         self.fronts = Fronts()
-        self.requests = AllRequests(self.find, journal)
+        self.requests = AllRequests(self.find, self.live, journal)
         self.catalogue = Catalogue(self, journal, self.names, lists)
         self._deletions = Deletions(journal, self.live)
         self._writing = Tasks()

@@ -63,6 +63,7 @@ class Person(Client):
         self.asked: list[PermissionRequest] = []
         self.withdrawn: list[str] = []
         self.told: list[str] = []
+        self.decided: dict[str, Decision | None] = {}
         self.unanswered: dict[str, asyncio.Future[dict[str, Any]]] = {}
 
     async def request_permission(
@@ -78,6 +79,7 @@ class Person(Client):
 
     def close_request(self, ask_id: str, decision: Decision | None = None) -> None:
         self.told.append(ask_id)
+        self.decided[ask_id] = decision
 
     async def answer(self, ask_id: str, outcome: dict[str, Any] | Exception) -> None:
         await eventually(lambda: ask_id in self.unanswered)

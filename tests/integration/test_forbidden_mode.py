@@ -56,12 +56,15 @@ async def test_plan_asked_before_leads_to_no_forbidden_mode(tmp_path: Path) -> N
         asking.session.subscribe(late, 0)
         await eventually(lambda: late.asked)
         assert [one.asked[0].former for one in (early, late)] == [BYPASS, ""]
-        with pytest.raises(InvalidParams, match="allow_once, allow_always, reject_once"):
+        assert (await r.sessions.requests.list_pending())[0].request.former == ""
+        with pytest.raises(InvalidParams, match="with: --allow, --always, --deny"):
             await r.sessions.requests.decide("q1", "allow_former", "cli")
         await early.answer("q1", choice("allow_former"))
         assert await asking.settled("q1") == ("selected", "allow_once", "editor")
         (answer,) = await eventually(lambda: asking.answers)
         assert answer.decision == "allow_once"
+        told = [one.decided["q1"] for one in (early, late)]
+        assert [one and one.option for one in told] == ["allow_once", "allow_once"]
 
 
 async def test_running_worker_forgets_forbidden_former_mode(tmp_path: Path) -> None:

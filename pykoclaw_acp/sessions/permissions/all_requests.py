@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
@@ -31,17 +32,27 @@ class Asker(Protocol):
 
 
 class AllRequests:
-    """Lists and decides the requests of all sessions; `find` returns a session."""
+    """Lists and decides the requests of all sessions; `find` returns a session, `live` are those in
+    memory: as all are that have a pending request.
+    """
 
     def __init__(
-        self, find: Callable[[str], Awaitable[Asker | None]], store: PermissionStore
+        self,
+        find: Callable[[str], Awaitable[Asker | None]],
+        live: Mapping[str, Asker],
+        store: PermissionStore,
     ) -> None:
         self._find = find
+        self._live = live
         self._store = store
 
     async def list_pending(self) -> list[StoredRequest]:
-        """Pending requests, the oldest first."""
-        return [one for one in await self._store.find_active() if one.outcome is None]
+        """Pending requests, the oldest first, with what they offer now."""
+        return [
+            _offered(one, self._live.get(one.session_id))
+            for one in await self._store.find_active()
+            if one.outcome is None
+        ]
 
     async def decide(
         self,
@@ -79,8 +90,15 @@ class AllRequests:
         session = None if one.outcome is not None else await self._find(one.session_id)
         if session is None:
             raise InvalidRequest(NOT_PENDING)
+        one = _offered(one, session)
         made = decisions.by_operator(one.request, OPTIONS[decision], by, reason, answers)
         if one.policy == RequestPolicy.PARKED:
             session.surroundings.require(given)
         await session.permissions.decide(one.request.ask_id, made, given)
         return one
+
+
+def _offered(one: StoredRequest, session: Asker | None) -> StoredRequest:
+    if session is None:
+        return one
+    return replace(one, request=session.permissions.still_offered(one.request))

@@ -73,6 +73,10 @@ class Broker:
         """Ids of the requests that are pending, parked ones too."""
         return list(self._pending)
 
+    def still_offered(self, request: PermissionRequest) -> PermissionRequest:
+        """The request as the session may ask it now."""
+        return decisions.still_offered(request, self._state.record.options)
+
     def asks_for(self, turn_id: str) -> bool:
         """Whether the turn waits for an answer; not once it has given up its worker for that."""
         return any(
@@ -204,7 +208,7 @@ class Broker:
         await asyncio.wait([one.settlement])
         if one.settlement.cancelled() or not one.settlement.result().recorded:
             return decisions.UNANSWERED
-        return one.decision.result()
+        return one.settlement.result().decision
 
     async def drop_trust_request(self, turn_id: str) -> None:
         """Close the trust request of a turn that does not wait for it any more."""
@@ -225,7 +229,7 @@ class Broker:
         one = self._pending.get(ask_id)
         if one is None or one.decision.done() or one.settlement is None:
             raise InvalidRequest(NOT_PENDING)
-        request = decisions.still_offered(one.request, self._state.record.options)
+        request = self.still_offered(one.request)
         if not decisions.is_choice(request, decision):
             choices = ", ".join(decisions.offered(request))
             raise InvalidParams(f"This permission request can be decided with: {choices}.")
@@ -245,18 +249,18 @@ class Broker:
         one.stop_timers()
         try:
             settled = await self._settler.settle(one, decision)
-            self._close(one)
+            self._close(one, settled.decision)
             if settled.answer is not None:
                 with contextlib.suppress(ConnectionError):
                     await self._workers.send(self._state.id, settled.answer)
         except StoreClosed:
             # The client's answer was not acknowledged: its front gives it to the next daemon.
-            return Settled(recorded=False)
+            return Settled(decision, recorded=False)
         log.info(
             "Permission settled",
             action="permission_settled",
             session=self._state.id,
-            outcome=decision.outcome,
+            outcome=settled.decision.outcome,
         )
         return settled
 
@@ -291,13 +295,12 @@ class Broker:
         )
         return one
 
-    def _close(self, one: PendingRequest) -> None:
-        """Remove the request, and tell the clients that it is settled."""
+    def _close(self, one: PendingRequest, decision: Decision | None = None) -> None:
+        """Remove the request, and tell the clients that it is settled, and how; None: withdrawn."""
         self._pending.pop(one.request.ask_id, None)
         one.stop_timers()
         for asking in one.asking.values():
             asking.cancel()
-        decision = one.decision.result() if one.decision.done() else None
         asked = [*self._state.subscriptions, *one.asking]
         for client in dict.fromkeys(subscription.client for subscription in asked):
             client.close_request(one.request.ask_id, decision)
@@ -317,7 +320,7 @@ class Broker:
         one.asking[subscription] = asyncio.get_running_loop().create_task(asking, name="ask-client")
 
     async def _ask_client(self, one: PendingRequest, subscription: Subscription) -> None:
-        request = decisions.still_offered(one.request, self._state.record.options)
+        request = self.still_offered(one.request)
         await interview.ask(one, request, subscription, self.away)
         if not one.decision.done():
             one.asking.pop(subscription, None)

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pykoclaw_acp.channel.frames import Answer
+from pykoclaw_acp.model.permissions import Decision
 from pykoclaw_acp.model.turns import Turn
 
 
 class Settled(NamedTuple):
-    """`recorded`: the decision is in the database. `answer`: for the worker that waits for it.
+    """`decision`: the one that counts. `recorded`: it is in the database. `answer`: for the worker that waits for it.
     `claims`: who has decided stands behind the prompt that waits. `turn`: is to tell Claude the
     decision on a parked request.
     """
 
+    decision: Decision
     recorded: bool
     answer: Answer | None = None
     claims: bool = False

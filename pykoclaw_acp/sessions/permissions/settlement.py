@@ -23,6 +23,8 @@ from pykoclaw_acp.sessions.ports import PermissionStore
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.system import disks
 
+_UNRECORDED: Final = Decision(RequestOutcome.UNRECORDED)
+
 log: Final = structlog.get_logger()
 
 
@@ -44,10 +46,12 @@ class Settler:
         if offered != pending.request and decision.option == decisions.ALLOW_FORMER:
             decision = replace(decision, option=decisions.ALLOW_ONCE)
         if pending.request.workspaces:
-            return await self._settle_trust(pending, decision)
-        if pending.parking:
-            return await self._settle_parked(pending, decision)
-        return await self._settle_held(pending, decision)
+            settled = await self._settle_trust(pending, decision)
+        elif pending.parking:
+            settled = await self._settle_parked(pending, decision)
+        else:
+            settled = await self._settle_held(pending, decision)
+        return settled if settled.recorded else settled._replace(decision=_UNRECORDED)
 
     async def _directory(self) -> str:
         """The session's directory without symbolic links: where its rules last."""
@@ -64,15 +68,15 @@ class Settler:
         settlement = decisions.settlement(request, decision, await self._directory())
         recorded = await _is_done(self._store.settle(settlement, pending.answers))
         if not recorded:
-            decision = Decision(RequestOutcome.UNRECORDED)
-        return Settled(recorded, decisions.to_worker(pending.epoch, request, decision))
+            decision = _UNRECORDED
+        return Settled(decision, recorded, decisions.to_worker(pending.epoch, request, decision))
 
     async def _settle_trust(self, pending: PendingRequest, decision: Decision) -> Settled:
         """Trust the directories, or do not; a person who chooses stands behind the prompt that waits."""
         request = pending.request
         if pending.trusted:  # that says nothing of the prompt
             rows = self._store.settle(decisions.settlement(request, decision))
-            return Settled(await _is_done(rows))
+            return Settled(decision, await _is_done(rows))
         chosen = decisions.is_choice(request, decision)
         trusts = chosen and decision.option == decisions.ALLOW_ALWAYS
         refuses = chosen and decision.option == decisions.REJECT_ONCE
@@ -80,7 +84,7 @@ class Settler:
         without = () if trusts or refuses else request.workspaces
         settlement = decisions.settlement(request, decision)
         recorded = await _is_done(self._store.settle_workspaces(settlement, trusted, without))
-        return Settled(recorded, claims=chosen and decision.by != decisions.BY_POLICY)
+        return Settled(decision, recorded, claims=chosen and decision.by != decisions.BY_POLICY)
 
     async def _settle_parked(self, pending: PendingRequest, decision: Decision) -> Settled:
         """A turn tells Claude the decision, which counts when Claude makes the identical call."""
@@ -94,10 +98,10 @@ class Settler:
         )
         settlement = decisions.settlement(request, decision, await self._directory())
         if not await _is_done(self._store.answer_parked(settlement, turn)):
-            return Settled(recorded=False)
+            return Settled(decision, recorded=False)
         if not request.questions:  # which are answered, and not asked again
             self._parked_answers.add(turn, request, decision)
-        return Settled(recorded=True, turn=turn)
+        return Settled(decision, recorded=True, turn=turn)
 
 
 async def _is_done(recording: Awaitable[None]) -> bool:
