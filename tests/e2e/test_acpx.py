@@ -29,7 +29,7 @@ Message = dict[str, Any]
 
 async def begin(stack: Stack, *arguments: str) -> Process:
     return await asyncio.create_subprocess_exec(
-        "node", HERE / "node_modules/.bin/acpx", "--agent", shlex.join(PROGRAM),
+        "node", HERE / "node_modules/.bin/acpx", "--agent", shlex.join(stack.recorded(*PROGRAM)),
         "--format", "json", *arguments,
         env=stack.environment, cwd=stack.work, stdin=PIPE, stdout=PIPE, stderr=PIPE,
     )  # fmt: skip

@@ -78,7 +78,7 @@ async def connected(stack: Stack) -> AsyncIterator[tuple[ClientSideConnection, E
     log = (stack.root / "agent.log").open("ab")
     with log:
         async with acp.spawn_agent_process(
-            editor, *PROGRAM, "serve", "--stdio",  # type: ignore[arg-type]
+            editor, *stack.recorded(*PROGRAM, "serve", "--stdio"),  # type: ignore[arg-type]
             env=stack.environment, cwd=stack.root, use_unstable_protocol=True,
             transport_kwargs={"stderr": log, "shutdown_timeout": 10.0},
         ) as (connection, process):  # fmt: skip

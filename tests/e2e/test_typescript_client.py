@@ -34,7 +34,8 @@ async def test_whole_surface_works_with_typescript_client(
 ) -> None:
     node.require(HERE)
     process = await asyncio.create_subprocess_exec(
-        "node", HERE / "client.mjs", stack.work, json.dumps(program("local", "s3cret")), *PROGRAM, *arguments,
+        "node", HERE / "client.mjs", stack.work, json.dumps(program("local", "s3cret")),
+        *stack.recorded(*PROGRAM, *arguments),
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE, env=stack.environment, cwd=stack.root,
     )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, Final
 
 from tests.schema import validation
@@ -56,6 +57,25 @@ def validate_answer(frame: dict[str, Any], method: str | None) -> None:
         if method in OPENING:  # as above
             result = {key: value for key, value in result.items() if key != "models"}
         _check(validation.result_problem(method, result), frame)
+
+
+def validate_record(record: Path) -> int:
+    """What `tee.py` has recorded of a server, as far as its lines are whole; returns how many frames
+    the server wrote.
+    """
+    sent = [json.loads(line) for line in _lines(record.with_suffix(".in"))]
+    methods = {json.dumps(one["id"]): one["method"] for one in sent if {"id", "method"} <= set(one)}
+    written = [parse(line) for line in _lines(record)]
+    for frame in written:
+        if "method" in frame:
+            validate_call(frame)
+        else:
+            validate_answer(frame, methods.get(json.dumps(frame["id"])))
+    return len(written)
+
+
+def _lines(record: Path) -> list[bytes]:
+    return record.read_bytes().split(b"\n")[:-1]
 
 
 def _check(problem: str | None, frame: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from pykoclaw_acp.link.places import Places, connect, lock_holder
 from pykoclaw_acp.scripted_model.environment import offline_environment
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 from pykoclaw_acp.store.sqlite import sqlite3
-from tests.e2e.harness import processes
+from tests.e2e.harness import frames, processes, tee
 from tests.e2e.harness.client import Client
 from tests.e2e.harness.processes import Process
 from tests.waiting import eventually
@@ -47,6 +47,7 @@ class Stack:
         self.model = model
         model.clear()  # what earlier tests asked would only make each look at it longer
         self.clients: list[Client] = []
+        self.records = root / "records"
         self.daemons: list[asyncio.subprocess.Process] = []
         self.environment = {**os.environ, **offline_environment(model.url, self.home)}
         self.data = self.home / ".local/share/pykoclaw"
@@ -67,6 +68,11 @@ class Stack:
         client = await self.spawn(**environment)
         await client.initialize()
         return client
+
+    def recorded(self, *command: str) -> tuple[str, ...]:
+        """The command of a server for a client of its own; `close` validates what the server wrote."""
+        self.records.mkdir(exist_ok=True)
+        return (sys.executable, tee.__file__, os.fspath(self.records), *command)
 
     # --- the resident daemon
 
@@ -181,6 +187,9 @@ class Stack:
         if faults:
             raise faults[0]
         assert not any(statuses), f"exit statuses {statuses}"
+        records = list(self.records.glob("*.out"))
+        assert bool(records) == self.records.exists()
+        assert all(frames.validate_record(one) for one in records), "a server said nothing"
 
     async def kill_everything(self) -> None:
         """SIGKILL every process of this home, whatever it is, until none is left."""
