@@ -145,6 +145,12 @@ def restored(part: bytes, texts: Mapping[str, LongText]) -> Generator[None, None
     return b"".join((*parts, part[copied:])) if parts else part
 
 
+def characters(part: bytes, texts: Mapping[str, LongText]) -> int:
+    """About the length of a part of a shortened line with its long strings."""
+    marks = (found[1].decode() for found in _MARK.finditer(part))
+    return len(part) + sum(texts[mark].size for mark in marks if mark in texts)
+
+
 class _Budget:
     """Limits of what a line may hold outside of its long strings."""
 

@@ -141,7 +141,8 @@ class ImportControl:
         from pykoclaw_acp.server import imported_lines
 
         await asyncio.to_thread(file.seek, 0)
-        head = imported_lines.head(await asyncio.to_thread(file.readline, MAX_LINE))
+        first = await asyncio.to_thread(file.readline, MAX_LINE)
+        head = await in_pieces(imported_lines.head(first))
         count = _Count()
         begun = await self._sessions.beginnings.begin(None)
         session = await self._restorer.restore(

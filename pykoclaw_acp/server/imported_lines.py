@@ -8,7 +8,7 @@ session's mode, model or title is left out.
 from __future__ import annotations
 
 import binascii
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -42,10 +42,13 @@ from pykoclaw_acp.protocol.attachments import MAX_IMAGE
 from pykoclaw_acp.protocol.content import ContentBlock
 from pykoclaw_acp.protocol.control.exports import FORMAT, VERSION
 from pykoclaw_acp.protocol.limits import MAX_NAME
+from pykoclaw_acp.protocol.long_lines import LongText, Short
 
 MAX_EVENT: Final = 1024 * 1024  # characters, without images
 MOST_LINES: Final = 2_000_000
 MESSAGES: Final = 4  # whose size a line may have: it says an event twice, with escapes
+HEAD_MESSAGES: Final = 6  # the same of the first line, which a daemon has sent in a line of 8 MiB
+MOST_DATA: Final = (MAX_IMAGE + 2) // 3 * 4  # characters of base64
 LOST: Final = "(An image or a file was here that could not be taken over.)"
 _NOT_OURS: Final = (ModeChanged, ConfigChanged, TitleChanged, Usage)
 
@@ -92,11 +95,15 @@ class Taken(NamedTuple):
 LEFT_OUT: Final = Taken([], {}, whole=False)
 
 
-def head(line: bytes) -> Head:
-    """The first line; raises InvalidParams if it is none that can be read here."""
+def head(line: bytes) -> Generator[None, None, Head]:
+    """The first line, in steps; raises InvalidParams if it is none that can be read here."""
     try:
-        found = msgspec.json.decode(line, type=Head)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        short = yield from _shortened(line, HEAD_MESSAGES)
+        found: Head = msgspec.json.decode(short.line, type=Head)
+        found = yield from _whole(found, short.texts)
+    except (
+        msgspec.MsgspecError, UnicodeError, RecursionError, long_lines.NoJson, long_lines.TooComplex,
+    ):  # fmt: skip
         raise InvalidParams("This is no session that was exported as JSON.") from None
     if found.format != FORMAT:
         raise InvalidParams("This is no session that was exported as JSON.")
@@ -111,10 +118,9 @@ def head(line: bytes) -> Head:
 def taken(line: bytes) -> Generator[None, None, Taken]:
     """The events of a line, in steps; those that cannot be read are left out."""
     try:
-        if not long_lines.is_simple(line):
-            yield from long_lines.shorten(line, MESSAGES)  # what it costs to decode it
-        found = msgspec.json.decode(line, type=ExportedLine)
-        return (yield from _taken(found))
+        short = yield from _shortened(line, MESSAGES)
+        found = msgspec.json.decode(short.line, type=ExportedLine)
+        return (yield from _taken(found, short.texts))
     except (long_lines.NoJson, long_lines.TooComplex):
         return LEFT_OUT
     except (msgspec.MsgspecError, UnicodeError, RecursionError, InvalidParams, KeyError):
@@ -123,8 +129,45 @@ def taken(line: bytes) -> Generator[None, None, Taken]:
         return LEFT_OUT
 
 
-def _taken(line: ExportedLine) -> Generator[None, None, Taken]:
-    update = line.update
+def _shortened(line: bytes, messages: int) -> Generator[None, None, Short]:
+    if long_lines.is_simple(line):
+        return Short(line)
+    return (yield from long_lines.shorten(line, messages))
+
+
+def _whole(value: Any, texts: Mapping[str, LongText]) -> Generator[None, None, Any]:
+    """What was decoded of a shortened line, with long texts in the place of their marks, in steps.
+    Raises InvalidParams if one was too long to be kept.
+    """
+    if not texts:
+        return value
+    if isinstance(value, str):
+        if (text := texts.get(value)) is None:
+            return value
+        if not text.pieces:
+            raise InvalidParams("a text is too long")
+        return (yield from text.joined())
+    yield
+    if isinstance(value, dict):
+        members = {}
+        for key, one in value.items():
+            members[(yield from _whole(key, texts))] = yield from _whole(one, texts)
+        return members
+    if isinstance(value, list | tuple):
+        found = []
+        for one in value:
+            found.append((yield from _whole(one, texts)))  # noqa: PERF401  no comprehension yields
+        return found if isinstance(value, list) else tuple(found)
+    if isinstance(value, msgspec.Struct):
+        fields = {}
+        for name in value.__struct_fields__:
+            fields[name] = yield from _whole(getattr(value, name), texts)
+        return replace(value, **fields)
+    return value
+
+
+def _taken(line: ExportedLine, texts: Mapping[str, LongText]) -> Generator[None, None, Taken]:
+    update = yield from _whole(line.update, texts)
     kind, meta = update["sessionUpdate"], update.get("_meta") or {}
     if kind == "user_message_chunk":
         return (yield from _user(_name(update["messageId"]), update["content"], meta.get(ORIGIN)))
@@ -139,16 +182,28 @@ def _taken(line: ExportedLine) -> Generator[None, None, Taken]:
         return Taken([], {})
     if event is None or isinstance(event, UserMessage | Text | Thinking):
         return LEFT_OUT  # of a newer version, or not as it was exported
+    if long_lines.characters(encode(_light(event)).encode(), texts) > MAX_EVENT:
+        return LEFT_OUT
+    event = yield from _whole(event, texts)
     if isinstance(event, ToolStarted | ToolProgressed | ToolEnded):
         _name(event.tool_call_id)
         shown = [_data(part) for part in update.get("content") or []]
-        parts = [_part(part, shown, at) for at, part in enumerate(event.content)]
+        parts = []
+        for at, part in enumerate(event.content):
+            parts.append(_part(part, shown, at))
+            yield
         event = replace(event, content=tuple(parts))
-        yield
-        light = [part for part in parts if not isinstance(part, ImagePart)]
-        fits = len(encode(replace(event, content=tuple(light)))) <= MAX_EVENT
+        fits = len(encode(_light(event))) <= MAX_EVENT
         return Taken([event], {}, whole=TextPart(LOST) not in parts) if fits else LEFT_OUT
     return Taken([event], {}) if len(encode(event)) <= MAX_EVENT else LEFT_OUT
+
+
+def _light(event: Event) -> Event:
+    """The event without images."""
+    if not isinstance(event, ToolStarted | ToolProgressed | ToolEnded):
+        return event
+    light = [part for part in event.content if not isinstance(part, ImagePart)]
+    return replace(event, content=tuple(light))
 
 
 def _user(message: str, content: dict[str, Any], origin: object) -> Generator[None, None, Taken]:
@@ -185,7 +240,7 @@ def _part(part: ToolPart, shown: list[str], at: int) -> ToolPart:
         return part
     data = part.data or (shown[at] if at < len(shown) else "")
     try:
-        size = len(binascii.a2b_base64(data, strict_mode=True))
+        size = 0 if len(data) > MOST_DATA else len(binascii.a2b_base64(data, strict_mode=True))
     except ValueError:
         size = 0
     if part.mime_type not in images.KINDS or not 0 < size <= MAX_IMAGE:
