@@ -24,7 +24,8 @@ def compute_next_run(
     `cron`: an expression of five to seven fields, in UTC. `interval`: milliseconds. `once`: the
     value itself, unchecked: what is no time is never due.
 
-    Raises ValueError, whose text is for the user, if the value cannot be used.
+    Raises ValueError, whose text is for the user, if the value cannot be used. Blocks for up to a
+    second at the first cron expression, whose library is imported then: not for an event loop.
     """
     base = base or datetime.now(UTC)
     if schedule_type == "cron":
@@ -33,7 +34,6 @@ def compute_next_run(
                 f"A cron expression may have {LONGEST_SCHEDULE} characters, this one has "
                 f"{len(schedule_value)}."
             )
-        # Imported when the first task needs it: it takes a tenth of a second.
         from croniter import croniter
 
         return now_text(croniter(schedule_value, base).get_next(datetime))

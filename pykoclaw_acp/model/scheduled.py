@@ -75,7 +75,7 @@ class Task(msgspec.Struct, frozen=True):
 
     def after(self) -> str | None:
         """When the task runs next, counted from now; None if there is none. An interval has a minute at least.
-        Raises ValueError.
+        Blocks, and raises ValueError, as `compute_next_run`.
         """
         if self.schedule_type not in ("cron", "interval"):
             return None
@@ -117,10 +117,9 @@ class TaskRun:
         """When it was claimed."""
         return datetime.fromtimestamp(self.started_at / 1000, UTC)
 
-    @property
     def following(self) -> str | None:
         """The next run by the schedule, counted from now; None of a run that somebody asked for, and
-        where the schedule cannot be read, as of a run that nobody had claimed.
+        where the schedule cannot be read, as of a run that nobody had claimed. Blocks as `after`.
         """
         with suppress(ValueError):
             return None if self.manual else self.task.after()

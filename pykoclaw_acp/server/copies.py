@@ -29,7 +29,7 @@ async def leave_to_original(database: Database, original: str, stored: Statement
     for run in readable:
         reason = outcomes.RUNS_ELSEWHERE.format(path=original)
         lasted = max(now - run.started_at, 0)
-        statements += tasks.result(run, TaskResult("", reason, run.following, lasted))
+        statements += tasks.result(run, TaskResult("", reason, run.following(), lasted))
     for run in unreadable:
         statements += tasks.result(run, unreadable_result(run))
     return Unit(tuple(statements), tuple(rows), durable=True)

@@ -130,18 +130,20 @@ class ScheduledTasks:
             if (done := await self._done(call)) is None:
                 task = await self._task(params.task)
                 changed = task.status != TaskState.ACTIVE
-                following = self._resumed(task) if changed else None
+                following = await self._resumed(task) if changed else None
                 done = Noted(task.id, None, changed)
                 state = requests.set_state(task.id, TaskState.ACTIVE, following)
                 await self._change(call, done, state)
         return TaskResumed(**asdict(await self._listed(done.task_id)), changed=done.changed)
 
-    def _resumed(self, task: Task) -> str | None:
+    async def _resumed(self, task: Task) -> str | None:
         """When the task runs next. Raises for one that cannot be resumed."""
         if task.status != TaskState.PAUSED:
             raise InvalidRequest(f"The task is not paused but {task.status}: nothing was changed.")
         try:
-            following = compute_next_run(task.schedule_type, task.schedule_value)
+            following = await asyncio.to_thread(
+                compute_next_run, task.schedule_type, task.schedule_value
+            )
         except ValueError as error:
             raise InvalidParams(f"The task's schedule cannot be read: {error}") from error
         begun = task.last_run or task.id in {run.task.id for run in self._app.runs.running}

@@ -71,7 +71,7 @@ class Scheduler:
         """False if that has changed nothing."""
         try:
             try:
-                following = task.after()
+                following = await asyncio.to_thread(task.after)
             except ValueError as error:
                 reason = f"The schedule cannot be read: {error}"
                 log.error("A task is paused", action="task_paused", task=task.id, reason=reason)

@@ -214,7 +214,7 @@ class TaskRuns:
         result = TaskResult(
             text,
             reason,
-            run.following,
+            await asyncio.to_thread(run.following),
             max(time.time_ns() // 1_000_000 - run.started_at, 0),
             shown=session is not None and not run.aside and _is_for(session, run.task),
             begins=None if session is None else _begins(run, session),

@@ -9,6 +9,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import croniter
+import pytest
+
 from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.sessions.scheduler import Scheduler
 from pykoclaw_acp.sessions.task_runs import TaskRuns
@@ -48,6 +51,19 @@ def logs(path: Path, task_id: str) -> list[tuple[Any, ...]]:
 def nobody() -> int | None:
     """There is no other scheduler."""
     return None
+
+
+def blocked_by_cron(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each look at a cron expression from now on, whether an event loop was blocked by it."""
+    found: list[bool] = []
+
+    class Slow(croniter.croniter):  # type: ignore[misc]  # it has no types
+        def __init__(self, *given: Any) -> None:
+            found.append(asyncio._get_running_loop() is not None)
+            super().__init__(*given)
+
+    monkeypatch.setattr(croniter, "croniter", Slow)
+    return found
 
 
 @asynccontextmanager

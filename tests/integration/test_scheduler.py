@@ -33,7 +33,7 @@ from tests.integration.asking import Asking
 from tests.integration.programs import upsert_row
 from tests.integration.queueing import execute, fetch
 from tests.integration.rig import LISTS, Client, Rig, rig
-from tests.integration.scheduling import PAST, logs, nobody, row, scheduling, task
+from tests.integration.scheduling import PAST, blocked_by_cron, logs, nobody, row, scheduling, task
 from tests.waiting import eventually, within
 
 
@@ -66,6 +66,19 @@ async def test_due_task_runs_and_leaves_what_pykoclaw_does(tmp_path: Path, path:
         # The user has seen it where it would be delivered.
         assert fetch(path, delivery) == [(once, name, "acp", answer, "delivered")]
         assert fetch(path, "SELECT task_id, state FROM acp_turns") == [(once, "done")]
+
+
+async def test_cron_task_holds_up_no_client(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = blocked_by_cron(monkeypatch)
+    async with rig(tmp_path) as r, scheduling(r):
+        session, _ = await attached(r)
+        daily = {"schedule_type": "cron", "schedule_value": "0 9 * * *"}
+        one = task(path, session.record.conversation_name, **daily)
+        await eventually(lambda: logs(path, one))
+        assert row(path, one, "next_run")[0].endswith("T09:00:00+00:00")
+    assert blocked == [False, False]  # at its claim, and at its end
 
 
 async def test_run_that_cannot_begin_ends_after_some_tries(

@@ -17,7 +17,7 @@ from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from tests.integration.queueing import execute, fetch
 from tests.integration.rig import Rig, rig
-from tests.integration.scheduling import CALL, row, task
+from tests.integration.scheduling import CALL, blocked_by_cron, row, task
 
 LONG = 9_000_000
 
@@ -102,6 +102,18 @@ async def test_second_pause_changes_nothing(tmp_path: Path, path: Path) -> None:
             ("paused", True),
             ("paused", False),
         ]
+
+
+async def test_resume_of_cron_task_holds_up_no_client(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = blocked_by_cron(monkeypatch)
+    async with rig(tmp_path) as r:
+        daily = {"schedule_type": "cron", "schedule_value": "0 9 * * *"}
+        one = task(path, "wa-1", status="paused", **daily)
+        resumed = await control(r).resume(CALL, TaskParams(task=one))
+        assert (resumed.next_run or "").endswith("T09:00:00+00:00")
+    assert blocked == [False]
 
 
 async def test_second_resume_changes_nothing(tmp_path: Path, path: Path) -> None:
