@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from pykoclaw_acp.protocol.terminals import CLEAR
 from pykoclaw_acp.translation.translator import AGENT_ENDED
 from pykoclaw_acp.worker import output_files
 from pykoclaw_acp.worker.output_files import OutputFile
@@ -260,6 +263,44 @@ async def test_commands_in_the_background(stack: Stack) -> None:
     done = "SELECT 1 FROM acp_turns WHERE origin = 'background' AND state = 'done'"
     await client.until(lambda: len(stack.rows(done)) == 2)
     await seen_again(stack, client, session, **NAMED)
+
+
+@pytest.mark.long
+async def test_load_amid_output_leaves_no_gap(stack: Stack) -> None:
+    """Nor does anything come twice, of what is written between the replay and what follows it."""
+    client = await begin(stack, clientCapabilities={"_meta": {"terminal_output": True}})
+    session = await client.new(stack.work)
+    command = "n=0; while [ ! -e stop ]; do n=$((n+1)); echo $n; sleep 0.01; done"
+    steps = (tool("Bash", command=command, run_in_background=True), "text It runs.")
+    await client.prompt(session, script(*steps, "stop end_turn", "text It is over."))
+    (call,) = calls(client, session).values()
+    last = 0
+    for _ in range(5):
+        await client.load(session, stack.work)
+        await client.until(partial(_is_beyond, client, session, last))
+        numbers = written(client, session)
+        last = numbers[-1]
+        assert numbers == list(range(numbers[0], last + 1))
+    (stack.work / "stop").touch()
+    await client.until(lambda: shown(client.of(session), call)["status"] == "completed")
+    numbers = [int(one) for one in screen(client, session).rpartition(CLEAR)[2].split()]
+    assert numbers[-1] >= last
+    await client.close()
+    replayed = await begin(stack)
+    await replayed.load(session, stack.work)
+    told = re.findall(r"^\d+$", words(shown(replayed.of(session), call)), re.MULTILINE)
+    assert [int(one) for one in told] == list(range(1, numbers[-1] + 1))
+    assert numbers == list(range(numbers[0], numbers[-1] + 1))
+
+
+def _is_beyond(client: Client, session: str, last: int) -> bool:
+    return written(client, session)[-1:] > [last]
+
+
+def written(client: Client, session: str) -> list[int]:
+    """The numbers on a terminal: only whole lines, since it was last cleared."""
+    whole = screen(client, session).rpartition(CLEAR)[2].rpartition("\n")[0]
+    return [int(one) for one in whole.split()]
 
 
 @pytest.mark.long
