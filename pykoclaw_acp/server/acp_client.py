@@ -48,12 +48,12 @@ class AcpClient:
         self.pages = False
         self._terminals: Terminals | None = None
         self._pending = PendingCalls()
-        self._progress = ProgressPace(self._progress_due)
         self.introduced = False  # `initialize` was answered
         self._shown = Presentation()
         self.requests = ClientRequests(peer, sessions)
         self._requests = PermissionRequests(self.requests, self._say)
         self.subscriber = Subscriber(sessions, self, peer.instance, peer.front)
+        self._progress = ProgressPace(self._progress_due, self.subscriber.pace)
         self.given = None if peer.environment is None else Given.of(of_sessions(peer.environment))
         self.subscriber.given = self.given
         self.logged_out = False  # by `logout`, until `authenticate`

@@ -12,20 +12,23 @@ from typing import Final
 from pykoclaw_acp.model.client_traits import ClientTraits
 from pykoclaw_acp.model.events import ToolEnded, ToolProgressed
 from pykoclaw_acp.model.log import Logged
+from pykoclaw_acp.sessions.live_pace import LivePace
 
 MOST: Final = 1000  # calls whose newest update is remembered
+SLACK: Final = 0.05  # s before its turn that an update is sent, rather than later than others
 
 
 @dataclass(slots=True)
 class _Progress:
     """What a client knows of a call: when it was shown something (s), up to which place; and what
-    has come since and waits.
+    has come since and waits, until it is `due` (s).
     """
 
     at: float
     seq: int
     waiting: Logged | None = None
     timer: asyncio.TimerHandle | None = None
+    due: float = 0.0
 
     def drop(self) -> None:
         """What waits is shown no more."""
@@ -36,13 +39,18 @@ class _Progress:
 
 class ProgressPace:
     """How often one connected client is shown progress; `clock` in s. `due` is told the session and
-    the call of which something has waited long enough, for `take`.
+    the call of which something has waited long enough, for `take`. `turns` are those of all that
+    goes on for the client.
     """
 
     def __init__(
-        self, due: Callable[[str, str], object], clock: Callable[[], float] = time.monotonic
+        self,
+        due: Callable[[str, str], object],
+        turns: LivePace,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._due = due
+        self._turns = turns
         self._clock = clock
         self._known: dict[tuple[str, str], _Progress] = {}
 
@@ -50,30 +58,45 @@ class ProgressPace:
         self, session_id: str, logged: Logged, traits: ClientTraits, *, replayed: bool = False
     ) -> bool:
         """Whether the client is shown this event now. What undoes a permission request does not wait,
-        nor what is `replayed`; of what is passed over the newest follows after the pause, unless the
-        call ends before.
+        nor what is `replayed`; of what is passed over the newest follows after the pause, or with its
+        turn, unless the call ends before.
         """
         event, pause = logged.event, traits.progress_pause
         if isinstance(event, ToolEnded):
             self._forget((session_id, event.tool_call_id))
-        if not isinstance(event, ToolProgressed) or not pause:
+        if not isinstance(event, ToolProgressed):
             return True
         if math.isinf(pause):
             return False
         now, key = self._clock(), (session_id, event.tool_call_id)
         known = self._known.get(key)
+        left = 0.0 if event.allowed or replayed else self._left(known, pause, now)
         if known is not None:
             known.drop()
         if event.allowed:
             return True
-        if not replayed and known is not None and (left := known.at + pause - now) > 0:
-            known.waiting = logged
+        if left > 0:
+            known = known or self._keep(key, _Progress(-math.inf, 0))
+            known.waiting, known.due = logged, now + left
             known.timer = asyncio.get_running_loop().call_later(left, self._due, *key)
             return False
-        self._known[key] = _Progress(now, logged.seq)
+        self._keep(key, _Progress(now, logged.seq))
+        return True
+
+    def _left(self, known: _Progress | None, pause: float, now: float) -> float:
+        """How long (s) more of a call has to wait."""
+        if known is not None and known.waiting is not None and known.due > now:
+            return known.due - now
+        if known is not None and known.at + pause > now:
+            return known.at + pause - now
+        left = self._turns.reserve()
+        return left if left > SLACK else 0.0
+
+    def _keep(self, key: tuple[str, str], progress: _Progress) -> _Progress:
+        self._known[key] = progress
         if len(self._known) > MOST:
             self._forget(next(iter(self._known)))
-        return True
+        return progress
 
     def take(self, session_id: str, call: str) -> Logged | None:
         """What of the call is to be shown now, if the call has not ended."""

@@ -1,4 +1,4 @@
-"""The pace of live text: what a client draws at most, while it streams."""
+"""The pace of live updates: what a client draws at most, while text streams and commands write."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-PER_SECOND: Final = 60  # updates of a message that goes on, to one client; screens draw no more
+PER_SECOND: Final = 60  # updates of what goes on, to one client; screens draw no more
 _STEP: Final = 1 / PER_SECOND
 
 
 class LivePace:
-    """Turns of one client's subscriptions to send it more of a message, one after the other.
+    """Turns to send one client more of a message, or of what a call has done so far, one after the
+    other, in all of its sessions.
 
-    What comes while a subscription waits is sent with its turn, as one update. Nothing else waits:
-    neither the beginning of a message, nor tool calls, nor what is read from the log of earlier.
+    What comes meanwhile is sent with the turn, as one update. Nothing else waits: neither the
+    beginning of a message, nor of a call, nor its end, nor what is read from the log of earlier.
     """
 
     def __init__(
@@ -29,8 +30,12 @@ class LivePace:
 
     async def turn(self) -> None:
         """Wait for the next turn."""
+        if (wait := self.reserve()) > 0:
+            await self._sleep(wait)
+
+    def reserve(self) -> float:
+        """Take the next turn; how long (s) it is until then."""
         now = self._clock()
         mine = max(self._next, now)
         self._next = mine + _STEP
-        if mine > now:
-            await self._sleep(mine - now)
+        return mine - now

@@ -33,7 +33,7 @@ class Subscriber:
         self.instance = instance
         self._front = front
         self._given: Given | None = None
-        self._pace = LivePace()
+        self.pace = LivePace()
         self.lives: dict[str, bool] = {}
         """Whether its instance had a place in a session that it is opening."""
         self._prompts: dict[int, tuple[Session, Turn]] = {}  # unanswered prompts, by request number
@@ -85,7 +85,7 @@ class Subscriber:
         )
         made.reader = self._reader
         made.given = self._given
-        made.pace = self._pace
+        made.pace = self.pace
         made.leaves = session.record.closed  # a close that came while the client opened it takes it
         self.sessions.confirmations.note(session_id, self._reader, after if seen is None else seen)
         if previous is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from pykoclaw_acp.model.events import (
     ToolProgressed,
     ToolStarted,
 )
+from pykoclaw_acp.server.pace import SLACK
 from pykoclaw_acp.sessions.live_pace import PER_SECOND, LivePace
 from pykoclaw_acp.sessions.subscription import Subscription
 from tests.integration import wires
@@ -120,6 +122,30 @@ async def test_client_without_name_has_newest_progress(tmp_path: Path) -> None:
         happen(_says("e"), ToolEnded("call", "completed", (TextPart("end"),)))
         await eventually(lambda: shown()[-1] == "completed")
         assert "e" not in shown()
+        worker.say(worker.ended(turn))
+        await wire.answer(running)
+
+
+async def test_progress_of_many_calls_takes_turns(tmp_path: Path) -> None:
+    """What is shown in the end is what each has done last."""
+    names = [f"call-{n}" for n in range(60)]
+    async with rig(tmp_path) as r, client(r, "zed") as wire:
+        _, running, worker, turn = await wires.hanging(r, wire)
+
+        def progress() -> list[str]:
+            calls = [one for one in wire.updates() if one.get("status") == "in_progress"]
+            return [part["content"]["text"] for one in calls for part in one.get("content") or ()]
+
+        def say(*events: Event) -> None:
+            worker.say(*(_event(worker, turn, one) for one in events))
+
+        say(*(ToolStarted(one, "Bash", "ls", "execute") for one in names))
+        begun = time.monotonic()
+        for at in range(3):
+            say(*(ToolProgressed(one, (TextPart(f"{one} {at}"),)) for one in names))
+        await eventually(lambda: {f"{one} 2" for one in names} <= set(progress()))
+        assert len(progress()) <= PER_SECOND * (time.monotonic() - begun + SLACK) + 1
+        assert len(progress()) < 2 * len(names)
         worker.say(worker.ended(turn))
         await wire.answer(running)
 

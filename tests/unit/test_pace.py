@@ -7,7 +7,8 @@ from dataclasses import replace
 from pykoclaw_acp.model import client_traits
 from pykoclaw_acp.model.events import Event, ToolEnded, ToolProgressed, ToolStarted
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.server.pace import MOST, ProgressPace
+from pykoclaw_acp.server.pace import MOST, SLACK, ProgressPace
+from pykoclaw_acp.sessions.live_pace import PER_SECOND, LivePace
 from tests.waiting import eventually
 
 PROGRESS = ToolProgressed("call")
@@ -23,7 +24,9 @@ class Shown:
     def __init__(self, name: str | None, *, pause: float | None = None) -> None:
         self.now = 0.0
         self.due: list[tuple[str, str]] = []
-        self.pace = ProgressPace(lambda *key: self.due.append(key), lambda: self.now)
+        self.pace = ProgressPace(
+            lambda *key: self.due.append(key), LivePace(lambda: self.now), lambda: self.now
+        )
         self._seq = 0
         self._traits = client_traits.find(name)
         if pause is not None:
@@ -99,7 +102,19 @@ def test_mitto_is_shown_ends_and_editors_everything() -> None:
 async def test_pace_remembers_newest_calls_only() -> None:
     shown = Shown(None)
     for n in range(MOST + 1):
+        shown.now += 1 / PER_SECOND
         assert shown.takes(ToolProgressed(f"{n}"))
     assert shown.takes(ToolProgressed("0"))
     assert not shown.takes(ToolProgressed(f"{MOST}"))
+    shown.pace.stop()
+
+
+async def test_many_calls_get_no_more_than_client_draws() -> None:
+    """With the first turn, and those that are taken early."""
+    shown = Shown("zed")
+    calls = [ToolProgressed(f"{n}") for n in range(200)]
+    at_once = sum(shown.takes(one) for one in calls)
+    assert 1 <= at_once <= 1 + SLACK * PER_SECOND
+    shown.now = 1.0
+    assert not any(shown.takes(one) for one in calls[PER_SECOND + 10 :]), "their turn is to come"
     shown.pace.stop()
