@@ -184,6 +184,7 @@ IN_USE: Final[dict[str, type[Limit]]] = {
     "full disk": FullDisk,
     "immutable": Immutable,
     "locked": Locked,
+    "moved": Moved,
 }
 AT_START: Final[dict[str, type[Limit]]] = {
     "full disk": FullDisk,
