@@ -32,6 +32,8 @@ DELTA: Final = "1234567"  # with the space that follows, 8 characters
 EVERY_MS: Final = 20
 STREAMS: Final = 8
 CPU_LIMIT: Final = 0.3  # ms
+LOOKS: Final = 2000
+LOOKS_LIMIT: Final = 20.0  # µs
 PEER_LIMIT: Final = 0.3  # of the peer's time
 
 
@@ -68,7 +70,12 @@ def stored(lab: Lab, figures: Figures, answers: int, deltas: int) -> None:
     """So many answers that came in pieces: their weight in the file, and their way to a client."""
     data = lab.home / f"answers-{uuid4()}"
     data.mkdir(mode=0o700)
-    session, held = asyncio.run(_fill(data / "pykoclaw.db", str(lab.home / WORK), answers, deltas))
+    session, held, looks = asyncio.run(
+        _fill(data / "pykoclaw.db", str(lab.home / WORK), answers, deltas)
+    )
+    figures.note(
+        "CPU of the looks at the files around a commit, µs", looks * MS * 1000, "limit", LOOKS_LIMIT
+    )
     text = answers * deltas * len(f"{DELTA} ")
     figures.note("on the disk for a byte of text in deltas of 8, bytes", held / text, "limit", 4)
     agent = lab.start("ours", PYKOCLAW_DATA=str(data))
@@ -98,9 +105,9 @@ def _peer_load(lab: Lab, answers: int, deltas: int) -> float:
     return turn.ended - turn.sent
 
 
-async def _fill(path: Path, cwd: str, answers: int, deltas: int) -> tuple[str, int]:
-    """Answers that were committed delta by delta; the session, and the bytes of the file that are
-    in use for them.
+async def _fill(path: Path, cwd: str, answers: int, deltas: int) -> tuple[str, int, float]:
+    """Answers that were committed delta by delta; the session, the bytes of the file that are in use
+    for them, and the CPU seconds in which a commit looks whether the files are in their places.
     """
     database = await Database.open(path)
     session = str(uuid4())
@@ -120,8 +127,13 @@ async def _fill(path: Path, cwd: str, answers: int, deltas: int) -> tuple[str, i
         Unit(events=events.rows(session, None, [UserMessage("end", {"type": "text", "text": ""})]))
     )
     held = await _used(database) - before
+    begun = time.thread_time()
+    for _ in range(LOOKS):
+        database.file.check()
+        database.file.check_after_commit()
+    looks = (time.thread_time() - begun) / LOOKS
     await database.close()
-    return session, held
+    return session, held, looks
 
 
 async def _used(database: Database) -> int:

@@ -43,7 +43,7 @@ class OpenFile:
         self._path = str(path)
         self._log = f"{path}-wal"
         self._shared = f"{path}-shm"
-        self._written_names = (self._path, self._log, str(link or path))
+        self._written_names = tuple(dict.fromkeys((self._path, self._log, str(link or path))))
         self._known = {
             name: _place(name)
             for name in (*self._written_names, self._shared)
