@@ -30,11 +30,16 @@ _BLOCK: Final = re.compile(r"[|>][+-]?")
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\']|\'\')*\'')
 _LIST: Final = re.compile(r"""\[(?:[^{}"'&*!]|"[^"\\]*"|'[^']*')*\]|\{\}""")
 _SPECIAL: Final = "&*!%@`?{}[]|>\"'"  # with one of these a value begins that is no plain text
-# What may become nothing when it is used
-_SUBSTITUTED: Final = re.compile(r"\$\{[^}`]*\}|\$\w+(?:\[\w*\])?")
+# What may become nothing when it is used; what opens and does not end is matched, too (group 1), lest
+# each opening in it be tried.
+_NAMED: Final = re.compile(r"\$\w+(?:\[\w*\])?")
+_SUBSTITUTED: Final = re.compile(rf"\$\{{[^}}`]*+(?:\}}|())|{_NAMED.pattern}")
+_OPENED: Final = re.compile(r"\$\{[^}`]*+(?:\}`|())")
 # A substitution may end with the exclamation mark that makes a shell command of what is between
-# backticks.
-_SHELL: Final = re.compile(r"!`([^`]*)|(?:```|~~~)[ \t]*!\s*([^`~]*)|(\$\{[^}`]*\}`[^`]*)")
+# backticks. Each alternative begins with a character, so that the search passes over all others fast.
+_SHELL: Final = re.compile(
+    r"!`([^`]*)|```[ \t]*+!\s*([^`~]*)|~~~[ \t]*+!\s*([^`~]*)|\$(\{[^}`]*+\}`[^`]*)"
+)
 
 
 def acting(data: bytes) -> list[str]:
@@ -48,13 +53,26 @@ def acting(data: bytes) -> list[str]:
     head = _head(text)
     found = ["has a head that cannot be understood"] if head is None else []
     found += [f"has {shown(line)} in its head" for line in _odd(head or [])]
-    commands = list(_commands(text)) or list(_commands(_SUBSTITUTED.sub("", text)))
+    commands = list(_commands(text)) or list(_commands(_substituted(text)))
     return found + [f"runs when it is used: {command}" for command in commands]
 
 
 def _commands(text: str) -> Iterator[str]:
-    for match in _SHELL.finditer(text):
-        yield shown(match[1] or match[2] or match[3] or "…")
+    """The commands in a text without NUL, which stands for dollar signs that begin no command."""
+
+    def marked(found: re.Match[str]) -> str:
+        return found[0] if found[1] is None else found[0].replace("$", "\0")
+
+    for match in _SHELL.finditer(_OPENED.sub(marked, text)):
+        command = match[0] if match[4] else match[1] or match[2] or match[3] or "…"
+        yield shown(command.replace("\0", "$"))
+
+
+def _substituted(text: str) -> str:
+    def left(found: re.Match[str]) -> str:
+        return "" if found[1] is None else _NAMED.sub("", found[0])
+
+    return _SUBSTITUTED.sub(left, text)
 
 
 def _head(text: str) -> list[str] | None:

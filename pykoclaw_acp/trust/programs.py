@@ -10,9 +10,9 @@ from typing import Final
 _BETWEEN: Final = re.compile(r"""[\s;|&()<>"'`=,]+""")
 _QUOTED: Final = re.compile(r""""([^"]+)"|'([^']+)'""")
 _MODULE: Final = re.compile(r"\s-m\s+([\w.]+)")
-_PROJECT: Final = re.compile(
-    r"\$(?:CLAUDE_PROJECT_DIR|PWD)\b|\$\{(?:CLAUDE_PROJECT_DIR|PWD)[^}]*\}"
-)
+_NAMED: Final = re.compile(r"\$(?:CLAUDE_PROJECT_DIR|PWD)\b")
+# What does not end is matched, too (group 1), lest each beginning in it be tried.
+_PROJECT: Final = re.compile(rf"{_NAMED.pattern}|\$\{{(?:CLAUDE_PROJECT_DIR|PWD)[^}}]*+(?:\}}|())")
 _SKILL: Final = re.compile(r"\$\{?CLAUDE_(?:SKILL_DIR|PLUGIN_ROOT)\b\}?")
 _RUN: Final = re.compile(
     r"(?:^|[\s;&|(\"'])(?:node|bun|deno|tsx|ts-node|python[\d.]*|ruby|perl)\s+(?:run\s+|-\S+\s+)*([^\s;&|]+)"
@@ -61,7 +61,11 @@ def paths(word: str, bases: Iterable[str], roots: Sequence[str]) -> set[str]:
 
 
 def _from(word: str, base: str) -> Iterator[str]:
-    here = _SKILL.sub(lambda _: base, _PROJECT.sub(lambda _: base, word))
+
+    def project(found: re.Match[str]) -> str:
+        return base if found[1] is None else _NAMED.sub(lambda _: base, found[0])
+
+    here = _SKILL.sub(lambda _: base, _PROJECT.sub(project, word))
     yield os.path.normpath(os.path.join(base, here))
     if here.startswith("/"):  # the end of a path that begins with what another command says
         yield os.path.normpath(base + here)

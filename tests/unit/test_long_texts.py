@@ -28,6 +28,7 @@ from pykoclaw_acp.protocol.content import TextContent
 from pykoclaw_acp.protocol.messages import PromptParams
 from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.translation.results import result
+from pykoclaw_acp.trust import markdown
 from pykoclaw_acp.worker import failures
 from pykoclaw_acp.worker.outbox import Outbox
 
@@ -158,6 +159,20 @@ _REQUEST = re.compile(
 _NOISE = re.compile(r"<([a-z]++(?:[-_][a-z]++)++)\b[^>]*>.*?</\1>", re.DOTALL)
 
 
+_SUBSTITUTED = re.compile(r"\$\{[^}`]*\}|\$\w+(?:\[\w*\])?")
+_SHELL = re.compile(r"!`([^`]*)|(?:```|~~~)[ \t]*!\s*([^`~]*)|(\$\{[^}`]*\}`[^`]*)")
+
+
+def slow_commands(text: str) -> list[str]:
+    """The shell commands in the text of a skill, or else those in what its variables leave of it."""
+    looked = (text, _SUBSTITUTED.sub("", text))
+    found = (list(_SHELL.finditer(some)) for some in looked)
+    return [
+        " ".join((one[1] or one[2] or one[3] or "…").split())
+        for one in next(filter(None, found), [])
+    ]
+
+
 def slow_unwrap(text: str) -> str:
     rest = _HISTORY.sub("", text, count=1)
     found = _REQUEST.match(rest)
@@ -204,6 +219,16 @@ def test_nested_and_repeated_marks_are_read_as_before(
 )
 def test_noise_is_what_it_was(text: str) -> None:
     assert titles.without_noise(text) == _NOISE.sub(" ", text)
+
+
+@given(
+    pieces_of("${", "}", "`", "}`", "!`", "$a", "$a[", "]", "!", "~~~", "```", "~", "$", " \n", "x")
+)
+@example("${a ~~~!x ${b}`c`")
+@example("${a `!${b}` ${")
+def test_commands_of_skill_are_what_they_were(text: str) -> None:
+    head = "runs when it is used: "
+    assert markdown.acting(text.encode()) == [head + one for one in slow_commands(text)]
 
 
 @given(pieces_of("413", "4", "1", "3", " ", "\n", "x", "\u2028", "…"))
