@@ -27,6 +27,7 @@ from pykoclaw_acp.model import images
 from pykoclaw_acp.model.fences import segments
 from pykoclaw_acp.model.links import link
 from pykoclaw_acp.model.markdown import Blocks
+from pykoclaw_acp.neutral import in_fences
 
 SHORT: Final = 100  # characters of output that stand beside the title of its tool call
 _STATES: Final = {"completed": "x"}
@@ -147,10 +148,7 @@ def _shown(parts: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _block(text: str, language: str) -> str:
-    fence = "```"
-    while fence in text:
-        fence += "`"
-    return f"\n{fence}{language}\n{text.rstrip()}\n{fence}\n"
+    return f"\n{in_fences(text.rstrip(), language)}\n"
 
 
 def _whole(content: dict[str, Any]) -> str:

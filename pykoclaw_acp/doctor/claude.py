@@ -23,6 +23,10 @@ from pykoclaw_acp.trust.looking import Looking
 
 PROGRAM: Final = "pykoclaw-acp"
 MOST: Final = 64 * 1024 * 1024  # bytes of a file; Claude's own one grows with its projects
+# Of JSON with comments. What does not end is matched, too, lest each beginning in it be tried.
+_TOKEN: Final = re.compile(
+    r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|//[^\n]*|/\*.*?(?:\*/|(\Z))|,(?=\s*[}\]])', re.DOTALL
+)
 
 
 def claude_cli(context: Context) -> Finding:
@@ -166,9 +170,9 @@ def mitto(context: Context) -> Finding:
     if text is None:
         return Finding("Mitto", "warning", f"{path} cannot be read", "Look at it with `ls -l`.")
     found = [
-        match[1].strip("'\"")
+        match[1].strip().strip("'\"")
         for line in text.splitlines()
-        if (match := re.match(r"\s*(?:-\s+)?command:\s*(.+?)\s*$", line))
+        if (match := re.match(r"\s*(?:-\s+)?command:(.*\S)", line))
     ]
     return _named(context, "Mitto", path, found)
 
@@ -245,14 +249,17 @@ def read_json(path: Path) -> Any:
     text = _text(path)
     if text is None:
         return None
-    tokens = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
-    bare = tokens.sub(lambda found: found[0] if found[0].startswith('"') else "", text)
-    # Trailing commas may precede comments
-    bare = tokens.sub(lambda found: found[0] if found[0].startswith('"') else "", bare)
+    bare = _TOKEN.sub(_without_comments, text)
     try:
-        return json.loads(bare)
+        # Trailing commas may precede comments
+        return json.loads(_TOKEN.sub(_without_comments, bare))
     except (ValueError, RecursionError):
         return None
+
+
+def _without_comments(token: re.Match[str]) -> str:
+    """What is left of a token; comments that do not end are kept, as they are errors."""
+    return token[0] if token[0].startswith('"') or token[1] is not None else ""
 
 
 def _text(path: Path) -> str | None:

@@ -4,21 +4,25 @@ start-up time.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+from collections import ChainMap
 
 _SPACE = re.compile(r"[^\S\r\n]*")
 _BLANK = re.compile(r"\s*")
 _EXPORT = re.compile(r"(?:export[^\S\r\n]+)?")
 _KEY = re.compile(r"'([^']+)'|([^=#\s']+[^=#\s]*)")
 _EQUALS = re.compile(r"=([^\S\r\n]*)")
-_SINGLE = re.compile(r"'((?:\\.|[^'\\])*)'", re.DOTALL)
-_DOUBLE = re.compile(r'"((?:\\.|[^"\\])*)"', re.DOTALL)
+_SINGLE = re.compile(r"'([^'\\]*+(?:\\.[^'\\]*+)*+)'", re.DOTALL)
+_DOUBLE = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
 _PLAIN = re.compile(r"([^\r\n]*)")
 _COMMENT = re.compile(r"(?:[^\S\r\n]*#[^\r\n]*)?")
 _END = re.compile(r"[^\S\r\n]*(?:\r\n|\n|\r|$)")
 _REST = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)?")
-_VARIABLE = re.compile(r"\$\{([^}:]*)(?::-([^}]*))?\}")
+# What does not end is matched, too (without group 3), lest each beginning in it be tried.
+_VARIABLE = re.compile(r"\$\{([^}:]*+)(?::-([^}]*+))?+(\})?")
+MOST = 1 << 20  # characters that the variables in one file may stand for
 _ESCAPES = {
     f"\\{letter}": sign for letter, sign in zip("\\'\"abfnrtv", "\\'\"\a\b\f\n\r\t\v", strict=True)
 }
@@ -68,7 +72,7 @@ class _Parser:
             return re.sub(
                 r"\\[\\'\"abfnrtv]", lambda found: _ESCAPES[found[0]], self._take(_DOUBLE)[1]
             )
-        return re.sub(r"\s+#.*", "", self._take(_PLAIN)[1]).rstrip()
+        return re.sub(r"\s#.*", "", self._take(_PLAIN)[1]).rstrip()
 
     def _next(self, character: str) -> bool:
         return self._text.startswith(character, self._at)
@@ -82,16 +86,25 @@ class _Parser:
 
 
 def read(path: str) -> dict[str, str]:
-    """Variables of the file, with `${NAME}` and `${NAME:-default}` expanded; raises OSError,
-    UnicodeDecodeError.
+    """Variables of the file, with `${NAME}` and `${NAME:-default}` expanded; raises OSError, also if
+    those stand for more than `MOST`, and UnicodeDecodeError.
     """
     with open(path, encoding="utf-8") as file:
         text = file.read().removeprefix("\ufeff")
     values: dict[str, str | None] = {}
+    known = ChainMap[str, str | None](values, dict(os.environ))
+    left = MOST
+
+    def meant(found: re.Match[str]) -> str:
+        nonlocal left
+        if found[3] is None:
+            return found[0]
+        said = known.get(found[1], found[2] or "") or ""
+        left -= len(said)
+        if left < 0:
+            raise OSError(errno.EFBIG, f"its variables stand for more than {MOST >> 20} MiB", path)
+        return said
+
     for name, value in _Parser(text).bindings():
-        values[name] = None if value is None else _expand(value, {**os.environ, **values})
+        values[name] = None if value is None else _VARIABLE.sub(meant, value)
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _expand(value: str, known: dict[str, str | None]) -> str:
-    return _VARIABLE.sub(lambda found: known.get(found[1], found[2] or "") or "", value)

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.transcripts import tags
 
 MAX_ID: Final = 64  # characters of an id
 MAX_CALL: Final = 200  # characters of the id of a tool call
@@ -28,8 +29,6 @@ _NO_PROMPT: Final = (
     "<user-memory-input>",
 )
 _OUTPUT: Final = ("<local-command-stdout>", "<local-command-stderr>")
-_COMMAND: Final = re.compile(r"<command-name>\s*(.{1,200}?)\s*</command-name>")
-_ARGUMENTS: Final = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 # A backslash; a character outside of the basic plane; half of one; NUL.
 _ESCAPE: Final = re.compile(
     rb"\\(?:\\|u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|u[dD][89a-fA-F][\da-fA-F]{2}|u0000)"
@@ -175,11 +174,11 @@ def command(text: str) -> str | None:
     """The slash command that a text is the record of, with its arguments."""
     if not text.lstrip().startswith(("<command-name>", "<command-message>")):
         return None
-    found = _COMMAND.search(text[:_LOOKED_AT])
-    if found is None:
+    name = tags.word(text[:_LOOKED_AT], "command-name")
+    if name is None:
         return None
-    arguments = _ARGUMENTS.search(text, found.start())
-    return " ".join((found[1], arguments[1] if arguments else "")).strip()
+    arguments = tags.between(text, "command-args")
+    return f"{name} {arguments[0] if arguments else ''}".strip()
 
 
 def is_prompt(entry: Entry) -> bool:
