@@ -94,7 +94,7 @@ def _look(
     found = [neutral(text(line)) for line in one.found]
     if looking.limit:
         found.append(neutral(text(f"there is more than is looked at: {looking.limit}")))
-    listed = _listed(found)
+    listed = _listed(found, one.more)
     # What nobody was shown whole is not remembered as trusted.
     whole = listed == found and not looking.limit and not (deep is not None and deep.limit)
     content = one.fingerprint if whole else ""
@@ -102,14 +102,16 @@ def _look(
     return Workspace(text(place.path), content, tuple(listed), files)
 
 
-def _listed(found: list[str]) -> list[str]:
-    """What was found, as far as a person can be asked to read it; that it was cut is said."""
+def _listed(found: list[str], more: int) -> list[str]:
+    """What was found, as far as a person can be asked to read it; that it was cut is said, also if
+    `more` lines were not kept.
+    """
     listed: list[str] = []
     size = 0
     for line in found:
         size += len(line)
         if len(listed) == MAX_FOUND or size > MAX_LISTED:
-            return [*listed, f"{len(found) - len(listed)} more, which are not shown"]
+            return [*listed, f"{len(found) - len(listed) + more} more, which are not shown"]
         cut = len(line) > MAX_LINE
         listed.append(
             f"{line[:MAX_LINE]}… ({len(line) - MAX_LINE} more characters)" if cut else line
@@ -133,7 +135,8 @@ class _Scan:
         deep: below.Below | None,
         restrictions: dict[str, list[str]],
     ) -> None:
-        self.found: list[str] = []
+        self.found: list[str] = []  # one line more than is listed, at most
+        self.more = 0  # further lines
         self._restrictions = restrictions
         self._looking = looking
         self._place = place
@@ -221,7 +224,9 @@ class _Scan:
     def _say(self, path: str, found: Sequence[str], digest: str) -> None:
         self._files[path] = digest
         shown = os.path.relpath(path, self._place.path)
-        self.found.extend(f"{shown}: {one}" for one in found)
+        kept = found[: MAX_FOUND + 1 - len(self.found)]
+        self.found.extend(f"{shown}: {one}" for one in kept)
+        self.more += len(found) - len(kept)
 
     def _programs(self, texts: Iterator[str], *directories: str) -> None:
         """Files of the workspace that are named in commands belong to what acts."""

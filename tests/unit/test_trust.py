@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import subprocess
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -665,3 +666,16 @@ async def test_shortage_of_descriptors_is_no_content(
             await Watch().look(str(work), [], ("user", "project", "local"))
     assert at.value.kind == "out_of_descriptors"
     assert not (await Watch().look(str(work), [], ("user", "project", "local"))).acting
+
+
+def test_countless_commands_fill_no_memory(work: Path) -> None:
+    for at in range(8):
+        write(work / f".claude/commands/{at}.md", "!`" * 32_000)
+    tracemalloc.start()
+    try:
+        (place,) = look(work).acting
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert place.found[-1] == "127800 more, which are not shown"
+    assert peak < 12_000_000
