@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from structlog.testing import capture_logs
 
 from pykoclaw_acp.cli import cli
 from pykoclaw_acp.config.settings import Settings
@@ -138,6 +139,21 @@ def test_the_group_shares_directories_of_conversations(tmp_path: Path) -> None:
     tmp_path.chmod(0o2770)
     asyncio.run(folders.of_conversation(tmp_path, "new"))
     assert {stat.S_IMODE(one.stat().st_mode) for one in tmp_path.rglob("*")} == {0o2770}
+
+
+async def test_start_warns_of_directory_that_others_cannot_reach(tmp_path: Path) -> None:
+    """As an upgrade finds it: refused, it would take the user's conversations away."""
+    weak = tmp_path / "closed/weak"
+    for path, mode in ((weak.parent, 0o700), (weak, 0o777)):
+        path.mkdir()
+        path.chmod(mode)
+    with capture_logs() as logged:
+        async with server(settings_in(weak)) as app:
+            assert await app.database.read("SELECT 1 FROM acp_sessions") == []
+    (warning,) = [one for one in logged if one.get("action") == "directory_weak"]
+    assert warning["log_level"] == "warning"
+    assert warning["directory"] == str(weak)
+    assert f"chmod o-w {weak}" in warning["advice"]
 
 
 async def test_a_group_that_is_set_shares_it(tmp_path: Path) -> None:
