@@ -123,7 +123,8 @@ class Turn:
     clock). `client`, `instance`: name and process of the client that sent it, if known.
     `spoke`: part of the answer is in the log. `cancelled`: set to stop the turn. `waiting`:
     number of calls waiting for its end; `lost_at` (s, monotonic): since when there is none.
-    `answered`: a client has the response. `unattended`: it runs without a client. `attempts`:
+    `answered`: a client has the response. `unattended`: it runs without a client;
+    `detached`: nor does a command wait for it. `attempts`:
     daemons that died while preparing it; `begun`: this one is counted in the journal. `task_id`: of
     the scheduled task whose run it is; `aside`: in a session of its own. `helper`: a prompt that a client
     made for itself. `blobs`: bytes that its
@@ -145,6 +146,7 @@ class Turn:
     answered: bool = False
     sent: int = 0
     unattended: bool = False
+    detached: bool = False
     attempts: int = 0
     begun: bool = False
     task_id: str | None = None
@@ -165,6 +167,11 @@ class Turn:
     ended: asyncio.Future[tuple[Outcome, int]] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
+
+    @property
+    def alone(self) -> bool:
+        """Whether nobody stands behind it who could be asked in time."""
+        return self.task_id is not None or self.detached
 
     @property
     def length(self) -> int:

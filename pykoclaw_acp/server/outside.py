@@ -124,6 +124,7 @@ class OutsidePrompts:
             client=CLIENT,
             sent=self._sessions.clock.now(),
             unattended=True,
+            detached=params.detach,
             given=given_by(params.environment),
         )
 

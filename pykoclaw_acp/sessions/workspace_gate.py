@@ -217,12 +217,14 @@ class WorkspaceGate:
             await self._tasks.finish(self._open(turn, request))
             # Since it was looked up; beside the wait, which an answer may end meanwhile.
             self._tasks.start(self._trusted_elsewhere.settle())
+        elif turn.alone:
+            self._broker.hasten(request.ask_id)
         pause(turn)  # whatever ends the daemon meanwhile, it is not this prompt
         return request, await self._broker.wait_settled(request.ask_id)
 
     async def _open(self, turn: Turn, request: PermissionRequest) -> None:
         await self._store.insert_request(self._state.id, request)
-        one = self._broker.open(0, request, self._state.last_seq)
+        one = self._broker.open(0, request, self._state.last_seq, alone=turn.alone)
         one.settlement = self._tasks.start(self._broker.settle(one), name="settle-request")
         if turn.cancelled.is_set():  # while it was written down
             await self._broker.drop_trust_request(turn.turn_id)

@@ -38,6 +38,7 @@ from tests.integration.asking import rig as asking_rig
 from tests.integration.callers import caller
 from tests.integration.linked import there
 from tests.integration.rig import Rig, take_up
+from tests.integration.scheduling import task
 from tests.integration.trusting import Working, act, looking, over, rig
 from tests.integration.wires import Wire, client, prompt
 from tests.waiting import eventually, within
@@ -105,6 +106,69 @@ async def test_no_policy_trusts(tmp_path: Path, work: Path, policy: str, timeout
         assert [each.restricted for each in one.options] == [True]
         assert await trusted(r) == []
         await eventually(lambda: "without what acts" in one.said)
+
+
+def unattended(one: Working, **origin: Any) -> Turn:
+    if "task_id" in origin:
+        task(one.r.database.path, one.session.record.conversation_name, id=origin["task_id"])
+    content = [{"type": "text", "text": "say 1"}]
+    return Turn(str(uuid4()), one.session.id, content, unattended=True, **origin)
+
+
+@pytest.mark.parametrize("origin", [{"task_id": "t"}, {"detached": True}], ids=["task", "detached"])
+async def test_prompt_that_nobody_stands_behind_waits_for_nobody(
+    tmp_path: Path, work: Path, origin: dict[str, Any]
+) -> None:
+    async with rig(tmp_path, "wait", LONG) as r:
+        one = await Working.begin(r, work)
+        one.person.present = False
+        turn = await one.session.accept_unattended(unattended(one, **origin))
+        assert (await over(turn)).state == "done"
+        assert [each.restricted for each in one.options] == [True]
+        assert await trusted(r) == []
+        await eventually(lambda: "without what acts" in one.said)
+
+
+async def test_clients_are_asked_about_a_task(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path, "wait", LONG) as r:
+        one = await Working.begin(r, work)
+        turn = await one.session.accept_unattended(unattended(one, task_id="t"))
+        assert (await one.answer(turn, "allow_always")).state == "done"
+        assert [each.restricted for each in one.options] == [False]
+
+
+async def test_prompt_of_a_command_that_waits_is_asked_about(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path, "wait", LONG) as r, caller(r, tmp_path) as cli:
+        one = await Working.begin(r, work)
+        one.person.present = False
+        number = cli.begin("prompt", session=one.session.id, text="say 1")
+        await eventually(lambda: one.session.permissions.pending_ids)
+        assert not await within(lambda: not one.session.permissions.pending_ids, 0.5)
+        (question,) = await cli.call("questions/list")
+        await cli.call("questions/answer", question=question["id"], decision="allow_once")
+        await eventually(lambda: number in cli.answers)
+
+
+async def test_detached_prompt_of_a_command_waits_for_nobody(tmp_path: Path, work: Path) -> None:
+    async with rig(tmp_path, "wait", LONG) as r, caller(r, tmp_path) as cli:
+        one = await Working.begin(r, work)
+        one.person.present = False
+        await cli.call("prompt", session=one.session.id, text="say 1", detach=True)
+        await eventually(lambda: "without what acts" in one.said)
+
+
+async def test_task_of_before_waits_for_nobody(tmp_path: Path, work: Path) -> None:
+    """Its daemon ended while the request was open."""
+    async with rig(tmp_path) as r:
+        one = await Working.begin(r, work)
+        await one.session.accept_unattended(unattended(one, task_id="t"))
+        await one.asked()
+        await r.sessions.live.suspend()
+    data = tmp_path / "data"
+    async with asking_rig(data, "wait", LONG, **looking()) as again:
+        await hand_over(await recovered(again, data), again.sessions, again.pool, again.database)
+        await eventually(lambda: again.launcher.launched)
+        assert again.launcher.launched[0].spec.options.restricted
 
 
 async def test_policy_stands_behind_no_prompt_of_before(tmp_path: Path, work: Path) -> None:

@@ -78,6 +78,8 @@ class Away:
         passed = audience.passed(self._state.subscriptions, one) is not None
         if passed or self.is_unsupported(one):
             policy = AwayPolicy.DENY
+        if policy == AwayPolicy.WAIT and one.alone:
+            policy = AwayPolicy.DENY
         if policy == AwayPolicy.PARK and one.request.workspaces:  # it has no worker to give up
             one.clock.stop()
             self._note_policy(one, RequestPolicy.PARK, None)

@@ -85,11 +85,14 @@ class Broker:
 
     # --- requests come and go
 
-    def open(self, epoch: int, request: PermissionRequest, seq: int) -> PendingRequest:
+    def open(
+        self, epoch: int, request: PermissionRequest, seq: int, *, alone: bool = False
+    ) -> PendingRequest:
         """Ask the clients, once each was shown the log up to `seq`; cancel a form that none of them
-        can show.
+        can show. `alone`: nobody stands behind its prompt.
         """
         one = self._add(epoch, request, seq, self._store.clock.now())
+        one.alone = alone
         if self._use_parked_answer(one):
             return one
         if self.away.is_unsupported(one):
@@ -187,6 +190,13 @@ class Broker:
     def trust_request(self, turn_id: str) -> PermissionRequest | None:
         """The pending trust request of this turn."""
         return next((one for one in self.trust_requests if one.turn_id == turn_id), None)
+
+    def hasten(self, ask_id: str) -> None:
+        """Note of a request that was restored that nobody stands behind its prompt."""
+        one = self._pending[ask_id]
+        one.alone = True
+        if one.clock.waits:
+            self.away.start(one)
 
     @property
     def trust_requests(self) -> list[PermissionRequest]:

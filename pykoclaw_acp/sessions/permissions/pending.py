@@ -40,6 +40,7 @@ class PendingRequest:
     # clients that were asked, and in front of which nobody was
     absent: set[Subscription] = field(default_factory=set)
     withdrawn: bool = False
+    alone: bool = False  # nobody stands behind its prompt, so that it does not wait long
     trusted: bool = False  # elsewhere, which is in the database already
     given: Given | None = None  # by who has decided, for a turn that tells Claude
 
