@@ -130,7 +130,7 @@ async def test_previous_version_fronts_and_worker_continue_after_upgrade(
     assert (await asking.prompt(session, text("All is well.")))["stopReason"] == "end_turn"
 
 
-async def test_previous_version_worker_is_decided_and_cancelled_after_upgrade(
+async def test_old_worker_is_decided_and_cancelled_after_upgrade(
     stack: Stack, installed: Installation
 ) -> None:
     """A tool call that asks before the upgrade, and a turn of another session that hangs."""

@@ -137,7 +137,7 @@ async def test_worker_that_stays_in_forbidden_mode_is_ended(tmp_path: Path) -> N
         assert r.launcher.launched[-1].spec.options.permission_mode == "default"
 
 
-async def test_forbidden_mode_is_left_while_nothing_can_be_read(
+async def test_forbidden_mode_is_left_while_nothing_is_readable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def locked(*_: object) -> None:

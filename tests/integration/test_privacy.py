@@ -68,7 +68,7 @@ async def test_an_adopted_database_is_closed_to_others(tmp_path: Path, mode: int
             assert set(modes(tmp_path / "data").values()) == {0o600}
 
 
-async def test_the_file_that_a_link_leads_to_is_closed(tmp_path: Path) -> None:
+async def test_file_behind_a_link_is_closed(tmp_path: Path) -> None:
     """SQLite's own files are beside that, not beside the link."""
     for name in ("data", "elsewhere"):
         (tmp_path / name).mkdir(mode=0o700)

@@ -115,7 +115,7 @@ def test_a_client_gets_the_sentence_and_the_kind(home: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [["serve"], ["serve", "--stdio"], ["adopt"]])
-def test_no_server_is_started_from_inside_of_a_session(command: list[str], home: Path) -> None:
+def test_no_server_starts_from_inside_a_session(command: list[str], home: Path) -> None:
     """A tool of a worker whose daemon is gone: as the server, it would have every session."""
     (known,) = (home / ".local/state/pykoclaw").glob("*/instance.json")
     inside = f"{known.parent.name}:the:session:3"

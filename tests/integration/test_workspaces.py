@@ -137,7 +137,7 @@ async def test_clients_are_asked_about_a_task(tmp_path: Path, work: Path) -> Non
         assert [each.restricted for each in one.options] == [False]
 
 
-async def test_prompt_of_a_command_that_waits_is_asked_about(tmp_path: Path, work: Path) -> None:
+async def test_prompt_of_a_waiting_command_is_asked_about(tmp_path: Path, work: Path) -> None:
     async with rig(tmp_path, "wait", LONG) as r, caller(r, tmp_path) as cli:
         one = await Working.begin(r, work)
         one.person.present = False

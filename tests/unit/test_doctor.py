@@ -643,7 +643,7 @@ def test_mittos_server_outside_claudes_view_is_named(
         ({".claude.json": {"projects": {"w": SERVER}}}, ("local",), True, "each of its", ""),
     ],
 )
-def test_way_of_mittos_server_that_does_not_count_is_named(
+def test_useless_way_of_mittos_server_is_named(
     files: dict[str, Any], sources: tuple[str, ...], trusted: bool | None, found: str, advice: str,
     context: Context, tmp_path: Path,
 ) -> None:  # fmt: skip

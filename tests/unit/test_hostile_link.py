@@ -166,7 +166,7 @@ def test_costly_introduction_is_refused_before_it_is_decoded(
     assert max(decoded, default=0) <= long_lines.PIECE + 2
 
 
-def test_long_texts_of_an_introduction_are_decoded_in_pieces(
+def test_long_introductions_are_decoded_in_pieces(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     text = 'a "long" one\n😀 ' * 50_000
@@ -203,7 +203,7 @@ def test_unfinished_introduction_leaves_its_room() -> None:
     assert room.total == 0
 
 
-def test_little_is_kept_of_an_introduction_that_has_taken_effect() -> None:
+def test_little_is_kept_of_a_used_introduction() -> None:
     peer = met(hello(environment={"A": "x" * 1000}, deaths={"1": 1}) + b">> 1 5 {}\n")
 
     async def first() -> ClientLine | None:

@@ -75,7 +75,7 @@ def test_long_first_line_is_decoded_in_pieces(decoded: list[int]) -> None:
 
 
 @pytest.mark.parametrize("fields", [{"turns": [[]] * 500_000}, {"turns": ["x" * 1000] * 20_000}])
-def test_costly_first_line_is_refused_before_it_is_decoded(
+def test_costly_first_line_is_refused_before_decoding(
     fields: dict[str, Any], decoded: list[int]
 ) -> None:
     with pytest.raises(InvalidParams, match="no session that was exported"):
