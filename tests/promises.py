@@ -159,7 +159,8 @@ LOG: Final = (
     "SELECT e.first_seq, e.seq, t.turn_id, e.kind, e.payload FROM acp_sessions s"
     " JOIN acp_log e ON e.log_key = s.log_key"
     " LEFT JOIN acp_turns t ON t.acp_session_id = s.acp_session_id AND t.position = e.turn"
-    " WHERE s.acp_session_id = ? ORDER BY e.seq"
+    " WHERE s.acp_session_id = (SELECT COALESCE(i.alias_of, i.acp_session_id) FROM acp_sessions i"
+    " WHERE i.acp_session_id = ?) ORDER BY e.seq"
 )
 
 
@@ -175,7 +176,7 @@ class Entry:
 
 
 def log(w: Told, session: str) -> list[Entry]:
-    """A session's log."""
+    """A session's log, by any of its ids."""
     return [
         Entry(first, seq, turn, kind, json.loads(payload))
         for first, seq, turn, kind, payload in w.rows(LOG, session)
@@ -242,7 +243,8 @@ def closed(w: Told) -> set[str]:
     return {
         session
         for (session,) in w.rows(
-            "SELECT acp_session_id FROM acp_sessions WHERE closed_at IS NOT NULL"
+            "SELECT i.acp_session_id FROM acp_sessions i JOIN acp_sessions s"
+            " ON s.acp_session_id = COALESCE(i.alias_of, i.acp_session_id) WHERE s.closed_at IS NOT NULL"
         )
     }
 

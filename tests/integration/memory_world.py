@@ -12,11 +12,12 @@ import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final, TypeVar
+from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 import structlog
@@ -358,6 +359,7 @@ class World:
         ] = []  # turns that were waiting at a start, and ran although nobody came
         self._inherited: dict[str, Author] = {}  # such turns, with who sent them
         self._processes = itertools.count(FIRST_PID << 1)  # of clients
+        self.aliases: dict[str, str] = {}  # second ids of conversations, with their sessions
         self._authors: dict[str, Author] = {}  # fronts that there ever were
         self._ended: dict[int, float] = {}  # when such a process did
         self._came: list[MemoryFront] = []  # to this daemon, those too that have left it since
@@ -462,6 +464,19 @@ class World:
             await connection.close()
         self._connections.clear()
         self._looks.close_all()
+
+    def give_second_id(self, session: str) -> None:
+        """A row of an earlier version's, which the next daemon finds: a second id of a conversation."""
+        made = str(uuid5(NAMESPACE_OID, session))
+        path = self._settings.data / DATABASE
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(
+                "INSERT INTO acp_sessions (acp_session_id, conversation_name, cwd, created_at, updated_at)"
+                " SELECT ?, conversation_name, cwd, created_at + 1, updated_at FROM acp_sessions"
+                " WHERE acp_session_id = ?",
+                (made, session),
+            )
+        self.aliases[made] = session
 
     # --- fronts
 
@@ -610,8 +625,9 @@ class World:
         author = self._inherited.get(turn)
         if author is None:
             return
-        session = worker.spec.session_id
-        if not any(self._stands_behind(front, author, session) for front in self._came):
+        ids = [one for one, its in self.aliases.items() if its == worker.session]
+        ids.append(worker.session)
+        if not any(self._stands_behind(front, author, one) for front in self._came for one in ids):
             self.for_nobody.append(turn)
 
     def _stands_behind(self, front: MemoryFront, author: Author, session: str) -> bool:

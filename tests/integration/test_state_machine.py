@@ -106,7 +106,13 @@ class Walk(RuleBasedStateMachine):
         ids = {answer["result"]["sessionId"]: None for answer in made if "result" in answer}
         for worker in self.w.launcher.workers:
             ids[worker.spec.session_id] = None
-        return list(ids)
+        return [*ids, *self.w.aliases]
+
+    @property
+    def _single(self) -> list[str]:
+        """Sessions with one id."""
+        taken = {*self.w.aliases, *self.w.aliases.values()}
+        return [one for one in self.sessions if one not in taken]
 
     @property
     def working(self) -> list[MemoryWorker]:
@@ -132,7 +138,8 @@ class Walk(RuleBasedStateMachine):
     def prompt(self, front: int, session: int, hurry: int | None) -> None:
         client = self._front(front)
         target = self._followed(client, session)
-        waiting = sum(row.session == target and row.state == "queued" for row in turns(self.w))
+        owner = self.w.aliases.get(target or "", target)
+        waiting = sum(row.session == owner and row.state == "queued" for row in turns(self.w))
         if target is not None and waiting < MOST_WAITING:
             client.prompt(target, f"prompt {self._word()}")
         self._do(hurry=hurry)
@@ -159,6 +166,16 @@ class Walk(RuleBasedStateMachine):
         if target is not None:
             client.cancel(target)
         self._do(hurry=hurry)
+
+    @calm
+    @precondition(lambda self: self.w.fronts)
+    @rule(front=which, session=which)
+    def close(self, front: int, session: int) -> None:
+        client = self._front(front)
+        target = self._followed(client, session)
+        if target is not None:
+            client.ask("session/close", sessionId=target)
+        self._trouble()
 
     @precondition(lambda self: any(front.questions for front in self.w.fronts))
     @rule(option=some.sampled_from(["allow_once", "reject_once"]))
@@ -255,6 +272,18 @@ class Walk(RuleBasedStateMachine):
     @rule()
     def start(self) -> None:
         self._do(self.w.start())
+
+    @calm
+    @precondition(lambda self: self._single)
+    @rule(session=which)
+    def second_id(self, session: int) -> None:
+        self._trouble(self._give_second_id(self._single[session % len(self._single)]))
+
+    async def _give_second_id(self, session: str) -> None:
+        if self.w.app is not None:
+            await self.w.stop()
+        self.w.give_second_id(session)
+        await self.w.start()
 
     # --- the store, and time
 
