@@ -305,7 +305,7 @@ async def test_missing_transcript_is_told_and_session_continues(tmp_path: Path) 
         assert await row(r) == other
 
 
-async def test_others_continue_from_us_when_theirs_is_gone(tmp_path: Path) -> None:
+async def test_others_resume_ours_when_theirs_is_gone(tmp_path: Path) -> None:
     """Unless they write such a Claude session again: then they keep their transcripts elsewhere."""
     async with opened(tmp_path) as (r, transcripts, one, session):
         for number, (claude, kept) in enumerate([("gone", CLAUDE), ("theirs", "theirs")], 3):
