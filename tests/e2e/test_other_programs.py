@@ -4,17 +4,21 @@ the model.
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 import secrets
 import signal
-from typing import Final
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final, cast
 
 import pytest
 
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.prompt_text import NOTES_TAG
 from tests.double import files
-from tests.double.roles import Role
+from tests.double.roles import PATIENCE, Role
 from tests.e2e.commands import done
 from tests.e2e.harness import Client, RpcError, Stack, script, text
 from tests.e2e.other_programs import answers, dispatch, name_of, row, terminal
@@ -77,6 +81,58 @@ async def test_earlier_plugins_conversation_is_shown_and_remembered(
     assert row(stack, "acp-1a2b3c4d") == (claude, str(stack.work)) != (claude, folder)
     await client.load(OLD, stack.work)
     assert client.text(OLD) == "The old answer.The new answer."
+
+
+async def ask_original(role: Role, method: str, **params: Any) -> dict[str, Any]:
+    """A request to the earlier plugin, and its result."""
+    stdin, stdout = role.process.stdin, role.process.stdout
+    assert stdin is not None
+    assert stdout is not None
+    request = {"jsonrpc": "2.0", "id": method, "method": method, "params": params}
+    stdin.write(f"{json.dumps(request)}\n".encode())
+    async with asyncio.timeout(PATIENCE):
+        while line := await stdout.readline():
+            answer: dict[str, Any] = json.loads(line)
+            if answer.get("id") == method:
+                return cast("dict[str, Any]", answer["result"])
+    raise AssertionError(role.output())
+
+
+@asynccontextmanager
+async def original(stack: Stack) -> AsyncIterator[Role]:
+    """The earlier plugin, which ends with its input."""
+    place = (stack.data, stack.environment)
+    role = await Role.start(*place, "original", "--claude", stdin=asyncio.subprocess.PIPE)
+    try:
+        yield role
+        await role.process.communicate(b"")
+        assert role.process.returncode == 0
+    finally:
+        role.kill()
+        await role.process.wait()
+
+
+@pytest.mark.long
+async def test_conversation_goes_to_us_and_back_again(stack: Stack) -> None:
+    """By docs/migration.md: the earlier plugin, ours, and the earlier plugin again."""
+    opened: dict[str, Any] = {"cwd": str(stack.work), "mcpServers": []}
+    async with original(stack) as role:
+        session = (await ask_original(role, "session/new", **opened))["sessionId"]
+        prompt = [{"type": "text", "text": text("First.")}]
+        await ask_original(role, "session/prompt", sessionId=session, prompt=prompt)
+    await stack.daemon()
+    client = await stack.front()
+    await client.load(session, stack.work)
+    assert client.text(session) == "First."
+    await client.prompt(session, text("Second."))
+    await client.close()
+    await stack.end_daemon()
+    async with original(stack) as role:
+        await ask_original(role, "session/load", sessionId=session, **opened)
+        prompt = [{"type": "text", "text": text("Third.")}]
+        await ask_original(role, "session/prompt", sessionId=session, prompt=prompt)
+    assert answers(stack) == ["First.", "Second."]
+    assert stack.asked()[-1]["messages"][-1]["text"] == text("Third.")
 
 
 @pytest.mark.long
