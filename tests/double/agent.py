@@ -69,8 +69,8 @@ class Engine(Protocol):
 
 @dataclass
 class Canned:
-    """Answers with a fixed text after a while. Session ids are new unless one is resumed; those in
-    `unknown` cannot be resumed.
+    """Answers with a fixed text after a while, in which `{run}` is another word in each turn. Session
+    ids are new unless one is resumed; those in `unknown` cannot be resumed.
     """
 
     text: str = "Done."
@@ -90,7 +90,8 @@ class Canned:
         await asyncio.sleep(self.seconds)
         if resume in self.unknown:
             raise ProcessFailed("No conversation found with session ID")
-        return Outcome(resume or str(uuid.uuid4()), [self.text] if self.text else [])
+        text = self.text.replace("{run}", uuid.uuid4().hex)
+        return Outcome(resume or str(uuid.uuid4()), [text] if text else [])
 
 
 @dataclass

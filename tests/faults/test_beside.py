@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
@@ -21,6 +22,7 @@ from tests.double import files, tables
 from tests.double.handle import init_db
 from tests.double.roles import Role
 from tests.e2e.harness import Stack, processes, script, text
+from tests.e2e.harness.logs import locks
 from tests.faults.talking import MARKER, Talker, check_turns, check_updates
 from tests.waiting import eventually
 
@@ -31,7 +33,7 @@ ENOUGH: Final = 120.0  # s
 QUICK: Final = ("--every", "0.05")
 LATER: Final = {"prompt": "Look.", "schedule_type": "once", "schedule_value": "2999-01-01"}
 OTHERS: Final = (
-    ("scheduler", *QUICK, "--text", "a <reply>Result.</reply>"),
+    ("scheduler", *QUICK, "--text", "a <reply>Result {run}.</reply>"),
     ("poller", *QUICK),
     ("whatsapp", "7@g.us", "Hello.", "--loop", *QUICK),
     ("dispatch", "wa-andy-6@g.us", "Go on.", "--loop", "--system-prompt", "Be Andy.", *QUICK),
@@ -40,6 +42,7 @@ OTHERS: Final = (
     ("tool", "wa-andy-9@g.us", "schedule_task", json.dumps(LATER)),
     ("original", *QUICK, "--seconds", "0.2"),
 )
+RESULT: Final = re.compile(r"Result \w+\.")
 ORIGINALS: Final = "0123abcd-aaaa-4aaa-8aaa-aaaaaaaaaaaa"  # session of the earlier plugin
 
 
@@ -153,6 +156,7 @@ async def test_random_kills_lose_nothing_of_anybody(stack: Stack) -> None:
 
     for role in others.all:
         assert role.failures() == [], role.output()
+    assert locks(stack) == []
     _check_rows(stack, others)
     for talker in talkers:
         assert await talker.ask("text the last answer") == "done"
@@ -212,7 +216,7 @@ def _check_rows(stack: Stack, others: Others) -> None:
 
 
 async def _check_deliveries(stack: Stack, others: Others, talker: Talker) -> None:
-    """Each result for this conversation is shown, once."""
+    """Each result for this conversation is shown, once, in the order in which they were made."""
     name = f"acp-{talker.session[:8]}"
     query = "SELECT status FROM delivery_queue WHERE conversation = ?"
     await eventually(
@@ -220,9 +224,12 @@ async def _check_deliveries(stack: Stack, others: Others, talker: Talker) -> Non
     )
     client = await stack.front()
     await client.load(talker.session, stack.work)
-    enqueued = len(stack.rows(query, name))
-    assert enqueued >= len([one for one in others.done("enqueued") if one["conversation"] == name])
-    assert client.text(talker.session).count("Result.") == enqueued
+    query = "SELECT message FROM delivery_queue WHERE conversation = ? ORDER BY created_at"
+    enqueued = [row["message"] for row in stack.rows(query, name)]
+    assert len(enqueued) >= len(
+        [one for one in others.done("enqueued") if one["conversation"] == name]
+    )
+    assert RESULT.findall(client.text(talker.session)) == enqueued
 
 
 def _check_memory(stack: Stack, talker: Talker) -> None:

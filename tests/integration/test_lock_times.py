@@ -105,6 +105,21 @@ def test_no_migration_of_large_database_holds_lock(tmp_path: Path) -> None:
         assert events == EVENTS
 
 
+@pytest.mark.long
+def test_no_migration_of_pykoclaws_tables_holds_lock(tmp_path: Path) -> None:
+    """Of a database that other programs have filled, and that we see for the first time."""
+    path = files.large(tmp_path)
+    every = migrate.load()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for migration in every:
+            held = watch(connection)
+            migrate.apply(
+                connection, [one for one in every if one.version <= migration.version], path
+            )
+            assert held.transactions, migration.name
+            assert max(seconds for seconds, _ in held.transactions) < LIMIT, migration.name
+
+
 async def test_no_piece_of_a_conversion_holds_the_lock(tmp_path: Path) -> None:
     events = EVENTS // 10
     async with rig(tmp_path) as r:

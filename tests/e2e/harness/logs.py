@@ -29,3 +29,11 @@ def warnings(*texts: str) -> list[dict[str, Any] | str]:
             if entry.get("level") not in ("debug", "info") and REAPED_LATE not in entry["event"]:
                 found.append(entry)
     return found
+
+
+def locks(stack: Stack) -> list[dict[str, Any] | str]:
+    """Log lines of all daemons that say that another program's lock was met."""
+    own = stack.root / "daemon.log"  # of those that the test has started itself
+    texts = [*logs(stack), own.read_text() if own.exists() else ""]
+    assert any(texts)
+    return [one for one in warnings(*texts) if "locked" in str(one).casefold()]
