@@ -132,7 +132,8 @@ class Turn:
     `steers`: it is to go into the turn that runs; `waited`: one ran when it came; `taken_by`: the turn
     that has taken it up; `unsaid`: it was given to Claude, and its message is not in the log yet;
     `leaving`: it is `dispatched`, and its worker does not have it yet; `given`: by the command that
-    sent it, or that has decided what it tells. `recovered`: an earlier daemon accepted it.
+    sent it, or that has decided what it tells. `recovered`: an earlier daemon accepted it;
+    `resent`: one may have.
     """
 
     turn_id: str
@@ -160,6 +161,7 @@ class Turn:
     leaving: bool = False
     given: Given | None = None
     recovered: bool = False
+    resent: bool = False
     lost_at: float | None = None
     state: TurnState = TurnState.QUEUED
     spoke: bool = False

@@ -20,7 +20,7 @@ from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.config.surroundings import own_variables
 from pykoclaw_acp.errors import LaunchFailed
-from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.link.places import DATABASE, Places
 from pykoclaw_acp.model.choices import may_bypass
 from pykoclaw_acp.model.scheduled import SchedulerState
 from pykoclaw_acp.model.surroundings import House
@@ -118,6 +118,7 @@ class App:
         """
         crash_points.arm(settings.crash_points)
         async with contextlib.AsyncExitStack() as undo:
+            undo.enter_context(data_directory.readable(settings.data / DATABASE))
             lock, spare = data_directory.take(settings, places, undo, resident=resident)
             database = await data_directory.open_database(settings, spare, undo)
             launcher = LocalLauncher(
@@ -132,21 +133,21 @@ class App:
                 database, identity, launcher, places, spare,
                 resident=resident, usage_limit=settings.usage_limit,
             )  # fmt: skip
+            statements = PluginStatements(database)
+            journal = HintingJournal(database)
+            house = settings.house(own_variables())
+            roots = Roots(accounts=house.accounts)
+            transcripts = ImportedTranscripts(journal, accounts=house.configuration, roots=roots)
+            sessions, pool = _wire(
+                settings, database, launcher, identity,
+                journal=journal, statements=statements, transcripts=transcripts,
+                house=house, resident=resident,
+            )  # fmt: skip
+            sessions.know_aliases(await conversations.aliases(database))
+            sessions.awaits_recovery = found is None
+            if found is not None:
+                await hand_over(found, sessions, pool, database)
             undo.pop_all()
-        statements = PluginStatements(database)
-        journal = HintingJournal(database)
-        house = settings.house(own_variables())
-        roots = Roots(accounts=house.accounts)
-        transcripts = ImportedTranscripts(journal, accounts=house.configuration, roots=roots)
-        sessions, pool = _wire(
-            settings, database, launcher, identity,
-            journal=journal, statements=statements, transcripts=transcripts,
-            house=house, resident=resident,
-        )  # fmt: skip
-        sessions.know_aliases(await conversations.aliases(database))
-        sessions.awaits_recovery = found is None
-        if found is not None:
-            await hand_over(found, sessions, pool, database)
         gc.freeze()  # exclude start-up objects from GC: each look through them costs 20 ms
         gc.enable()
         state = database.condition.state

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import structlog
 
 from pykoclaw_acp.config.settings import Settings
-from pykoclaw_acp.errors import ConfigurationError, DirectoryUnusable
+from pykoclaw_acp.errors import (
+    ConfigurationError,
+    DatabaseBusy,
+    DirectoryUnusable,
+    StoreUnavailable,
+)
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import DATABASE, Places, secure_directory
 from pykoclaw_acp.pool.unattended import unattended
@@ -54,6 +60,18 @@ async def open_database(
     undo.push_async_callback(database.close)
     privacy.close(settings.data / DATABASE, group)  # what was made just now
     return database
+
+
+@contextlib.contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Raise DatabaseBusy for what a start could not read of the database, or write to it."""
+    try:
+        yield
+    except StoreUnavailable as error:
+        raise DatabaseBusy(
+            f"The server cannot start with {path}: {error.reason} What was stored is kept as it is."
+            " The next start tries again; if it fails, too, `pykoclaw-acp doctor` looks at the database."
+        ) from error
 
 
 def _runtime_directory(places: Places) -> Path:

@@ -16,6 +16,7 @@ from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscriber import Subscriber
 from pykoclaw_acp.sessions.subscription import Subscription
+from pykoclaw_acp.sessions.turns.intake import looking_back
 from pykoclaw_acp.tasks import in_pieces
 
 
@@ -48,8 +49,10 @@ async def accept(subscriber: Subscriber, prompt: ClientPrompt) -> tuple[Session,
     """
     sessions = subscriber.sessions
     # A re-sent prompt joins its turn even in a closed session.
-    find = sessions.get_open if prompt.sent_at is None else sessions.get
-    session = await find(prompt.session_id)
+    resent = prompt.sent_at is not None
+    find = sessions.get if resent else sessions.get_open
+    with looking_back(resent=resent):
+        session = await find(prompt.session_id)
     subscription = subscriber.subscription(session, prompt.session_id)
     fingerprint = await in_pieces(prompt_text.fingerprint(prompt.content))
     keys = PromptKeys(prompt.request_key, prompt.idempotency_key, fingerprint)
@@ -60,13 +63,11 @@ async def accept(subscriber: Subscriber, prompt: ClientPrompt) -> tuple[Session,
     helpers = sessions.catalogue.settings.helper_prompts
     turn.helper = prompt_text.by_client_itself(prompt.content, subscriber.name, helpers)
     turn.steers = session.record.steers if prompt.steers is None else prompt.steers
-    turn.unattended = prompt.unattended
-    if (
-        prompt.request_key is not None
-        and sessions.awaits_recovery
-        and await sessions.in_journal(session, keys)
-    ):
-        return None
+    turn.unattended, turn.resent = prompt.unattended, resent
+    if prompt.request_key is not None and sessions.awaits_recovery:
+        with looking_back(resent=resent):
+            if await sessions.in_journal(session, keys):
+                return None
     turn.blobs = prompt.blobs
     subscriber.require_current()
     known = await session.accept(turn, subscription, joins=prompt.joins)

@@ -39,7 +39,7 @@ from pykoclaw_acp.channel.processes import WorkerProcess, WorkerRecord
 from pykoclaw_acp.channel.spec import LaunchSpec, WorkerIdentity
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import LaunchFailed, StartupError
+from pykoclaw_acp.errors import AcpError, LaunchFailed, StartupError
 from pykoclaw_acp.link.places import DATABASE, Places
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.permissions import PermissionRequest
@@ -518,9 +518,16 @@ class World:
                 connection.leave()
         except ConnectionError:
             return
+        except AcpError:  # as a daemon ends a connection of which it cannot read what was before
+            front.cut()
+            self._loop.call_later(1, self._dial_again, front)
         except AssertionError as error:
             self.broken = self.broken or error
             raise
+
+    def _dial_again(self, front: MemoryFront) -> None:
+        if self.app is not None and front in self.fronts:
+            self.connect(front)
 
     # --- waiting
 

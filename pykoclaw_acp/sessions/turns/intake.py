@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any, Final
 
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import InvalidRequest, SessionNotFound, TurnFailed
+from pykoclaw_acp.errors import (
+    InvalidRequest,
+    SessionNotFound,
+    StoreUnavailable,
+    StoreUncertain,
+    TurnFailed,
+)
 from pykoclaw_acp.model.turns import SessionRecord, Turn, TurnState
 from pykoclaw_acp.sessions.ports import TurnJournal
 from pykoclaw_acp.sessions.subscription import Subscription
@@ -19,6 +25,19 @@ from pykoclaw_acp.sessions.turns.unclaimed import Unclaimed
 from pykoclaw_acp.tasks import Tasks
 
 NOT_OPEN: Final = "The session is not open. Open it again in your client, and then send this again."
+
+
+@contextlib.contextmanager
+def looking_back(*, resent: bool) -> Iterator[None]:
+    """Raise StoreUncertain where the database cannot be read: an earlier daemon may have accepted
+    a prompt that is sent again.
+    """
+    try:
+        yield
+    except StoreUnavailable as error:
+        if not resent:
+            raise
+        raise StoreUncertain(error.state, error.reason) from error
 
 
 class Intake:
@@ -67,10 +86,11 @@ class Intake:
         one that it was before. Raises as Session.accept.
         """
         async with self.lock:
-            find = self._deduplication.find(turn.keys, turn.client or "", author.opened_at)
-            known = await find or turn
-            if known is turn and joins:
-                known = await self._in_journal(turn)
+            with looking_back(resent=turn.resent):
+                find = self._deduplication.find(turn.keys, turn.client or "", author.opened_at)
+                known = await find or turn
+                if known is turn and joins:
+                    known = await self._in_journal(turn)
             if known is turn and (self._record.closed or self._record.cwd is None):
                 raise InvalidRequest(NOT_OPEN)
             if known is turn:
