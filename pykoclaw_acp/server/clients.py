@@ -34,7 +34,7 @@ from pykoclaw_acp.server.control import Control
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.lag import LoopLag
 from pykoclaw_acp.server.line_room import LineRoom
-from pykoclaw_acp.server.link import FrontPeer, SettingsComparison
+from pykoclaw_acp.server.link import FrontPeer
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.origin import Inside, Origins
 from pykoclaw_acp.server.outside import OutsidePrompts
@@ -155,11 +155,7 @@ class Clients:
         hurrying: asyncio.Task[None] | None = None
         looking = asyncio.get_running_loop().create_task(self._origins.of(accepted), name="origin")
         try:
-            peer = (
-                None
-                if admitted.gone
-                else await _meet(transport, admitted, self._admission, self._room, self._compare)
-            )
+            peer = None if admitted.gone else await self._meet(transport, admitted)
             if peer is None:
                 return
             inside = await looking
@@ -196,6 +192,28 @@ class Clients:
                 finally:
                     self._admission.left(admitted)
 
+    async def _meet(self, transport: SocketTransport, admitted: AdmittedConnection) -> Peer | None:
+        """Determine the peer; None if nothing was sent. Raises TimeoutError if it stays silent.
+
+        Raises Overloaded for a front in a place that is reserved for commands.
+        """
+        begun = b""
+        async with asyncio.timeout(admitted.patience):
+            while len(begun) < len(GREETING) and b"\n" not in begun:
+                data = await transport.read()
+                if not data:
+                    break
+                begun += data
+            if begun.startswith(GREETING):
+                if admitted.kept:
+                    raise self._admission.refusal
+                return await FrontPeer.meet(
+                    transport, begun, admitted.process, self._room, self._compare,
+                    rest=self._turnstile.next,
+                )  # fmt: skip
+        instance = instances.of(admitted.process)
+        return DirectPeer(transport, begun, instance, self._room) if begun else None
+
     def _connect(
         self, peer: Peer, admitted: AdmittedConnection, inside: Inside | None
     ) -> ClientConnection:
@@ -227,28 +245,3 @@ async def _hurry(transport: SocketTransport, admitted: AdmittedConnection) -> No
     with contextlib.suppress(ConnectionError):
         await transport.write(jsonrpc.encode_error(jsonrpc.NULL_ID, InvalidRequest(said)))
     await transport.close()
-
-
-async def _meet(
-    transport: SocketTransport,
-    admitted: AdmittedConnection,
-    admission: Admission,
-    room: LineRoom,
-    compare: SettingsComparison,
-) -> Peer | None:
-    """Determine the peer; None if nothing was sent. Raises TimeoutError if it stays silent.
-
-    Raises Overloaded for a front in a place that is reserved for commands.
-    """
-    begun = b""
-    async with asyncio.timeout(admitted.patience):
-        while len(begun) < len(GREETING) and b"\n" not in begun:
-            data = await transport.read()
-            if not data:
-                break
-            begun += data
-        if begun.startswith(GREETING):
-            if admitted.kept:
-                raise admission.refusal
-            return await FrontPeer.meet(transport, begun, admitted.process, room, compare)
-    return DirectPeer(transport, begun, instances.of(admitted.process), room) if begun else None

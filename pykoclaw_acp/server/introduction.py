@@ -4,7 +4,7 @@ steps.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Annotated, Final
 
 import msgspec
@@ -29,6 +29,8 @@ MAX_FOLLOWED: Final = 10_000  # sessions, or permission requests, in it
 MESSAGES: Final = 5  # whose values it may hold: 10,000 sessions have 80,000
 _ENVIRONMENT: Final = 2  # the same of the environment, which Linux limits to 2 MiB
 _STEP: Final = 100  # sessions
+
+Rest = Callable[[], Awaitable[None]]
 
 log: Final = structlog.get_logger()
 
@@ -106,12 +108,14 @@ async def read(
     raise ParseError(f"The front's introduction is longer than {MAX_HELLO >> 20} MiB.")
 
 
-async def decode(line: RawLine) -> tuple[FrontHello, dict[str, str] | None]:
+async def decode(
+    line: RawLine, rest: Rest | None = None
+) -> tuple[FrontHello, dict[str, str] | None]:
     """The introduction, and the variables that it gives: None if the front is of a version that
-    gives none, or they cannot be read. Raises ParseError.
+    gives none, or they cannot be read. Raises ParseError. `rest` as in `tasks.Pace`.
     """
     try:
-        short = await _shortened(line, MESSAGES)
+        short = await _shortened(line, MESSAGES, rest)
         hello = _hello.decode(short.line[len(lines.GREETING) :])
         texts = short.texts
         if texts and any(one in texts for one in _names(hello)):
@@ -120,16 +124,16 @@ async def decode(line: RawLine) -> tuple[FrontHello, dict[str, str] | None]:
         msgspec.MsgspecError, UnicodeError, RecursionError, long_lines.TooComplex, long_lines.NoJson,
     ) as error:  # fmt: skip
         raise ParseError("The front's introduction cannot be read.") from error
-    environment = await _environment_of(hello, texts)
+    environment = await _environment_of(hello, texts, rest)
     if texts:
-        hello = await in_pieces(_restored(hello, texts))
+        hello = await in_pieces(_restored(hello, texts), rest)
     return hello, environment
 
 
-async def _shortened(line: RawLine, messages: int) -> long_lines.Short:
+async def _shortened(line: RawLine, messages: int, rest: Rest | None) -> long_lines.Short:
     if long_lines.is_simple(line):
         return long_lines.Short(line)
-    return await in_pieces(long_lines.shorten(line, messages))
+    return await in_pieces(long_lines.shorten(line, messages), rest)
 
 
 def _names(hello: FrontHello) -> list[str]:
@@ -138,10 +142,10 @@ def _names(hello: FrontHello) -> list[str]:
 
 
 async def _environment_of(
-    hello: FrontHello, texts: Mapping[str, LongText]
+    hello: FrontHello, texts: Mapping[str, LongText], rest: Rest | None
 ) -> dict[str, str] | None:
     try:
-        short = await _shortened(bytes(hello.environment), _ENVIRONMENT)
+        short = await _shortened(bytes(hello.environment), _ENVIRONMENT, rest)
         found: dict[str, str] | None = _environment.decode(short.line)
         if texts and any(name in texts for name in found or ()):
             raise msgspec.ValidationError("a name is too long")
@@ -151,7 +155,7 @@ async def _environment_of(
     if found and texts:
         for name, value in found.items():
             if value in texts:
-                found[name] = await in_pieces(texts[value].joined())
+                found[name] = await in_pieces(texts[value].joined(), rest)
     return found
 
 

@@ -15,7 +15,7 @@ from pykoclaw_acp.link import client_process, lines
 from pykoclaw_acp.link.framing import MAX_LINE_EARLY, MAX_LINE_IN, LineFramer, Oversized
 from pykoclaw_acp.protocol import jsonrpc
 from pykoclaw_acp.server import instances, introduction
-from pykoclaw_acp.server.introduction import MAX_HELLO, UNSAID, FrontHello
+from pykoclaw_acp.server.introduction import MAX_HELLO, UNSAID, FrontHello, Rest
 from pykoclaw_acp.server.peer import ClientLine, Listener, Transport
 from pykoclaw_acp.system import clock
 
@@ -70,19 +70,21 @@ class FrontPeer:
         pid: int = 0,
         room: Room | None = None,
         compare: SettingsComparison = lambda _: [],
+        *,
+        rest: Rest | None = None,
     ) -> FrontPeer:
         """Read the introduction, which begins with `begun`; raises ParseError, and Overloaded if there
         is no memory for it.
 
         `pid`: the front's, as the kernel says; 0 if it cannot be seen. `room` is for what is not
         complete: of the introduction, until it has taken effect. `compare`: names of the variables
-        that set another value than the daemon's.
+        that set another value than the daemon's. `rest` is awaited between the pieces of a long one.
         """
         framer = LineFramer(MAX_HELLO, room)
         try:
-            line, rest = await introduction.read(transport, begun, framer)
-            hello, environment = await introduction.decode(line)
-            peer = cls(transport, hello, environment, pid, framer=framer, rest=rest)
+            line, after = await introduction.read(transport, begun, framer)
+            hello, environment = await introduction.decode(line, rest)
+            peer = cls(transport, hello, environment, pid, framer=framer, rest=after)
             peer.other_settings = compare(environment or {})
             known: dict[str, Any] = {"version": __version__, "link": lines.LINK}
             known["daemon"] = client_process.own()
