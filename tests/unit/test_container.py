@@ -62,7 +62,7 @@ def test_what_is_copied_exists() -> None:
     assert (ROOT / build[2]) == CONTAINER / "Dockerfile"
 
 
-def test_every_file_that_is_installed_is_pinned_by_its_hash() -> None:
+def test_every_installed_file_is_pinned_by_hash() -> None:
     """Files are fetched by their hashes, and whatever is installed is one of these, or built from
     the source.
     """
