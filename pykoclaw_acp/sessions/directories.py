@@ -109,11 +109,12 @@ async def require_own(cwd: str | None) -> None:
 
 async def resolve_links(record: SessionRecord) -> None:
     """Note where the session's directory is without symbolic links; what was known stays if its disk
-    does not answer.
+    does not answer soon.
     """
     if record.cwd is not None:
         with contextlib.suppress(TimeoutError):
-            real = await disks.call(record.cwd, partial(os.path.realpath, record.cwd), RESOLVING)
+            async with asyncio.timeout(RESOLVING):  # the disk itself may take as long as any
+                real = await disks.call(record.cwd, partial(os.path.realpath, record.cwd))
             record.real_cwd = None if real == record.cwd else real
 
 

@@ -16,6 +16,7 @@ from pykoclaw_acp.system import disks, threads
 from pykoclaw_acp.system.mounts import Mounts
 from tests.integration.rig import rig
 from tests.integration.wires import client, new, prompt
+from tests.waiting import not_within
 
 
 class Disk:
@@ -174,3 +175,24 @@ async def test_prompt_on_dead_disk_says_so_without_delay(tmp_path: Path, dead: D
         dead.answers.set()
         asked = one.begin("session/prompt", **prompt(session["sessionId"], "say 1"))
         assert (await one.answer(asked))["result"]["stopReason"] == "end_turn"
+
+
+@pytest.mark.usefixtures("own_threads")
+async def test_slow_links_keep_no_other_request_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a server far away: to resolve a path takes a look at each of its directories."""
+    slow = Disk(tmp_path / "slow")
+    slow.answers.set()
+    monkeypatch.setattr(os, "lstat", slow.hanging(os.lstat))
+    async with rig(tmp_path) as r, client(r) as one:
+        about: dict[str, Any] = {"cwd": slow.path, "mcpServers": []}
+        made = [await one.call("session/new", **about) for _ in range(disks.EACH)]
+        slow.answers.clear()
+        for session in made:
+            known = session["result"]["sessionId"]
+            assert "result" in await one.call("session/load", sessionId=known, **about)
+        asked = one.begin("session/new", **about)
+        await not_within(lambda: any(line.get("id") == asked for line in one.lines))
+        slow.answers.set()
+        assert "result" in await one.answer(asked)
