@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import os
 from pathlib import Path
 from typing import Final
 
@@ -42,9 +44,12 @@ def _make(folder: Path) -> None:
     """For this user alone, or for the group with which the data directory is shared."""
     made = [one for one in (folder.parent, folder) if not one.is_dir()]
     trusted_path.make(str(folder))
-    if made and folder.parents[1].stat().st_mode & 0o2072 == 0o2070:
+    shared = folder.parents[1].stat()
+    if shared.st_mode & 0o2072 == 0o2070:
         for one in made:
-            one.chmod(0o2770)
+            with contextlib.suppress(PermissionError):  # not a group of ours
+                os.chown(one, -1, shared.st_gid)
+                one.chmod(0o2770)
 
 
 async def ensure(session: Session, data: Path) -> None:

@@ -136,9 +136,13 @@ def test_directories_of_conversations_that_are_there_stay(tmp_path: Path) -> Non
 
 
 def test_the_group_shares_directories_of_conversations(tmp_path: Path) -> None:
+    group = 4711 if os.geteuid() == 0 else max(os.getgroups(), default=os.getegid())
+    os.chown(tmp_path, -1, group)
     tmp_path.chmod(0o2770)
     asyncio.run(folders.of_conversation(tmp_path, "new"))
-    assert {stat.S_IMODE(one.stat().st_mode) for one in tmp_path.rglob("*")} == {0o2770}
+    made = [one.stat() for one in tmp_path.rglob("*")]
+    assert {(stat.S_IMODE(one.st_mode), one.st_gid) for one in made} == {(0o2770, group)}
+    assert len(made) == 2
 
 
 async def test_start_warns_of_directory_that_others_cannot_reach(tmp_path: Path) -> None:
