@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
@@ -44,6 +45,8 @@ STAYS: Final = (
 OFFER_WAIT: Final = (
     30.0  # s, for what a starting worker reports; Claude takes two or three, on a busy machine more
 )
+
+LEAVING: Final = 30.0  # s in which a worker says that it does not leave a mode; a CLI has 5
 
 log: Final = structlog.get_logger()
 
@@ -86,7 +89,8 @@ class Choosing:
         self._tasks = Tasks()
         self._told = state.options  # what the newest worker runs with, as far as is known
         self._old_epoch: int | None = None  # of a worker whose version does not take SetConfig
-        self._forbidden = 0  # forbidden modes that the worker has reported, one after another
+        self._forbidden = 0  # forbidden modes that the worker has reported, one soon after another
+        self._taken_back = -math.inf  # when the worker was told to leave one (s, the loop's clock)
 
     async def selection(self) -> Selection:
         """What is chosen with the choices, as far as known without Claude."""
@@ -186,18 +190,22 @@ class Choosing:
         """Note that a worker is ready, and with what it was launched: it may live on for the next
         prompt when the one that it was launched for is over already.
         """
-        self._state.epoch, self._told, self._forbidden = epoch, options, 0
+        self._state.epoch, self._told = epoch, options
+        self._forbidden, self._taken_back = 0, -math.inf
 
     def note_reported(self, change: ModeChanged | ConfigChanged) -> None:
         """Note what the worker says that it runs with now."""
         self._told = worker_options.followed(self._told, change)
         if isinstance(change, ModeChanged):
             allowed = worker_options.allowed(change.mode, self._state.record.options)
-            self._forbidden = 0 if change.mode == allowed else self._forbidden + 1
+            since = asyncio.get_running_loop().time() - self._taken_back
+            if change.mode == allowed or since > LEAVING:  # it leaves one without a word
+                self._forbidden = 0
+            self._forbidden += change.mode != allowed
 
     async def take_back(self) -> None:
         """Tell the worker, which has reported a mode that is forbidden, what holds, and say so; end it
-        if it reports one again.
+        if it reports one again soon.
         """
         said: list[Event] = []
         if self._forbidden == 2:  # not more: those were under way
@@ -206,6 +214,7 @@ class Choosing:
             self._workers.kill(self._state.id)
             said.append(note_event(str(uuid4()), STAYS))
         else:
+            self._taken_back = asyncio.get_running_loop().time()
             await self.tell_worker()
         unread = "What Claude offers could not be read"
         offer = await until_done(self._offer, unread, after=StoreUnavailable)

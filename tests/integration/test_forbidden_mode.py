@@ -4,6 +4,7 @@ of the plan leads back to it.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,12 @@ from pykoclaw_acp.errors import InvalidParams, StoreUnavailable
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import ConfigChanged, ModeChanged, Text
 from pykoclaw_acp.model.session_options import RequestedOptions, SessionOptions
+from pykoclaw_acp.sessions.choosing import LEAVING
 from pykoclaw_acp.sessions.session import Session
 from tests.integration.asking import Asking, Person, begin, choice, rig
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.rig import Rig
-from tests.waiting import eventually
+from tests.waiting import eventually, pass_loop_time
 from tests.workers import OPTIONS
 
 BYPASS = "bypassPermissions"
@@ -40,6 +42,13 @@ async def planning(r: Rig, *clients: Person) -> Asking:
 
 def modes_set(worker: MemoryChannel) -> list[SetMode]:
     return [one for one in worker.got if isinstance(one, SetMode)]
+
+
+def report(worker: MemoryChannel, *events: ModeChanged | ConfigChanged) -> None:
+    for event in events:
+        worker.last += 1
+        epoch = worker.spec.epoch
+        worker.say(EventFrame(epoch=epoch, n=worker.last, turn_id=None, event=event))
 
 
 async def forbid(r: Rig, session: Session) -> None:
@@ -86,10 +95,7 @@ async def test_forbidden_mode_that_claude_reports_is_taken_back(tmp_path: Path) 
         session, worker = asking.session, asking.channel
         told = await session.choosing.selection()
         await forbid(r, session)
-        for event in (ModeChanged(BYPASS), ConfigChanged(replace(told, mode=BYPASS))):
-            worker.last += 1
-            epoch = worker.spec.epoch
-            worker.say(EventFrame(epoch=epoch, n=worker.last, turn_id=None, event=event))
+        report(worker, ModeChanged(BYPASS), ConfigChanged(replace(told, mode=BYPASS)))
 
         async def is_taken_back() -> bool:
             logged = await r.journal.read(session.id, 0, 1000)
@@ -117,10 +123,7 @@ async def test_worker_that_stays_in_forbidden_mode_is_ended(tmp_path: Path) -> N
         async def refuse(frame: ToWorker) -> None:
             await send(frame)
             if isinstance(frame, SetMode) and len(modes_set(worker)) < 5:
-                for event in (ModeChanged(BYPASS), ConfigChanged(replace(told, mode=BYPASS))):
-                    worker.last += 1
-                    epoch = worker.spec.epoch
-                    worker.say(EventFrame(epoch=epoch, n=worker.last, turn_id=None, event=event))
+                report(worker, ModeChanged(BYPASS), ConfigChanged(replace(told, mode=BYPASS)))
 
         worker.send = refuse  # type: ignore[method-assign]
         await forbid(r, session)
@@ -137,6 +140,23 @@ async def test_worker_that_stays_in_forbidden_mode_is_ended(tmp_path: Path) -> N
         assert r.launcher.launched[-1].spec.options.permission_mode == "default"
 
 
+async def test_worker_that_leaves_each_forbidden_mode_stays(tmp_path: Path) -> None:
+    """It says nothing when it does what it is told."""
+    async with rig(tmp_path, options=BYPASSING) as r:
+        asking = await begin(r)
+        session, worker = asking.session, asking.channel
+        await forbid(r, session)
+        for _ in range(2):
+            sent = len(modes_set(worker))
+            report(worker, ModeChanged(BYPASS))
+            await eventually(partial(lambda sent: len(modes_set(worker)) > sent, sent))
+            await eventually(lambda: not session.reports)
+            pass_loop_time(LEAVING + 1)
+        assert modes_set(worker)[-1].mode == "default"
+        assert r.launcher.live
+        assert not asking.turn.ended.done()
+
+
 async def test_forbidden_mode_is_left_while_nothing_is_readable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,12 +169,7 @@ async def test_forbidden_mode_is_left_while_nothing_is_readable(
         await forbid(r, session)
         sent = len(modes_set(worker))
         monkeypatch.setattr(r.journal, "offer", locked)
-        worker.last += 1
-        worker.say(
-            EventFrame(
-                epoch=worker.spec.epoch, n=worker.last, turn_id=None, event=ModeChanged(BYPASS)
-            )
-        )
+        report(worker, ModeChanged(BYPASS))
         await eventually(lambda: len(modes_set(worker)) > sent)
         assert modes_set(worker)[-1].mode == "default"
         monkeypatch.undo()
