@@ -43,8 +43,8 @@ def insert(turn: Turn, prompt: str) -> Statement:
     """
     return Statement(
         "INSERT INTO acp_turns (turn_id, acp_session_id, origin, prompt, request_key, idempotency_key, fingerprint,"  # noqa: S608
-        " client, instance, state, created_at, sent_clock, unattended, attempts, task_id, position)"
-        f" SELECT ?, ?, {CLIENT}, ?, ?, ?, ?, ?, ?, {QUEUED}, ?, ?, ?, ?, ?, {_POSITION} WHERE NOT EXISTS"
+        " client, instance, state, created_at, sent_clock, unattended, detached, attempts, task_id, position)"
+        f" SELECT ?, ?, {CLIENT}, ?, ?, ?, ?, ?, ?, {QUEUED}, ?, ?, ?, ?, ?, ?, {_POSITION} WHERE NOT EXISTS"
         " (SELECT 1 FROM acp_task_runs r WHERE r.turn_id = ? AND r.ended_at IS NOT NULL)"
         " AND (? IS NULL OR EXISTS (SELECT 1 FROM scheduled_tasks k WHERE k.id = ?))",
         (
@@ -57,7 +57,7 @@ def insert(turn: Turn, prompt: str) -> Statement:
             *(turn.client, turn.instance),
             turn.created_at,
             turn.sent,
-            int(turn.unattended),
+            *(int(turn.unattended), int(turn.detached)),
             int(turn.begun),
             turn.task_id,
             *(turn.session_id, turn.session_id),
@@ -282,8 +282,8 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
     """Unfinished turns, per session in the order of their positions."""
     rows = await database.read(
         "SELECT t.turn_id, t.acp_session_id, t.prompt, t.request_key, t.idempotency_key, t.fingerprint, t.created_at,"  # noqa: S608
-        " t.client, t.instance, t.sent_clock, t.state, t.epoch, t.origin, t.unattended, t.attempts, t.task_id,"
-        " t.taken_by, t.first_seq IS NULL AND t.taken_by IS NULL AND NOT EXISTS"
+        " t.client, t.instance, t.sent_clock, t.state, t.epoch, t.origin, t.unattended, t.detached, t.attempts,"
+        " t.task_id, t.taken_by, t.first_seq IS NULL AND t.taken_by IS NULL AND NOT EXISTS"
         " (SELECT 1 FROM acp_events e WHERE e.turn_id = t.turn_id),"
         " EXISTS (SELECT 1 FROM acp_events e"
         " WHERE e.turn_id = t.turn_id AND e.kind NOT IN ('user_message', 'title_changed'))"
@@ -304,7 +304,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
         *rest,
     ) in rows:
         client, instance, sent, state, epoch, origin, *more = rest
-        unattended, attempts, task_id, taken_by, unsaid, spoke = more
+        unattended, detached, attempts, task_id, taken_by, unsaid, spoke = more
         keys = PromptKeys(request, idempotency, fingerprint)
         turn = Turn(
             turn_id,
@@ -318,7 +318,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
             spoke=bool(spoke),
         )
         turn.sent, turn.unattended, turn.attempts = sent or 0, bool(unattended), attempts
-        turn.task_id, turn.recovered = task_id, True
+        turn.task_id, turn.detached, turn.recovered = task_id, bool(detached), True
         turn.taken_by, turn.unsaid = taken_by, bool(unsaid) and turn.state != TurnState.QUEUED
         found.append(UnfinishedTurn(turn, epoch, origin == TurnOrigin.BACKGROUND))
     return found

@@ -53,6 +53,9 @@ def work(tmp_path: Path) -> Path:
 
 
 WITHDRAWN = "Withdrawn: nobody has answered."
+ORIGINS = pytest.mark.parametrize(
+    "origin", [{"task_id": "t"}, {"detached": True}], ids=["task", "detached"]
+)
 HELPER = "\nSummarize this message in 2-3 words: hello"
 
 
@@ -115,7 +118,7 @@ def unattended(one: Working, **origin: Any) -> Turn:
     return Turn(str(uuid4()), one.session.id, content, unattended=True, **origin)
 
 
-@pytest.mark.parametrize("origin", [{"task_id": "t"}, {"detached": True}], ids=["task", "detached"])
+@ORIGINS
 async def test_prompt_that_nobody_stands_behind_waits_for_nobody(
     tmp_path: Path, work: Path, origin: dict[str, Any]
 ) -> None:
@@ -157,11 +160,14 @@ async def test_detached_prompt_of_a_command_waits_for_nobody(tmp_path: Path, wor
         await eventually(lambda: "without what acts" in one.said)
 
 
-async def test_task_of_before_waits_for_nobody(tmp_path: Path, work: Path) -> None:
+@ORIGINS
+async def test_prompt_of_before_waits_for_nobody(
+    tmp_path: Path, work: Path, origin: dict[str, Any]
+) -> None:
     """Its daemon ended while the request was open."""
     async with rig(tmp_path) as r:
         one = await Working.begin(r, work)
-        await one.session.accept_unattended(unattended(one, task_id="t"))
+        await one.session.accept_unattended(unattended(one, **origin))
         await one.asked()
         await r.sessions.live.suspend()
     data = tmp_path / "data"

@@ -77,6 +77,7 @@ class TurnRow:
     instance: str | None = None
     background: bool = False
     task_id: str | None = None
+    detached: bool = False
     state: TurnState = TurnState.QUEUED
     dispatched: bool = False
     started: bool = False
@@ -310,7 +311,7 @@ class MemoryDatabase:
             raise Conflict(f"the task {turn.task_id} was deleted")
         row = TurnRow(turn.turn_id, turn.session_id, turn.content, turn.keys)
         row.created_at, row.client, row.attempts = turn.created_at, turn.client, int(turn.begun)
-        row.task_id, row.instance = turn.task_id, turn.instance
+        row.task_id, row.instance, row.detached = turn.task_id, turn.instance, turn.detached
         self.insert_turn(row)
 
     def insert_request(self, session_id: str, ask: PermissionRequest) -> None:

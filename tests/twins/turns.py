@@ -224,6 +224,7 @@ class MemoryTurnJournal(MemoryStore):
             return None
         found = Turn(row.turn_id, session_id, row.content, row.keys, client=row.client)
         found.instance, found.state, found.recovered = row.instance, row.state, True
+        found.detached = row.detached
         return found
 
     async def has_unfinished(self, session_id: str, keys: PromptKeys) -> bool:
