@@ -12,7 +12,8 @@ from typing import Final
 
 import structlog
 
-from pykoclaw_acp.errors import SessionUnreadable, StoreClosed
+from pykoclaw_acp.errors import SessionUnreadable, StoreClosed, StoreUnavailable
+from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions.ports import ConversationStore
 from pykoclaw_acp.sessions.registry import Sessions
 
@@ -52,7 +53,8 @@ class RowChanges:
             await changed.wait()
             changed.clear()
             try:
-                await look()
+                unread = "Rows of conversations could not be read"
+                await until_done(look, unread, after=StoreUnavailable)
             except StoreClosed:
                 return
             except Exception:
@@ -66,16 +68,32 @@ class RowChanges:
             attended[session_id].others.changed()
 
     async def look_unattended(self) -> None:
-        """Let the others look now, one after the other, but not twice at the same."""
+        """Let the others look now, one after the other, but not twice at the same. Raises
+        StoreUnavailable if some of them have to be looked at again.
+        """
         if self._sessions.awaits_recovery:
             return
-        moved = await self._store.moved_rows()
-        new = [one for one, claude in moved.items() if self._seen.get(one) != claude]
-        self._seen = moved
-        for session_id in new:
-            try:
-                session = await self._sessions.find(session_id)
-            except SessionUnreadable:
+        moved, unread = await self._store.moved_rows(), None
+        self._seen = {one: seen for one, seen in self._seen.items() if one in moved}
+        for session_id, claude in moved.items():
+            if self._seen.get(session_id) == claude:
                 continue
-            if session is not None and not session.subscriptions and not session.busy:
-                await session.others.look()
+            try:
+                await self._look_unattended(session_id)
+            except StoreUnavailable as error:
+                unread = error
+                continue
+            except StoreClosed:
+                raise
+            except SessionUnreadable:
+                pass
+            except Exception:  # the others must not wait behind it
+                log.exception("A row was not looked at", action="rows_unread", session=session_id)
+            self._seen[session_id] = claude
+        if unread is not None:
+            raise unread
+
+    async def _look_unattended(self, session_id: str) -> None:
+        session = await self._sessions.find(session_id)
+        if session is not None and not session.subscriptions and not session.busy:
+            await session.others.look()

@@ -478,6 +478,58 @@ async def test_unattended_row_is_looked_at_once(tmp_path: Path) -> None:
 # --- when something fails
 
 
+async def test_unattended_row_is_looked_at_after_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, session):
+        await one.leave()
+        await upsert_row(r.database, replace(ROW, claude_session_id="side"))
+        transcripts.find(RowStanding.SIDE, "The task's words. ", digest="x")
+        locked = StoreUnavailable(DatabaseState.LOCKED, "Another program keeps it locked.")
+        answers = iter([locked, locked])
+        find = r.sessions.find
+
+        async def at_last(session_id: str) -> Session | None:
+            for error in answers:
+                raise error
+            return await find(session_id)
+
+        monkeypatch.setattr(r.sessions, "find", at_last)
+        looking = asyncio.create_task(
+            RowChanges(r.sessions, SessionJournal(r.database)).run_unattended()
+        )
+        await eventually(lambda: transcripts.looks)
+        await settled(session)
+        found = await row(r)
+        assert found is not None
+        assert found.claude_session_id == CLAUDE
+        looking.cancel()
+        await asyncio.wait([looking])
+
+
+async def test_unattended_row_is_looked_at_behind_broken_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, _):
+        await one.leave()
+        await upsert_row(r.database, replace(ROW, claude_session_id="gone"))
+        store, find = SessionJournal(r.database), r.sessions.find
+
+        async def moved() -> dict[str, str]:
+            return {"broken": "other", SESSION: "gone"}
+
+        async def found_or_broken(session_id: str) -> Session | None:
+            if session_id == "broken":
+                raise ValueError("a row of another kind")
+            return await find(session_id)
+
+        monkeypatch.setattr(store, "moved_rows", moved)
+        monkeypatch.setattr(r.sessions, "find", found_or_broken)
+        transcripts.find(RowStanding.MISSING)
+        await RowChanges(r.sessions, store).look_unattended()
+        assert [each.row for each in transcripts.looks] == ["gone"]
+
+
 async def test_failed_look_is_told_and_prompt_runs(tmp_path: Path) -> None:
     async with opened(tmp_path) as (_, transcripts, one, _):
 
