@@ -126,11 +126,14 @@ def command_at(blocks: Sequence[dict[str, Any]]) -> int | None:
 
 
 def fingerprint(blocks: Sequence[dict[str, Any]]) -> Generator[None, None, str]:
-    """SHA-256 (hex) of the user's words and other blocks, independent of the wrapping; in steps."""
+    """SHA-256 (hex) of the user's words and other blocks, independent of the wrapping and of
+    annotations, which may have the time of sending; in steps.
+    """
     digest = hashlib.sha256()
     own: list[dict[str, Any]] = []
     for block in blocks:
-        own.append(_with_text(block, lambda text: unwrap(text).strip()))
+        words = _with_text(block, lambda text: unwrap(text).strip())
+        own.append({key: value for key, value in words.items() if key != "annotations"})
         yield
     for piece in long_texts.encode(own, sort_keys=True):
         digest.update(piece.encode())

@@ -180,6 +180,25 @@ async def test_prompt_resent_after_unseen_end_gets_its_outcome(tmp_path: Path) -
         assert prompts(r) == ["hang"]
 
 
+async def test_prompt_resent_with_other_annotations_joins_turn(tmp_path: Path) -> None:
+    """They may have the time at which a client sends."""
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        sent = words(session, "hang")
+        again = words(session, "hang")
+        for given, at in ((sent, "10:00"), (again, "10:01")):
+            given["prompt"][0]["annotations"] = {"lastModified": f"2026-11-29T{at}:00Z"}
+        one.call(2, "session/prompt", **sent)
+        await eventually(lambda: prompts(r))
+        await one.leave()
+        async with front(r, "front-2") as two:
+            await two.result(1, "session/resume", sessionId=session, cwd="/")
+            two.call(2, "session/prompt", **again)
+            await finish(r)
+            assert (await two.answer(2))["result"]["stopReason"] == "end_turn"
+        assert prompts(r) == ["hang"]
+
+
 @pytest.mark.parametrize("ends", ["before", "after"])
 async def test_words_long_after_opening_are_new_prompt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str

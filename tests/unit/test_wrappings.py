@@ -103,6 +103,13 @@ def test_rewrapped_prompt_has_same_fingerprint(words: str) -> None:
     assert fingerprint([text(HISTORY.format(words) + words)]) == bare
 
 
+def test_annotations_change_no_fingerprint() -> None:
+    link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
+    noted = {"annotations": {"lastModified": "2026-11-29T10:00:00Z"}}
+    bare = fingerprint([text("a"), link])
+    assert fingerprint([{**text("a"), **noted}, {**link, **noted}]) == bare
+
+
 def test_other_prompts_have_other_fingerprints() -> None:
     link = {"type": "resource_link", "uri": "file:///a", "name": "a"}
     different = [
