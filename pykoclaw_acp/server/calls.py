@@ -175,7 +175,13 @@ class Calls:
         log.info("A call was refused", action="call_refused", method=method[:100], code=error.code)
         traits = self._client.subscriber.traits
         message, data = error.message, error.data or {}
-        if traits.misreads_digits and data.get("errorKind") != ErrorKind.CONTEXT_TOO_LARGE:
+        # Commands and programs introduce themselves to nobody, and copy ids from errors.
+        misreads = (
+            traits.misreads_digits
+            and self._client.introduced
+            and not method.startswith("_pykoclaw.dev/")
+        )
+        if misreads and data.get("errorKind") != ErrorKind.CONTEXT_TOO_LARGE:
             message = unmistakable(message)
             data = {
                 key: unmistakable(one) if isinstance(one, str) else one for key, one in data.items()

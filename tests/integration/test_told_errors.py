@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.failures import TurnFailure
+from tests.integration.callers import caller
 from tests.integration.rig import rig
 from tests.integration.wires import Wire, client, hanging, load
 
@@ -86,3 +87,20 @@ async def test_name_of_a_session_is_not_misread(tmp_path: Path) -> None:
         error = (await wire.answer(running))["error"]
         assert error["data"]["sessionId"].replace("\u2060", "") == "a4135b"
         assert "413" not in json.dumps(error)
+
+
+async def test_commands_get_digits_as_they_are(tmp_path: Path) -> None:
+    """Whoever reads the error of a command copies the id that is in it."""
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        shown = await cli.refused("sessions/show", session="41352abc")
+        asked = await cli.refused("prompt", session="41352abc", text="hi")
+        for error in (shown, asked):
+            assert error["data"]["sessionId"] == "41352abc"
+
+
+async def test_own_methods_keep_digits_for_clients(tmp_path: Path) -> None:
+    """Who calls them is no Mitto, also where it gives no name."""
+    async with rig(tmp_path) as r, client(r) as wire:
+        own, other = [await wire.call(f"_{by}/x413", a=1) for by in ("pykoclaw.dev", "other.dev")]
+        assert "x413" in own["error"]["message"]
+        assert "413" not in json.dumps(other["error"])
