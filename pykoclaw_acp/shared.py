@@ -131,7 +131,7 @@ def prompt(
 
     def send(after: int | None) -> Notifications:
         nonlocal begin, taken
-        if begin or any(place == places.data for place, _ in _held):
+        if begin or any(place == places.data for place, _ in _held.copy()):
             wanted = {"conversation": conversation, "create": begin}
             found = call(places, "_pykoclaw.dev/conversations/resolve", wanted, start=start)
             _require_free(places, found["conversation"])  # which may have been given by an id

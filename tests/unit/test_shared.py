@@ -174,6 +174,27 @@ def test_no_prompt_goes_while_process_holds_lock(tmp_path: Path) -> None:
         shared.prompt(NAME, "x" * 2**20, data=tmp_path)
 
 
+def test_prompt_goes_while_others_take_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: set[tuple[str, str]] = set()
+
+    class Place(str):
+        """A place; while it is looked at, another thread takes a lock."""
+
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            held.add((str(self), f"conversation {len(held)}"))
+            return str.__eq__(self, other)
+
+    held |= {(Place(f"elsewhere {n}"), NAME) for n in range(3)}
+    monkeypatch.setattr(shared, "_held", held)
+    with pytest.raises(shared.NotReached):
+        shared.prompt(NAME, "Hello", create=False, data=tmp_path, start=False)
+    assert len(held) == 6
+
+
 def test_nothing_happens_without_daemon_or_leave_to_start(tmp_path: Path) -> None:
     with pytest.raises(shared.NotReached):
         shared.prompt(NAME, "Hello", data=tmp_path, start=False)
