@@ -12,11 +12,11 @@ COLOUR: Final = re.compile(r"(\x1b\[[0-9;:]*m)")
 """Terminal sequences that change how the text after them looks, and nothing else."""
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed
 _BREAK: Final = re.compile("\r\n?|[\x0b\x0c]")  # what ends a line besides a line feed
-# What more text may change at the end: a carriage return, whether sequences follow it or not, and
-# the beginning of a sequence, of which no more is waited for than anybody would write.
+# What more text may change at the end: a carriage return, also before whole sequences, which are
+# not held; and the beginning of one, of which no more is waited for than anybody would write.
 _UNDECIDED: Final = re.compile(
-    rf"(?:\r(?:{_SEQUENCE.pattern})*)?"
-    r"(?:\x1b(?:\[[0-?]{0,64}[ -/]{0,64}|\][^\x07\x1b\r\n]{0,4096}\x1b?)?)?\Z"
+    rf"(?:(\r)(?:{_SEQUENCE.pattern})*?)?"
+    r"(\x1b(?:\[[0-?]{0,64}[ -/]{0,64}|\][^\x07\x1b\r\n]{0,4096}\x1b?)?)?\Z"
 )
 
 
@@ -37,9 +37,11 @@ class PlainPieces:
         """What can be shown now. The beginning of a sequence, or of a line's end, waits for its end."""
         text = self._held + piece
         found = _UNDECIDED.search(text) if "\x1b" in text or text.endswith("\r") else None
-        begin = len(text) if found is None else found.start()
-        self._held = text[begin:]
-        return plain(text[:begin])
+        if found is None:
+            self._held = ""
+            return plain(text)
+        self._held = "".join(part for part in found.groups() if part)
+        return plain(text[: found.start()])
 
     def rest(self) -> str:
         """What waits yet: nothing follows it."""

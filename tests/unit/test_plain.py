@@ -42,3 +42,13 @@ def test_only_what_may_become_a_sequence_waits() -> None:
     assert pieces.feed("Reset it with \x1b(B and") == "Reset it with (B and"
     assert pieces.feed(" go on \x1b]0;a title") == " go on "
     assert pieces.feed(" that has no end.\n") == "0;a title that has no end.\n"
+
+
+@pytest.mark.parametrize("sequence", ["\x1b[0m", "\x1b]0;title\x07", "\x1bM"])
+def test_whole_sequences_after_line_end_are_dropped(sequence: str) -> None:
+    pieces = PlainPieces()
+    assert pieces.feed("a\r") == "a"
+    for _ in range(1000):
+        assert "".join(pieces.feed(letter) for letter in sequence) == ""
+        assert len(pieces._held) <= 2
+    assert pieces.feed("\nb") == "\nb"
