@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from pykoclaw_acp.model import limit_waits as words
@@ -29,7 +30,8 @@ async def leave_to_original(database: Database, original: str, stored: Statement
     for run in readable:
         reason = outcomes.RUNS_ELSEWHERE.format(path=original)
         lasted = max(now - run.started_at, 0)
-        statements += tasks.result(run, TaskResult("", reason, run.following(), lasted))
+        following = await asyncio.to_thread(run.following)
+        statements += tasks.result(run, TaskResult("", reason, following, lasted))
     for run in unreadable:
         statements += tasks.result(run, unreadable_result(run))
     return Unit(tuple(statements), tuple(rows), durable=True)

@@ -145,7 +145,7 @@ class TaskTools:
     async def schedule(self, given: dict[str, Any]) -> str:
         """Create a task; ValueError for a schedule that cannot be understood."""
         kind, value = given["schedule_type"], given["schedule_value"]
-        next_run = schedule.compute_next_run(kind, value)
+        next_run = await asyncio.to_thread(schedule.compute_next_run, kind, value)
         task_id, target = uuid4().hex[:8], given.get("target_conversation")
         row = [
             task_id, self._conversation, given["prompt"], kind, value,
@@ -184,7 +184,7 @@ class TaskTools:
         sql = "SELECT schedule_type, schedule_value FROM scheduled_tasks WHERE id = ?"
         if not (rows := await self._rows(sql, [task_id])):
             return f"Task {task_id} not found."
-        next_run = schedule.compute_next_run(*rows[0])
+        next_run = await asyncio.to_thread(schedule.compute_next_run, *rows[0])
         update = "UPDATE scheduled_tasks SET next_run = ?, status = ? WHERE id = ?"
         await self._calls.run(SqlStatement(update, [next_run, TaskState.ACTIVE, task_id]))
         return f"Task {task_id} resumed. Next run: {next_run}{await self._unless_run()}"

@@ -32,6 +32,7 @@ from pykoclaw_acp.store import instance, limit_waits, tasks
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.system import processes
+from tests.integration.scheduling import blocked_by_cron
 
 CHILD = (
     "import asyncio, sys\n"
@@ -272,14 +273,18 @@ async def test_copy_leaves_notices_to_its_original(tmp_path: Path) -> None:
             assert found == [(outcome,)]
 
 
-async def test_copy_leaves_waits_and_runs_to_original(tmp_path: Path) -> None:
+async def test_copy_leaves_waits_and_runs_to_original(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both would do the same work in the same directories."""
+    blocked = blocked_by_cron(monkeypatch)
     here, there = places_of(tmp_path), places_of(tmp_path, "copy")
     async with server(here) as app:
         session = await app.sessions.create(str(tmp_path), (), ())
         wait = limit_waits.add(LimitWait(session.id, "stopped", 2**33))
         now = time.time_ns() // 1_000_000
-        task = Task("t", "c", "say 1", "once", "", "group", None, None, None, None, "active", "")
+        daily = ("cron", "0 9 * * *")
+        task = Task("t", "c", "say 1", *daily, "group", None, None, None, None, "active", "")
         run = tasks.claim(TaskRun("run", task, None, manual=False, started_at=now), 0)
         await app.database.commit(Unit((wait, run[1])))
     await asyncio.to_thread(subprocess.run, ["cp", "-a", here.data, there.data], check=True)
@@ -289,6 +294,7 @@ async def test_copy_leaves_waits_and_runs_to_original(tmp_path: Path) -> None:
     async with server(there) as app:
         assert await limit_waits.every(app.database) == []
         assert await tasks.unfinished(app.database) == ([], [])
+        assert blocked == [False]
         ((state, error),) = await app.database.read("SELECT status, error FROM task_run_logs")
         assert (state, here.data in error) == ("error", True)
         (logged,) = await SessionJournal(app.database).read(session.id, 0, 10)

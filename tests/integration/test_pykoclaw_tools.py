@@ -23,6 +23,7 @@ from pykoclaw_acp.system import other_scheduler
 from pykoclaw_acp.worker import brave_search
 from pykoclaw_acp.worker.database_calls import DatabaseCalls, DatabaseFailed
 from pykoclaw_acp.worker.pykoclaw_tools import TaskTools
+from tests.integration.scheduling import blocked_by_cron
 
 ONCE = {"prompt": "Say hello.", "schedule_type": "once", "schedule_value": "2030-01-01T00:00:00Z"}
 
@@ -88,6 +89,17 @@ async def test_what_cannot_be_scheduled_makes_no_row(world: World, kind: str, va
     assert await world.rows() == []
 
 
+async def test_cron_task_holds_up_no_other_call(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = blocked_by_cron(monkeypatch)
+    daily = {**ONCE, "schedule_type": "cron", "schedule_value": "0 9 * * *"}
+    assert (await world.tools().schedule(daily)).endswith("T09:00:00+00:00")
+    ((task,),) = await world.rows("id")
+    assert (await world.tools().resume({"task_id": task})).endswith("T09:00:00+00:00")
+    assert blocked == [False, False]
+
+
 async def test_tasks_are_listed_for_one_conversation_or_all(world: World) -> None:
     assert await world.tools().show({}) == "No tasks scheduled for this conversation."
     assert await world.tools().show({"all": True}) == "No tasks scheduled anywhere."
@@ -128,7 +140,10 @@ async def test_any_conversations_task_is_paused_resumed_and_cancelled(world: Wor
     assert await tools.cancel({"task_id": "none"}) == "Task none cancelled."
 
 
-async def test_a_database_that_cannot_be_written_is_said(world: World) -> None:
+async def test_a_database_that_cannot_be_written_is_said(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.database.condition, "recovered", lambda: None)  # it stays full
     world.database.condition.failed(DatabaseState.BLOCKED, "The disk is full.")
     with pytest.raises(DatabaseFailed, match="The disk is full"):
         await world.tools().schedule(ONCE)
