@@ -214,7 +214,7 @@ def _user(message: str, content: dict[str, Any], origin: object) -> Generator[No
     except (msgspec.MsgspecError, InvalidParams):
         return Taken([UserMessage(message, {"type": "text", "text": LOST}, came)], {}, whole=False)
     if (text := kept.blocks[0].get("text")) is not None and kept.blocks[0]["type"] == "text":
-        blocks = [{"type": "text", "text": part} for part in split_text(plain(text))]
+        blocks = [{**kept.blocks[0], "text": part} for part in split_text(plain(text))]
         return Taken([UserMessage(message, one, came) for one in blocks], {})
     return Taken([UserMessage(message, kept.blocks[0], came)], kept.data)
 

@@ -100,6 +100,12 @@ def test_long_prompts_are_decoded_in_pieces(decoded: list[int]) -> None:
     assert max(decoded) <= long_lines.PIECE + 2
 
 
+def test_annotations_of_a_text_are_taken_over() -> None:
+    block = {"type": "text", "text": "hi", "annotations": {"audience": ["user"]}}
+    update = {"sessionUpdate": "user_message_chunk", "messageId": "m", "content": block}
+    assert taken(update) == imported_lines.Taken([UserMessage("m", block, None)], {})
+
+
 def test_long_results_and_images_are_decoded_in_pieces(decoded: list[int]) -> None:
     """As exports have them: the image is in the update."""
     parts = (TextPart(LONG), ImagePart(IMAGE, "image/png"))
