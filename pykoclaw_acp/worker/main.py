@@ -111,6 +111,7 @@ class Worker:
         self._start(self._reception.accept(listener, self._start))
         await self._reception.until(self._claimed, ACCEPT_WAIT)
         self._start(self._frames())
+        self._start(self._outbox.spill_late())
         self._start(self._heartbeats())
         self._start(self._live())
         await self._ended.wait()

@@ -2,7 +2,7 @@
 without a daemon.
 
 Unacknowledged frames are in the spool, newer ones in memory. They go to the spool when there is no
-daemon, or one that is too slow: Claude never waits for a daemon.
+daemon, or one that is too slow: Claude never waits for a daemon, and a kill of both loses little.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ MAX_UNACKNOWLEDGED: Final = 1024 * 1024  # bytes on their way to the daemon
 MAX_UNSENT: Final = 1024  # frames that wait for a number in memory
 MAX_UNSENT_TEXT: Final = 4 * 1024 * 1024  # characters in them
 SPOOL_GATHER: Final = 0.05  # s in which deltas become one event while there is no daemon
+LATE: Final = 0.5  # s; an acknowledgement takes milliseconds
 
 log: Final = structlog.get_logger()
 
@@ -150,20 +151,42 @@ class Outbox:
 
     # --- memory and disk
 
+    async def spill_late(self) -> None:
+        """Move to the spool, for ever, what waits for a daemon's acknowledgement for twice `LATE`."""
+        while True:
+            while self.empty:
+                self._changed.clear()
+                await self._changed.wait()
+            numbered = self._last
+            await asyncio.sleep(LATE)
+            if self._attached and self._acknowledged < numbered:
+                self._try_to_spill()
+
+    def _try_to_spill(self) -> None:
+        """Move everything to the spool if that has room: the daemon may take it all the same."""
+        if (not self._full and self._spool.size > self._limit) or self._append() is not None:
+            return  # what waits for a number goes on waiting: there is a limit to it
+        self.number()
+        self._append()
+
     def spill(self) -> None:
         """Move everything from memory to the spool."""
         if not self._full and self._spool.size > self._limit:
             self._fill(None)
         self.number()
-        if not self._kept:
-            return
-        try:
-            self._spool.append(self._kept, self._sent)
-        except OSError as error:
-            if not self._full:
-                self._fill(error)
-            return  # tried again with the next frame
-        self._kept.clear()
+        trouble = self._append()  # tried again with the next frame
+        if trouble is not None and not self._full:
+            self._fill(trouble)
+
+    def _append(self) -> OSError | None:
+        """Move what is numbered to the spool; the error if it stays in memory."""
+        if self._kept:
+            try:
+                self._spool.append(self._kept, self._sent)
+            except OSError as error:
+                return error
+            self._kept.clear()
+        return None
 
     def bequeath(self, last_words: Lost | None) -> None:
         """Write what is unacknowledged to the spool, followed by the reason for the

@@ -17,6 +17,7 @@ from pykoclaw_acp.front import call
 from tests.e2e.harness import Stack, script
 from tests.e2e.harness.client import selected
 from tests.faults.adopting import LONG, TURN, WHOLE, alone, history, spools, turn, words
+from tests.faults.limits import Locked
 from tests.waiting import eventually
 
 MISSING: Final = "Something is missing here."
@@ -83,6 +84,31 @@ async def test_killed_worker_leaves_what_it_wrote(stack: Stack) -> None:
     after = await history(stack, session)
     _check_beginning(words(before, session), words(after, session))
     assert turn(stack)["state"] == "failed"
+
+
+async def test_kill_of_both_while_unwritable_loses_nothing(stack: Stack) -> None:
+    await stack.daemon()
+    client = await stack.front()
+    session = await client.new(stack.work)
+    client.prompting(session, LONG)
+    await client.until(lambda: len(words(client, session)) >= 20)
+    worker = stack.worker(session)
+    other = Locked(stack)
+    with other.held:
+        other.on()
+        kept = await eventually(lambda: _on_disk(stack)[200:])
+        worker.kill()
+        os.killpg(client.process.pid, signal.SIGKILL)
+        await stack.end_daemon(signal.SIGKILL)
+    after = await history(stack, session)
+    _check_beginning(words(client, session), words(after, session))
+    assert kept[-1] in words(after, session)
+    assert turn(stack)["state"] == "failed"
+
+
+def _on_disk(stack: Stack) -> list[str]:
+    """Words in spools."""
+    return [one for path in spools(stack) for one in re.findall(r"(w\d+)\.", path.read_text())]
 
 
 @pytest.mark.long

@@ -44,7 +44,7 @@ from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool.leftovers import read_spool
 from pykoclaw_acp.pool.local_whereabouts import ask
-from pykoclaw_acp.worker import main, orphan, reception
+from pykoclaw_acp.worker import main, orphan, outbox, reception
 from pykoclaw_acp.worker.claude import ClaudeSession
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.main import Worker
@@ -305,7 +305,31 @@ async def test_idle_orphan_ends_soon_and_leaves_frames(
         assert rig.on_disk == [1]
 
 
-async def test_a_worker_without_grace_ends_with_its_daemon(tmp_path: Path) -> None:
+async def test_frames_wait_on_disk_while_unacknowledged(tmp_path: Path) -> None:
+    async with worker(tmp_path) as rig:
+        daemon = await rig.connect()
+        await daemon.ready()
+        for said in ("one", "two"):
+            rig.say(said)
+            assert isinstance(await daemon.receive(), EventFrame)
+        await eventually(lambda: rig.on_disk == [1, 2])
+        rig.say("three")
+        assert isinstance(await daemon.receive(), EventFrame)
+        await eventually(lambda: rig.on_disk == [1, 2, 3])
+        await daemon.send(Ack(epoch=3, upto=3))
+        await eventually(lambda: rig.on_disk == [])
+        rig.say("four")
+        last = await daemon.receive()
+        assert isinstance(last, EventFrame)
+        assert last.n == 4
+        await daemon.send(Ack(epoch=3, upto=4))
+        await daemon.line.close()
+
+
+async def test_a_worker_without_grace_ends_with_its_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "LATE", 60.0)
     async with worker(tmp_path, grace=0) as rig:
         daemon = await rig.connect()
         await daemon.ready()

@@ -8,6 +8,7 @@ import asyncio
 import errno
 import os
 import stat
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -30,9 +31,10 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.events import Text, Thinking
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.pool.leftovers import read_spool
+from pykoclaw_acp.worker import outbox
 from pykoclaw_acp.worker.failures import spool_full
 from pykoclaw_acp.worker.outbox import MAX_UNACKNOWLEDGED, MAX_UNSENT, Outbox
-from tests.waiting import not_within
+from tests.waiting import eventually, not_within
 
 
 class Box:
@@ -177,6 +179,63 @@ async def test_producers_never_wait_for_a_daemon_that_hangs(box: Box) -> None:
         got += sent(await box.outbox.take())
     assert [n for n, _ in got] == list(range(1, len(got) + 1))
     assert [text for _, text in got[3:]] == [str(at) for at in range(MAX_UNSENT + 10)]
+
+
+@pytest.fixture
+async def late(box: Box, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Each unacknowledged frame is late."""
+    monkeypatch.setattr(outbox, "LATE", 0.001)
+    spilling = asyncio.ensure_future(box.outbox.spill_late())
+    yield
+    assert not spilling.done()
+    spilling.cancel()
+
+
+async def test_late_frames_are_on_disk_too(box: Box, late: None) -> None:
+    half = "x" * (MAX_UNACKNOWLEDGED // 2)
+    texts = [half, half, half, "not sent yet"]
+    for text in texts:
+        box.outbox.put(frame(text, message_id=text[:3]))
+        box.outbox.put(frame("between", message_id="between"))
+    whole = list(enumerate((one for text in texts for one in (text, "between")), start=1))
+    got = sent(await box.outbox.take())
+    assert len(got) < len(whole)
+    await eventually(lambda: box.on_disk == whole)
+    while len(got) < len(whole):
+        box.outbox.acknowledge(got[-1][0])
+        got += sent(await box.outbox.take())
+    assert got == whole, "each once, in order"
+    box.outbox.put(frame("newer", message_id="newer"))
+    await eventually(lambda: len(box.on_disk) == len(whole) + 1)
+    assert sent(await box.outbox.take()) == [(len(whole) + 1, "newer")]
+    box.outbox.acknowledge(len(whole) + 1)
+    assert box.on_disk == []
+    assert box.full == 0
+
+
+async def test_late_frames_without_room_end_no_turn(box: Box, late: None) -> None:
+    box.path.mkdir()  # nothing can be written there
+    box.outbox.put(frame("a", message_id="a"))
+    assert sent(await box.outbox.take()) == [(1, "a")]
+    box.outbox.put(frame("b", message_id="b"))
+    await not_within(lambda: box.full)
+    assert sent(await box.outbox.take()) == [(2, "b")]
+    box.path.rmdir()
+    await eventually(lambda: box.on_disk == [(1, "a"), (2, "b")])
+    box.outbox.acknowledge(2)
+    assert box.on_disk == []
+
+
+async def test_waiting_frames_are_limited_without_room(box: Box, late: None) -> None:
+    box.path.mkdir()  # nothing can be written there
+    box.outbox.put(frame("x" * MAX_UNACKNOWLEDGED))
+    await box.outbox.take()
+    for at in range(MAX_UNSENT // 2):
+        box.outbox.put(frame("y", message_id=f"one {at}"))
+    await not_within(lambda: box.full)
+    for at in range(MAX_UNSENT // 2):
+        box.outbox.put(frame("z", message_id=f"two {at}"))
+    assert box.full == 1
 
 
 async def test_full_spool_reported_once_takes_only_turn_ends(tmp_path: Path) -> None:
