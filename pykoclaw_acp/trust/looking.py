@@ -82,8 +82,9 @@ class Looking:
             seen = self.stamps[path] = stamp(status)
             if not stat.S_ISREG(status.st_mode):
                 return ReadFile(path, None, f"special {seen}", "is not a file")
+            large = ReadFile(path, None, f"large {seen}", f"is larger than {most // 1024} KiB")
             if status.st_size > most:
-                return ReadFile(path, None, f"large {seen}", f"is larger than {most // 1024} KiB")
+                return large
             if self._bytes > MAX_BYTES:
                 self.limit = f"more than {MAX_BYTES // 1024 // 1024} MiB of files"
                 return ReadFile(path, None, f"unread {seen}", "was not read")
@@ -97,6 +98,8 @@ class Looking:
         finally:
             os.close(descriptor)
         self._bytes += len(data)
+        if len(data) > most:  # it has grown meanwhile
+            return large
         return ReadFile(path, data, hashlib.sha256(data).hexdigest())
 
     def files(self, directory: str) -> Iterator[str]:

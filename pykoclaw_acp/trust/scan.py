@@ -17,7 +17,7 @@ from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.trust import below, markdown, programs, settings
 from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.trust.layout import DirectoryLayout, config_home, places
-from pykoclaw_acp.trust.looking import Looking, same
+from pykoclaw_acp.trust.looking import Looking, ReadFile, same
 
 MAX_TEXT: Final = 256 * 1024  # characters of commands, in one file
 MAX_WORDS: Final = 5000  # different words of commands that are looked at as paths, in one file
@@ -96,7 +96,8 @@ def _look(
         found.append(neutral(text(f"there is more than is looked at: {looking.limit}")))
     listed = _listed(found, one.more)
     # What nobody was shown whole is not remembered as trusted.
-    whole = listed == found and not looking.limit and not (deep is not None and deep.limit)
+    seen = not (one.unread or looking.limit) and not (deep is not None and deep.limit)
+    whole = listed == found and seen
     content = one.fingerprint if whole else ""
     files = one.digests if content else {}
     return Workspace(text(place.path), content, tuple(listed), files)
@@ -137,6 +138,7 @@ class _Scan:
     ) -> None:
         self.found: list[str] = []  # one line more than is listed, at most
         self.more = 0  # further lines
+        self.unread: list[ReadFile] = []  # files that may say anything
         self._restrictions = restrictions
         self._looking = looking
         self._place = place
@@ -183,6 +185,8 @@ class _Scan:
         holders = () if deep.limit else deep.holders
         for directory in self._with_folder(dict.fromkeys((*place.folders, *holders))):
             self._folder(os.path.join(directory, ".claude"), directory)
+        for file in self.unread:  # last, where a command that refuses to trust finds the reason
+            self._say(file.path, [file.trouble], file.digest)
 
     def _with_folder(self, directories: Iterable[str]) -> Iterator[str]:
         """Yield the directories whose `.claude` is not the user's own."""
@@ -198,7 +202,7 @@ class _Scan:
         if file is None:
             return
         if file.data is None:
-            self._say(path, [file.trouble], file.digest)
+            self.unread.append(file)
             return
         try:
             value = settings.parse(file.data)
@@ -281,7 +285,11 @@ class _Scan:
                 else iter((path,))
             )
             for one in whole:
-                if (file := self._looking.read(one)) is not None:
+                if (file := self._looking.read(one)) is None:
+                    continue
+                if file.data is None:
+                    self.unread.append(file)
+                else:
                     self._say(one, ["says what Claude runs"], file.digest)
 
     def _skills(self, folder: str, directory: str) -> None:
@@ -308,11 +316,13 @@ class _Scan:
         file = self._looking.read(path)
         if file is None:
             return False
-        found = [file.trouble] if file.data is None else markdown.acting(file.data)
+        if file.data is None:
+            self.unread.append(file)
+            return True
+        found = markdown.acting(file.data)
         if "!" in path:  # which the CLI may put before a backtick, where it begins a shell command
             found.append("has an exclamation mark in its path")
         if found:
             self._say(path, found, file.digest)
-            if file.data is not None:
-                self._programs(iter((file.data.decode("utf-8", "replace"),)), *directories)
+            self._programs(iter((file.data.decode("utf-8", "replace"),)), *directories)
         return bool(found)

@@ -498,6 +498,30 @@ def test_what_cannot_be_looked_at_acts(work: Path, make: Callable[[Path], object
     assert line.startswith(".claude/settings.json: ")
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, _large])
+@pytest.mark.parametrize(
+    "name", [".claude/settings.json", ".mcp.json", ".claude/agents/a.md", ".claude/launch.json"]
+)
+def test_file_not_read_whole_cannot_be_trusted(
+    name: str, make: Callable[[Path], object], work: Path
+) -> None:
+    (work / name).parent.mkdir(parents=True, exist_ok=True)
+    make(work / name)
+    write(work / ".claude/commands/z.md", "!`x`")
+    (place,) = look(work).acting
+    assert place.content == ""
+    assert place.found[-1] in (f"{name}: is not a file", f"{name}: is larger than 1024 KiB")
+
+
+def test_large_program_is_told_apart_and_trusted(work: Path) -> None:
+    write(work / ".claude/settings.json", hook("./tool"))
+    program = write(work / "tool", "x" * (looking.MAX_FILE + 1))
+    (before,) = look(work).acting
+    program.write_text("y" * (looking.MAX_FILE + 2))
+    (after,) = look(work).acting
+    assert "" != before.content != after.content != ""
+
+
 def test_content_not_inspected_whole_cannot_be_remembered(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
