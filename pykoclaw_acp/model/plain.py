@@ -27,6 +27,14 @@ def plain(text: str) -> str:
     return _CONTROL.sub("", _BREAK.sub("\n", _SEQUENCE.sub("", text)))
 
 
+def plain_prompt(text: str) -> str:
+    """A user's text as `plain`, but with the words of strings for a terminal, as of a title (OSC):
+    Claude gets them.
+    """
+    # NUL, which is removed, too, keeps what stands around it from becoming a sequence
+    return plain(text.replace("\x1b]", "\0"))
+
+
 class PlainPieces:
     """Makes a text plain that comes in pieces, which may divide a sequence."""
 

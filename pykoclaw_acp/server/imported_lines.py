@@ -36,7 +36,7 @@ from pykoclaw_acp.model.events import (
     encode,
     split_text,
 )
-from pykoclaw_acp.model.plain import plain
+from pykoclaw_acp.model.plain import plain, plain_prompt
 from pykoclaw_acp.protocol import long_lines, prompt
 from pykoclaw_acp.protocol.attachments import MAX_IMAGE
 from pykoclaw_acp.protocol.content import ContentBlock
@@ -214,7 +214,7 @@ def _user(message: str, content: dict[str, Any], origin: object) -> Generator[No
     except (msgspec.MsgspecError, InvalidParams):
         return Taken([UserMessage(message, {"type": "text", "text": LOST}, came)], {}, whole=False)
     if (text := kept.blocks[0].get("text")) is not None and kept.blocks[0]["type"] == "text":
-        blocks = [{**kept.blocks[0], "text": part} for part in split_text(plain(text))]
+        blocks = [{**kept.blocks[0], "text": part} for part in split_text(plain_prompt(text))]
         return Taken([UserMessage(message, one, came) for one in blocks], {})
     return Taken([UserMessage(message, kept.blocks[0], came)], kept.data)
 

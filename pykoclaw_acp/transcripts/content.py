@@ -6,7 +6,7 @@ from typing import Any
 
 from pykoclaw_acp.model import notes, prompt_text
 from pykoclaw_acp.model.events import Event, Failure, UserMessage, split_text
-from pykoclaw_acp.model.plain import plain
+from pykoclaw_acp.model.plain import plain_prompt
 from pykoclaw_acp.transcripts import entries
 from pykoclaw_acp.transcripts.entries import INTERRUPTED, Entry, Message
 from pykoclaw_acp.translation.results import MAX_IMAGE
@@ -21,7 +21,7 @@ def user_messages(message_id: str, blocks: list[dict[str, Any]]) -> list[Event]:
         if block.get("type") == "text" and isinstance(text, str):
             if text.strip():
                 events += [
-                    UserMessage(message_id, {"type": "text", "text": plain(piece)})
+                    UserMessage(message_id, {"type": "text", "text": plain_prompt(piece)})
                     for piece in split_text(prompt_text.unwrap(text) or text)
                 ]
         else:

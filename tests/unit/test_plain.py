@@ -6,7 +6,11 @@ from random import Random
 
 import pytest
 
+from pykoclaw_acp.long_texts import finished
+from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.plain import PlainPieces, plain
+from pykoclaw_acp.sessions.turns.outcomes import prompt_events
+from pykoclaw_acp.transcripts.content import user_messages
 
 
 @pytest.mark.parametrize(
@@ -52,3 +56,20 @@ def test_whole_sequences_after_line_end_are_dropped(sequence: str) -> None:
         assert "".join(pieces.feed(letter) for letter in sequence) == ""
         assert len(pieces._held) <= 2
     assert pieces.feed("\nb") == "\nb"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("one \x1b]two\x07 three", "one two three"),
+        ("a \x1b]0;title\x1b\\ \x1bPb\x1b\\", "a 0;title b"),
+        ("\x1b\x1b]]two\x07", "]two"),
+        ("a\x1b[31mb\x1b[2J\x1b[0m\rc", "ab\nc"),
+        ("\x1b\x1b][31mb", "[31mb"),
+    ],
+)
+def test_prompt_hides_no_words_in_sequences(text: str, shown: str) -> None:
+    block = {"type": "text", "text": text}
+    said = [UserMessage("m", {"type": "text", "text": shown})]
+    assert finished(prompt_events("m", [block])) == said
+    assert user_messages("m", [block]) == said

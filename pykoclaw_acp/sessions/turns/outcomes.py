@@ -12,7 +12,7 @@ from pykoclaw_acp.errors import Conflict, StoreUnavailable, WorkerFailed
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import Event, UserMessage, split_text
 from pykoclaw_acp.model.failures import TurnFailure
-from pykoclaw_acp.model.plain import plain
+from pykoclaw_acp.model.plain import plain_prompt
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 
 INTERNAL: Final = "pykoclaw-acp had a fault; its log says more. Send the prompt again."
@@ -115,7 +115,7 @@ def _messages(
     for block in content:
         if block.get("type") == "text":
             for piece in split_text(words(block["text"])):
-                events.append(UserMessage(turn_id, {**block, "text": plain(piece)}))
+                events.append(UserMessage(turn_id, {**block, "text": plain_prompt(piece)}))
                 yield
         else:
             events.append(UserMessage(turn_id, block))
