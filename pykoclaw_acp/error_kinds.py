@@ -78,6 +78,7 @@ class ErrorKind(StrEnum):
     # requests that are refused, and may be sent again unless it is uncertain whether they were kept
     STORE_LOCKED = "store_locked"
     STORE_BLOCKED = "store_blocked"
+    STORE_DAMAGED = "store_damaged"
     STORE_GONE = "store_gone"
     STORE_UNCERTAIN = "store_uncertain"
     TOO_MANY_CALLS = "too_many_calls"

@@ -124,11 +124,11 @@ class StoreUnavailable(AcpError):
     """The database cannot be written now; nothing of the request was kept, and it may be sent again
     later.
 
-    `state` is the store's condition: `locked`, `blocked` or `gone`. `reason` is a sentence that
-    says why.
+    `state` is the store's condition, `reason` a sentence that says why.
     """
 
     code = -32011
+    what = "Nothing can be stored now."
     kept = (
         "The request was not carried out, and nothing of it was kept; everything from before is safe."
         " Send it again when this has ended."
@@ -138,7 +138,7 @@ class StoreUnavailable(AcpError):
 
     def __init__(self, state: str, reason: str) -> None:
         super().__init__(
-            f"Nothing can be stored now. {reason} {self.kept}",
+            f"{self.what} {reason} {self.kept}",
             {
                 "errorKind": self.kind or ErrorKind(f"store_{state}"),
                 "retryable": self.retryable,

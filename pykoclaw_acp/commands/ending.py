@@ -61,7 +61,7 @@ def _stop_workers(pid: int) -> None:
     if database.get("condition", DatabaseState.WRITABLE) == DatabaseState.WRITABLE:
         workers.stop(None, now=False)
         return
-    terminal.line(f"The database cannot be written. {database['reason']}")
+    terminal.line(f"The database cannot be read and written as usual. {database['reason']}")
     terminal.line(
         "Workers go on without the daemon, and keep what Claude says; the next daemon takes them over."
     )

@@ -54,7 +54,6 @@ def _lag(daemon: dict[str, Any]) -> str:
 
 def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
     daemon, sessions, database = status["daemon"], status["sessions"], status["database"]
-    hidden = sessions["helpers"] + sessions["unused"]
     workers = sum(worker["memory"] or 0 for worker in status["workers"])
     return [
         (
@@ -66,13 +65,9 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
         *_copied(daemon),
         ("memory", f"{show.size(daemon['memory'])}, workers {show.size(workers)}"),
         ("loop lag", _lag(daemon)),
-        ("workers", str(len(status["workers"]))),
-        ("turns", f"{status['running']} running, {status['waiting']} waiting"),
+        *_work(status),
         ("clients", f"{status['clients']} with a session open"),
-        (
-            "sessions",
-            f"{show.count(sessions['conversations'], 'conversation')}; {hidden} that lists do not show",
-        ),
+        ("sessions", "cannot be read now" if sessions is None else _counts(sessions)),
         (
             "database",
             f"{show.size(database['size'])}, {database['journalMode']} journal, "
@@ -87,6 +82,21 @@ def _facts(status: dict[str, Any]) -> list[tuple[str, str]]:
         *_conversion(status.get("conversion")),
         *_damaged(status.get("damaged", [])),
     ]
+
+
+def _work(status: dict[str, Any]) -> list[tuple[str, str]]:
+    if status["sessions"] is None:
+        return [("workers", "cannot be read now")]
+    return [
+        ("workers", str(len(status["workers"]))),
+        ("turns", f"{status['running']} running, {status['waiting']} waiting"),
+    ]
+
+
+def _counts(sessions: dict[str, int]) -> str:
+    hidden = sessions["helpers"] + sessions["unused"]
+    conversations = show.count(sessions["conversations"], "conversation")
+    return f"{conversations}; {hidden} that lists do not show"
 
 
 _FOUND: Final = ("login", "environment")
@@ -130,6 +140,8 @@ def _damaged(files: list[str]) -> list[tuple[str, str]]:
 def _trouble(database: dict[str, Any]) -> list[tuple[str, str]]:
     if database.get("condition", DatabaseState.WRITABLE) == DatabaseState.WRITABLE:
         return []
+    if database["condition"] == DatabaseState.DAMAGED:
+        return [("storing", f"not possible everywhere (damaged): {database['reason']}")]
     return [
         (
             "storing",

@@ -65,6 +65,8 @@ def database(context: Context) -> Finding:
     )
     if context.status is not None and condition != DatabaseState.WRITABLE:
         reason = context.status["database"]["reason"]
+        if condition == DatabaseState.DAMAGED:
+            return Finding("database", "problem", "a part of it is damaged", reason)
         return Finding("database", "problem", f"the daemon cannot write it ({condition})",
                        f"{reason} New prompts are refused until then; the daemon goes on by itself.")  # fmt: skip
     if context.status is None:

@@ -201,6 +201,8 @@ def disk(context: Context) -> Finding:
 
 def processes(context: Context) -> Finding:
     """All processes with a cookie belong to a known worker."""
+    if context.status and context.status.get("sessions", {}) is None:
+        return Finding("processes", "warning", "which workers are known cannot be read now")
     known = (
         {f"{one['session']}:{one['epoch']}" for one in context.status["workers"]}
         if context.status

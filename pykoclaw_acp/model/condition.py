@@ -11,4 +11,5 @@ class DatabaseState(StrEnum):
     WRITABLE = "writable"  # commits are attempted
     LOCKED = "locked"  # another program holds the write lock beyond a short wait
     BLOCKED = "blocked"  # the disk is full, over quota or read-only, or has an error
+    DAMAGED = "damaged"  # a part of the file, which others may not need
     GONE = "gone"  # the file was removed or replaced

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pykoclaw_acp import __version__
+from pykoclaw_acp.channel.processes import WorkerRecord
+from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.protocol.control.daemon import (
     ConversionInfo,
@@ -17,10 +21,13 @@ from pykoclaw_acp.protocol.control.daemon import (
     DatabaseInfo,
     LimitWaitInfo,
     OtherSettings,
+    SessionCounts,
     Status,
     UnacceptedNotices,
 )
+from pykoclaw_acp.protocol.control.questions import QuestionInfo
 from pykoclaw_acp.protocol.control.tasks import SchedulerInfo
+from pykoclaw_acp.protocol.control.workers import WorkerInfo
 from pykoclaw_acp.protocol.wire import Params
 from pykoclaw_acp.server import accounts
 from pykoclaw_acp.server.call import Call
@@ -37,6 +44,22 @@ from pykoclaw_acp.store.sqlite import ENGINE
 from pykoclaw_acp.store.workers import SqlWorkerStore
 
 _STARTED_AT: Final = now_ms()  # of this process, which may open the database anew
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """What the database says; as it is made here, that it cannot be read."""
+
+    known: instance.InstanceRow | None = None
+    rows: Sequence[WorkerRecord] = ()
+    workers: list[WorkerInfo] = field(default_factory=list)
+    sessions: SessionCounts | None = None
+    running: int | None = None
+    waiting: int | None = None
+    questions: list[QuestionInfo] = field(default_factory=list)
+    scheduler: SchedulerInfo | None = None
+    limit_waits: tuple[LimitWaitInfo, ...] = ()
+    unaccepted: tuple[UnacceptedNotices, ...] = ()
 
 
 class DaemonStatus:
@@ -76,8 +99,12 @@ class DaemonStatus:
 
     async def status(self, call: Call, params: Params) -> Status:  # noqa: ARG002
         """The state of the daemon, its workers, its sessions and the database."""
-        running, waiting = await overview.queue(self._database)
-        known = await instance.read(self._database)
+        condition = self._database.condition
+        try:
+            stored, trouble = await self._stored(), (condition.state, condition.reason)
+        except StoreUnavailable as error:
+            stored, trouble = _Stored(), (DatabaseState(error.state), error.reason)
+        known = stored.known
         clients = {
             subscription.client
             for session in self._sessions.live.values()
@@ -95,22 +122,22 @@ class DaemonStatus:
                 loop_lag=round(self._lag.worst() * 1000, 1),
                 memory=await asyncio.to_thread(
                     self._launcher.whereabouts.server_memory,
-                    await SqlWorkerStore(self._database).rows(),
+                    stored.rows,
                 ),
                 instance=None if known is None else known.instance,
                 copied_from=None if known is None else known.copied_from,
                 copied_at=None if known is None else known.copied_at,
             ),
-            workers=await self._workers.live(),
-            sessions=await overview.counts(self._database),
+            workers=stored.workers,
+            sessions=stored.sessions,
             clients=len(clients),
-            running=running,
-            waiting=waiting,
-            questions=[info for info, _ in await self._questions.pending()],
+            running=stored.running,
+            waiting=stored.waiting,
+            questions=stored.questions,
             database=DatabaseInfo(
                 path=str(self._database.path),
-                condition=self._database.condition.state,
-                reason=self._database.condition.reason or None,
+                condition=trouble[0],
+                reason=trouble[1] or None,
                 size=await asyncio.to_thread(overview.size, self._database),
                 journal_mode=self._database.journal_mode.mode,
                 engine=ENGINE.name,
@@ -118,16 +145,31 @@ class DaemonStatus:
                 at_risk=ENGINE.affected,
             ),
             conversion=self._progress(),
-            scheduler=None if self._scheduler is None else await self._scheduler(),
+            scheduler=stored.scheduler,
             accounts=await asyncio.to_thread(accounts.every, self._sessions.house),
             other_settings=tuple(
                 OtherSettings(client=client, settings=names) for client, names in self._others()
             ),
+            limit_waits=stored.limit_waits,
+            damaged=await self._launcher.damaged_spools(records.names(self._places)),
+            unaccepted=stored.unaccepted,
+        )
+
+    async def _stored(self) -> _Stored:
+        running, waiting = await overview.queue(self._database)
+        return _Stored(
+            known=await instance.read(self._database),
+            rows=await SqlWorkerStore(self._database).rows(),
+            workers=await self._workers.live(),
+            sessions=await overview.counts(self._database),
+            running=running,
+            waiting=waiting,
+            questions=[info for info, _ in await self._questions.pending()],
+            scheduler=None if self._scheduler is None else await self._scheduler(),
             limit_waits=tuple(
                 LimitWaitInfo(session=one.session_id, due=one.due * 1000)
                 for one in await limit_waits.every(self._database)
             ),
-            damaged=await self._launcher.damaged_spools(records.names(self._places)),
             unaccepted=tuple(
                 UnacceptedNotices(target=target, notices=count, reason=reason)
                 for target, count, reason in await notices.unaccepted(self._database)

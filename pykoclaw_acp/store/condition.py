@@ -21,9 +21,15 @@ _BLOCKED: Final = {
     sqlite3.SQLITE_CANTOPEN: "A file of the database cannot be opened.",
     sqlite3.SQLITE_PERM: "Access to the database is denied.",
     sqlite3.SQLITE_NOMEM: "There is not enough memory.",
+}
+_DAMAGED: Final = {
     sqlite3.SQLITE_CORRUPT: "The database is damaged.",
     sqlite3.SQLITE_NOTADB: "The file is not a database any more.",
 }
+_ADVICE: Final = (
+    "End the daemon with `pykoclaw-acp stop`; then restore a backup of pykoclaw.db, or save what can be read with"
+    " `sqlite3 pykoclaw.db .recover | sqlite3 pykoclaw.db.recovered` and put that in its place."
+)
 
 log: Final = structlog.get_logger()
 
@@ -49,6 +55,8 @@ def trouble(error: BaseException) -> tuple[DatabaseState, str] | None:
     code = result_code(error)
     if code in _LOCKED:
         return DatabaseState.LOCKED, "Another program keeps the database locked."
+    if code in _DAMAGED:
+        return DatabaseState.DAMAGED, f"{_DAMAGED[code]} (SQLite: {error}) {_ADVICE}"
     if code in _BLOCKED:
         return DatabaseState.BLOCKED, " ".join(
             [f"{_BLOCKED[code]} (SQLite: {error})", *limits(error)]
@@ -66,6 +74,20 @@ def limits(error: sqlite3.Error) -> list[str]:
     if result_code(error) != sqlite3.SQLITE_IOERR:
         return []
     return [said] if (said := shortage.of_file_size()) is not None else []
+
+
+class StoreDamaged(StoreUnavailable):
+    """A request needs a part of the database that is damaged; others may not."""
+
+    what = "What this needs can be neither read nor stored."
+    kept = "The request was not carried out, and nothing of it was kept."
+    retryable = False
+
+
+def unavailable(state: DatabaseState, reason: str) -> StoreUnavailable:
+    """The error for a request that the condition lets fail."""
+    kind = StoreDamaged if state == DatabaseState.DAMAGED else StoreUnavailable
+    return kind(state, reason)
 
 
 class StoreCondition:
@@ -95,8 +117,9 @@ class StoreCondition:
 
     def refusal(self, error: Exception | None = None) -> StoreUnavailable:
         """The error for a request that cannot be carried out now; `error` is that of its commit."""
-        kind = StoreUncertain if isinstance(error, KeptOrNot) else StoreUnavailable
-        return kind(self.state, self.reason)
+        if isinstance(error, KeptOrNot):
+            return StoreUncertain(self.state, self.reason)
+        return unavailable(self.state, self.reason)
 
     def failed(self, state: DatabaseState, reason: str) -> None:
         """A write has failed, and not because of its unit."""

@@ -11,12 +11,12 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from pykoclaw_acp.errors import RowRefused, StoreUnavailable
+from pykoclaw_acp.errors import RowRefused
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.store import history_copy
 from pykoclaw_acp.store.batch import BatchWriter
 from pykoclaw_acp.store.blob_files import BlobFiles
-from pykoclaw_acp.store.condition import FileGone, StoreCondition, is_damage, trouble
+from pykoclaw_acp.store.condition import FileGone, StoreCondition, is_damage, trouble, unavailable
 from pykoclaw_acp.store.connection import Connection
 from pykoclaw_acp.store.group_commit import GroupCommit
 from pykoclaw_acp.store.open_file import (
@@ -178,7 +178,7 @@ class Database:
                 raise
             if found[0] != DatabaseState.LOCKED and not is_damage(error):
                 self.condition.failed(*found)
-            raise StoreUnavailable(*found) from error
+            raise unavailable(*found) from error
 
     async def connect(self) -> Connection:
         """A further connection to the file, which is closed with the database. Whoever writes with

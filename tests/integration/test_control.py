@@ -13,14 +13,17 @@ from msgspec.structs import replace
 from pykoclaw_acp import __version__
 from pykoclaw_acp.channel.frames import EventFrame, Interrupt
 from pykoclaw_acp.channel.processes import WorkerProcess
+from pykoclaw_acp.commands import status as status_command
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Event, Text, TextPart, Thinking, ToolEnded, ToolStarted
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.lag import LoopLag
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import deletion, overview, permissions, pieces
+from pykoclaw_acp.store.condition import unavailable
 from pykoclaw_acp.store.database import Statement, Unit
 from tests.integration.callers import caller, prompted
 from tests.integration.memory_launcher import MemoryChannel
@@ -62,6 +65,24 @@ async def test_status_names_damaged_spools_that_the_launcher_keeps(tmp_path: Pat
         ours = Places(tmp_path, tmp_path, tmp_path / "socket").hash
         r.launcher.damaged = {ours: ["elsewhere:/damaged/1"], "other": ["elsewhere:/damaged/2"]}
         assert (await cli.call("status"))["damaged"] == ["elsewhere:/damaged/1"]
+
+
+async def test_status_answers_where_sessions_are_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def damaged(_: object) -> object:
+        raise unavailable(DatabaseState.DAMAGED, "The database is damaged.")
+
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        monkeypatch.setattr(overview, "counts", damaged)
+        status = await cli.call("status")
+    assert (status["sessions"], status["running"], status["workers"]) == (None, None, [])
+    assert status["daemon"]["pid"] == os.getpid()
+    found = status["database"]
+    assert (found["condition"], found["reason"]) == ("damaged", "The database is damaged.")
+    shown = dict(status_command._facts(status))
+    assert shown["sessions"] == "cannot be read now"
+    assert "is damaged" in shown["storing"]
 
 
 async def test_the_status_counts_what_there_is(

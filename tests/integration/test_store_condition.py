@@ -86,7 +86,7 @@ FAULTS = [
     (sqlite3.SQLITE_FULL, "database or disk is full", "blocked"),
     (sqlite3.SQLITE_READONLY, "attempt to write a readonly database", "blocked"),
     (sqlite3.SQLITE_IOERR, "disk I/O error", "blocked"),
-    (sqlite3.SQLITE_CORRUPT, "database disk image is malformed", "blocked"),
+    (sqlite3.SQLITE_CORRUPT, "database disk image is malformed", "damaged"),
     (sqlite3.SQLITE_BUSY, "database is locked", "locked"),
 ]
 
@@ -899,8 +899,13 @@ async def test_damaged_page_of_one_session_stops_no_other(
     database = await Database.open(path)
     journal = SessionJournal(database)
     try:
-        with pytest.raises(StoreUnavailable, match="damaged"):
+        with pytest.raises(StoreUnavailable, match="damaged") as refused:
             await journal.read("hurt", 0, 1000)
+        assert refused.value.data is not None
+        assert refused.value.data["errorKind"] == "store_damaged"
+        assert refused.value.data["retryable"] is False
+        assert "safe" not in refused.value.message
+        assert "restore a backup" in refused.value.message
         assert database.condition.is_writable
         with pytest.raises(RowRefused, match="damaged"):
             await asyncio.wait_for(journal.append("hurt", [Text("n", "new")], patient=True), 60)

@@ -112,16 +112,18 @@ class Status(FullAnswer, frozen=True, kw_only=True):
     """State of the daemon. `clients`: those with an open session; `running`, `waiting`: numbers of
     turns.
 
-    `conversion`: null when all logs are in the new form. `damaged`: files kept of damaged spools.
-    `unaccepted`: targets of PYKOCLAW_NOTIFY that have not accepted notices.
+    `sessions`, `running` and `waiting` are null while the database cannot be read, which
+    `database` says; `workers` and the like are empty then. `conversion`: null when all logs are in
+    the new form. `damaged`: files kept of damaged spools. `unaccepted`: targets of PYKOCLAW_NOTIFY
+    that have not accepted notices.
     """
 
     daemon: DaemonInfo
     workers: list[WorkerInfo]
-    sessions: SessionCounts
+    sessions: SessionCounts | None
     clients: int
-    running: int
-    waiting: int
+    running: int | None
+    waiting: int | None
     questions: list[QuestionInfo]
     database: DatabaseInfo
     damaged: list[str]

@@ -10,6 +10,7 @@ from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import Conflict, StoreUnavailable, WorkerFailed
 from pykoclaw_acp.model import prompt_text
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Event, UserMessage, split_text
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.plain import plain_prompt
@@ -155,11 +156,16 @@ def not_started(turn: Turn, error: Exception) -> Outcome:
     if isinstance(error, WorkerFailed):
         failure = TurnFailure(error.kind, error.message, retry_after=error.retry_after)
     elif isinstance(error, StoreUnavailable) and turn.state == TurnState.QUEUED:
-        failure = TurnFailure(ErrorKind(f"store_{error.state}"), UNREAD.format(error.reason))
+        failure = TurnFailure(ErrorKind(f"store_{error.state}"), _unread(error))
     over = turn.cancelled.is_set() or failure.kind == ErrorKind.SHUTTING_DOWN
     if over or _task_is_gone(turn, error):
         return CANCELLED
     return Outcome(TurnState.FAILED, failure=failure)
+
+
+def _unread(error: StoreUnavailable) -> str:
+    lasts = error.state == DatabaseState.DAMAGED
+    return error.message if lasts else UNREAD.format(error.reason)
 
 
 def is_fault(turn: Turn, error: Exception) -> bool:
