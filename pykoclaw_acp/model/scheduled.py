@@ -18,7 +18,7 @@ from pykoclaw_acp.model.schedule import compute_next_run, now_text
 SHORTEST_INTERVAL: Final = timedelta(seconds=60)  # of pykoclaw's own scheduler
 SUMMARY: Final = 200  # characters of a result that `last_result` keeps
 CANCELLED: Final = "The run was cancelled."  # the error of a run that nobody lets go on
-_RULE: Final = "\n\n---\n\n"  # between text before a tool call and text after it
+RULE: Final = "\n\n---\n\n"  # between text before a tool call and text after it
 
 
 class TaskState(StrEnum):
@@ -163,7 +163,7 @@ def answer(events: Iterable[Event | None]) -> str:
             tools = bool(said)
         elif isinstance(event, Text) and event.text and not event.note:
             if tools:
-                said.append(_RULE)
+                said.append(RULE)
             tools = False
             said.append(event.text)
     return "".join(said)

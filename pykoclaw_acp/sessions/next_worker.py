@@ -36,6 +36,7 @@ class NextWorker:
         self._outdated = False
         self._silent_epoch: int | None = None  # of an adopted worker with other options
         self._spared = True  # its background work
+        self._kept = False  # though it is a helper's
         self._tasks = Tasks()
 
     def note_adopted(self, epoch: int) -> None:
@@ -101,12 +102,21 @@ class NextWorker:
         finally:
             self.rest()
 
+    def keep(self) -> None:
+        """Let the worker of a helper session live on, until `let_go`: its background work is awaited."""
+        self._kept = True
+
+    def let_go(self) -> None:
+        """Nobody waits for its background work any more."""
+        self._kept = False
+        self.rest()
+
     def rest(self) -> None:
         """End the live worker if it was launched with other options, and no turn runs or waits; and
-        that of a client's own helper session, to which nobody comes back.
+        that of a helper session, to which nobody comes back.
         """
         helper = self._state.record.auxiliary
-        used = self._state.busy or self._background or self._early.barred
+        used = self._state.busy or self._background or self._early.barred or self._kept
         if used or not (self._outdated or helper):
             return
         if self._spared and not helper and self._workers.works(self._state.id):

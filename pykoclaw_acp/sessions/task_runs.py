@@ -23,18 +23,18 @@ from pykoclaw_acp.errors import (
     StoreError,
     StoreUnavailable,
 )
-from pykoclaw_acp.model import deliveries
-from pykoclaw_acp.model.conversations import OWN, Conversation
 from pykoclaw_acp.model.scheduled import CANCELLED, Task, TaskResult, TaskRun
 from pykoclaw_acp.model.surroundings import Given
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
+from pykoclaw_acp.model.work import Work
 from pykoclaw_acp.retries import until_done
-from pykoclaw_acp.sessions import folders
+from pykoclaw_acp.sessions import folders, run_endings
 from pykoclaw_acp.sessions.ports.tasks import TaskStore
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.surroundings import clients_return
 from pykoclaw_acp.sessions.turns.queue import require_possible
+from pykoclaw_acp.sessions.work import over
 from pykoclaw_acp.tasks import Tasks
 
 MOST_RUNS: Final = 4  # at once, so that tasks that come due together leave workers for people
@@ -196,6 +196,7 @@ class TaskRuns:
         text = ""
         try:
             session, outcome = await self._turn_of(one)
+            work, goes_on = await self._work(run, session, outcome)
         except (StoreUnavailable, Overloaded):
             raise
         except Conflict:  # or the run was given up, and is refused a result
@@ -204,20 +205,28 @@ class TaskRuns:
         except AcpError as error:  # for good: no session, no place for one, a prompt too long
             reason = str(error)
         else:
-            text = await self._store.text(run.turn_id)
-            reason = _reason(outcome)
+            text = work.text
+            reason = run_endings.reason(run, outcome, work, goes_on=goes_on)
         await self._finish(run, reason, session, text)
+
+    async def _work(self, run: TaskRun, session: Session, outcome: Outcome) -> tuple[Work, bool]:
+        """What the run's turn has led to; a run is not over while its background work goes on."""
+        if outcome.state != TurnState.DONE:
+            return await self._store.work(run.turn_id), False
+        return await over(session, lambda: self._store.work(run.turn_id))
 
     async def _finish(
         self, run: TaskRun, reason: str | None, session: Session | None = None, text: str = ""
     ) -> None:
+        if session is not None:
+            session.next_worker.let_go()
         result = TaskResult(
             text,
             reason,
             await asyncio.to_thread(run.following),
             max(time.time_ns() // 1_000_000 - run.started_at, 0),
-            shown=session is not None and not run.aside and _is_for(session, run.task),
-            begins=None if session is None else _begins(run, session),
+            shown=session is not None and not run.aside and run_endings.is_for(session, run.task),
+            begins=None if session is None else run_endings.begins(run, session),
         )
         await self._store.finish(run, result)
         crash_points.reached("task_run_ended")
@@ -232,6 +241,8 @@ class TaskRuns:
         run = one.run
         while True:
             session = await self._session(run)
+            if run.aside:
+                session.next_worker.keep()
             await folders.ensure(session, self._data)
             given = await self._given(one, session)
             made = one.turn = self._turn(run, given)
@@ -318,25 +329,3 @@ class TaskRuns:
             await self._sessions.catalogue.remove_transcripts(unused)
             await self._store.discard_aside(session_id)
         await self._store.forget_earlier(run)
-
-
-def _reason(outcome: Outcome) -> str | None:
-    """Why there is no result; None of an answer."""
-    if outcome.state == TurnState.DONE:
-        return None
-    return CANCELLED if outcome.failure is None else outcome.failure.message
-
-
-def _begins(run: TaskRun, session: Session) -> Conversation | None:
-    """The run's conversation as it goes on from the run, if nobody had begun it before that."""
-    record = session.record
-    if not run.aside or run.task.isolated or record.claude_session_id is None:
-        return None
-    return Conversation(run.task.conversation, record.claude_session_id, record.cwd)
-
-
-def _is_for(session: Session, task: Task) -> bool:
-    """Whether the result is delivered to where it was given; other channels have to send it."""
-    conversation, channel = deliveries.target(task.conversation, task.target_conversation)
-    own = (session.record.conversation_name, f"{OWN}-{session.id}", session.id)
-    return channel == OWN and conversation in own

@@ -10,7 +10,6 @@ import msgspec
 
 from pykoclaw_acp.model.events import Event, Text, decode
 from pykoclaw_acp.model.failures import TurnFailure
-from pykoclaw_acp.model.scheduled import answer
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnOrigin, TurnState
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
@@ -186,11 +185,6 @@ async def of_front(database: Database, session_id: str, front: str) -> list[str]
         (session_id, f"{front}:", f"{front};"),
     )
     return [turn_id for (turn_id,) in rows]
-
-
-async def text(database: Database, turn_id: str) -> str:
-    """What a turn has answered, as far as it is in `acp_log`, as other channels are sent it."""
-    return answer(await _events(database, turn_id))
 
 
 async def words(database: Database, turn_id: str) -> str:

@@ -164,7 +164,7 @@ async def test_conversation_begun_during_its_tasks_run_is_kept(
         assert not await within(lambda: fetch(path, BEGUN) != known, 0.5)
 
 
-@pytest.mark.parametrize(("part", "dies_at"), [(SqlTaskStore, "text"), (TaskRuns, "_tidy")])
+@pytest.mark.parametrize(("part", "dies_at"), [(SqlTaskStore, "work"), (TaskRuns, "_tidy")])
 async def test_conversation_continues_from_task_after_crash(
     tmp_path: Path, path: Path, part: type, dies_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

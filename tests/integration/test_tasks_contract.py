@@ -17,6 +17,7 @@ from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.events import Event, Text, ToolStarted
 from pykoclaw_acp.model.scheduled import TaskResult, TaskRun
 from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.model.work import Work
 from tests.integration.journals import BOTH, DONE, Subject, end, prompt, subject
 from tests.integration.programs import PAST, TASK
 from tests.twins.rows import QueuedDelivery, RunLog
@@ -253,8 +254,8 @@ async def test_answer_of_turn_has_rule_at_tools(s: Subject) -> None:
     ]
     await s.journal.record(session, epoch, frames, {})
     await s.journal.append(session, [Text("c", "Of no turn.")])
-    assert await s.tasks.text("turn") == "I look.\n\n---\n\nDone."
-    assert await s.tasks.text("nothing") == ""
+    assert (await s.tasks.work("turn")).text == "I look.\n\n---\n\nDone."
+    assert await s.tasks.work("nothing") == Work()
 
 
 async def test_session_of_conversation_may_be_deleted(s: Subject) -> None:

@@ -15,6 +15,7 @@ from pykoclaw_acp.model.events import Event, UserMessage, split_text
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.plain import plain_prompt
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
+from pykoclaw_acp.model.work import CUT_OFF
 
 INTERNAL: Final = "pykoclaw-acp had a fault; its log says more. Send the prompt again."
 UNREAD: Final = (
@@ -225,7 +226,7 @@ def background_lost(message: str) -> Outcome:
 
 def cut_off(why: str) -> str:
     """Why a tool call has failed whose worker is gone."""
-    return f"Cut off before its end. {why}"
+    return f"{CUT_OFF} {why}"
 
 
 def lost(turn: Turn, kind: ErrorKind, message: str) -> Outcome:

@@ -1,0 +1,41 @@
+"""Waiting for all that a turn leads to, when it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from pykoclaw_acp.model.work import Work
+from pykoclaw_acp.sessions.session import Session
+
+LONGEST: Final = 3600.0  # s from the turn's end
+SETTLED: Final = 3.0  # s from the end of background work in which Claude begins a turn about it
+LOOK: Final = 0.2  # s between two looks
+
+
+def goes_on(session: Session, work: Work) -> bool:
+    """Whether something of it runs."""
+    return session.background or not work.calls.isdisjoint(session.log.open_tools)
+
+
+async def over(session: Session, find: Callable[[], Awaitable[Work]]) -> tuple[Work, bool]:
+    """Wait for the end of what a turn has led to, which `find` reads; that, and whether it goes on
+    though LONGEST is over. Time in which a person is asked does not count.
+    """
+    work = await find()
+    if not (work.beside or goes_on(session, work)):
+        return work, False
+    left, quiet = LONGEST, 0.0
+    while left > 0:
+        await asyncio.sleep(LOOK)
+        if not session.permissions.pending_ids:
+            left -= LOOK
+        # Claude may tell of it when the turn of others has ended.
+        quiet = 0.0 if session.busy or goes_on(session, work) else quiet + LOOK
+        if quiet >= SETTLED:
+            work, quiet = await find(), 0.0
+            if not goes_on(session, work):
+                return work, False
+    work = await find()
+    return work, goes_on(session, work)

@@ -1,0 +1,34 @@
+"""What turns have led to, as the journal and the log have it."""
+
+from __future__ import annotations
+
+from pykoclaw_acp.model.events import Text, ToolEnded, ToolStarted, decode
+from pykoclaw_acp.model.turns import Outcome, TurnState
+from pykoclaw_acp.model.work import Work, led_to
+from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.sql import BACKGROUND, kind, kinds
+from pykoclaw_acp.store.turns import failure_of
+
+
+async def of_turn(database: Database, turn_id: str) -> Work:
+    """What a turn has led to."""
+    rows = await database.read(
+        "SELECT b.turn_id, b.position, b.state, b.error FROM acp_turns t"  # noqa: S608  constants
+        " JOIN acp_turns b ON b.acp_session_id = t.acp_session_id"
+        f" WHERE t.turn_id = ? AND (b.turn_id = t.turn_id OR (b.origin = {BACKGROUND}"
+        " AND b.position > t.position AND b.first_seq > t.first_seq)) ORDER BY b.position",
+        (turn_id,),
+    )
+    turns = [(one, Outcome(TurnState(state), failure=failure_of(e))) for one, _, state, e in rows]
+    ids = {position: one for one, position, _, _ in rows}
+    # A call ends outside of turns, or with a turn of others if the worker is lost in that.
+    logged = await database.read(
+        "SELECT e.turn, e.payload FROM acp_turns t"  # noqa: S608  constants
+        " JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"
+        " JOIN acp_log e ON e.log_key = s.log_key AND e.seq >= t.first_seq"
+        f" WHERE t.turn_id = ? AND (e.kind = {kind(ToolEnded)}"
+        f" OR (e.turn IN ({', '.join('?' * len(ids))}) AND e.kind IN {kinds(Text, ToolStarted)}))"
+        " ORDER BY e.seq",
+        (turn_id, *ids),
+    )
+    return led_to(turns, ((ids.get(at), decode(payload)) for at, payload in logged))
