@@ -16,6 +16,7 @@ from typing import Final
 from pykoclaw_acp.system import environment as names
 
 OWN: Final = "default"  # name, for people, of the account of Claude's own configuration
+_GROUPS: Final = (names.PROVIDER, names.NETWORK)  # of each, all or none is used
 _ACCOUNT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -129,13 +130,12 @@ def opened(house: House, kept: Surroundings, given: Given | None) -> Surrounding
     if variables is None:
         return kept
     own = house.own(kept.account)
-    plain, secrets = {}, []
-    for name, value in variables.items():
-        if not names.is_secret(name, value):
-            plain[name] = value
-        elif own.get(name) != value:
-            secrets.append(name)
-    return Surroundings(kept.account, plain, tuple(sorted(secrets)))
+    secrets = {name for name, value in variables.items() if names.is_secret(name, value)}
+    for group in _GROUPS:
+        if group & secrets and _of(variables, group) == _of(own, group):
+            variables = _without(variables, group)
+    plain = {name: value for name, value in variables.items() if name not in secrets}
+    return Surroundings(kept.account, plain, tuple(sorted(secrets & variables.keys())))
 
 
 def environment(house: House, kept: Surroundings, given: Given | None) -> Environment:
@@ -144,12 +144,12 @@ def environment(house: House, kept: Surroundings, given: Given | None) -> Enviro
     if variables is None:
         if kept.secrets:
             return Environment({}, own_credential=False, withheld=_withheld(kept))
-        variables = kept.variables
+        variables = _not_ours(kept, house.own(kept.account))
     own = house.own(kept.account)
     made = {name: value for name, value in own.items() if name not in names.SETTINGS}
-    for group in (names.PROVIDER, names.NETWORK):
+    for group in _GROUPS:
         if group & variables.keys():
-            made = {name: value for name, value in made.items() if name not in group}
+            made = _without(made, group)
     made |= variables
     directory = house.configuration(kept.account)
     if directory is not None:
@@ -173,8 +173,28 @@ def _usable(house: House, kept: Surroundings, given: Given) -> Mapping[str, str]
         return given.variables if meant or not needs else None
     if needs:
         return None
-    provider = {n: value for n, value in kept.variables.items() if n in names.PROVIDER}
+    provider = _of(_not_ours(kept, house.own(kept.account)), names.PROVIDER)
     return {**provider, **given.without_keys().variables}
+
+
+def _not_ours(kept: Surroundings, own: Mapping[str, str]) -> Mapping[str, str]:
+    """The stored variables without a group that was the daemon's own, as earlier daemons stored it:
+    its address, and not that it had the daemon's key.
+    """
+    variables = kept.variables
+    for group in _GROUPS:
+        plain = {n: v for n, v in _of(own, group).items() if not names.is_secret(n, v)}
+        if not group.intersection(kept.secrets) and _of(variables, group) == plain:
+            variables = _without(variables, group)
+    return variables
+
+
+def _of(variables: Mapping[str, str], group: frozenset[str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if name in group}
+
+
+def _without(variables: Mapping[str, str], group: frozenset[str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if name not in group}
 
 
 def _withheld(kept: Surroundings) -> str:

@@ -57,6 +57,42 @@ def test_the_daemons_own_key_needs_no_client() -> None:
     assert rules.environment(HOUSE, kept, None).variables["ANTHROPIC_API_KEY"] == "sk-of-the-daemon"
 
 
+GATEWAY = {"ANTHROPIC_BASE_URL": "https://gateway"}
+
+
+def test_daemons_own_key_keeps_its_address() -> None:
+    proxies = {"HTTPS_PROXY": "http://me:word@proxy:1", "NO_PROXY": "here"}
+    own = {**OWN, **GATEWAY, **proxies}
+    house = House("", "/accounts", own)
+    kept = rules.begin(house, "", given(**own))
+    assert kept == Surroundings()
+    assert rules.environment(house, kept, None).variables == own
+
+
+def test_earlier_daemons_row_gets_own_key() -> None:
+    house = House("", "/accounts", {**OWN, **GATEWAY})
+    kept = Surroundings("", GATEWAY)  # the daemon's key was left out, and its address was not
+    assert rules.environment(house, kept, None).variables == house.variables
+    assert rules.environment(house, kept, given("work", **KEY)).variables == house.variables
+
+
+def test_own_key_goes_to_no_other_address() -> None:
+    """A client that has the daemon's key for another address is asked for, as with another key."""
+    house = House("", "/accounts", {**OWN, **GATEWAY})
+    theirs = {"ANTHROPIC_BASE_URL": "https://theirs"}
+    for address in (theirs, {}):
+        client = given(ANTHROPIC_API_KEY="sk-of-the-daemon", **address)
+        kept = rules.begin(house, "", client)
+        assert kept == Surroundings("", address, ("ANTHROPIC_API_KEY",))
+        assert (
+            dict(rules.environment(house, kept, client).variables).items()
+            >= client.variables.items()
+        )
+        assert rules.environment(house, kept, None).withheld
+    earlier = rules.environment(house, Surroundings("", theirs), None)
+    assert "ANTHROPIC_API_KEY" not in earlier.variables
+
+
 def test_client_naming_account_means_its_login() -> None:
     kept = rules.begin(HOUSE, "", given(**KEY))
     named = given("")
