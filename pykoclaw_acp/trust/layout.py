@@ -17,8 +17,8 @@ class DirectoryLayout:
 
     `shared`: where it reads `.claude/settings.json`; `own`: `.claude/settings.local.json`;
     `servers`: `.mcp.json`; `folders`: `.claude` with agents, skills and commands; `below`: these
-    count in all directories below as well. `added`: a further directory of the session, of whose
-    settings only plugins count.
+    count in all directories below as well; `repositories`: git directories. `added`: a further
+    directory of the session, of whose settings only plugins count.
     """
 
     path: str
@@ -26,6 +26,7 @@ class DirectoryLayout:
     own: tuple[str, ...]
     servers: tuple[str, ...]
     folders: tuple[str, ...]
+    repositories: tuple[str, ...] = ()
     added: bool = False
     below: bool = False
 
@@ -55,7 +56,14 @@ def places(
         added.pop(one.path, None)
     more = [
         DirectoryLayout(
-            path, (path,), (path,) if local else (), (), (path,), added=True, below=True
+            path,
+            (path,),
+            (path,) if local else (),
+            (),
+            (path,),
+            _repositories(looking, upwards(path)),
+            added=True,
+            below=True,
         )
         for path in added
     ]
@@ -76,6 +84,7 @@ def _of_session(looking: Looking, here: str, *, project: bool, local: bool) -> D
         own=tuple(dict.fromkeys((here, *checkouts))) if local else (),
         servers=tuple(above) if project else (),
         folders=tuple(dict.fromkeys((*above, *checkouts))) if project else (),
+        repositories=_repositories(looking, above),
         below=project,
     )
 
@@ -93,13 +102,40 @@ def _checkouts(looking: Looking, above: Sequence[str]) -> list[str]:
     return []
 
 
+def _repositories(looking: Looking, above: Sequence[str]) -> tuple[str, ...]:
+    """The git directory, and the common one of a worktree."""
+    for directory in above:
+        git = os.path.join(directory, ".git")
+        kind = looking.kind(git)
+        if kind == stat.S_IFDIR:
+            return (git,)
+        if kind:
+            folder = _pointed(looking, directory, git)
+            common = None if folder is None else _common(looking, folder)
+            return tuple(one for one in (folder, common) if one is not None)
+    return ()
+
+
 def _main_checkout(looking: Looking, directory: str, git: str) -> str | None:
+    folder = _pointed(looking, directory, git)
+    shared = None if folder is None else _common(looking, folder)
+    if shared is None or os.path.basename(shared) != ".git":
+        return None
+    return os.path.dirname(shared)
+
+
+def _pointed(looking: Looking, directory: str, git: str) -> str | None:
+    """Where a `.git` that is a file leads to."""
     pointer = looking.read(git)
     if pointer is None or pointer.data is None or not pointer.data.startswith(b"gitdir:"):
         return None
     folder = os.path.join(directory, os.fsdecode(pointer.data.removeprefix(b"gitdir:").strip()))
-    common = looking.read(os.path.join(folder, "commondir")) if "\0" not in folder else None
+    return None if "\0" in folder else folder
+
+
+def _common(looking: Looking, folder: str) -> str | None:
+    """The common directory that a git directory of a worktree names."""
+    common = looking.read(os.path.join(folder, "commondir"))
     if common is None or common.data is None or b"\0" in common.data:
         return None
-    shared = os.path.realpath(os.path.join(folder, os.fsdecode(common.data.strip())))
-    return os.path.dirname(shared) if os.path.basename(shared) == ".git" else None
+    return os.path.realpath(os.path.join(folder, os.fsdecode(common.data.strip())))

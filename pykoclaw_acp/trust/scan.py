@@ -14,7 +14,7 @@ from typing import Any, Final
 from pykoclaw_acp.model.permissions import Workspace
 from pykoclaw_acp.model.trust import MAX_FILES
 from pykoclaw_acp.neutral import neutral
-from pykoclaw_acp.trust import below, markdown, programs, settings
+from pykoclaw_acp.trust import below, gitconfig, markdown, programs, settings
 from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.trust.layout import DirectoryLayout, config_home, places
 from pykoclaw_acp.trust.looking import Looking, ReadFile, same
@@ -30,6 +30,7 @@ MAX_ENTERED: Final = (
 )
 # Of what is in `.claude`: the files of these say what the CLI runs, or when.
 _ALWAYS: Final = ("workflows", "routines", "scheduled_tasks.json", "launch.json", "plugins")
+_ASK_GIT: Final = "Bash(git:*)"  # without trust, as git cannot run without its configuration
 # A skill with one of these is a plugin.
 _PLUGIN: Final = frozenset(
     {
@@ -125,6 +126,10 @@ def text(name: str) -> str:
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
 class _Scan:
     """One place."""
 
@@ -149,7 +154,7 @@ class _Scan:
     @property
     def fingerprint(self) -> str:
         said = "".join(f"{path}\0{digest}\0" for path, digest in sorted(self._files.items()))
-        return hashlib.sha256(said.encode("utf-8", "surrogateescape")).hexdigest()
+        return _digest(said.encode("utf-8", "surrogateescape"))
 
     @property
     def digests(self) -> dict[str, str]:
@@ -173,6 +178,8 @@ class _Scan:
                 self._take(path, directory, partial(self._of_settings, directory=directory))
         for directory in place.servers:
             self._take(os.path.join(directory, ".mcp.json"), directory, settings.of_mcp)
+        for folder in place.repositories:
+            self._repository(folder)
         deep = self._below
         if deep.limit:  # how far one came depends on the disk
             self._say(
@@ -187,6 +194,28 @@ class _Scan:
             self._folder(os.path.join(directory, ".claude"), directory)
         for file in self.unread:  # last, where a command that refuses to trust finds the reason
             self._say(file.path, [file.trouble], file.digest)
+
+    def _repository(self, folder: str) -> None:
+        """What git runs by itself; of the configuration, which git changes often, only that counts."""
+        hooks = [os.path.join(folder, "hooks")]
+        for name in ("config", "config.worktree"):
+            path = os.path.join(folder, name)
+            if (file := self._looking.read(path)) is None:
+                continue
+            found = [file.trouble] if file.data is None else gitconfig.acting(file.data)
+            if found:
+                said = "\n".join(found).encode("utf-8", "surrogateescape")
+                self._say(path, found, file.digest if file.data is None else _digest(said))
+                self._programs(iter(found), folder)
+                self._restrictions.setdefault("ask", []).append(_ASK_GIT)
+            for one in gitconfig.hooks(file.data or b""):
+                roots = (os.path.dirname(folder), *self._place.roots)
+                hooks += [os.path.join(root, os.path.expanduser(one)) for root in roots]
+        for one in dict.fromkeys(hooks):
+            hook = os.path.join(one, "post-index-change")  # run by `git status`
+            if "\0" not in hook and (file := self._looking.read(hook)) is not None:
+                self._say(hook, ["is run by git"], file.digest)
+                self._restrictions.setdefault("ask", []).append(_ASK_GIT)
 
     def _with_folder(self, directories: Iterable[str]) -> Iterator[str]:
         """Yield the directories whose `.claude` is not the user's own."""
