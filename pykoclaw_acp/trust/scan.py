@@ -30,7 +30,7 @@ MAX_ENTERED: Final = (
 )
 # Of what is in `.claude`: the files of these say what the CLI runs, or when.
 _ALWAYS: Final = ("workflows", "routines", "scheduled_tasks.json", "launch.json", "plugins")
-_ASK_GIT: Final = "Bash(git:*)"  # without trust, as git cannot run without its configuration
+_ASK_GIT: Final = "Bash(git:*)"  # without trust: git cannot run without its configuration
 # A skill with one of these is a plugin.
 _PLUGIN: Final = frozenset(
     {

@@ -139,6 +139,19 @@ async def test_what_the_directory_forbids_counts_without_trust(stack: Stack) -> 
     assert not (work / "ran").exists()
 
 
+async def test_git_is_asked_about_without_trust(stack: Stack) -> None:
+    work = stack.root / "unpacked"
+    (work / ".git").mkdir(parents=True)
+    (work / ".git" / "config").write_text("[core]\nfsmonitor = touch ran; false\n")
+    client = await stack.front()
+    choose(client, WITHOUT)
+    session = await client.new(work)
+    await client.prompt(session, script("bash git status", "report"))
+    trust, question = [one["params"] for one in client.questions]
+    assert about_trust(trust)
+    assert "git status" in question["toolCall"]["title"]
+
+
 @pytest.mark.long
 async def test_trusted_content_acts_and_its_change_is_asked(
     shared: Stack, repository: Repository
