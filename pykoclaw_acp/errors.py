@@ -6,7 +6,7 @@ AcpError                       a request failed: the error answer of that reques
 ├─ AuthRequired                Claude refused the credential
 ├─ SessionNotFound
 ├─ Overloaded, StoreUnavailable    send the request again later
-│  └─ StoreUncertain           it may have been stored: look before it is sent again
+│  └─ StoreUncertain, StoreDamaged    look before it is sent again; not to be sent again
 ├─ NestedCaller                the caller runs inside of a session
 └─ TurnFailed                  a turn ended without an answer
 
