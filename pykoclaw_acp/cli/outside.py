@@ -35,9 +35,12 @@ def prompt(
 ) -> None:
     """Send TEXT to SESSION, or with --new to a new one, show the answer as it comes, and wait for its end.
 
+    The command also waits, an hour at most, for subagents and commands that the turn leaves in the
+    background, and shows what Claude says about them.
+
     SESSION is an id, a unique prefix of an id, or a conversation name. Without TEXT, or if it is -, the
     prompt is read from standard input. In a terminal, permission requests can be answered as in `attach`;
-    elsewhere the command says how to answer them, and waits. Ctrl-C ends the command, not the turn. A
+    elsewhere the command says how to answer them, and waits. Ctrl-C ends the command, not the work. A
     prompt has 896 KiB at most: put longer material in files.
 
     Exit status: 0 if Claude has answered, 1 if the turn failed or was refused, 4 if it was cancelled, 5 if

@@ -28,6 +28,7 @@ STATUS: Final[dict[str, int]] = {
     TurnState.UNKNOWN: 5,
 }
 INTERRUPTED: Final = 130
+WAITS: Final = "Waiting for work in the background, and for what Claude says then. Ctrl-C ends the command only."
 
 _Result = dict[str, Any]
 
@@ -55,6 +56,7 @@ def main(
             "text": prompt,
             "detach": detach,
             "present": present,
+            "whole": not detach,
             "idempotencyKey": key or str(uuid4()),
             "environment": given_environment(),
         },
@@ -63,11 +65,15 @@ def main(
     try:
         result = view.follow(sending)
     except KeyboardInterrupt:
-        terminal.complain("The command has ended. If the turn runs, it continues.")
+        terminal.complain("The command has ended. What runs, also in the background, continues.")
         return INTERRUPTED
     if as_json:
         terminal.as_json(result)
         return STATUS.get(result["state"], 0)
+    if result.get("goesOn"):
+        terminal.complain(
+            f"Work in the background goes on. Follow it: pykoclaw-acp attach {result['session'][:8]}"
+        )
     if session is None and not detach:
         terminal.complain(f"Go on with: pykoclaw-acp prompt {result['session'][:8]} TEXT")
     if detach:
@@ -131,6 +137,8 @@ class _View:
                 self.question(params)
             elif kind == "settled":
                 self.settled(params)
+            elif kind == "waits":
+                self.waits()
 
     def event(self, params: dict[str, Any]) -> None:
         """An event of the session."""
@@ -147,6 +155,10 @@ class _View:
 
     def settled(self, how: dict[str, Any]) -> None:
         """A permission request was settled."""
+
+    def waits(self) -> None:
+        """The turn has ended, and the work that it has left is waited for."""
+        terminal.complain(WAITS)
 
     def ended(self, result: _Result) -> None:
         """The turn has ended."""
@@ -210,6 +222,10 @@ class _Page(_View):
             super().question(question)
         else:
             self._questions.asked(question)
+
+    def waits(self) -> None:
+        self._page.end()
+        super().waits()
 
     def settled(self, how: dict[str, Any]) -> None:
         if self._questions is not None:

@@ -9,12 +9,20 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import uuid4
 
+import msgspec
+
 from pykoclaw_acp.errors import InvalidParams, StoreUnavailable
 from pykoclaw_acp.model import prompt_text
-from pykoclaw_acp.model.events import UserMessage
+from pykoclaw_acp.model.events import ToolEnded, ToolProgressed, ToolStarted, UserMessage
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn
-from pykoclaw_acp.protocol.control.following import QUESTION, QuestionNotification
+from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
+from pykoclaw_acp.model.work import Work
+from pykoclaw_acp.protocol.control.following import (
+    QUESTION,
+    WAITS,
+    QuestionNotification,
+    WaitsNotification,
+)
 from pykoclaw_acp.protocol.control.prompts import CommandPromptParams, Prompted
 from pykoclaw_acp.protocol.jsonrpc import encode_notification
 from pykoclaw_acp.retries import until_done
@@ -24,10 +32,11 @@ from pykoclaw_acp.server.dispatch import Later, Method
 from pykoclaw_acp.server.lifecycle import absolute
 from pykoclaw_acp.server.peer import Peer
 from pykoclaw_acp.server.prompts import next_daemon
-from pykoclaw_acp.sessions import folders
+from pykoclaw_acp.sessions import folders, work
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import turns
+from pykoclaw_acp.store import work as work_rows
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.tasks import in_pieces
 
@@ -36,6 +45,7 @@ LOOK: Final = 1.0  # s between two looks for requests that nobody is there to an
 
 T = TypeVar("T")
 
+Own = Callable[[str], Awaitable[bool]]
 FindSession = Callable[[str], Awaitable[Session]]
 
 
@@ -86,7 +96,8 @@ class OutsidePrompts:
         after = params.after
         if after is None:
             after = await _read(partial(turns.place, self._database, known.turn_id))
-        client = _TurnClient(call.client.peer, known.turn_id, present=params.present)
+        own = partial(work_rows.is_own, self._database) if params.whole else None
+        client = _TurnClient(call.client.peer, known, own, present=params.present)
         end = session.last_seq
         subscription = session.subscribe(client, end if after is None else min(after, end))
         watching = asyncio.get_running_loop().create_task(
@@ -94,17 +105,38 @@ class OutsidePrompts:
         )
         if params.present:  # it is asked itself
             watching.cancel()
+        led_to, goes_on = Work((known.turn_id,)), False
         try:
             outcome, seq = await asyncio.shield(known.ended)
             await subscription.reached(seq)
             if subscription.cursor >= seq:
                 # what was sent is what the caller has: nobody else is told of it
                 session.mark_answered(known)
+            if params.whole and outcome.state == TurnState.DONE:
+                led_to, goes_on = await self._work(call, session, client, known.turn_id)
+                outcome, seq = led_to.failed or outcome, session.last_seq
+                await subscription.reached(seq)
         finally:
             subscription.close()
             watching.cancel()
-        text = await _read(partial(turns.words, self._database, known.turn_id))
-        return _prompted(session, known, outcome, seq, text, joined=joined)
+        text = await _read(partial(work_rows.words, self._database, *led_to.turns))
+        ended = _prompted(session, known, outcome, seq, text, joined=joined)
+        return msgspec.structs.replace(ended, goes_on=goes_on)
+
+    async def _work(
+        self, call: Call, session: Session, client: _TurnClient, turn_id: str
+    ) -> tuple[Work, bool]:
+        """What the turn has led to, when it has ended; the command is told that it is waited for."""
+
+        async def find() -> Work:
+            found = await _read(partial(work_rows.of_turn, self._database, turn_id))
+            client.calls |= found.calls
+            return found
+
+        if work.goes_on(session, await find()):
+            waits = encode_notification(WAITS, WaitsNotification(session=session.id))
+            await call.client.peer.notify(waits)
+        return await work.over(session, find)
 
     async def _new(self, params: CommandPromptParams) -> Session:
         """A new session; the one that was made for the prompt before, if it comes again."""
@@ -150,16 +182,40 @@ class OutsidePrompts:
 
 
 class _TurnClient(CommandClient):
-    """Shows one turn, without the prompt itself."""
+    """Shows one turn, without the prompt itself; with `own`, which says whether Claude has begun a
+    turn by itself, also what follows from it. `calls`: tool calls that do.
+    """
 
-    def __init__(self, peer: Peer, turn_id: str, *, present: bool) -> None:
+    def __init__(self, peer: Peer, turn: Turn, own: Own | None, *, present: bool) -> None:
         super().__init__(peer, present=present)
-        self._turn_id = turn_id
+        self.calls: set[str] = set()
+        self._turn = turn
+        self._own = own
+        self._known = {turn.turn_id: True}
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
-        """Send the event if it is one of the turn."""
-        if logged.turn_id == self._turn_id and not isinstance(logged.event, UserMessage):
-            await super().deliver(session_id, logged)
+        """Send the event if it is one of the turn, or follows from it."""
+        if isinstance(logged.event, UserMessage) or not await self._belongs(logged):
+            return
+        if isinstance(logged.event, ToolStarted):
+            self.calls.add(logged.event.tool_call_id)
+        await super().deliver(session_id, logged)
+
+    async def _belongs(self, logged: Logged) -> bool:
+        turn_id, event = logged.turn_id, logged.event
+        if self._own is None or turn_id == self._turn.turn_id:
+            return turn_id == self._turn.turn_id
+        if not self._turn.ended.done() or logged.seq <= self._turn.ended.result()[1]:
+            return False
+        if turn_id is None:
+            if isinstance(event, ToolStarted):
+                return event.parent_id in self.calls
+            if isinstance(event, ToolProgressed | ToolEnded):
+                return event.tool_call_id in self.calls
+            return False
+        if turn_id not in self._known:
+            self._known[turn_id] = await _read(partial(self._own, turn_id))
+        return self._known[turn_id]
 
 
 async def _read(read: Callable[[], Awaitable[T]]) -> T:

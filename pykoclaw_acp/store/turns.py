@@ -8,7 +8,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from pykoclaw_acp.model.events import Event, Text, decode
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnOrigin, TurnState
 from pykoclaw_acp.store.database import Database, Statement
@@ -185,29 +184,6 @@ async def of_front(database: Database, session_id: str, front: str) -> list[str]
         (session_id, f"{front}:", f"{front};"),
     )
     return [turn_id for (turn_id,) in rows]
-
-
-async def words(database: Database, turn_id: str) -> str:
-    """What Claude has said in a turn, as `front.words_of_claude` joins its pieces."""
-    said: list[str] = []
-    message: str | None = None
-    for event in await _events(database, turn_id):
-        if isinstance(event, Text) and event.text and not event.note:
-            if message not in (None, event.message_id):
-                said.append("\n\n")
-            message = event.message_id
-            said.append(event.text)
-    return "".join(said)
-
-
-async def _events(database: Database, turn_id: str) -> list[Event | None]:
-    rows = await database.read(
-        "SELECT e.payload FROM acp_turns t JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"
-        " JOIN acp_log e ON e.log_key = s.log_key AND e.seq >= t.first_seq AND e.turn = t.position"
-        " WHERE t.turn_id = ? ORDER BY e.seq",
-        (turn_id,),
-    )
-    return [decode(payload) for (payload,) in rows]
 
 
 async def place(database: Database, turn_id: str) -> int | None:

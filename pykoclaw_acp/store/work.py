@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pykoclaw_acp.model.events import Text, ToolEnded, ToolStarted, decode
+from pykoclaw_acp.model.events import Event, Text, ToolEnded, ToolStarted, decode
 from pykoclaw_acp.model.turns import Outcome, TurnState
-from pykoclaw_acp.model.work import Work, led_to
+from pykoclaw_acp.model.work import Work, joined, led_to
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sql import BACKGROUND, kind, kinds
 from pykoclaw_acp.store.turns import failure_of
@@ -32,3 +32,39 @@ async def of_turn(database: Database, turn_id: str) -> Work:
         (turn_id, *ids),
     )
     return led_to(turns, ((ids.get(at), decode(payload)) for at, payload in logged))
+
+
+async def words(database: Database, *turn_ids: str) -> str:
+    """What Claude has said in these turns, as `front.words_of_claude` joins its pieces."""
+    return joined([await _words(database, one) for one in turn_ids], "\n\n")
+
+
+async def _words(database: Database, turn_id: str) -> str:
+    said: list[str] = []
+    message: str | None = None
+    for event in await _events(database, turn_id):
+        if isinstance(event, Text) and event.text and not event.note:
+            if message not in (None, event.message_id):
+                said.append("\n\n")
+            message = event.message_id
+            said.append(event.text)
+    return "".join(said)
+
+
+async def _events(database: Database, turn_id: str) -> list[Event | None]:
+    rows = await database.read(
+        "SELECT e.payload FROM acp_turns t JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"
+        " JOIN acp_log e ON e.log_key = s.log_key AND e.seq >= t.first_seq AND e.turn = t.position"
+        " WHERE t.turn_id = ? ORDER BY e.seq",
+        (turn_id,),
+    )
+    return [decode(payload) for (payload,) in rows]
+
+
+async def is_own(database: Database, turn_id: str) -> bool:
+    """Whether Claude has begun the turn by itself."""
+    rows = await database.read(
+        f"SELECT 1 FROM acp_turns WHERE turn_id = ? AND origin = {BACKGROUND}",  # noqa: S608  constant
+        (turn_id,),
+    )
+    return bool(rows)

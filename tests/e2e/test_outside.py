@@ -85,6 +85,28 @@ async def test_prompt_from_a_script_prints_the_answer_alone(shared: Stack) -> No
     assert (listed["cwd"], listed["client"]) == (str(shared.root), "cli")
 
 
+async def test_prompt_waits_for_work_in_the_background(shared: Stack) -> None:
+    _, session = await talking(shared)
+    left = script(
+        "background sleep 1; echo built", "text It runs.", "stop end_turn", "text It passed."
+    )
+    result = await run(shared, "prompt", session, left)
+    assert result.status == 0
+    assert result.out.startswith("It runs.\n")
+    assert result.out.endswith("\nIt passed.\n")
+    assert result.error == (
+        "Waiting for work in the background, and for what Claude says then."
+        " Ctrl-C ends the command only.\n"
+    )
+    agent = {"description": "look", "subagent_type": "claude", "prompt": script("text Eight.")}
+    left = script(
+        f"tool Agent {json.dumps(agent)}", "text It looks.", "stop end_turn", "text Done."
+    )
+    told = json.loads((await run(shared, "prompt", session, left, "--json")).out)
+    assert (told["state"], told["text"]) == ("done", "It looks.\n\nDone.")
+    assert told["goesOn"] is False
+
+
 @pytest.mark.long
 async def test_prompt_with_a_key_runs_once(stack: Stack) -> None:
     _, session = await conversation(stack)

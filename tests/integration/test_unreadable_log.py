@@ -20,7 +20,7 @@ from pykoclaw_acp.server.command_client import CommandClient
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.sessions import subscription
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.store import turns
+from pykoclaw_acp.store import work
 from tests.integration import asking, linked
 from tests.integration.asking import Person
 from tests.integration.linked import front, new, words
@@ -161,7 +161,7 @@ async def test_done_commands_prompt_is_answered_despite_failed_reads(
         monkeypatch.setattr(linked, "METHODS", {**METHODS, **prompts.methods})
         session = await r.session()
         session.subscribe(Client(), 0)
-        real: Any = turns.words
+        real: Any = work.words
         said: list[Any] = []
 
         async def once(*given: Any) -> str:
@@ -170,7 +170,7 @@ async def test_done_commands_prompt_is_answered_despite_failed_reads(
                 raise StoreUnavailable(DatabaseState.LOCKED, "Another program keeps it locked.")
             return str(await real(*given))
 
-        monkeypatch.setattr(turns, "words", once)
+        monkeypatch.setattr(work, "words", once)
         async with front(r) as one:
             gate.open.clear()
             one.call(2, "_pykoclaw.dev/prompt", session=session.id, text="say 3")

@@ -19,8 +19,9 @@ Messages = Generator[dict[str, Any], None, dict[str, Any]]
 class Daemon:
     """Answers a prompt with `state`; keeps what it was sent."""
 
-    def __init__(self, state: str) -> None:
+    def __init__(self, state: str, *, goes_on: bool = False) -> None:
         self.state = state
+        self.goes_on = goes_on
         self.sent: list[dict[str, Any]] = []
 
     def ask(self, method: str, *, session: str) -> Any:
@@ -36,7 +37,8 @@ class Daemon:
         if self.state == "interrupted":
             raise KeyboardInterrupt
         error = None if self.state == "done" else {"message": "It is so."}
-        return {"state": self.state, "session": "s", "turnId": "t", "text": "", "error": error}
+        ended = {"state": self.state, "session": "s", "turnId": "t", "text": "", "error": error}
+        return {**ended, "goesOn": self.goes_on}
 
 
 def sent(
@@ -91,3 +93,19 @@ def test_key_that_is_no_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(CommandFailed, match=r"--key.*nothing was sent"):
         sent(monkeypatch, "done", "Hello.", key=b"caf\xe9".decode(errors="surrogateescape"))
     assert sent(monkeypatch, "done", "Hello.", key="café")[0] == 0
+
+
+def test_work_that_goes_on_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(prompt, "stream", Daemon("done", goes_on=True).stream)
+    assert prompt.main("s", "Hello.", detach=False, key=None, as_json=False) == 0
+    assert "goes on. Follow it: pykoclaw-acp attach s" in capsys.readouterr().err
+
+
+def test_detached_prompt_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = Daemon("done")
+    monkeypatch.setattr(prompt, "stream", daemon.stream)
+    for detach in (True, False):
+        prompt.main("s", "Hello.", detach=detach, key=None, as_json=True)
+    assert [one["whole"] for one in daemon.sent] == [False, True]

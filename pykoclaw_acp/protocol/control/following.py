@@ -15,6 +15,7 @@ from pykoclaw_acp.protocol.updates import Update
 EVENT: Final = "_pykoclaw.dev/event"
 QUESTION: Final = "_pykoclaw.dev/question"
 SETTLED: Final = "_pykoclaw.dev/settled"
+WAITS: Final = "_pykoclaw.dev/waits"
 
 
 class FollowParams(NamedSessionParams, frozen=True, kw_only=True):
@@ -65,6 +66,12 @@ class QuestionNotification(FullAnswer, frozen=True, kw_only=True):
     choices: dict[str, str]
     form: str | None
     questions: list[AskedQuestion] | None = None
+
+
+class WaitsNotification(FullAnswer, frozen=True, kw_only=True):
+    """The turn of a prompt has ended; what it has left in the background is waited for."""
+
+    session: str
 
 
 class SettledNotification(FullAnswer, frozen=True, kw_only=True):
