@@ -104,7 +104,7 @@ class Forks:
         context = source.others.context
         said = [*tools.failed(GOES_ON), *await context.without_tasks(point.upto)]
         if source.record.title is not None:
-            said.append(TitleChanged(titles.shorten(f"{source.record.title}{SUFFIX}") or SUFFIX))
+            said.append(TitleChanged(titles.shorten(source.record.title, SUFFIX) or SUFFIX))
         note = await context.note_at(point.upto, point.memory, f"fork-{session_id}")
         if note is not None:
             said.append(note_event(f"fork-summary-{session_id}", SUMMARY))

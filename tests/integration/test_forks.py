@@ -61,6 +61,18 @@ async def test_fork_is_asked_what_source_always_allowed(tmp_path: Path) -> None:
         assert await r.database.read("SELECT * FROM acp_session_rules") == []
 
 
+async def test_forks_mark_survives_long_title(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        source = await r.session()
+        await r.run(source, "say 1")
+        await r.sessions.catalogue.set_title(source.id, "word " * 40)
+        made, _ = await fork(r, source)
+        title = made.record.title
+        assert title is not None
+        assert len(title) == 80
+        assert title.endswith("… (fork)")
+
+
 async def test_fork_has_sources_log_up_to_running_turn(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         source, turn, worker = await hanging(r)

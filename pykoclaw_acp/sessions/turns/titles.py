@@ -48,10 +48,13 @@ def of_content(content: Sequence[dict[str, Any]]) -> str | None:
     return shorten(", ".join(attached))
 
 
-def shorten(words: str) -> str | None:
-    """The words in one line of at most 80 characters; None if there are none at the beginning."""
-    line = plain_words.visible(words[:LOOKED_AT])
-    return (line if len(line) <= MAX_TITLE else line[: MAX_TITLE - 1] + "…") or None
+def shorten(words: str, mark: str = "") -> str | None:
+    """The words, and the whole `mark`, in one line of at most 80 characters; None if there are no
+    words at the beginning.
+    """
+    line, room = plain_words.visible(words[:LOOKED_AT]), MAX_TITLE - len(mark)
+    short = line if len(line) <= room else line[: room - 1] + "…"
+    return short + mark if short else None
 
 
 def without_noise(text: str) -> str:
