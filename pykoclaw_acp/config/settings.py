@@ -68,7 +68,7 @@ class Settings(BaseSettings):
     )
     idle_timeout: Seconds = Field(
         default=1800.0,
-        description="Seconds without a prompt after which a session's worker is stopped; above 0.",
+        description="Seconds without a prompt after which a worker is stopped, 120 at most without a client; above 0.",
     )
     umask: Annotated[str | None, AfterValidator(values.umask)] = Field(
         default=None,

@@ -31,6 +31,7 @@ from pykoclaw_acp.pool.ports import CallTaker, PoolLimits, WorkerStore
 from pykoclaw_acp.pool.start_limit import StartLimit
 from pykoclaw_acp.tasks import Tasks
 
+UNATTENDED: Final = 120.0  # s; a client that is started again is back by then
 DETACH_WAIT: Final = 1.0  # s; for the commits of what was received
 SPOOL_PENDING: Final = (
     "What Claude said last could not be recorded yet; it is kept on disk, and the prompt was not sent."
@@ -61,6 +62,7 @@ class WorkerPool:
         )
         self._continuity = Continuity()
         self._workers: dict[str, WorkerLife] = {}
+        self._attended: set[str] = set()  # sessions that a client has open
         # By session, while it is given a worker.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         room = listener.make_room
@@ -160,6 +162,13 @@ class WorkerPool:
                 self._retire(worker)  # its background work must not delay a prompt
             await worker.cleaned.wait()
         return await self._launch(session_id, options)
+
+    def attend(self, session_id: str, *, attended: bool) -> None:
+        """Note whether a client has the session open: otherwise its worker is soon not kept idle."""
+        (self._attended.add if attended else self._attended.discard)(session_id)
+        worker = self._workers.get(session_id)
+        if worker is not None:
+            self._time_idleness(worker)
 
     def release(self, session_id: str) -> None:
         """Let the session's worker be evicted after the idle timeout."""
@@ -311,14 +320,20 @@ class WorkerPool:
                 self._start_limit.record_failure(worker.spec.session_id, worker.start_failure)
         elif worker.spent and not self._closing:
             self._retire(worker)
+        worker.idle_since = asyncio.get_running_loop().time()
+        self._time_idleness(worker)
+        self._capacity.changed()
+
+    def _time_idleness(self, worker: WorkerLife) -> None:
         if worker.idle_timer is not None:
             worker.idle_timer.cancel()
             worker.idle_timer = None
         if worker.idle and not self._closing:
             loop = asyncio.get_running_loop()
-            worker.idle_since = loop.time()
-            worker.idle_timer = loop.call_later(self._limits.idle_timeout, self._evict, worker)
-        self._capacity.changed()
+            left = worker.idle_since + self._limits.idle_timeout - loop.time()
+            if worker.spec.session_id not in self._attended:
+                left = min(left, UNATTENDED)
+            worker.idle_timer = loop.call_later(left, self._evict, worker)
 
     def _evict(self, worker: WorkerLife) -> None:
         if worker.idle:

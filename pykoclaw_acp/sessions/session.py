@@ -44,16 +44,12 @@ class Session(SessionParts):
         """Deliver what follows `after` to this client, from now on; the rest as in Subscription."""
         after = max(after, self.record.pruned_upto)
         subscription = Subscription(
-            session_id or self.id,
-            self.log,
-            client,
-            after,
-            self._unsubscribe,
-            number=number,
-            hold=hold,
-        )
+            session_id or self.id, self.log, client, after, self._unsubscribe,
+            number=number, hold=hold,
+        )  # fmt: skip
         self.subscriptions.append(subscription)
         self.others.attend(attended=True)
+        self._workers.attend(self.id, attended=True)
         self.permissions.add_client(subscription)
         return subscription
 
@@ -61,6 +57,7 @@ class Session(SessionParts):
         if subscription in self.subscriptions:
             self.subscriptions.remove(subscription)
             self.others.attend(attended=bool(self.subscriptions))
+            self._workers.attend(self.id, attended=bool(self.subscriptions))
             self.permissions.away.start_clocks()
             self._save_memory()
 

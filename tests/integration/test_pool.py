@@ -16,6 +16,7 @@ from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.model.events import Failure, Text, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import Turn
+from pykoclaw_acp.pool import pool
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
@@ -113,6 +114,40 @@ async def test_idle_worker_is_evicted_and_next_one_resumes(tmp_path: Path) -> No
         assert first.spec.resume_session_id is None
         assert second.spec.resume_session_id == session.id
         assert second.spec.epoch == first.spec.epoch + 1
+
+
+async def test_worker_soon_follows_last_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "UNATTENDED", 0.2)
+    async with rig(tmp_path, idle_timeout=1e6, stall_timeout=1e6) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        (first,) = session.subscriptions
+        session.subscribe(Client(), 0)
+        first.close()
+        await not_within(lambda: not r.pool.is_live(session.id))
+        session.subscriptions[0].close()
+        session.subscribe(Client(), 0)  # a client that was started again
+        await not_within(lambda: not r.pool.is_live(session.id))
+        session.subscriptions[0].close()
+        await eventually(lambda: not r.launcher.live)
+
+
+async def test_unattended_worker_keeps_its_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "UNATTENDED", 0.05)
+    async with rig(tmp_path, idle_timeout=1e6, stall_timeout=1e6) as r:
+        session, turn, worker = await hanging(r)
+        session.subscriptions[0].close()
+        await not_within(lambda: not r.pool.is_live(session.id))
+        worker.background(1)
+        worker.say(worker.ended(turn.turn_id))
+        await turn.over()
+        await not_within(lambda: not r.pool.is_live(session.id))
+        worker.background(0)
+        await eventually(lambda: not r.launcher.live)
 
 
 async def test_prompt_during_eviction_is_answered(tmp_path: Path) -> None:

@@ -59,6 +59,9 @@ class MemoryWorkers:
             self.live[session_id] = self.database.next_epoch(session_id)
         return self.live[session_id]
 
+    def attend(self, session_id: str, *, attended: bool) -> None:
+        pass
+
     def release(self, session_id: str) -> None:
         pass
 
