@@ -27,7 +27,7 @@ from pykoclaw_acp.store import trust
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.system import disks
 from pykoclaw_acp.trust import dotenv
-from pykoclaw_acp.trust.scan import text
+from pykoclaw_acp.trust.listed import text
 from pykoclaw_acp.trust.watch import Watch
 
 T = TypeVar("T")

@@ -17,13 +17,11 @@ from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.trust import below, gitconfig, markdown, programs, settings
 from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.trust.layout import DirectoryLayout, config_home, places
+from pykoclaw_acp.trust.listed import MAX_FOUND, shown, text
 from pykoclaw_acp.trust.looking import Looking, ReadFile, same
 
 MAX_TEXT: Final = 256 * 1024  # characters of commands, in one file
 MAX_WORDS: Final = 5000  # different words of commands that are looked at as paths, in one file
-MAX_FOUND: Final = 200  # lines that say what was found
-MAX_LINE: Final = 4000  # characters of one
-MAX_LISTED: Final = 100_000  # characters of all
 DIGEST: Final = 16  # characters of a file's digest that are kept, to say what has changed
 MAX_ENTERED: Final = (
     20  # directories that the commands of a file enter, in which programs are looked for
@@ -95,35 +93,13 @@ def _look(
     found = [neutral(text(line)) for line in one.found]
     if looking.limit:
         found.append(neutral(text(f"there is more than is looked at: {looking.limit}")))
-    listed = _listed(found, one.more)
+    listed = shown(found, one.more)
     # What nobody was shown whole is not remembered as trusted.
     seen = not (one.unread or looking.limit) and not (deep is not None and deep.limit)
     whole = listed == found and seen
     content = one.fingerprint if whole else ""
     files = one.digests if content else {}
     return Workspace(text(place.path), content, tuple(listed), files)
-
-
-def _listed(found: list[str], more: int) -> list[str]:
-    """What was found, as far as a person can be asked to read it; that it was cut is said, also if
-    `more` lines were not kept.
-    """
-    listed: list[str] = []
-    size = 0
-    for line in found:
-        size += len(line)
-        if len(listed) == MAX_FOUND or size > MAX_LISTED:
-            return [*listed, f"{len(found) - len(listed) + more} more, which are not shown"]
-        cut = len(line) > MAX_LINE
-        listed.append(
-            f"{line[:MAX_LINE]}… ({len(line) - MAX_LINE} more characters)" if cut else line
-        )
-    return listed
-
-
-def text(name: str) -> str:
-    """A name of the file system as text; bytes that are none are written as `\\x..`."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _digest(data: bytes) -> str:

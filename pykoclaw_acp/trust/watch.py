@@ -14,7 +14,8 @@ from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.model.permissions import Workspace
 from pykoclaw_acp.system import disks, shortage
 from pykoclaw_acp.trust.content import Content
-from pykoclaw_acp.trust.scan import scan, text, unchanged
+from pykoclaw_acp.trust.listed import text
+from pykoclaw_acp.trust.scan import scan, unchanged
 
 T = TypeVar("T")
 
