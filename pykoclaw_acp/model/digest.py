@@ -16,16 +16,18 @@ class TurnSummary:
 
     def __init__(self, asked: str = "") -> None:
         self.asked = _cut(asked, MOST_ASKED)
-        self._said = ""
+        self._said = self._message_id = ""
         self._tools: dict[str, int] = {}
 
     def ask(self, text: str) -> None:
         """The user's words go on."""
         self.asked = _cut(f"{self.asked}\n{text}".strip(), MOST_ASKED)
 
-    def say(self, text: str) -> None:
-        """The answer goes on."""
-        self._said = _cut(f"{self._said}{text}".strip(), MOST_SAID, end=True)
+    def say(self, text: str, message_id: str = "") -> None:
+        """The answer goes on, maybe with another message."""
+        gap = "" if message_id == self._message_id else "\n"
+        self._message_id = message_id
+        self._said = _cut(f"{self._said}{gap}{text}".lstrip(), MOST_SAID, end=True)
 
     def use(self, tool: str) -> None:
         """A tool was called."""
@@ -38,7 +40,7 @@ class TurnSummary:
         if self._tools:
             newest = list(self._tools.items())[:MOST_TOOLS]
             parts.append("Tools: " + ", ".join(f"{name} ({count})" for name, count in newest))
-        parts.append(f"Answered: {self._said or '(nothing yet)'}")
+        parts.append(f"Answered: {self._said.rstrip() or '(nothing yet)'}")
         return "\n".join(parts)
 
 

@@ -259,6 +259,6 @@ def _add(summaries: dict[str, TurnSummary], event: object) -> None:
     elif summaries:
         newest = next(reversed(summaries.values()))
         if isinstance(event, Text) and not event.note:
-            newest.say(event.text)
+            newest.say(event.text, event.message_id)
         elif isinstance(event, ToolStarted):
             newest.use(event.name)

@@ -39,7 +39,7 @@ class Recollection:
         if not self._turns:
             return
         if isinstance(event, Text) and not event.note:
-            self._turns[-1].say(event.text)
+            self._turns[-1].say(event.text, event.message_id)
         elif isinstance(event, ToolStarted):
             self._turns[-1].use(event.name)
 
