@@ -11,9 +11,10 @@ from pykoclaw_acp.cli.options import JSON, sessions
 def rules() -> None:
     """List and remove lasting permission rules.
 
-    A rule is made by the choice “Always allow … in this session” or by `approve --always`, and by “Always allow … in
-    this directory, in later sessions too” or `approve --lasting`. It allows Claude what it names in the session, or in
-    all sessions of the directory, unless these run without trust. These commands start the daemon if none is running.
+    A rule is made by the choice “Always allow … in this session” or by `approve --always`, and by “Always allow …,
+    in later sessions in this directory too” or `approve --lasting`. It allows Claude what it names in the session, or
+    in all sessions of the directory, unless these run without trust. These commands start the daemon if none is
+    running.
     """
 
 

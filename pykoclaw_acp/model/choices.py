@@ -121,7 +121,7 @@ MODES: Final = (
         "Accept edits",
         "Claude edits files, and makes, moves or deletes them by simple commands, unasked. It asks before others.",
     ),
-    Choice("plan", "Plan", "Claude reads and makes a plan, and changes nothing."),
+    Choice("plan", "Plan", "Claude reads and makes a plan, and asks before it changes anything."),
     AUTO,
     Choice(
         "dontAsk",

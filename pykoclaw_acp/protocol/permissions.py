@@ -96,7 +96,7 @@ def choices(request: PermissionRequest) -> dict[_Option, str]:
         named["allow_always"] = always
     if request.rules:
         words = _cut(neutral(request.always or ", ".join(request.rules)))
-        named["allow_lasting"] = f"Always allow {words} in this directory, in later sessions too"
+        named["allow_lasting"] = f"Always allow {words}, in later sessions in this directory too"
     return {**named, "reject_once": reject}
 
 

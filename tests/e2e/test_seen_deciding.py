@@ -142,7 +142,7 @@ async def test_lasting_rule_holds_in_later_sessions_until_removed(shared: Stack)
     rule = "commands that begin with `make made` (also in directories below)"
     assert [one["name"] for one in question["params"]["options"]][1:3] == [
         f"Always allow {rule} in this session",
-        f"Always allow {rule} in this directory, in later sessions too",
+        f"Always allow {rule}, in later sessions in this directory too",
     ]
     assert not (shared.work / ".claude").exists()
     session = await client.new(shared.work)

@@ -64,7 +64,7 @@ def told(request: PermissionRequest) -> dict[str, Any]:
             [
                 "--allow: Allow once",
                 "--always: Always allow `git push` in this session",
-                "--lasting: Always allow `git push` in this directory, in later sessions too",
+                "--lasting: Always allow `git push`, in later sessions in this directory too",
                 "--deny: Reject",
             ],
         ),

@@ -257,7 +257,7 @@ async def test_options_name_duration_and_least_comes_first() -> None:
         (
             "allow_lasting",
             "allow_always",
-            f"Always allow `npm test`{BELOW} in this directory, in later sessions too",
+            f"Always allow `npm test`{BELOW}, in later sessions in this directory too",
         ),
         ("reject_once", "reject_once", "Reject"),
     ]
