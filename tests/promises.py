@@ -336,7 +336,7 @@ def _refusal_is_true(error: dict[str, Any], this: list[TurnRow], mine: list[Turn
         return  # nothing is said of what became of it
     refused = (
         data.get("retryable")
-        or data.get("errorKind") == "daemon_not_started"
+        or data.get("errorKind") in ("daemon_not_started", "store_damaged")
         or error["code"] in REFUSALS
     )
     assert refused, f"an error that says nothing: {error}"
