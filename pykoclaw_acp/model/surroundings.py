@@ -144,7 +144,7 @@ def environment(house: House, kept: Surroundings, given: Given | None) -> Enviro
     if variables is None:
         if kept.secrets:
             return Environment({}, own_credential=False, withheld=_withheld(kept))
-        variables = _not_ours(kept, house.own(kept.account))
+        variables = kept.variables
     own = house.own(kept.account)
     made = {name: value for name, value in own.items() if name not in names.SETTINGS}
     for group in _GROUPS:
@@ -173,20 +173,8 @@ def _usable(house: House, kept: Surroundings, given: Given) -> Mapping[str, str]
         return given.variables if meant or not needs else None
     if needs:
         return None
-    provider = _of(_not_ours(kept, house.own(kept.account)), names.PROVIDER)
+    provider = _of(kept.variables, names.PROVIDER)
     return {**provider, **given.without_keys().variables}
-
-
-def _not_ours(kept: Surroundings, own: Mapping[str, str]) -> Mapping[str, str]:
-    """The stored variables without a group that was the daemon's own, as earlier daemons stored it:
-    its address, and not that it had the daemon's key.
-    """
-    variables = kept.variables
-    for group in _GROUPS:
-        plain = {n: v for n, v in _of(own, group).items() if not names.is_secret(n, v)}
-        if not group.intersection(kept.secrets) and _of(variables, group) == plain:
-            variables = _without(variables, group)
-    return variables
 
 
 def _of(variables: Mapping[str, str], group: frozenset[str]) -> dict[str, str]:

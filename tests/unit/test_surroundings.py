@@ -69,11 +69,15 @@ def test_daemons_own_key_keeps_its_address() -> None:
     assert rules.environment(house, kept, None).variables == own
 
 
-def test_earlier_daemons_row_gets_own_key() -> None:
+def test_client_without_key_never_gets_the_daemons() -> None:
+    """Also after it has left: a session of its own login stays with that."""
     house = House("", "/accounts", {**OWN, **GATEWAY})
-    kept = Surroundings("", GATEWAY)  # the daemon's key was left out, and its address was not
-    assert rules.environment(house, kept, None).variables == house.variables
-    assert rules.environment(house, kept, given("work", **KEY)).variables == house.variables
+    client = given(**GATEWAY)
+    kept = rules.begin(house, "", client)
+    for one in (client, None):
+        made = rules.environment(house, kept, one)
+        assert "ANTHROPIC_API_KEY" not in made.variables
+        assert not made.own_credential
 
 
 def test_own_key_goes_to_no_other_address() -> None:
