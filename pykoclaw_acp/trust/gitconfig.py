@@ -16,7 +16,7 @@ _SKIPPED: Final = re.compile(r"(?:[ \t\r\n]|[#;][^\n]*)*+")
 _SECTION: Final = re.compile(r'\[([A-Za-z0-9.-]*+)(?:[ \t\r]++"((?:[^"\\\n]|\\[^\n])*+)")?\]')
 _KEY: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*+)[ \t]*+(?:(=)|(?=\n|\Z))")
 _VALUE: Final = re.compile(
-    r'((?:[^"\\\n;#]|\\[\ntbn\\"]|"(?:[^"\\\n]|\\[\ntbn\\"])*+")*+)(?=[;#\n]|\Z)'
+    r'((?:[^"\\\n;#]|\\[\ntbn\\"]|"(?:[^"\\\n]|\\[\ntbn\\"])*+"|\\\Z)*+)(?=[;#\n]|\Z)'
 )
 _UNQUOTED: Final = re.compile(r'\\([\ntbn\\"])|"')
 _MEANT: Final = {"\n": "", "t": "\t", "b": "\b", "n": "\n", "\\": "\\", '"': '"'}
@@ -96,7 +96,7 @@ def _acts(name: str, value: str) -> bool:
     if _HELPER.fullmatch(name):
         return _OWN_HELPER.fullmatch(value) is None
     if _ALLOWED.fullmatch(name):
-        return value.lower() == "always"
+        return value.lower() != "never"  # `user`, too: git takes a tool's command for a user's
     if name.startswith("filter.") and _LFS.fullmatch(value):
         return False
     return bool(value) and bool(_PROGRAMS.fullmatch(name) or _INCLUDE.fullmatch(name))

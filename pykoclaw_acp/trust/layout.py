@@ -6,9 +6,12 @@ import os
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from pykoclaw_acp.system.paths import upwards
 from pykoclaw_acp.trust.looking import Looking
+
+_BARE: Final = ("HEAD", "objects", "refs")  # by which git takes a directory for a repository
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,8 @@ def _checkouts(looking: Looking, above: Sequence[str]) -> list[str]:
 def _repositories(looking: Looking, above: Sequence[str]) -> tuple[str, ...]:
     """The git directory, and the common one of a worktree."""
     for directory in above:
+        if all(looking.kind(os.path.join(directory, one)) for one in _BARE):
+            return (directory,)
         git = os.path.join(directory, ".git")
         kind = looking.kind(git)
         if kind == stat.S_IFDIR:

@@ -178,13 +178,17 @@ class _Scan:
             path = os.path.join(folder, name)
             if (file := self._looking.read(path)) is None:
                 continue
-            found = [file.trouble] if file.data is None else gitconfig.acting(file.data)
-            if found:
+            if file.data is None:
+                self.unread.append(file)
+                self._restrictions.setdefault("ask", []).append(_ASK_GIT)
+                continue
+            if found := gitconfig.acting(file.data):
                 said = "\n".join(found).encode("utf-8", "surrogateescape")
-                self._say(path, found, file.digest if file.data is None else _digest(said))
+                unclear = settings.UNCLEAR in found
+                self._say(path, found, file.digest if unclear else _digest(said))
                 self._programs(iter(found), folder)
                 self._restrictions.setdefault("ask", []).append(_ASK_GIT)
-            for one in gitconfig.hooks(file.data or b""):
+            for one in gitconfig.hooks(file.data):
                 roots = (os.path.dirname(folder), *self._place.roots)
                 hooks += [os.path.join(root, os.path.expanduser(one)) for root in roots]
         for one in dict.fromkeys(hooks):

@@ -10,6 +10,7 @@ import pytest
 from pykoclaw_acp.trust import gitconfig
 from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.trust.scan import scan
+from pykoclaw_acp.trust.settings import UNCLEAR
 
 ORDINARY = """[core]
 \tfsmonitor = true ; by git itself
@@ -60,6 +61,8 @@ def config(tmp_path: Path) -> Path:
         ("[include]path = ../x", "include.path", "../x"),
         ('[includeIf "gitdir:**"]path = ../x', "includeif.gitdir:**.path", "../x"),
         ("[credential]helper = !touch X", "credential.helper", "!touch X"),
+        ('[protocol "ext"]allow = user', "protocol.ext.allow", "user"),
+        ("[protocol]allow = never", None, None),
     ],
 )
 def test_programs_that_git_runs_are_found(text: str, name: str | None, value: str | None) -> None:
@@ -138,3 +141,30 @@ def test_program_that_git_runs_counts(config: Path) -> None:
     before = look(config.parents[1])
     program.write_text("echo 2")
     assert look(config.parents[1]).key != before.key
+
+
+@pytest.mark.parametrize("text", ["[core]\nfsmonitor = touch X\\", "[diff]\n x = y\\"])
+def test_value_may_end_with_the_file(config: Path, text: str) -> None:
+    config.write_text(text)
+    found = [line for place in look(config.parents[1]).acting for line in place.found]
+    assert any("touch X" in line for line in found) == ("touch X" in text)
+    assert not any(UNCLEAR in line for line in found)
+
+
+def test_configuration_unread_or_unclear_is_not_trusted_alike(config: Path) -> None:
+    config.write_text("[core\n")
+    before = look(config.parents[1])
+    config.write_text("[core]]\n")
+    assert look(config.parents[1]).key != before.key
+    config.write_text("#" * (2 << 20))
+    (place,) = look(config.parents[1]).acting
+    assert not place.content
+
+
+def test_directory_that_is_a_repository_is_read(tmp_path: Path) -> None:
+    for folder in ("objects", "refs"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "HEAD").write_text("ref: refs/heads/main")
+    (tmp_path / "config").write_text("[core]\nworktree = .\nfsmonitor = touch X\n")
+    (place,) = look(tmp_path).acting
+    assert "touch X" in place.found[0]
