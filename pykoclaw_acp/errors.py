@@ -6,7 +6,7 @@ AcpError                       a request failed: the error answer of that reques
 ├─ AuthRequired                Claude refused the credential
 ├─ SessionNotFound
 ├─ Overloaded, StoreUnavailable    send the request again later
-│  └─ StoreUncertain, StoreDamaged    look before it is sent again; not to be sent again
+│  └─ StoreUncertain, StoreDamaged, StoreSuspect    look before; not to be sent again; in a moment
 ├─ NestedCaller                the caller runs inside of a session
 └─ TurnFailed                  a turn ended without an answer
 

@@ -81,8 +81,9 @@ class RowChanges:
             try:
                 await self._look_unattended(session_id)
             except StoreUnavailable as error:
-                unread = error
-                continue
+                if error.retryable:
+                    unread = error
+                    continue
             except StoreClosed:
                 raise
             except SessionUnreadable:

@@ -84,6 +84,15 @@ class StoreDamaged(StoreUnavailable):
     retryable = False
 
 
+class StoreSuspect(StoreUnavailable):
+    """Another request has met a damaged part of the database, which this one may not need."""
+
+    kept = (
+        "The request was not carried out, and nothing of it was kept. Send it again in a moment: it may"
+        " not need what is damaged."
+    )
+
+
 def unavailable(state: DatabaseState, reason: str) -> StoreUnavailable:
     """The error for a request that the condition lets fail."""
     kind = StoreDamaged if state == DatabaseState.DAMAGED else StoreUnavailable
@@ -119,6 +128,8 @@ class StoreCondition:
         """The error for a request that cannot be carried out now; `error` is that of its commit."""
         if isinstance(error, KeptOrNot):
             return StoreUncertain(self.state, self.reason)
+        if self.state == DatabaseState.DAMAGED and not is_damage(error):
+            return StoreSuspect(self.state, self.reason)
         return unavailable(self.state, self.reason)
 
     def failed(self, state: DatabaseState, reason: str) -> None:

@@ -134,7 +134,7 @@ async def test_a_session_goes_on_elsewhere(tmp_path: Path) -> None:
         assert "You have no record of it yourself" in told
         assert "Asked: Fix the parser." in told
         assert "Tools: Bash (2)" in told
-        assert "Answered: I look.It is fixed." in told
+        assert "Answered: I look.\nIt is fixed." in told
         assert "Note." not in told
         await r.run(session, "say 1")
         assert len(worker.contents[-1]) == 1, "once"
