@@ -79,10 +79,15 @@ class TaskRuns:
     @property
     def room(self) -> int:
         """How many runs may begin now; those that wait do not count."""
-        return max(MOST_RUNS - sum(not self._waits(run) for run in self.running), 0)
+        return max(MOST_RUNS - sum(not self._waits(one) for one in self._going.values()), 0)
 
-    def _waits(self, run: TaskRun) -> bool:
-        """Whether its turn waits for a person's answer, or behind another one."""
+    def _waits(self, one: _Going) -> bool:
+        """Whether its turn waits for a person's answer, or behind another one, or has ended: then it
+        waits for work in the background.
+        """
+        if one.turn is not None and one.turn.ended.done():
+            return True
+        run = one.run
         session = self._sessions.live.get(run.session_id or "")
         if session is None:
             return False
@@ -213,6 +218,7 @@ class TaskRuns:
         """What the run's turn has led to; a run is not over while its background work goes on."""
         if outcome.state != TurnState.DONE:
             return await self._store.work(run.turn_id), False
+        self.changed.set()  # there is room for another
         return await over(session, lambda: self._store.work(run.turn_id))
 
     async def _finish(

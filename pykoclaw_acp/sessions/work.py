@@ -10,6 +10,7 @@ from pykoclaw_acp.model.work import Work
 from pykoclaw_acp.sessions.session import Session
 
 LONGEST: Final = 3600.0  # s from the turn's end
+ASKED: Final = 86_400.0  # s in which a person is asked, and which do not count
 SETTLED: Final = 3.0  # s from the end of background work in which Claude begins a turn about it
 LOOK: Final = 0.2  # s between two looks
 
@@ -21,15 +22,17 @@ def goes_on(session: Session, work: Work) -> bool:
 
 async def over(session: Session, find: Callable[[], Awaitable[Work]]) -> tuple[Work, bool]:
     """Wait for the end of what a turn has led to, which `find` reads; that, and whether it goes on
-    though LONGEST is over. Time in which a person is asked does not count.
+    though LONGEST is over. Time in which a person is asked does not count, up to ASKED.
     """
     work = await find()
     if not (work.beside or goes_on(session, work)):
         return work, False
-    left, quiet = LONGEST, 0.0
+    left, asked, quiet = LONGEST, ASKED, 0.0
     while left > 0:
         await asyncio.sleep(LOOK)
-        if not session.permissions.pending_ids:
+        if session.permissions.pending_ids and asked > 0:
+            asked -= LOOK
+        else:
             left -= LOOK
         # Claude may tell of it when the turn of others has ended.
         quiet = 0.0 if session.busy or goes_on(session, work) else quiet + LOOK

@@ -9,7 +9,8 @@ import pytest
 
 from pykoclaw_acp.channel.frames import EventFrame
 from pykoclaw_acp.model.events import Event, Text, ToolEnded, ToolStarted
-from pykoclaw_acp.sessions import work
+from pykoclaw_acp.model.permissions import PermissionRequest
+from pykoclaw_acp.sessions import task_runs, work
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.queueing import fetch
 from tests.integration.rig import Rig, rig
@@ -100,3 +101,45 @@ async def test_endless_work_ends_the_run(
         assert (state, said) == ("error", "Started.")
         assert ("was stopped" in error) == (mode == "isolated")
         await eventually(lambda: worker.dead == (mode == "isolated"))
+
+
+async def test_background_work_leaves_other_tasks_room(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_runs, "MOST_RUNS", 1)
+    async with rig(tmp_path) as r, scheduling(r):
+        first, worker = await launched(r, path, "isolated")
+        second = task(path, "acp-other", context_mode="isolated")
+        await eventually(lambda: logs(path, second))
+        assert logs(path, first) == []
+        tell_result(worker)
+        worker.say(worker.ended("own"))
+        worker.background(0)
+        await eventually(lambda: logs(path, first))
+
+
+async def test_question_does_not_prolong_work_endlessly(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work, "LONGEST", 0.2)
+    monkeypatch.setattr(work, "ASKED", 0.5)
+    async with rig(tmp_path) as r, scheduling(r):
+        one, worker = await launched(r, path, "group")
+        worker.say(worker.started("own", background=True))
+        worker.last += 1
+        worker.say(
+            PermissionRequest(
+                epoch=worker.spec.epoch,
+                n=worker.last,
+                turn_id="own",
+                ask_id="ask",
+                tool_call_id="made",
+                title="make",
+                tool_kind="execute",
+                input={"command": "make"},
+                call="made",
+            )
+        )
+        await eventually(lambda: logs(path, one))
+        ((state, said, _),) = logs(path, one)
+        assert (state, said) == ("error", "Started.")
