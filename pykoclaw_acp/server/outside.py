@@ -45,7 +45,7 @@ LOOK: Final = 1.0  # s between two looks for requests that nobody is there to an
 
 T = TypeVar("T")
 
-Own = Callable[[str], Awaitable[bool]]
+Find = Callable[[], Awaitable[Work]]
 FindSession = Callable[[str], Awaitable[Session]]
 
 
@@ -93,11 +93,15 @@ class OutsidePrompts:
         *,
         joined: bool,
     ) -> Prompted:
+        find = partial(_read, partial(work_rows.of_turn, self._database, known.turn_id))
+        client = _TurnClient(
+            call.client.peer, known, find if params.whole else None, present=params.present
+        )
+        if params.whole:
+            client.calls |= (await find()).calls
         after = params.after
         if after is None:
             after = await _read(partial(turns.place, self._database, known.turn_id))
-        own = partial(work_rows.is_own, self._database) if params.whole else None
-        client = _TurnClient(call.client.peer, known, own, present=params.present)
         end = session.last_seq
         subscription = session.subscribe(client, end if after is None else min(after, end))
         watching = asyncio.get_running_loop().create_task(
@@ -106,6 +110,7 @@ class OutsidePrompts:
         if params.present:  # it is asked itself
             watching.cancel()
         led_to, goes_on = Work((known.turn_id,)), False
+        told = known.ended.done() and params.after is None  # its outcome, as what came of it then
         try:
             outcome, seq = await asyncio.shield(known.ended)
             await subscription.reached(seq)
@@ -113,8 +118,10 @@ class OutsidePrompts:
                 # what was sent is what the caller has: nobody else is told of it
                 session.mark_answered(known)
             if params.whole and outcome.state == TurnState.DONE:
-                led_to, goes_on = await self._work(call, session, client, known.turn_id)
-                outcome, seq = led_to.failed or outcome, session.last_seq
+                led_to, goes_on = await self._work(call, session, find)
+                if led_to.failed is not None and not told:
+                    outcome = led_to.failed
+                seq = session.last_seq
                 await subscription.reached(seq)
         finally:
             subscription.close()
@@ -123,17 +130,9 @@ class OutsidePrompts:
         ended = _prompted(session, known, outcome, seq, text, joined=joined)
         return msgspec.structs.replace(ended, goes_on=goes_on)
 
-    async def _work(
-        self, call: Call, session: Session, client: _TurnClient, turn_id: str
-    ) -> tuple[Work, bool]:
+    async def _work(self, call: Call, session: Session, find: Find) -> tuple[Work, bool]:
         """What the turn has led to, when it has ended; the command is told that it is waited for."""
-
-        async def find() -> Work:
-            found = await _read(partial(work_rows.of_turn, self._database, turn_id))
-            client.calls |= found.calls
-            return found
-
-        if work.goes_on(session, await find()):
+        if work.is_waited_for(session, await find()):
             waits = encode_notification(WAITS, WaitsNotification(session=session.id))
             await call.client.peer.notify(waits)
         return await work.over(session, find)
@@ -182,15 +181,15 @@ class OutsidePrompts:
 
 
 class _TurnClient(CommandClient):
-    """Shows one turn, without the prompt itself; with `own`, which says whether Claude has begun a
-    turn by itself, also what follows from it. `calls`: tool calls that do.
+    """Shows one turn, without the prompt itself; with `find`, which reads what it has led to, also
+    what follows from it. `calls`: tool calls that do.
     """
 
-    def __init__(self, peer: Peer, turn: Turn, own: Own | None, *, present: bool) -> None:
+    def __init__(self, peer: Peer, turn: Turn, find: Find | None, *, present: bool) -> None:
         super().__init__(peer, present=present)
         self.calls: set[str] = set()
         self._turn = turn
-        self._own = own
+        self._find = find
         self._known = {turn.turn_id: True}
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
@@ -203,10 +202,8 @@ class _TurnClient(CommandClient):
 
     async def _belongs(self, logged: Logged) -> bool:
         turn_id, event = logged.turn_id, logged.event
-        if self._own is None or turn_id == self._turn.turn_id:
+        if self._find is None or turn_id == self._turn.turn_id:
             return turn_id == self._turn.turn_id
-        if not self._turn.ended.done() or logged.seq <= self._turn.ended.result()[1]:
-            return False
         if turn_id is None:
             if isinstance(event, ToolStarted):
                 return event.parent_id in self.calls
@@ -214,7 +211,7 @@ class _TurnClient(CommandClient):
                 return event.tool_call_id in self.calls
             return False
         if turn_id not in self._known:
-            self._known[turn_id] = await _read(partial(self._own, turn_id))
+            self._known[turn_id] = turn_id in (await self._find()).turns
         return self._known[turn_id]
 
 

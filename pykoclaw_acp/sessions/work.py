@@ -20,22 +20,30 @@ def goes_on(session: Session, work: Work) -> bool:
     return session.background or not work.calls.isdisjoint(session.log.open_tools)
 
 
+def is_waited_for(session: Session, work: Work) -> bool:
+    """Whether something of it runs, or has ended of which Claude may still tell."""
+    return work.beside or work.just_over or goes_on(session, work)
+
+
 async def over(session: Session, find: Callable[[], Awaitable[Work]]) -> tuple[Work, bool]:
     """Wait for the end of what a turn has led to, which `find` reads; that, and whether it goes on
     though LONGEST is over. Time in which a person is asked does not count, up to ASKED.
     """
     work = await find()
-    if not (work.beside or goes_on(session, work)):
+    if not is_waited_for(session, work):
         return work, False
     left, asked, quiet = LONGEST, ASKED, 0.0
+    ran = work.beside
     while left > 0:
         await asyncio.sleep(LOOK)
         if session.permissions.pending_ids and asked > 0:
             asked -= LOOK
         else:
             left -= LOOK
+        going = goes_on(session, work)
+        ran = ran or going
         # Claude may tell of it when the turn of others has ended.
-        quiet = 0.0 if session.busy or goes_on(session, work) else quiet + LOOK
+        quiet = 0.0 if going or (ran and session.busy) else quiet + LOOK
         if quiet >= SETTLED:
             work, quiet = await find(), 0.0
             if not goes_on(session, work):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pykoclaw_acp.model.events import Event, Text, ToolEnded, ToolStarted, decode
+from pykoclaw_acp.model.events import Event, Text, ToolEnded, ToolStarted, UserMessage, decode
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.model.work import Work, joined, led_to
 from pykoclaw_acp.store.database import Database
@@ -13,25 +13,29 @@ from pykoclaw_acp.store.turns import failure_of
 async def of_turn(database: Database, turn_id: str) -> Work:
     """What a turn has led to."""
     rows = await database.read(
-        "SELECT b.turn_id, b.position, b.state, b.error FROM acp_turns t"  # noqa: S608  constants
+        "SELECT b.turn_id, b.position, COALESCE(b.first_seq, 0), b.state, b.error FROM acp_turns t"  # noqa: S608  constants
         " JOIN acp_turns b ON b.acp_session_id = t.acp_session_id"
         f" WHERE t.turn_id = ? AND (b.turn_id = t.turn_id OR (b.origin = {BACKGROUND}"
         " AND b.position > t.position AND b.first_seq > t.first_seq)) ORDER BY b.position",
         (turn_id,),
     )
-    turns = [(one, Outcome(TurnState(state), failure=failure_of(e))) for one, _, state, e in rows]
-    ids = {position: one for one, position, _, _ in rows}
+    turns = [
+        (one, begin, Outcome(TurnState(state), failure=failure_of(error)))
+        for one, _, begin, state, error in rows
+    ]
+    ids = {position: one for one, position, *_ in rows}
     # A call ends outside of turns, or with a turn of others if the worker is lost in that.
     logged = await database.read(
-        "SELECT e.turn, e.payload FROM acp_turns t"  # noqa: S608  constants
+        "SELECT e.seq, e.turn, e.payload FROM acp_turns t"  # noqa: S608  constants
         " JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"
         " JOIN acp_log e ON e.log_key = s.log_key AND e.seq >= t.first_seq"
         f" WHERE t.turn_id = ? AND (e.kind = {kind(ToolEnded)}"
+        f" OR (e.kind = {kind(UserMessage)} AND e.seq > t.last_seq)"
         f" OR (e.turn IN ({', '.join('?' * len(ids))}) AND e.kind IN {kinds(Text, ToolStarted)}))"
         " ORDER BY e.seq",
         (turn_id, *ids),
     )
-    return led_to(turns, ((ids.get(at), decode(payload)) for at, payload in logged))
+    return led_to(turns, ((seq, ids.get(at), decode(payload)) for seq, at, payload in logged))
 
 
 async def words(database: Database, *turn_ids: str) -> str:
@@ -59,12 +63,3 @@ async def _events(database: Database, turn_id: str) -> list[Event | None]:
         (turn_id,),
     )
     return [decode(payload) for (payload,) in rows]
-
-
-async def is_own(database: Database, turn_id: str) -> bool:
-    """Whether Claude has begun the turn by itself."""
-    rows = await database.read(
-        f"SELECT 1 FROM acp_turns WHERE turn_id = ? AND origin = {BACKGROUND}",  # noqa: S608  constant
-        (turn_id,),
-    )
-    return bool(rows)

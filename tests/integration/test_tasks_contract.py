@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as changed
 
-from pykoclaw_acp.channel.frames import EventFrame
+from pykoclaw_acp.channel.frames import EventFrame, TurnStarted
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.conversations import Conversation
-from pykoclaw_acp.model.events import Event, Text, ToolStarted
+from pykoclaw_acp.model.events import Event, Text, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.scheduled import TaskResult, TaskRun
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.model.work import Work
@@ -256,6 +256,28 @@ async def test_answer_of_turn_has_rule_at_tools(s: Subject) -> None:
     await s.journal.append(session, [Text("c", "Of no turn.")])
     assert (await s.tasks.work("turn")).text == "I look.\n\n---\n\nDone."
     assert await s.tasks.work("nothing") == Work()
+
+
+@pytest.mark.parametrize("ends_before", [True, False])
+async def test_prompt_ends_what_turn_leads_to(s: Subject, ends_before: bool) -> None:
+    session = await s.session()
+    _, epoch = await s.running(session)
+    call = EventFrame(
+        epoch=epoch, n=2, turn_id="turn", event=ToolStarted("call", "Agent", "a", "think")
+    )
+    over = end(epoch, 3, "turn")
+    await s.journal.record(session, epoch, [call, over], {"turn": DONE})
+    if ends_before:
+        await s.journal.append(session, [ToolEnded("call", "completed")])
+    await s.journal.append(session, [UserMessage("next", {"type": "text", "text": "next"})])
+    if not ends_before:
+        await s.journal.append(session, [ToolEnded("call", "completed")])
+    own = TurnStarted(epoch=epoch, n=4, turn_id="own", background=True)
+    said = EventFrame(epoch=epoch, n=5, turn_id="own", event=Text("b", "Done."))
+    await s.journal.record(session, epoch, [own, said], {})
+    work = await s.tasks.work("turn")
+    assert work.turns == (("turn",) if ends_before else ("turn", "own"))
+    assert (work.text, work.beside) == (("", False) if ends_before else ("Done.", True))
 
 
 async def test_session_of_conversation_may_be_deleted(s: Subject) -> None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace as changed
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model import deliveries
 from pykoclaw_acp.model.conversations import OWN
+from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.model.scheduled import Task, TaskResult, TaskRun
 from pykoclaw_acp.model.turns import Outcome
@@ -108,8 +109,19 @@ class MemoryTaskStore(MemoryStore):
         later = (one for one in own if begins.get(one.turn_id, 0) > since)
         turns = [turn, *sorted(later, key=lambda one: one.position)]
         return led_to(
-            [(one.turn_id, one.outcome or Outcome(one.state)) for one in turns],
-            [(one.turn_id, one.event) for one in log if one.seq >= since],
+            [
+                (one.turn_id, begins.get(one.turn_id, 0), one.outcome or Outcome(one.state))
+                for one in turns
+            ],
+            [
+                (one.seq, one.turn_id, one.event)
+                for one in log
+                if one.seq >= since
+                and not (
+                    isinstance(one.event, UserMessage)
+                    and (turn.outcome is None or one.seq <= turn.last_seq)
+                )
+            ],
         )
 
     async def finish(self, run: TaskRun, result: TaskResult) -> None:

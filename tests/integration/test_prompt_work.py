@@ -1,0 +1,102 @@
+"""Prompts of commands whose turn leaves work in the background."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pykoclaw_acp.channel.frames import EventFrame
+from pykoclaw_acp.model.events import Event, Text, ToolEnded, ToolStarted
+from tests.integration.callers import Caller, caller
+from tests.integration.memory_launcher import MemoryChannel
+from tests.integration.queueing import fetch
+from tests.integration.rig import Rig, rig
+from tests.waiting import eventually
+
+AGENT = ToolStarted("call", "Agent", "look", "think")
+ENDED = ToolEnded("call", "completed")
+
+
+def tell(worker: MemoryChannel, turn: str | None, *events: Event) -> None:
+    for event in events:
+        worker.last += 1
+        worker.say(EventFrame(epoch=worker.spec.epoch, n=worker.last, turn_id=turn, event=event))
+
+
+def again(cli: Caller, session: str, **params: Any) -> int:
+    return cli.begin(
+        "prompt", session=session, text="hang", whole=True, idempotencyKey="k", **params
+    )
+
+
+async def running(r: Rig, tmp_path: Path, cli: Caller) -> tuple[str, int, MemoryChannel, str]:
+    """A prompt whose turn runs."""
+    session = (await r.session()).id
+    at = again(cli, session)
+    await eventually(lambda: r.launcher.launched and r.launcher.launched[-1].acked)
+    ((turn,),) = fetch(tmp_path / "pykoclaw.db", "SELECT turn_id FROM acp_turns")
+    return session, at, r.launcher.launched[-1], turn
+
+
+async def launched(r: Rig, tmp_path: Path, cli: Caller) -> tuple[str, int, MemoryChannel]:
+    """A prompt whose turn has ended with the words `Started.`, and a subagent that runs."""
+    session, at, worker, turn = await running(r, tmp_path, cli)
+    worker.background(1)
+    tell(worker, turn, AGENT, Text("a", "Started."))
+    worker.say(worker.ended(turn))
+    await eventually(lambda: cli.told("waits"))
+    return session, at, worker
+
+
+async def test_prompt_followed_again_shows_every_word(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as one, caller(r, tmp_path) as two:
+        session, at, worker = await launched(r, tmp_path, one)
+        seen = r.sessions.live[session].last_seq
+        tell(worker, None, ENDED)
+        worker.background(0)
+        worker.say(worker.started("own", background=True))
+        tell(worker, "own", Text("b", "Eight files."))
+        await eventually(lambda: worker.acked == worker.last)
+        resumed = again(two, session, after=seen)
+        await eventually(lambda: two.told("waits"))
+        tell(worker, "own", Text("b", " And more."))
+        worker.say(worker.ended("own"))
+        await eventually(lambda: at in one.answers and resumed in two.answers)
+        assert two.text() == "Eight files. And more."
+        assert any(one["update"].get("status") == "completed" for one in two.told("event"))
+
+
+async def test_repeated_prompt_keeps_its_outcome(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as one, caller(r, tmp_path) as two:
+        session, at, worker = await launched(r, tmp_path, one)
+        tell(worker, None, ENDED)
+        worker.background(0)
+        await eventually(lambda: at in one.answers)
+        other = one.begin("prompt", session=session, text="hang", detach=True)
+        await eventually(lambda: other in one.answers)
+        later = one.answers[other]["result"]["turnId"]
+        worker.say(worker.ended(later))
+        worker.say(worker.started("own", background=True))
+        tell(worker, "own", Text("b", "About the other prompt."))
+        await eventually(lambda: worker.acked == worker.last)
+        worker.kill()
+        failed = "SELECT 1 FROM acp_turns WHERE turn_id = 'own' AND state = 'failed'"
+        await eventually(lambda: fetch(tmp_path / "pykoclaw.db", failed))
+        repeated = again(two, session)
+        await eventually(lambda: repeated in two.answers)
+        first, second = one.answers[at]["result"], two.answers[repeated]["result"]
+        assert (second["state"], second["text"]) == (first["state"], first["text"])
+        assert two.text() == one.text() == "Started."
+
+
+async def test_finished_subagent_holds_up_no_prompt(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as one:
+        session, at, worker, turn = await running(r, tmp_path, one)
+        tell(worker, turn, AGENT, ENDED, Text("a", "Done."))
+        other = one.begin("prompt", session=session, text="hang", detach=True)
+        await eventually(lambda: other in one.answers)
+        worker.say(worker.ended(turn))
+        await eventually(lambda: at in one.answers)
+        assert one.told("waits") == []
+        unfinished = "SELECT state FROM acp_turns WHERE state <> 'done'"
+        assert fetch(tmp_path / "pykoclaw.db", unfinished)
