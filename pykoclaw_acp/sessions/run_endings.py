@@ -11,6 +11,7 @@ from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.model.work import Work
 from pykoclaw_acp.sessions.session import Session
 
+DELETED: Final = "The conversation was deleted before the run had ended."
 _GOES_ON: Final = (
     "Work in the background had not ended an hour after Claude's answer. It goes on in the"
     " conversation; what was said until then is kept."
@@ -24,6 +25,8 @@ _STOPPED: Final = (
 def reason(run: TaskRun, outcome: Outcome, work: Work, *, goes_on: bool) -> str | None:
     """Why there is no result; None of an answer. `goes_on`: not all that its turn has led to has ended."""
     if outcome.state == TurnState.DONE:
+        if not work.turns:
+            return DELETED
         if work.failed is None:
             return (_STOPPED if run.aside else _GOES_ON) if goes_on else None
         outcome = work.failed

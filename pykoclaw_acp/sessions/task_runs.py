@@ -42,7 +42,6 @@ MAX_REASON: Final = 300  # characters
 MOST_TRIES: Final = (
     8  # of a run that cannot begin, for a reason that is not foreseen; half a minute
 )
-DELETED: Final = "The conversation was deleted while the run began."
 
 log: Final = structlog.get_logger()
 
@@ -206,7 +205,7 @@ class TaskRuns:
             raise
         except Conflict:  # or the run was given up, and is refused a result
             deleted = await self._store.without_task([run.task.id])
-            reason: str | None = CANCELLED if deleted else DELETED
+            reason: str | None = CANCELLED if deleted else run_endings.DELETED
         except AcpError as error:  # for good: no session, no place for one, a prompt too long
             reason = str(error)
         else:
@@ -219,7 +218,9 @@ class TaskRuns:
         if outcome.state != TurnState.DONE:
             return await self._store.work(run.turn_id), False
         self.changed.set()  # there is room for another
-        return await over(session, lambda: self._store.work(run.turn_id))
+        until_now = await self._store.work(run.turn_id)
+        work, goes_on = await over(session, lambda: self._store.work(run.turn_id))
+        return (work if work.turns else replace(work, text=until_now.text)), goes_on
 
     async def _finish(
         self, run: TaskRun, reason: str | None, session: Session | None = None, text: str = ""

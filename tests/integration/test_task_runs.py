@@ -223,7 +223,7 @@ async def test_conversation_deleted_as_its_run_begins_ends_that(
         async with scheduling(r):
             await eventually(lambda: logs(path, one))
         ((state, _, error),) = logs(path, one)
-        assert (state, error) == ("error", "The conversation was deleted while the run began.")
+        assert (state, error) == ("error", "The conversation was deleted before the run had ended.")
         assert await SqlTaskStore(r.database).unfinished() == []
 
 

@@ -143,3 +143,14 @@ async def test_question_does_not_prolong_work_endlessly(
         await eventually(lambda: logs(path, one))
         ((state, said, _),) = logs(path, one)
         assert (state, said) == ("error", "Started.")
+
+
+async def test_deletion_during_work_fails_the_run(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        one, _ = await launched(r, path, "group")
+        (session,) = r.sessions.live.values()
+        await r.sessions.delete(session)
+        await eventually(lambda: logs(path, one))
+        deleted = "The conversation was deleted before the run had ended."
+        assert logs(path, one) == [("error", "Started.", deleted)]
+        assert fetch(path, "SELECT 1 FROM delivery_queue") == []
