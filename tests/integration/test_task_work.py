@@ -141,8 +141,9 @@ async def test_question_does_not_prolong_work_endlessly(
             )
         )
         await eventually(lambda: logs(path, one))
-        ((state, said, _),) = logs(path, one)
+        ((state, said, error),) = logs(path, one)
         assert (state, said) == ("error", "Started.")
+        assert "It goes on in the conversation" in " ".join(error.split())
 
 
 async def test_deletion_during_work_fails_the_run(tmp_path: Path, path: Path) -> None:
