@@ -75,6 +75,8 @@ async def test_repeated_prompt_keeps_its_outcome(tmp_path: Path) -> None:
         other = one.begin("prompt", session=session, text="hang", detach=True)
         await eventually(lambda: other in one.answers)
         later = one.answers[other]["result"]["turnId"]
+        begun = f"SELECT 1 FROM acp_turns WHERE turn_id = '{later}' AND state != 'queued'"
+        await eventually(lambda: fetch(tmp_path / "pykoclaw.db", begun))
         worker.say(worker.ended(later))
         worker.say(worker.started("own", background=True))
         tell(worker, "own", Text("b", "About the other prompt."))
