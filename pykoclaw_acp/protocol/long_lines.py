@@ -98,6 +98,11 @@ def released(line: RawLine) -> Generator[None, None, None]:
                 yield
 
 
+def measured(line: RawLine, messages: int = 1) -> Generator[None, None, Short]:
+    """A simple line as it is, any other one shortened; raises as `shorten`."""
+    return Short(line) if is_simple(line) else (yield from shorten(line, messages))
+
+
 def shorten(line: RawLine, messages: int = 1) -> Generator[None, None, Short]:
     """Extract the long strings of a line, which may hold as much as this many `messages`. Raises
     TooComplex and NoJson.

@@ -42,7 +42,7 @@ from pykoclaw_acp.protocol.attachments import MAX_IMAGE
 from pykoclaw_acp.protocol.content import ContentBlock
 from pykoclaw_acp.protocol.control.exports import FORMAT, VERSION
 from pykoclaw_acp.protocol.limits import MAX_NAME
-from pykoclaw_acp.protocol.long_lines import LongText, Short
+from pykoclaw_acp.protocol.long_lines import LongText
 
 MAX_EVENT: Final = 1024 * 1024  # characters, without images
 MOST_LINES: Final = 2_000_000
@@ -98,7 +98,7 @@ LEFT_OUT: Final = Taken([], {}, whole=False)
 def head(line: bytes) -> Generator[None, None, Head]:
     """The first line, in steps; raises InvalidParams if it is none that can be read here."""
     try:
-        short = yield from _shortened(line, HEAD_MESSAGES)
+        short = yield from long_lines.measured(line, HEAD_MESSAGES)
         found: Head = msgspec.json.decode(short.line, type=Head)
         found = yield from _whole(found, short.texts)
     except (
@@ -118,7 +118,7 @@ def head(line: bytes) -> Generator[None, None, Head]:
 def taken(line: bytes) -> Generator[None, None, Taken]:
     """The events of a line, in steps; those that cannot be read are left out."""
     try:
-        short = yield from _shortened(line, MESSAGES)
+        short = yield from long_lines.measured(line, MESSAGES)
         found = msgspec.json.decode(short.line, type=ExportedLine)
         return (yield from _taken(found, short.texts))
     except (long_lines.NoJson, long_lines.TooComplex):
@@ -127,12 +127,6 @@ def taken(line: bytes) -> Generator[None, None, Taken]:
         return LEFT_OUT
     except (TypeError, AttributeError, ValueError):  # values of other types than an update has
         return LEFT_OUT
-
-
-def _shortened(line: bytes, messages: int) -> Generator[None, None, Short]:
-    if long_lines.is_simple(line):
-        return Short(line)
-    return (yield from long_lines.shorten(line, messages))
 
 
 def _whole(value: Any, texts: Mapping[str, LongText]) -> Generator[None, None, Any]:

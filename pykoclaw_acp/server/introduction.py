@@ -115,7 +115,7 @@ async def decode(
     gives none, or they cannot be read. Raises ParseError. `rest` as in `tasks.Pace`.
     """
     try:
-        short = await _shortened(line, MESSAGES, rest)
+        short = await in_pieces(long_lines.measured(line, MESSAGES), rest)
         hello = _hello.decode(short.line[len(lines.GREETING) :])
         texts = short.texts
         if texts and any(one in texts for one in _names(hello)):
@@ -130,12 +130,6 @@ async def decode(
     return hello, environment
 
 
-async def _shortened(line: RawLine, messages: int, rest: Rest | None) -> long_lines.Short:
-    if long_lines.is_simple(line):
-        return long_lines.Short(line)
-    return await in_pieces(long_lines.shorten(line, messages), rest)
-
-
 def _names(hello: FrontHello) -> list[str]:
     """Everything in it that may not be long."""
     return [hello.front, hello.version, *hello.sessions, *hello.asked, *hello.deaths]
@@ -145,7 +139,7 @@ async def _environment_of(
     hello: FrontHello, texts: Mapping[str, LongText], rest: Rest | None
 ) -> dict[str, str] | None:
     try:
-        short = await _shortened(bytes(hello.environment), _ENVIRONMENT, rest)
+        short = await in_pieces(long_lines.measured(bytes(hello.environment), _ENVIRONMENT), rest)
         found: dict[str, str] | None = _environment.decode(short.line)
         if texts and any(name in texts for name in found or ()):
             raise msgspec.ValidationError("a name is too long")
