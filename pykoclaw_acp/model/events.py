@@ -159,7 +159,7 @@ class ToolProgressed(_Event, frozen=True, tag="tool_progressed"):
 class ToolEnded(_Event, frozen=True, tag="tool_ended"):
     """End of a tool call; empty `content` and `locations` keep what was shown before, unless there is
     an `exit_code`, of a command, that is not 0, or a `reason`: why it has failed, for the user.
-    `title`, `input`: another one than before.
+    `title`, `input`: another one than before. `background`: the call had gone on in the background.
     """
 
     tool_call_id: str
@@ -170,6 +170,7 @@ class ToolEnded(_Event, frozen=True, tag="tool_ended"):
     reason: str | None = None
     title: str | None = None
     input: dict[str, Any] | None = None
+    background: bool = False
 
 
 class Usage(_Event, frozen=True, tag="usage"):

@@ -49,6 +49,7 @@ def led_to(
     began: dict[str, tuple[str, ToolStarted]] = {}
     going: set[str] = set()
     within: set[str] = set()  # calls that ended in their turn
+    just_over = False
     cut = passed = False
     for seq, turn_id, event in logged:
         if isinstance(event, UserMessage) and not going:
@@ -64,6 +65,7 @@ def led_to(
             going.discard(event.tool_call_id)
             if began[event.tool_call_id][0] == turn_id:
                 within.add(event.tool_call_id)
+                just_over = just_over or event.background
             cut = cut or (event.reason or "").startswith(CUT_OFF)
     own = (one for _, _, one in turns[1:] if one.state in _WITHOUT_ANSWER)
     lost = Outcome(TurnState.FAILED, failure=TurnFailure(ErrorKind.WORKER_LOST, _LOST))
@@ -76,7 +78,7 @@ def led_to(
             one not in within and (call.name in _BESIDE or _in_background(call))
             for one, (_, call) in began.items()
         ),
-        not passed and any(_in_background(began[one][1]) for one in within),
+        not passed and just_over,
         next(own, lost if cut else None),
     )
 

@@ -129,7 +129,9 @@ class LongCalls:
         task.forget()
         status: Literal["completed", "failed"] = "failed" if end.failed else "completed"
         why = None if end.exit_code else reason
-        return ToolEnded(tool_id, status, parts, exit_code=end.exit_code, reason=why)
+        return ToolEnded(
+            tool_id, status, parts, exit_code=end.exit_code, reason=why, background=True
+        )
 
     def report(self, tool_id: str, details: object) -> tuple[ToolPart, ...] | None:
         """What a subagent that was waited for shows in the end; None for other calls."""

@@ -104,3 +104,17 @@ async def test_finished_subagent_holds_up_no_prompt(tmp_path: Path) -> None:
             "SELECT state FROM acp_turns WHERE state IN ('queued', 'dispatched', 'running')"
         )
         assert fetch(tmp_path / "pykoclaw.db", unfinished)
+
+
+async def test_subagent_that_ended_before_its_turn_is_told_of(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as one:
+        _, at, worker, turn = await running(r, tmp_path, one)
+        over = ToolEnded("call", "completed", background=True)
+        tell(worker, turn, AGENT, over, Text("a", "It looks."))
+        worker.say(worker.ended(turn))
+        await eventually(lambda: one.told("waits"))
+        worker.say(worker.started("own", background=True))
+        tell(worker, "own", Text("b", "Done."))
+        worker.say(worker.ended("own"))
+        await eventually(lambda: at in one.answers)
+        assert one.answers[at]["result"]["text"] == "It looks.\n\nDone."

@@ -280,6 +280,24 @@ async def test_prompt_ends_what_turn_leads_to(s: Subject, ends_before: bool) -> 
     assert (work.text, work.beside) == (("", False) if ends_before else ("Done.", True))
 
 
+@pytest.mark.parametrize("background", [True, False])
+async def test_only_background_call_that_ended_in_its_turn_is_just_over(
+    s: Subject, background: bool
+) -> None:
+    session = await s.session()
+    _, epoch = await s.running(session)
+    of_turn: list[Event] = [
+        ToolStarted("call", "Agent", "a", "think"),
+        ToolEnded("call", "completed", background=background),
+    ]
+    frames = [
+        EventFrame(epoch=epoch, n=n, turn_id="turn", event=one) for n, one in enumerate(of_turn, 2)
+    ]
+    await s.journal.record(session, epoch, [*frames, end(epoch, 4, "turn")], {"turn": DONE})
+    work = await s.tasks.work("turn")
+    assert (work.beside, work.just_over) == (False, background)
+
+
 async def test_session_of_conversation_may_be_deleted(s: Subject) -> None:
     assert await s.tasks.session_of("acp-one") is None
     session = await s.session()

@@ -276,7 +276,7 @@ async def test_end_has_output_without_clis_mark(w: Watching, folder: Path) -> No
     await w.live.finish("b1")
     part = TextPart("```\nall\n```", coloured="\x1b[1mall\x1b[0m")
     assert w.calls.end_task("call", TaskEnd("failed", "failed with exit code 3")) == [
-        ToolEnded("call", "failed", (part,), exit_code=3)
+        ToolEnded("call", "failed", (part,), exit_code=3, background=True)
     ]
 
 
@@ -293,7 +293,9 @@ async def test_subagents_words_are_shown_as_they_come(w: Watching) -> None:
 async def test_output_that_cannot_be_found_is_not_shown(w: Watching, tmp_path: Path) -> None:
     w.background("call", "b1")
     await w.live.finish("b1")
-    assert w.calls.end_task("call", TaskEnd("completed")) == [ToolEnded("call", "completed")]
+    assert w.calls.end_task("call", TaskEnd("completed")) == [
+        ToolEnded("call", "completed", background=True)
+    ]
     assert output_files.find(str(tmp_path / "none")) == []
     assert w.shown == []
 

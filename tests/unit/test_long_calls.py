@@ -109,7 +109,7 @@ async def test_launch_is_no_end_and_hides_its_prose(cli: Cli) -> None:
     assert [type(one) for one in told] == [ToolStarted]
     assert await cli.over() == []
     assert await cli.ended("call", "b1", "completed", 'Background command "x" (exit code 0)') == [
-        ToolEnded("call", "completed", exit_code=0)
+        ToolEnded("call", "completed", exit_code=0, background=True)
     ]
 
 
@@ -127,7 +127,7 @@ async def test_each_bad_end_has_its_reason(
 ) -> None:
     await cli.background("call", "b1")
     [ended] = await cli.ended("call", "b1", status, summary)
-    assert ended == ToolEnded("call", "failed", exit_code=code, reason=reason)
+    assert ended == ToolEnded("call", "failed", exit_code=code, reason=reason, background=True)
 
 
 async def test_end_before_launchs_answer_is_not_lost(cli: Cli) -> None:
@@ -135,7 +135,7 @@ async def test_end_before_launchs_answer_is_not_lost(cli: Cli) -> None:
     await cli.started("call", "b1")
     assert await cli.ended("call", "b1", "completed", "(exit code 0)") == []
     told = await cli.result("call", "running", {"backgroundTaskId": "b1"})
-    assert told == [ToolEnded("call", "completed", exit_code=0)]
+    assert told == [ToolEnded("call", "completed", exit_code=0, background=True)]
 
 
 async def test_foreground_command_turned_task_ends_with_result(cli: Cli) -> None:
@@ -181,7 +181,7 @@ async def test_command_beyond_time_limit_continues_and_says_so(cli: Cli) -> None
     assert progressed == ToolProgressed("call", (note,))
     await cli.over()
     [ended] = await cli.ended("call", "b1", "failed", "failed with exit code 1")
-    assert ended == ToolEnded("call", "failed", (note,), exit_code=1)
+    assert ended == ToolEnded("call", "failed", (note,), exit_code=1, background=True)
 
 
 async def test_polls_and_stop_land_on_processs_first_call(cli: Cli) -> None:
@@ -195,11 +195,11 @@ async def test_polls_and_stop_land_on_processs_first_call(cli: Cli) -> None:
     assert await cli.call("stop", "TaskStop", task_id="b2") == []
     told = await cli.ended("two", "b2", "stopped", "Count")
     told += await cli.result("stop", '{"message": "stopped"}', {"task_id": "b2"})
-    assert told == [ToolEnded("two", "failed", shown, reason="Stopped by Claude.")]
+    assert told == [ToolEnded("two", "failed", shown, reason="Stopped by Claude.", background=True)]
     assert await cli.call("again", "Read", file_path="/tmp/s/tasks/b2.output") == []
     assert await cli.result("again", "1\tb", {"type": "text", "file": file}) == []
     assert await cli.ended("one", "b1", "completed", "(exit code 0)") == [
-        ToolEnded("one", "completed", exit_code=0)
+        ToolEnded("one", "completed", exit_code=0, background=True)
     ]
     assert call_of(cli.events) == ["one", "two"]
 
@@ -212,7 +212,7 @@ async def test_failed_poll_is_a_call_of_its_own(cli: Cli) -> None:
     assert isinstance(ended, ToolEnded)
     assert (started.tool_call_id, ended.tool_call_id, ended.status) == ("stop", "stop", "failed")
     [ended] = await cli.ended("call", "b1", "stopped", "Count")
-    assert ended == ToolEnded("call", "failed", reason="It was stopped.")
+    assert ended == ToolEnded("call", "failed", reason="It was stopped.", background=True)
 
 
 async def test_other_files_are_read_as_ever(cli: Cli) -> None:
@@ -226,7 +226,7 @@ async def test_task_stopped_by_user_says_who_did(cli: Cli) -> None:
     await cli.background("call", "b1")
     with cli.translator.long.stopped("call", "Stopped by the user."):
         [ended] = await cli.ended("call", "b1", "stopped", "Count")
-    assert ended == ToolEnded("call", "failed", reason="Stopped by the user.")
+    assert ended == ToolEnded("call", "failed", reason="Stopped by the user.", background=True)
 
 
 async def agent(cli: Cli, **fields: Any) -> None:
@@ -263,7 +263,7 @@ async def test_a_background_subagent_runs_until_its_report(cli: Cli) -> None:
     [ended] = await cli.ended("agent", "a1", "completed", "**Done.**", usage=used)
     line = TextPart("1 tool call, 1,234 tokens, 1 min 5 s", beside=True)
     report = (*said, TextPart("**Done.**"), line)
-    assert ended == ToolEnded("agent", "completed", report)
+    assert ended == ToolEnded("agent", "completed", report, background=True)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ async def test_failed_subagents_calls_end_with_it(cli: Cli) -> None:
     told = await cli.ended("agent", "a1", "failed", "Look")
     assert told == [
         ToolEnded("inner", "failed", reason="The subagent that called it has ended."),
-        ToolEnded("agent", "failed", reason="It failed: API 400"),
+        ToolEnded("agent", "failed", reason="It failed: API 400", background=True),
     ]
 
 
@@ -310,7 +310,7 @@ async def test_agent_failed_by_service_omits_gateway(cli: Cli) -> None:
     await cli.system("task_updated", task_id="a1", patch={"status": "failed", "error": error})
     why = "The agent ended early because of an error of Claude's service: Api."
     assert await cli.ended("agent", "a1", "failed", "Look") == [
-        ToolEnded("agent", "failed", reason=why)
+        ToolEnded("agent", "failed", reason=why, background=True)
     ]
 
 
@@ -319,7 +319,9 @@ async def test_an_interrupt_says_why_subagents_ended(cli: Cli) -> None:
     await cli.result("agent", "launched", {"isAsync": True, "agentId": "a1"})
     cli.work.interrupted()
     [ended] = await cli.ended("agent", "a1", "killed", "Look")
-    assert ended == ToolEnded("agent", "failed", reason="Stopped, as its turn was cancelled.")
+    assert ended == ToolEnded(
+        "agent", "failed", reason="Stopped, as its turn was cancelled.", background=True
+    )
 
 
 async def test_foreground_subagent_shows_report_without_frame(cli: Cli) -> None:
@@ -403,7 +405,7 @@ async def test_monitors_news_do_not_end_it(cli: Cli) -> None:
     assert why.text == "\n\n> Claude has news of the monitor “Watch the log”.\n\n"
     await cli.over()
     told = await cli.ended("call", "b1", "completed", 'Monitor "Watch the log" stream ended')
-    assert told == [ToolEnded("call", "completed")]
+    assert told == [ToolEnded("call", "completed", background=True)]
     cli.turn = "next"
     [why] = await cli.say(type="stream_event", event=start)
     assert isinstance(why, Text)

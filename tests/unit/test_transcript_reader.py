@@ -354,7 +354,7 @@ def test_background_tasks_polls_and_report_land_on_call(t: Transcript) -> None:
     t.say("I see.")
     events = reading.look()
     report = (TextPart("**It** is."), TextPart("1 tool call, 5,580 tokens, 2 s", beside=True))
-    assert ToolEnded("agent", "completed", report) in events
+    assert ToolEnded("agent", "completed", report, background=True) in events
     assert words(events)[-2:] == ["\n\n> The background agent “Look” has ended.\n\n", "I see."]
 
 
