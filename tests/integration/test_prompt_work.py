@@ -106,7 +106,7 @@ async def test_finished_subagent_holds_up_no_prompt(tmp_path: Path) -> None:
         assert fetch(tmp_path / "pykoclaw.db", unfinished)
 
 
-async def test_subagent_that_ended_before_its_turn_is_told_of(tmp_path: Path) -> None:
+async def test_subagent_that_ended_early_is_told_of(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as one:
         _, at, worker, turn = await running(r, tmp_path, one)
         over = ToolEnded("call", "completed", background=True)

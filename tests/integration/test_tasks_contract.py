@@ -281,9 +281,7 @@ async def test_prompt_ends_what_turn_leads_to(s: Subject, ends_before: bool) -> 
 
 
 @pytest.mark.parametrize("background", [True, False])
-async def test_only_background_call_that_ended_in_its_turn_is_just_over(
-    s: Subject, background: bool
-) -> None:
+async def test_background_call_ended_in_turn_is_just_over(s: Subject, background: bool) -> None:
     session = await s.session()
     _, epoch = await s.running(session)
     of_turn: list[Event] = [
