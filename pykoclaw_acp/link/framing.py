@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     class Room(Protocol):
         """Limits the memory of the lines of several framers."""
 
-        def takes(self, holder: LineFramer | LineInMemory, size: int) -> bool:
+        def reserve(self, holder: LineFramer | LineInMemory, size: int) -> bool:
             """Reserve this many bytes for the holder; if False, it must hold none."""
 
 
@@ -116,8 +116,8 @@ class LineFramer:
             return lambda: None
         room, kept = self._room, LineInMemory()
         self._count(len(self._buffer))  # makes room for it
-        room.takes(kept, size)
-        return lambda: room.takes(kept, 0)
+        room.reserve(kept, size)
+        return lambda: room.reserve(kept, 0)
 
     def close(self) -> None:
         """Release the buffer."""
@@ -148,4 +148,4 @@ class LineFramer:
         if self._room is None:
             return True
         self._counted = size > SMALL
-        return self._room.takes(self, size)
+        return self._room.reserve(self, size)

@@ -30,7 +30,7 @@ class LineRoom:
         self._held: dict[LineFramer | LineInMemory, _Held] = {}
         self.total = 0
 
-    def takes(self, holder: LineFramer | LineInMemory, size: int) -> bool:
+    def reserve(self, holder: LineFramer | LineInMemory, size: int) -> bool:
         """Reserve this many bytes of a line for the holder; if False, it must hold none."""
         held = self._held.get(holder)
         before = 0 if held is None else held.size
