@@ -149,7 +149,7 @@ class AcpClient:
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event as an update; what no client could read is replaced by a note."""
         update = presentation.update(logged.seq, logged.event, self._shown)
-        paced = self._progress.takes(
+        paced = self._progress.admit(
             session_id,
             logged,
             self.subscriber.traits,

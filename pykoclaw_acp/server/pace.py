@@ -54,12 +54,12 @@ class ProgressPace:
         self._clock = clock
         self._known: dict[tuple[str, str], _Progress] = {}
 
-    def takes(
+    def admit(
         self, session_id: str, logged: Logged, traits: ClientTraits, *, replayed: bool = False
     ) -> bool:
-        """Whether the client is shown this event now. What undoes a permission request does not wait,
-        nor what is `replayed`; of what is passed over the newest follows after the pause, or with its
-        turn, unless the call ends before.
+        """Decide whether to show the event now; otherwise hold it. What undoes a permission request
+        does not wait, nor what is `replayed`; of what is held the newest follows after the pause, or
+        with its turn, unless the call ends before.
         """
         event, pause = logged.event, traits.progress_pause
         if isinstance(event, ToolEnded):

@@ -32,10 +32,10 @@ class Shown:
         if pause is not None:
             self._traits = replace(self._traits, progress_pause=pause)
 
-    def takes(self, event: Event, session: str = "s", *, replayed: bool = False) -> bool:
+    def admit(self, event: Event, session: str = "s", *, replayed: bool = False) -> bool:
         self._seq += 1
         logged = Logged(self._seq, "turn", event)
-        return self.pace.takes(session, logged, self._traits, replayed=replayed)
+        return self.pace.admit(session, logged, self._traits, replayed=replayed)
 
     def late(self, session: str = "s") -> int | None:
         found = self.pace.take(session, "call")
@@ -44,44 +44,44 @@ class Shown:
 
 async def test_unnamed_client_is_shown_progress_with_pauses() -> None:
     shown = Shown(None)
-    assert [shown.takes(one) for one in (STARTED, PROGRESS, PROGRESS)] == [True, True, False]
-    assert shown.takes(PROGRESS, "other session")
-    assert shown.takes(ToolProgressed("other call"))
+    assert [shown.admit(one) for one in (STARTED, PROGRESS, PROGRESS)] == [True, True, False]
+    assert shown.admit(PROGRESS, "other session")
+    assert shown.admit(ToolProgressed("other call"))
     shown.now = PAUSE
-    assert shown.takes(PROGRESS)
-    assert not shown.takes(PROGRESS)
+    assert shown.admit(PROGRESS)
+    assert not shown.admit(PROGRESS)
     shown.pace.stop()
 
 
 async def test_newest_of_what_was_passed_over_follows() -> None:
     shown = Shown(None, pause=0.05)
-    assert [shown.takes(PROGRESS) for _ in range(3)] == [True, False, False]
+    assert [shown.admit(PROGRESS) for _ in range(3)] == [True, False, False]
     await eventually(lambda: shown.due)
     assert shown.due == [("s", "call")]
     assert [shown.late(), shown.late()] == [3, None]
-    assert not shown.takes(PROGRESS), "what comes late begins no pause"
+    assert not shown.admit(PROGRESS), "what comes late begins no pause"
     shown.pace.stop()
 
 
 async def test_what_waits_is_replaced_by_what_is_shown() -> None:
     for newer in (ALLOWED, ENDED, PROGRESS):
         shown = Shown(None)
-        assert [shown.takes(one) for one in (PROGRESS, PROGRESS)] == [True, False]
+        assert [shown.admit(one) for one in (PROGRESS, PROGRESS)] == [True, False]
         shown.now = PAUSE if newer is PROGRESS else 1.0
-        assert shown.takes(newer)
+        assert shown.admit(newer)
         assert shown.late() is None
 
 
 async def test_client_that_loads_is_shown_newest_at_once() -> None:
     shown = Shown(None)
-    assert [shown.takes(PROGRESS) for _ in range(2)] == [True, False]
-    assert shown.takes(PROGRESS, "other")
-    assert not shown.takes(PROGRESS, "other")
+    assert [shown.admit(PROGRESS) for _ in range(2)] == [True, False]
+    assert shown.admit(PROGRESS, "other")
+    assert not shown.admit(PROGRESS, "other")
     shown.pace.begin("s", 2)
     assert shown.late() == 2, "what came before the place of a resume is not sent again"
     shown.pace.begin("s", 0)
-    assert [shown.takes(PROGRESS, replayed=True) for _ in range(2)] == [True, True]
-    assert not shown.takes(PROGRESS)
+    assert [shown.admit(PROGRESS, replayed=True) for _ in range(2)] == [True, True]
+    assert not shown.admit(PROGRESS)
     shown.pace.stop("s")
     assert [shown.late(), shown.late("other")] == [None, 4]
     shown.pace.stop()
@@ -89,23 +89,23 @@ async def test_client_that_loads_is_shown_newest_at_once() -> None:
 
 def test_end_of_request_and_call_do_not_wait() -> None:
     shown = Shown(None)
-    assert [shown.takes(one) for one in (PROGRESS, ALLOWED, ENDED)] == [True] * 3
+    assert [shown.admit(one) for one in (PROGRESS, ALLOWED, ENDED)] == [True] * 3
 
 
 def test_mitto_is_shown_ends_and_editors_everything() -> None:
     for name, progress in (("mitto", False), ("zed", True), ("an editor", True)):
         shown = Shown(name)
-        assert [shown.takes(one) for one in (STARTED, ENDED)] == [True, True]
-        assert [shown.takes(one) for one in (PROGRESS, PROGRESS, ALLOWED)] == [progress] * 3
+        assert [shown.admit(one) for one in (STARTED, ENDED)] == [True, True]
+        assert [shown.admit(one) for one in (PROGRESS, PROGRESS, ALLOWED)] == [progress] * 3
 
 
 async def test_pace_remembers_newest_calls_only() -> None:
     shown = Shown(None)
     for n in range(MOST + 1):
         shown.now += 1 / PER_SECOND
-        assert shown.takes(ToolProgressed(f"{n}"))
-    assert shown.takes(ToolProgressed("0"))
-    assert not shown.takes(ToolProgressed(f"{MOST}"))
+        assert shown.admit(ToolProgressed(f"{n}"))
+    assert shown.admit(ToolProgressed("0"))
+    assert not shown.admit(ToolProgressed(f"{MOST}"))
     shown.pace.stop()
 
 
@@ -113,8 +113,8 @@ async def test_many_calls_get_no_more_than_client_draws() -> None:
     """With the first turn, and those that are taken early."""
     shown = Shown("zed")
     calls = [ToolProgressed(f"{n}") for n in range(200)]
-    at_once = sum(shown.takes(one) for one in calls)
+    at_once = sum(shown.admit(one) for one in calls)
     assert 1 <= at_once <= 1 + SLACK * PER_SECOND
     shown.now = 1.0
-    assert not any(shown.takes(one) for one in calls[PER_SECOND + 10 :]), "their turn is to come"
+    assert not any(shown.admit(one) for one in calls[PER_SECOND + 10 :]), "their turn is to come"
     shown.pace.stop()
