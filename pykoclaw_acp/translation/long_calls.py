@@ -45,10 +45,10 @@ class LongCalls:
     hidden: dict[str, Hidden] = field(default_factory=dict)
     stopping: str | None = None  # why tasks end now that nobody stops by name
 
-    def takes(
+    def begin(
         self, tool_id: str, name: str, arguments: dict[str, Any], parent_id: str | None
     ) -> bool:
-        """Whether the call is shown as part of another one; any call is told here."""
+        """Note a call; returns whether it is shown as part of another one."""
         task = self.known.lands_on(name, arguments)
         if task is None:
             self.known.begin(tool_id, name, arguments)

@@ -108,7 +108,7 @@ class Translation:
         if tool_id in self.names:
             return []
         self.names[tool_id] = name
-        if self.long.takes(tool_id, name, arguments, parent_id):
+        if self.long.begin(tool_id, name, arguments, parent_id):
             return []
         return self._started(tool_id, name, arguments, parent_id)
 
