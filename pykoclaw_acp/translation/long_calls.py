@@ -88,8 +88,8 @@ class LongCalls:
         agent = self.known.agent_of(parent_id)
         return title if agent is None else one_line(f"{agent}: {title}")
 
-    def goes_on(self, tool_id: str, name: str, details: object) -> bool:
-        """Whether the result of a call says that it goes on in the background."""
+    def note_background(self, tool_id: str, name: str, details: object) -> bool:
+        """Note what the result of a call says of the background; returns whether it goes on there."""
         if (found := tasks.goes_on(details)) is not None:
             task_id, note = found
             self.known.named(tool_id, task_id, background=True, tool=name)

@@ -204,7 +204,7 @@ class Translation:
                     continue
             if tool_id not in self.running or tool_id in self.background:
                 continue  # of a call in the background only its end follows
-            if self.long.goes_on(tool_id, self.names[tool_id], details):
+            if self.long.note_background(tool_id, self.names[tool_id], details):
                 self.background[tool_id] = None
                 events.extend(self.long.launched(tool_id))
                 if (end := self.long.end_of(tool_id)) is not None:
