@@ -294,7 +294,7 @@ class Session(SessionParts):
         """Park a request that nobody answers in time. Once it is decided, go on with the prompt that
         waited for it, or with a turn that tells Claude.
         """
-        while await one.comes_due():
+        while await one.wait_until_due():
             await self._tasks.finish(self._park(one))
         settled = await self.permissions.settle(one)
         if settled.claims:

@@ -69,7 +69,7 @@ class PendingRequest:
         self.stop_timers()
         self.news.set()
 
-    async def comes_due(self) -> bool:
+    async def wait_until_due(self) -> bool:
         """Wait until it is to be parked, or decided; returns whether it is to be parked before
         anything else.
         """
