@@ -60,7 +60,7 @@ class Scheduler:
             return LONGEST_PAUSE
         await self._store.writable()
         due = await self._store.due(room)
-        if due and await self._stands_by():
+        if due and await self._look_for_other():
             return STANDING_BY
         claimed = [await self._claim(task) for task in due]
         if due and not any(claimed):
@@ -83,8 +83,8 @@ class Scheduler:
             return False
         return True
 
-    async def _stands_by(self) -> bool:
-        """Whether pykoclaw's scheduler runs; said in the log when that changes."""
+    async def _look_for_other(self) -> bool:
+        """Look for pykoclaw's scheduler; returns whether it runs. The log says when that changes."""
         before, self.other = self.other, await asyncio.to_thread(self._find_other)
         if self.other is not None and before is None:
             log.warning(
