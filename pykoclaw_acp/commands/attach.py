@@ -157,7 +157,7 @@ class Questions:
     def _take(self, line: str, question: dict[str, Any] | None) -> None:
         if question is None:
             return
-        over = self._answered(line, question)
+        over = self._answer(line, question)
         with self._lock:
             self._answering = None
             if over:
@@ -166,8 +166,8 @@ class Questions:
             if question["id"] == self._current and question["id"] not in self._open:
                 self._go_on()
 
-    def _answered(self, line: str, question: dict[str, Any]) -> bool:
-        """Whether the line has settled the request, or showed that something else has."""
+    def _answer(self, line: str, question: dict[str, Any]) -> bool:
+        """Answer the request; returns whether it is settled, by the line or by something else."""
         typed, asks = line.strip(), bool(question.get("questions"))
         if not typed:
             return False
