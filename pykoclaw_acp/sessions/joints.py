@@ -62,8 +62,8 @@ class Joint:
             self._note("", "")
         return before, logged
 
-    def ending(self) -> str:
-        """What ends the text that was shown since this was last asked for; nothing if there was none."""
+    def take_ending(self) -> str:
+        """Take what ends the text that was shown since this was last taken; nothing if there was none."""
         while self._unread:
             self._read_piece()
         shown, self._shown = self._shown, False

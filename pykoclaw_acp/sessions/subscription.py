@@ -140,7 +140,7 @@ class Subscription:
 
     async def end_line(self) -> None:
         """Send an empty line after text whose end the client does not see, once."""
-        ending = self.joint.ending()
+        ending = self.joint.take_ending()
         ends, self.ends_lines = self.ends_lines, False
         if ending and ends:
             await self.client.insert(self.session_id, f"line-{self.cursor}", ending)

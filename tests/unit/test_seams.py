@@ -106,4 +106,4 @@ async def test_long_text_is_gone_through_in_steps() -> None:
     await made.read(Steps())
     assert steps > 100
     made.follow(Logged(2, "t", Text("m", "code\n")))  # not gone through when it is asked for
-    assert made.ending() == Blocks(text + "code\n").ending + "\n\n" == "```\n\n\n"
+    assert made.take_ending() == Blocks(text + "code\n").ending + "\n\n" == "```\n\n\n"
