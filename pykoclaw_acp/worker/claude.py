@@ -299,7 +299,7 @@ class ClaudeSession:
 
     def _end_anyway(self, turn_id: str | None, result: ResultMessage) -> None:
         """End what the result ends, of which nothing more is understood."""
-        for ended in self._ends.without_result(turn_id, self._prompted, result):
+        for ended in self._ends.make_ends_without_result(turn_id, self._prompted, result):
             self._turn = None
             self._outbox.put(ended)
             if ended.turn_id == self._prompted:
@@ -324,7 +324,7 @@ class ClaudeSession:
 
     def _report_end(self, turn_id: str, result: ResultMessage) -> TurnEnded:
         mine, last = turn_id == self._prompted, self._transcript.uuid
-        events, ended = self._ends.made(turn_id, result, mine=mine, last_uuid=last)
+        events, ended = self._ends.make_end(turn_id, result, mine=mine, last_uuid=last)
         for event in events:
             self._put(event, turn_id)
         ended = replace(ended, told=self.told)

@@ -43,10 +43,10 @@ class TurnEnds:
         self.last: str | None = None
         """The turn whose end was reported last."""
 
-    def made(
+    def make_end(
         self, turn_id: str, result: ResultMessage, *, mine: bool, last_uuid: str | None
     ) -> tuple[list[Event], TurnEnded]:
-        """The events that come before the end, and the end. `mine`: the daemon gave the prompt;
+        """Make the end of a turn, and the events that come before it. `mine`: the daemon gave the prompt;
         `last_uuid`: the turn's last entry in the transcript.
         """
         failure, self.failure = self.failure, None
@@ -66,11 +66,11 @@ class TurnEnds:
         windows = dict(self._meanwhile.usage.windows)
         return events, replace(ended, windows=windows, untaken=untaken)
 
-    def without_result(
+    def make_ends_without_result(
         self, running: str | None, prompted: str | None, result: ResultMessage
     ) -> list[TurnEnded]:
-        """The ends of the turns that a result ends from which no end could be made: of the one that
-        ran, and of the daemon's, whose prompt is `prompted`.
+        """Make the ends of the turns that a result ends from which `make_end` could make none: of the
+        one that ran, and of the daemon's, whose prompt is `prompted`.
         """
         mine = prompted is not None and results.answers(result, prompted)
         ending = (running if running != prompted else None, prompted if mine else None)
