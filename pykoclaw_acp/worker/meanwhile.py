@@ -63,8 +63,10 @@ class Meanwhile:
         self.quiet = None
         self.usage.ask = lambda: self._tasks.start(learn_window(client, self.usage))
 
-    def explained(self, failure: TurnFailure) -> TurnFailure:
-        """The failure of a turn, with what the CLI has said before of limits and waits."""
+    def explain(self, failure: TurnFailure) -> TurnFailure:
+        """Add to the failure of a turn what the CLI has said before of limits and waits; a wait is
+        told once.
+        """
         found = self.limits.explained(failure)
         pause, self.retries.pause = self.retries.pause, None
         if found.kind == ErrorKind.RATE_LIMIT and found.retry_after is None and pause is not None:

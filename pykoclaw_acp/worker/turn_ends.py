@@ -59,7 +59,7 @@ class TurnEnds:
             words = self.api_error[1] if self.api_error else result.result or ""
             error = naming(ended.error, self._choices.running)
             told = explained(error, words, self._spec.options)
-            ended = replace(ended, error=self._meanwhile.explained(told))
+            ended = replace(ended, error=self._meanwhile.explain(told))
         notice = self._servers.notice(turn_id) if mine else []
         events = [*early_end(turn_id, ended.stop_reason), *notice]
         untaken = mine and self._meanwhile.take_blocked()

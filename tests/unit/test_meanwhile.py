@@ -114,8 +114,8 @@ class TestRetries:
         assert isinstance(events[1], ToolEnded)
         assert events[1].status == "failed"
         failure = TurnFailure(ErrorKind.RATE_LIMIT, "Wait.", 429)
-        assert translator.meanwhile.explained(failure).retry_after == 4
-        assert translator.meanwhile.explained(failure).retry_after is None
+        assert translator.meanwhile.explain(failure).retry_after == 4
+        assert translator.meanwhile.explain(failure).retry_after is None
         assert not ids(events) & ids(translator.events(retry(1, None)))
 
     @pytest.mark.parametrize(
