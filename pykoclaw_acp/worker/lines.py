@@ -56,9 +56,10 @@ class Lines:
         """The turn has ended: Claude is told no more of what kept it going."""
         self._sent_on.clear()
 
-    def sent_on(self, words: str) -> list[Event]:
-        """The line of what the CLI tells Claude because a hook keeps it from ending its turn. The CLI
-        reports no hook that asks a model, as that of `/goal` does, so that this is all there is.
+    def take_feedback(self, words: str) -> list[Event]:
+        """Take what the CLI tells Claude because a hook keeps it from ending its turn; returns its line,
+        unless the hook was told of. The CLI reports no hook that asks a model, as that of `/goal`
+        does, so that this is all there is.
         """
         if not words.startswith(_FEEDBACK):
             return []

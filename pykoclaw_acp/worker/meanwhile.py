@@ -91,7 +91,7 @@ class Meanwhile:
             events += self._system(message)
         elif isinstance(message, UserMessage) and frame.get("isSynthetic") is True:
             if not message.parent_tool_use_id:
-                events += self._lines.sent_on(_text(message))
+                events += self._lines.take_feedback(_text(message))
         elif isinstance(message, RateLimitEvent):
             events += self.limits.follow(message)
         elif isinstance(message, ConversationResetMessage):
