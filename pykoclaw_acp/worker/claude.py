@@ -215,7 +215,7 @@ class ClaudeSession:
                     self._end_anyway(turn_id, message)
 
     async def _take(self, message: Message, frame: raw_frames.RawFrame) -> None:
-        if self.steered.follow(message, self._turn):
+        if self.steered.note_taken(message, self._turn):
             return
         self._requests.follow(message)
         self._ignored.follow(message)
@@ -314,7 +314,7 @@ class ClaudeSession:
     def _end_dropped(self, turn_id: str) -> None:
         if self._turn == turn_id:
             self._turn = None
-        ended = self.steered.dropped(turn_id, self.claude_session_id)
+        ended = self.steered.report_dropped(turn_id, self.claude_session_id)
         self._expect(self.steered.turn_ended(ended))
 
     def _expect(self, turn_id: str | None) -> None:

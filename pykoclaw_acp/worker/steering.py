@@ -49,11 +49,11 @@ class Steered:
         if turn_id not in self._waiting or not await sdk_private.cancel_message(client, turn_id):
             return False
         if self._waiting.pop(turn_id, None) is not None:
-            self.dropped(turn_id, claude_session)
+            self.report_dropped(turn_id, claude_session)
         return True
 
-    def dropped(self, turn_id: str, claude_session: str) -> TurnEnded:
-        """The end of a prompt that the CLI has dropped, which is reported."""
+    def report_dropped(self, turn_id: str, claude_session: str) -> TurnEnded:
+        """Report the end of a prompt that the CLI has dropped, and return it."""
         ended = TurnEnded(
             epoch=self._epoch,
             turn_id=turn_id,
@@ -63,8 +63,10 @@ class Steered:
         self._put(ended)
         return ended
 
-    def follow(self, message: Message, running: str | None) -> bool:
-        """Whether the message says that the turn that runs has taken a prompt up; reports that."""
+    def note_taken(self, message: Message, running: str | None) -> bool:
+        """Report a prompt that, as the message says, the turn that runs has taken up; False if it says
+        nothing of that.
+        """
         if not isinstance(message, UserMessage) or message.uuid not in self._waiting:
             return False
         if running is None:
