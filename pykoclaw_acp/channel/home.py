@@ -43,7 +43,7 @@ class HeldDirectory:
             path.removesuffix(_GONE), status.st_dev, status.st_ino, is_deleted(status, path)
         )
 
-    def follow(self, path: str) -> None:
+    def reopen_if_deleted(self, path: str) -> None:
         """Hold the directory at `path` if none is held, or the held one was deleted."""
         if self._descriptor < 0 or self.where().deleted:
             self._hold(path)

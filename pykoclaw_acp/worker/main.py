@@ -255,7 +255,7 @@ class Worker:
             self._orphaned.cancel()
             told = {"after": hello.after, "protocol": hello.protocol}
             log.info("Adopted by a new daemon", action="adopted", **told)
-        self._home.follow(hello.data)
+        self._home.reopen_if_deleted(hello.data)
         self._daemon.attach(line)
         self._calls.attach(hello)
         self._claimed.set()
