@@ -121,7 +121,7 @@ class ImportedTranscripts:
             )
             followed, complete = known.followed, False
             look.found.changed = True
-        self._watcher.follow(
+        self._watcher.set_transcripts(
             session,
             {rows[one].path: stamp(rows[one]) for one in (followed, target) if one and one in rows},
         )

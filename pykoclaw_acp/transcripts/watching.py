@@ -52,7 +52,7 @@ class Watcher:
         self._polls: dict[str, asyncio.Task[None]] = {}  # of files whose disks may not answer
         self._due: dict[str, asyncio.TimerHandle] = {}
 
-    def follow(self, session_id: str, read: Mapping[str, files.FileStamp]) -> None:
+    def set_transcripts(self, session_id: str, read: Mapping[str, files.FileStamp]) -> None:
         """Make these the session's transcripts, by path as they were when they were read.
         What has changed since one was read, and before its watch began, is a change, too.
         """

@@ -761,7 +761,7 @@ async def test_watching_one_session_costs_the_same_among_many(tmp_path: Path) ->
         before = sys.gettrace()
         sys.settrace(trace)
         try:
-            watcher.follow("one", {str(tmp_path / "one"): stamp})
+            watcher.set_transcripts("one", {str(tmp_path / "one"): stamp})
             watcher.watch("one", lambda: None)()
         finally:
             sys.settrace(before)
@@ -771,11 +771,11 @@ async def test_watching_one_session_costs_the_same_among_many(tmp_path: Path) ->
         (tmp_path / name).touch()
     stamp = files.FileStamp(0, 0, 0)
     ends = [watcher.watch("first", lambda: None)]
-    watcher.follow("first", {str(tmp_path / "other"): stamp})
+    watcher.set_transcripts("first", {str(tmp_path / "other"): stamp})
     steps()
     alone = steps()
     for n in range(500):
-        watcher.follow(f"s{n}", {str(tmp_path / "other"): stamp})
+        watcher.set_transcripts(f"s{n}", {str(tmp_path / "other"): stamp})
         ends.append(watcher.watch(f"s{n}", lambda: None))
     assert steps() == alone
     for end in ends:
