@@ -63,7 +63,7 @@ def main(
         view.begin,
     )
     try:
-        result = view.follow(sending)
+        result = view.show(sending)
     except KeyboardInterrupt:
         terminal.complain("The command has ended. What runs, also in the background, continues.")
         return INTERRUPTED
@@ -121,7 +121,7 @@ class _View:
     def begin(self) -> None:
         """The prompt is sent, or sent again: pending requests are told anew."""
 
-    def follow(self, messages: Notifications) -> _Result:
+    def show(self, messages: Notifications) -> _Result:
         """Show the messages; returns what the generator does."""
         while True:
             try:
