@@ -271,7 +271,7 @@ class OtherPrograms:
         self._missing = None
         if row is None or claude in (None, own):
             if row is not None and claude is not None and not known.is_current:
-                await self._journal.follow(self._state.id, row)
+                await self._journal.follow_claude_session(self._state.id, row)
         elif found.standing is RowStanding.SIDE:
             log.info("A side turn was taken in", action="side_turn", session=self._state.id)
             if found.resumable:  # else others would have no memory at all

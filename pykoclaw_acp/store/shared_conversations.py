@@ -148,7 +148,7 @@ async def moved_rows(database: Database) -> dict[str, str]:
     return dict(rows)
 
 
-def follow(session_id: str, conversation: Conversation) -> Statement:
+def follow_claude_session(session_id: str, conversation: Conversation) -> Statement:
     """The session follows the Claude session of this row."""
     return Statement(
         "UPDATE acp_sessions SET followed = ?, prompt_hash = ? WHERE acp_session_id = ?",

@@ -102,7 +102,7 @@ async def test_aliases_lead_to_their_session(s: Subject) -> None:
 async def test_a_turn_is_written_back_for_other_programs(s: Subject) -> None:
     await s.others.upsert(ROW)
     await s.journal.adopt(SESSION)
-    await s.journal.follow("session", ROW)
+    await s.journal.follow_claude_session("session", ROW)
     _, epoch = await s.running("session")
     await s.journal.record("session", epoch, [end(epoch, 2, "turn")], {"turn": DONE})
     row = await s.journal.conversation(ROW.name)
@@ -122,7 +122,7 @@ async def test_acp_conversations_turn_writes_its_directory(s: Subject) -> None:
 async def test_turn_overwrites_no_claude_session_unseen(s: Subject) -> None:
     await s.others.upsert(ROW)
     await s.journal.adopt(SESSION)
-    await s.journal.follow("session", ROW)
+    await s.journal.follow_claude_session("session", ROW)
     _, epoch = await s.running("session")
     other = replace(ROW, claude_session_id="of-a-task", prompt_hash=None)
     await s.others.upsert(other)
@@ -136,7 +136,7 @@ async def test_turn_overwrites_no_claude_session_unseen(s: Subject) -> None:
 async def test_row_is_corrected_unless_written_again(s: Subject) -> None:
     await s.others.upsert(ROW)
     await s.journal.adopt(SESSION)
-    await s.journal.follow("session", ROW)
+    await s.journal.follow_claude_session("session", ROW)
     read = replace(ROW, claude_session_id="side", prompt_hash=None)
     await s.others.upsert(read)
     note = Note("note", "The task said so.")
@@ -156,7 +156,7 @@ async def test_moved_rows_are_of_sessions_that_follow(s: Subject) -> None:
     await s.others.upsert(replace(ROW, name="wa-2"))
     await s.journal.adopt(replace(SESSION, session_id="new", conversation_name="wa-2"))
     assert await s.journal.moved_rows() == {}
-    await s.journal.follow("session", ROW)
+    await s.journal.follow_claude_session("session", ROW)
     await s.journal.add_alias("alias", "session", only=True)
     assert await s.journal.moved_rows() == {}
     for claude, moved in (("side", {"session": "side"}), ("", {}), ("other", {"session": "other"})):
@@ -175,7 +175,7 @@ async def test_corrected_row_keeps_no_others_hash(
 ) -> None:
     await s.others.upsert(ROW)
     await s.journal.adopt(SESSION)
-    await s.journal.follow("session", replace(ROW, prompt_hash=own))
+    await s.journal.follow_claude_session("session", replace(ROW, prompt_hash=own))
     read = replace(ROW, claude_session_id="side", prompt_hash=written)
     await s.others.upsert(read)
     await s.journal.put_right("session", read, "claude-1", [])
@@ -187,7 +187,7 @@ async def test_changed_rows_are_those_not_followed(s: Subject) -> None:
     await s.journal.adopt(SESSION)
     assert await s.journal.followed("session") == FollowedConversation(ROW, None, None)
     assert await s.journal.changed_rows(["session", "nothing"]) == ["session"]
-    await s.journal.follow("session", ROW)
+    await s.journal.follow_claude_session("session", ROW)
     found = await s.journal.followed("session")
     assert (found, found.is_current) == (FollowedConversation(ROW, "claude-1", "hash-1"), True)
     assert await s.journal.changed_rows(["session"]) == []
@@ -195,7 +195,9 @@ async def test_changed_rows_are_those_not_followed(s: Subject) -> None:
     for row, changed in ((replace(ROW, claude_session_id=""), []), (other, ["session"])):
         await s.others.upsert(row)
         assert await s.journal.changed_rows(["session"]) == changed
-    await s.journal.follow("session", replace(ROW, claude_session_id=None, prompt_hash=None))
+    await s.journal.follow_claude_session(
+        "session", replace(ROW, claude_session_id=None, prompt_hash=None)
+    )
     assert await s.journal.followed("session") == FollowedConversation(other, None, None)
     with pytest.raises(Conflict):
         await s.journal.followed("nothing")

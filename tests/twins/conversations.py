@@ -96,7 +96,7 @@ class MemoryConversationStore(MemoryStore):
         found = {one: (await self.followed(one)).row for one in moved}
         return {one: row.claude_session_id or "" for one, row in found.items() if row is not None}
 
-    async def follow(self, session_id: str, conversation: Conversation) -> None:
+    async def follow_claude_session(self, session_id: str, conversation: Conversation) -> None:
         def follow() -> None:
             row = self.database.session(session_id)
             row.prompt_hash = conversation.prompt_hash

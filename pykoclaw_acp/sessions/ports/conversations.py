@@ -58,7 +58,7 @@ class ConversationStore(Store, Protocol):
         follows, by session; not of sessions that follow none, and of deleted ones.
         """
 
-    async def follow(self, session_id: str, conversation: Conversation) -> None:
+    async def follow_claude_session(self, session_id: str, conversation: Conversation) -> None:
         """The session follows the Claude session of this row from now on. Patient."""
 
     async def put_right(

@@ -53,9 +53,11 @@ class SqlConversationStore(SqlStore):
         """Return the Claude sessions in rows whose sessions follow another one, by session."""
         return await shared_conversations.moved_rows(self._database)
 
-    async def follow(self, session_id: str, conversation: Conversation) -> None:
+    async def follow_claude_session(self, session_id: str, conversation: Conversation) -> None:
         """The session follows the Claude session of this row."""
-        await self._run(shared_conversations.follow(session_id, conversation), patient=True)
+        await self._run(
+            shared_conversations.follow_claude_session(session_id, conversation), patient=True
+        )
 
     async def put_right(
         self, session_id: str, read: Conversation, followed: str | None, notes: Sequence[Note]
