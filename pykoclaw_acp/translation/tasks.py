@@ -107,8 +107,8 @@ class ClaudeTask:
             return "It was stopped."
         return f"It failed. {output_text(end.summary)}".strip()
 
-    def ended(self, end: TaskEnd) -> str:
-        """That it has ended, and how, in a sentence."""
+    def describe_end(self, end: TaskEnd) -> str:
+        """Sentence that says how the task ended."""
         reason = self.reason(end)
         if reason is None:
             code = "" if end.exit_code is None else f" (exit code {end.exit_code})"

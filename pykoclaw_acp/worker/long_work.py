@@ -106,4 +106,4 @@ class LongWork:
         task = self._long.known.of(message.task_id)
         # Claude does not answer to the end of a command that was stopped.
         if task is not None and task.background and message.status != "stopped":
-            self._own.task_ended(task.ended(TaskEnd(message.status, message.summary)))
+            self._own.task_ended(task.describe_end(TaskEnd(message.status, message.summary)))
