@@ -125,7 +125,7 @@ class LongCalls:
             parts = (*task.command, *told) if told or end.failed else ()
         else:
             report = [end.summary] if reason is None else []
-            parts = (*task.story.ended(report, end.usage), *task.noted())
+            parts = (*task.story.final_parts(report, end.usage), *task.noted())
         task.forget()
         status: Literal["completed", "failed"] = "failed" if end.failed else "completed"
         why = None if end.exit_code else reason
@@ -139,7 +139,7 @@ class LongCalls:
         if task is None:
             return None
         found = None if task.agent is None else stories.of_foreground(details)
-        parts = None if found is None else task.story.ended(*found)
+        parts = None if found is None else task.story.final_parts(*found)
         task.forget()
         return parts
 

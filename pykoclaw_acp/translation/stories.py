@@ -51,7 +51,7 @@ class Story:
         line = " · ".join(one for one in (self.now, used(self.usage)) if one)
         return (*self._told(), *_beside(line))
 
-    def ended(
+    def final_parts(
         self, report: Sequence[str], usage: dict[str, Any] | None = None
     ) -> tuple[ToolPart, ...]:
         """What its call shows in the end: the way there, the report, what it has used."""
