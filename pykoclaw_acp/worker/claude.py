@@ -243,7 +243,7 @@ class ClaudeSession:
         for event in events:
             self._put(event)
         if events:
-            self._work.look(events)
+            self._work.refresh(events)
             await self._reported.told()
 
     async def _look_at_servers(self, message: Message) -> None:
@@ -289,7 +289,7 @@ class ClaudeSession:
             return
         for event in [*self._translator.end_turn(result), *self._work.end(turn_id)]:
             self._put(event, turn_id)
-        self._work.look()
+        self._work.refresh()
         if turn_id is not None and turn_id != self._prompted:
             self._report_end(turn_id, result)
             self._report_background()

@@ -61,8 +61,8 @@ class LiveOutput:
         self._taken: set[str] = set()  # names of files of earlier calls
         self._task: asyncio.Task[None] | None = None
 
-    def look(self) -> None:
-        """Calls may have begun or ended."""
+    def refresh(self) -> None:
+        """Check which calls have begun or ended."""
         running = self._running()
         for call in self._watched.keys() - running.keys():
             self._leave(self._watched.pop(call))

@@ -61,11 +61,11 @@ class LongWork:
         self._long.stopping = None
         return [] if turn is None else self._own.end(turn)
 
-    def look(self, events: Sequence[Event] = ()) -> None:
-        """These events were reported; calls may have begun or ended."""
+    def refresh(self, events: Sequence[Event] = ()) -> None:
+        """Check which calls have begun or ended, after these events were reported."""
         for event in events:
             self._own.follow(event)
-        self._live.look()
+        self._live.refresh()
 
     def interrupted(self) -> None:
         """The turn is being interrupted, and subagents with it."""

@@ -41,7 +41,7 @@ class Watching:
     def bash(self, *calls: str) -> None:
         for call in calls:
             self.calls.start_tool(call, "Bash", {"command": HANG})
-        self.live.look()
+        self.live.refresh()
 
     def background(self, call: str, task: str) -> None:
         self.bash(call)
@@ -50,7 +50,7 @@ class Watching:
 
     def end(self, call: str) -> None:
         self.calls.end_tools([ToolResult(call, "out")], None)
-        self.live.look()
+        self.live.refresh()
 
     def texts(self, call: str) -> list[str]:
         return [
@@ -161,7 +161,7 @@ async def test_two_unnamed_foreground_commands_show_own_output(w: Watching, fold
     commands = {"one": 'echo "it\'s $((1 + 1))"; sleep 60', "two": "echo 'x  y' | cat; sleep 60"}
     for call, command in commands.items():
         w.calls.start_tool(call, "Bash", {"command": command})
-    w.live.look()
+    w.live.refresh()
     with shell(folder, "b1", commands["one"]):
         await eventually(lambda: w.texts("one") == ["it's 2\n"])
         assert w.texts("two") == []
@@ -173,7 +173,7 @@ async def test_two_unnamed_foreground_commands_show_own_output(w: Watching, fold
 async def test_same_command_twice_differs_once_cli_names_one(w: Watching, folder: Path) -> None:
     w.bash("one", "two")
     w.calls.start_tool("three", "Bash", {"command": "echo three; sleep 60"})
-    w.live.look()
+    w.live.refresh()
     with shell(folder, "b1", HANG), shell(folder, "b3", "echo three; sleep 60"):
         (folder / "b1.output").write_text("the first\n")
         await eventually(lambda: w.texts("three") == ["three\n"])
@@ -283,7 +283,7 @@ async def test_end_has_output_without_clis_mark(w: Watching, folder: Path) -> No
 async def test_subagents_words_are_shown_as_they_come(w: Watching) -> None:
     w.calls.start_tool("agent", "Agent", {"description": "Look", "subagent_type": "Explore"})
     w.calls.long.say("agent", "text", "I look.")
-    w.live.look()
+    w.live.refresh()
     await eventually(lambda: w.shown)
     w.calls.long.say("agent", "text", "There.")
     await eventually(lambda: len(w.shown) == 2)
