@@ -63,7 +63,7 @@ class Directories:
                 ErrorKind.CWD_MISSING, cwd_missing(options.cwd, seen[options.cwd][1])
             )
         outdated = self._read and not await _is_as_read(options.cwd, self._read)
-        self._state.unsaid.extend(await self._settings.look())
+        self._state.unsaid.extend(await self._settings.check())
         # Nothing is awaited from here on: a prompt that is cancelled leaves no half of it.
         before, self._seen = self._seen, {path: one for path, (one, _) in seen.items()}
         self._read = {}

@@ -51,8 +51,8 @@ class BrokenSettings:
         self._house = house
         self._told = False
 
-    async def look(self) -> list[Event]:
-        """What the log says, before a prompt."""
+    async def check(self) -> list[Event]:
+        """Check the settings before a prompt; returns what the log is to say."""
         path = self._path()
         if not path or self._state.record.auxiliary:  # a helper session: nobody reads its answer
             return []
