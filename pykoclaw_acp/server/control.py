@@ -15,7 +15,7 @@ from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.import_control import ImportControl
 from pykoclaw_acp.server.lag import LoopLag
 from pykoclaw_acp.server.mcp_control import McpControl
-from pykoclaw_acp.server.question_control import QuestionControl
+from pykoclaw_acp.server.permission_control import PermissionControl
 from pykoclaw_acp.server.rule_control import RuleControl
 from pykoclaw_acp.server.session_control import SessionControl
 from pykoclaw_acp.server.session_finder import SessionFinder
@@ -51,7 +51,7 @@ class Control:
         """
         self.finder = SessionFinder(sessions, database)
         workers = WorkerControl(sessions, database, self.finder, launcher.whereabouts)
-        questions = QuestionControl(sessions)
+        permissions = PermissionControl(sessions)
         status = DaemonStatus(
             sessions,
             database,
@@ -60,14 +60,14 @@ class Control:
             conversion,
             launcher=launcher,
             workers=workers,
-            questions=questions,
+            permissions=permissions,
             scheduler=scheduler,
             others=others,
         )
         self._groups = (
             status,
             SessionControl(sessions, database, self.finder, workers, hidden),
-            questions,
+            permissions,
             workers,
             Trusting(sessions, database),
             RuleControl(sessions, database, self.finder),

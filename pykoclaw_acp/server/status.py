@@ -33,7 +33,7 @@ from pykoclaw_acp.server import accounts
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.lag import LoopLag
-from pykoclaw_acp.server.question_control import QuestionControl
+from pykoclaw_acp.server.permission_control import PermissionControl
 from pykoclaw_acp.server.worker_control import WorkerControl
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.store import instance, limit_waits, notices, overview
@@ -75,7 +75,7 @@ class DaemonStatus:
         *,
         launcher: Launcher,
         workers: WorkerControl,
-        questions: QuestionControl,
+        permissions: PermissionControl,
         scheduler: Callable[[], Awaitable[SchedulerInfo]] | None,
         others: Callable[[], list[tuple[str, list[str]]]],
     ) -> None:
@@ -86,7 +86,7 @@ class DaemonStatus:
         self._conversion = conversion
         self._launcher = launcher
         self._workers = workers
-        self._questions = questions
+        self._permissions = permissions
         self._scheduler = scheduler
         self._others = others
 
@@ -164,7 +164,7 @@ class DaemonStatus:
             sessions=await overview.counts(self._database),
             running=running,
             waiting=waiting,
-            questions=[info for info, _ in await self._questions.pending()],
+            questions=[info for info, _ in await self._permissions.pending()],
             scheduler=None if self._scheduler is None else await self._scheduler(),
             limit_waits=tuple(
                 LimitWaitInfo(session=one.session_id, due=one.due * 1000)

@@ -22,7 +22,7 @@ from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.workspace_words import DONE
 
 
-class QuestionControl:
+class PermissionControl:
     """Permission requests of all sessions, also of those that are not loaded."""
 
     def __init__(self, sessions: Sessions) -> None:
