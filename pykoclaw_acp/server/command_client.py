@@ -25,7 +25,7 @@ from pykoclaw_acp.protocol.control.following import (
     QuestionNotification,
     SettledNotification,
 )
-from pykoclaw_acp.protocol.control.questions import AskedOption, AskedQuestion
+from pykoclaw_acp.protocol.control.permissions import AskedOption, AskedQuestion
 from pykoclaw_acp.protocol.jsonrpc import encode_notification
 from pykoclaw_acp.protocol.presentation import Presentation
 from pykoclaw_acp.protocol.updates import Update

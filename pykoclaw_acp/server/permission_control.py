@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from pykoclaw_acp.model.permissions import PermissionRequest, RequestPolicy
-from pykoclaw_acp.protocol.control.questions import (
+from pykoclaw_acp.protocol.control.permissions import (
     Answered,
     AnswerParams,
     QuestionInfo,

@@ -25,7 +25,7 @@ from pykoclaw_acp.protocol.control.daemon import (
     Status,
     UnacceptedNotices,
 )
-from pykoclaw_acp.protocol.control.questions import QuestionInfo
+from pykoclaw_acp.protocol.control.permissions import QuestionInfo
 from pykoclaw_acp.protocol.control.tasks import SchedulerInfo
 from pykoclaw_acp.protocol.control.workers import WorkerInfo
 from pykoclaw_acp.protocol.wire import Params

@@ -18,7 +18,7 @@ from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.link.framing import LineFramer, Oversized
 from pykoclaw_acp.protocol import jsonrpc, lenient
 from pykoclaw_acp.protocol.content import TextContent
-from pykoclaw_acp.protocol.control.questions import AnswerParams
+from pykoclaw_acp.protocol.control.permissions import AnswerParams
 from pykoclaw_acp.protocol.jsonrpc import Invalid, Notification, Request, Response
 from pykoclaw_acp.protocol.messages import (
     Implementation,

@@ -32,7 +32,7 @@ from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.model import turns
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.protocol.control.daemon import ConversionInfo, DatabaseInfo, Status
-from pykoclaw_acp.protocol.control.questions import QuestionInfo
+from pykoclaw_acp.protocol.control.permissions import QuestionInfo
 from pykoclaw_acp.protocol.control.sessions import SessionDetails, SessionSummary
 from pykoclaw_acp.protocol.control.trust import Looked, TrustedDirectory
 from pykoclaw_acp.protocol.control.workers import WorkerInfo

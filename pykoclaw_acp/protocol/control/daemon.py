@@ -6,7 +6,7 @@ from typing import Literal
 
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.protocol.control.answers import FullAnswer
-from pykoclaw_acp.protocol.control.questions import QuestionInfo
+from pykoclaw_acp.protocol.control.permissions import QuestionInfo
 from pykoclaw_acp.protocol.control.tasks import SchedulerInfo
 from pykoclaw_acp.protocol.control.workers import WorkerInfo
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from pykoclaw_acp.protocol.content import ToolContent
 from pykoclaw_acp.protocol.control.answers import FullAnswer
 from pykoclaw_acp.protocol.control.decisions import OperatorDecision
-from pykoclaw_acp.protocol.control.questions import AskedQuestion
+from pykoclaw_acp.protocol.control.permissions import AskedQuestion
 from pykoclaw_acp.protocol.control.sessions import NamedSessionParams
 from pykoclaw_acp.protocol.limits import Count
 from pykoclaw_acp.protocol.updates import Update
