@@ -8,7 +8,7 @@ from typing import Any, Final
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
-from pykoclaw_acp.commands.question import options, rendered
+from pykoclaw_acp.commands.permission_request import options, rendered
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.front.call import given_environment
 from pykoclaw_acp.protocol.control.decisions import OperatorDecision

@@ -14,7 +14,7 @@ from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import settling
 from pykoclaw_acp.commands.approve import DONE, decide
 from pykoclaw_acp.commands.daemon import ask, follow_live
-from pykoclaw_acp.commands.question import choices, is_plan, rendered, tells_why
+from pykoclaw_acp.commands.permission_request import choices, is_plan, rendered, tells_why
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.protocol.control.decisions import OperatorDecision

@@ -13,7 +13,7 @@ from uuid import uuid4
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands.attach import Questions, Screen, read_answers
 from pykoclaw_acp.commands.daemon import NoSuchSession, ask, stream
-from pykoclaw_acp.commands.question import options, rendered
+from pykoclaw_acp.commands.permission_request import options, rendered
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
 from pykoclaw_acp.front.call import given_environment, unfit

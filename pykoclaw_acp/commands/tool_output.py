@@ -8,7 +8,7 @@ from typing import Any, Final
 from pykoclaw_acp.commands import changes
 from pykoclaw_acp.commands.document import ShownCall
 from pykoclaw_acp.commands.markdown import SHORT, output
-from pykoclaw_acp.commands.question import coloured, quoted_line
+from pykoclaw_acp.commands.permission_request import coloured, quoted_line
 from pykoclaw_acp.terminal import Shown, shown
 
 ENDS: Final = 30  # lines that are shown of each end of a longer output or diff

@@ -20,7 +20,7 @@ from pykoclaw_acp.commands.document import (
     speaker,
 )
 from pykoclaw_acp.commands.markdown import SHORT, block_text, short_output
-from pykoclaw_acp.commands.question import quoted
+from pykoclaw_acp.commands.permission_request import quoted
 from pykoclaw_acp.commands.show import one_line
 from pykoclaw_acp.model.questions import ASKS
 from pykoclaw_acp.model.trust import TOOL as ASKS_TRUST

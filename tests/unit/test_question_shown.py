@@ -19,7 +19,7 @@ from pykoclaw_acp import terminal
 from pykoclaw_acp.channel.frames import Answer, EventFrame
 from pykoclaw_acp.cli import cli
 from pykoclaw_acp.commands import approve, attach
-from pykoclaw_acp.commands.question import GUTTER, choices, rendered
+from pykoclaw_acp.commands.permission_request import GUTTER, choices, rendered
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import DiffPart, TextPart, ToolStarted

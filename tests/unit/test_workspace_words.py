@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from pykoclaw_acp.commands.question import rendered
+from pykoclaw_acp.commands.permission_request import rendered
 from pykoclaw_acp.model.events import Text, TextPart, ToolEnded
 from pykoclaw_acp.model.permissions import PermissionRequest, Workspace
 from pykoclaw_acp.protocol import permissions

@@ -13,7 +13,7 @@ from pykoclaw_acp.terminal import Shown, joined, shown
 from pykoclaw_acp.translation.deciding import PLANS
 
 GUTTER = "  │ "
-"""Before each line that the question shows, so that none of them passes for one of ours."""
+"""Before each line that the request shows, so that none of them passes for one of ours."""
 
 _FENCE: Final = re.compile("(`{3,})(?:sh|json)?")
 _COLOURS: Final = {"-": "red", "+": "green"}
