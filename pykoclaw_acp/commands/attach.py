@@ -76,7 +76,7 @@ class Screen:
                     terminal.write(one)
 
 
-class Questions:
+class PendingRequests:
     """Pending permission requests, oldest first; one thread shows them, another reads the answers.
 
     A typed line answers the request whose keys were shown last. The next one's are shown when that is
@@ -251,26 +251,26 @@ def main(session: str, turns: int = TURNS) -> None:
     session = ask("sessions/show", session=session)["summary"]["id"]
     screen = Screen()
     page = TranscriptPrinter(screen.write, outputs=True)
-    questions = Questions(page, screen)
+    requests = PendingRequests(page, screen)
     interactive = sys.stdin is not None and sys.stdin.isatty()
     if interactive:
-        threading.Thread(target=read_answers, args=(questions,), daemon=True).start()
+        threading.Thread(target=read_answers, args=(requests,), daemon=True).start()
     try:
-        for message in follow_live(session, turns, questions.forget, present=interactive):
+        for message in follow_live(session, turns, requests.forget, present=interactive):
             kind, params = message["method"].rpartition("/")[2], message["params"]
             if kind == "event":
                 page.show(params["update"])
             elif kind == "question":
-                questions.asked(params)
+                requests.asked(params)
             elif kind == "settled":
-                questions.settled(params["id"], params)
+                requests.settled(params["id"], params)
     except KeyboardInterrupt:
         page.note("Detached. A running turn continues.")
     finally:
         page.end()
 
 
-def read_answers(questions: Questions) -> None:
+def read_answers(requests: PendingRequests) -> None:
     """Take the lines of standard input as answers, until it ends."""
-    while questions.read():
+    while requests.read():
         pass

@@ -11,7 +11,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 from pykoclaw_acp import terminal
-from pykoclaw_acp.commands.attach import Questions, Screen, read_answers
+from pykoclaw_acp.commands.attach import PendingRequests, Screen, read_answers
 from pykoclaw_acp.commands.daemon import NoSuchSession, ask, stream
 from pykoclaw_acp.commands.permission_request import options, rendered
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
@@ -203,13 +203,13 @@ class _Page(_View):
         screen = Screen()
         self._page = TranscriptPrinter(screen.write)
         self._shown = False
-        self._questions = Questions(self._page, screen) if present else None
-        if self._questions is not None:
-            threading.Thread(target=read_answers, args=(self._questions,), daemon=True).start()
+        self._requests = PendingRequests(self._page, screen) if present else None
+        if self._requests is not None:
+            threading.Thread(target=read_answers, args=(self._requests,), daemon=True).start()
 
     def begin(self) -> None:
-        if self._questions is not None:
-            self._questions.forget()
+        if self._requests is not None:
+            self._requests.forget()
 
     def event(self, params: dict[str, Any]) -> None:
         if params["turnId"] is not None:
@@ -217,19 +217,19 @@ class _Page(_View):
         self._page.show(params["update"])
 
     def question(self, question: dict[str, Any]) -> None:
-        if self._questions is None:
+        if self._requests is None:
             self._page.end()
             super().question(question)
         else:
-            self._questions.asked(question)
+            self._requests.asked(question)
 
     def waits(self) -> None:
         self._page.end()
         super().waits()
 
     def settled(self, how: dict[str, Any]) -> None:
-        if self._questions is not None:
-            self._questions.settled(how["id"], how)
+        if self._requests is not None:
+            self._requests.settled(how["id"], how)
 
     def ended(self, result: _Result) -> None:
         self._page.end()

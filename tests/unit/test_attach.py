@@ -37,7 +37,7 @@ class Attached:
         self.reasons: list[str] = []
         self.before_answer: Callable[[], None] = lambda: None
         self._written: list[str] = []
-        self.questions = attach.Questions(TranscriptPrinter(self.write), attach.Screen())
+        self.requests = attach.PendingRequests(TranscriptPrinter(self.write), attach.Screen())
 
     def write(self, text: Shown) -> None:
         self._written.append(click.unstyle(text))
@@ -62,7 +62,7 @@ class Attached:
     def read(self) -> None:
         """Let the line that was typed be taken."""
         eventually_sync(lambda: select.select([sys.stdin], [], [], 0)[0], 10)
-        self.questions.read()
+        self.requests.read()
 
     def type(self, keys: str) -> None:
         """Type keys; returns when the terminal has them."""
@@ -102,10 +102,10 @@ def attached(monkeypatch: pytest.MonkeyPatch) -> Iterator[Attached]:
 
 
 def test_half_typed_answer_counts_for_no_other_question(attached: Attached) -> None:
-    attached.questions.asked(asked("q1"))
-    attached.questions.asked(asked("q2"))
+    attached.requests.asked(asked("q1"))
+    attached.requests.asked(asked("q2"))
     attached.type("y")
-    attached.questions.settled("q1")
+    attached.requests.settled("q1")
     attached.type("\n")
     attached.read()
     assert attached.decided == []
@@ -115,23 +115,23 @@ def test_half_typed_answer_counts_for_no_other_question(attached: Attached) -> N
 
 
 def test_next_question_is_reshown_at_its_turn(attached: Attached) -> None:
-    attached.questions.asked(asked("q1"))
-    attached.questions.asked(asked("q2"))
+    attached.requests.asked(asked("q1"))
+    attached.requests.asked(asked("q2"))
     assert "(q2)  comes after (q1)" in attached.written
-    attached.questions.answer("y\n")
+    attached.requests.answer("y\n")
     assert attached.written.endswith(f"Allowed.\n? Title of q2\n  (q2)  [{KEYS}]\n")
-    attached.questions.settled("q1")
-    attached.questions.answer("y\n")
+    attached.requests.settled("q1")
+    attached.requests.answer("y\n")
     assert attached.decided == [("q1", "allow_once"), ("q2", "allow_once")]
 
 
 @pytest.mark.parametrize("line", ["z", "Blue", "allow", "yes please", "not sure", "b" * 9000])
 def test_line_that_is_no_key_shows_keys(attached: Attached, line: str) -> None:
-    attached.questions.asked(asked("q1"))
-    attached.questions.answer(f"{line}\n")
+    attached.requests.asked(asked("q1"))
+    attached.requests.answer(f"{line}\n")
     assert attached.written.endswith(f"  “{line[:40]}” is none of the keys here: [{KEYS}]\n")
     assert attached.decided == []
-    attached.questions.answer(" Yes \n")
+    attached.requests.answer(" Yes \n")
     assert attached.decided == [("q1", "allow_once")]
 
 
@@ -146,46 +146,46 @@ def test_line_that_is_no_key_shows_keys(attached: Attached, line: str) -> None:
     ],
 )
 def test_what_follows_n_is_the_reason(attached: Attached, line: str, reason: str) -> None:
-    attached.questions.asked(asked("q1"))
-    attached.questions.answer(f"{line}\n")
+    attached.requests.asked(asked("q1"))
+    attached.requests.answer(f"{line}\n")
     assert attached.decided == [("q1", "deny")]
     assert attached.reasons == [reason]
 
 
 def test_plan_is_sent_back_with_changes(attached: Attached) -> None:
-    attached.questions.asked(asked("q1", tool="ExitPlanMode"))
+    attached.requests.asked(asked("q1", tool="ExitPlanMode"))
     assert "n because …: with what to change in the plan]" in attached.written
-    attached.questions.answer("n because the tests come first\n")
+    attached.requests.answer("n because the tests come first\n")
     assert attached.reasons == ["because the tests come first"]
 
 
 def test_lasting_key_works_where_it_is_offered(attached: Attached) -> None:
     offered = {"allow_once": "Allow once", "allow_lasting": "Always here", "deny": "Reject"}
-    attached.questions.asked(asked("q1", choices=offered))
+    attached.requests.asked(asked("q1", choices=offered))
     assert "y: Allow once; l: Always here; n: Reject" in attached.written
-    attached.questions.answer("l\n")
-    attached.questions.asked(asked("q2", choices={"allow_once": "Allow once", "deny": "Reject"}))
-    attached.questions.answer("l\n")
+    attached.requests.answer("l\n")
+    attached.requests.asked(asked("q2", choices={"allow_once": "Allow once", "deny": "Reject"}))
+    attached.requests.answer("l\n")
     assert attached.decided == [("q1", "allow_lasting")]
 
 
 def test_answer_that_begins_with_n_is_one(attached: Attached) -> None:
     which = [{"question": "Which?", "options": [], "multiple": False}]
     for name in ("q1", "q2"):
-        attached.questions.asked(asked(name, questions=which, choices={"deny": "Decline"}))
-    attached.questions.answer("no, the other one\n")
-    attached.questions.answer("n because none fits\n")
+        attached.requests.asked(asked(name, questions=which, choices={"deny": "Decline"}))
+    attached.requests.answer("no, the other one\n")
+    attached.requests.answer("n because none fits\n")
     assert attached.decided == [("q1", "allow_once"), ("q2", "deny")]
     assert attached.reasons == ["", "because none fits"]
 
 
 def test_question_that_ended_unheard_makes_way(attached: Attached) -> None:
-    attached.questions.asked(asked("q1"))
-    attached.questions.asked(asked("q2"))
+    attached.requests.asked(asked("q1"))
+    attached.requests.asked(asked("q2"))
     attached.over.add("q1")
-    attached.questions.answer("y\n")
+    attached.requests.answer("y\n")
     assert NOT_PENDING in attached.written
-    attached.questions.answer("y\n")
+    attached.requests.answer("y\n")
     assert attached.decided == [("q2", "allow_once")]
 
 
@@ -209,35 +209,35 @@ def test_question_that_ended_unheard_makes_way(attached: Attached) -> None:
 def test_settled_request_says_how_and_by_whom(
     attached: Attached, how: dict[str, Any], words: str
 ) -> None:
-    attached.questions.asked(asked("q1", choices={"allow_once": "Allow once", "deny": "Reject"}))
-    attached.questions.settled("q1", {"id": "q1", **how})
+    attached.requests.asked(asked("q1", choices={"allow_once": "Allow once", "deny": "Reject"}))
+    attached.requests.settled("q1", {"id": "q1", **how})
     assert attached.written.endswith(f"  settled (q1){words}\n")
 
 
 def test_question_refused_for_now_stays_open(attached: Attached) -> None:
-    attached.questions.asked(asked("q1"))
+    attached.requests.asked(asked("q1"))
 
     def refuse() -> None:
         attached.before_answer = lambda: None
         raise CommandFailed("The database cannot be written.")
 
     attached.before_answer = refuse
-    attached.questions.answer("y\n")
-    attached.questions.answer("y\n")
+    attached.requests.answer("y\n")
+    attached.requests.answer("y\n")
     assert attached.decided == [("q1", "allow_once")]
 
 
 def test_line_typed_while_answer_travels_counts_for_next(attached: Attached) -> None:
-    attached.questions.asked(asked("q1"))
-    attached.questions.asked(asked("q2"))
+    attached.requests.asked(asked("q1"))
+    attached.requests.asked(asked("q2"))
 
     def settle() -> None:
         attached.type("n\n")
-        attached.questions.settled("q1")
+        attached.requests.settled("q1")
         attached.before_answer = lambda: None
 
     attached.before_answer = settle
-    attached.questions.answer("y\n")
+    attached.requests.answer("y\n")
     attached.read()
     assert attached.decided == [("q1", "allow_once"), ("q2", "deny")]
 
