@@ -24,7 +24,7 @@ OPTIONS: Final[dict[OperatorDecision, str]] = {
 }
 
 
-class Asker(Protocol):
+class RequestOwner(Protocol):
     """A session, as far as its requests are concerned."""
 
     permissions: Broker
@@ -38,8 +38,8 @@ class AllRequests:
 
     def __init__(
         self,
-        find: Callable[[str], Awaitable[Asker | None]],
-        live: Mapping[str, Asker],
+        find: Callable[[str], Awaitable[RequestOwner | None]],
+        live: Mapping[str, RequestOwner],
         store: PermissionStore,
     ) -> None:
         self._find = find
@@ -98,7 +98,7 @@ class AllRequests:
         return one
 
 
-def _offered(one: StoredRequest, session: Asker | None) -> StoredRequest:
+def _offered(one: StoredRequest, session: RequestOwner | None) -> StoredRequest:
     if session is None:
         return one
     return replace(one, request=session.permissions.still_offered(one.request))
