@@ -50,8 +50,8 @@ class ListSettings:
     helper_prompts: tuple[str, ...]
 
 
-class Registry(Protocol):
-    """What is needed of the registry of sessions."""
+class SessionLifecycle(Protocol):
+    """Finds, adopts, closes and deletes sessions."""
 
     async def find(self, session_id: str) -> Session | None:
         """The session with this id or alias; None if there is none."""
@@ -81,7 +81,7 @@ class Catalogue:
 
     def __init__(
         self,
-        sessions: Registry,
+        sessions: SessionLifecycle,
         store: ListAndTranscripts,
         names: ConversationNames,
         settings: ListSettings,
