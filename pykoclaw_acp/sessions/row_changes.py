@@ -78,8 +78,9 @@ class RowChanges:
         for session_id, claude in moved.items():
             if self._seen.get(session_id) == claude:
                 continue
+            stays = True
             try:
-                await self._look_unattended(session_id)
+                stays = await self._look_unattended(session_id)
             except StoreUnavailable as error:
                 if error.retryable:
                     unread = error
@@ -90,11 +91,17 @@ class RowChanges:
                 pass
             except Exception:  # the others must not wait behind it
                 log.exception("A row was not looked at", action="rows_unread", session=session_id)
-            self._seen[session_id] = claude
+            if stays:  # one that was put right may be written again before the next look
+                self._seen[session_id] = claude
         if unread is not None:
             raise unread
 
-    async def _look_unattended(self, session_id: str) -> None:
+    async def _look_unattended(self, session_id: str) -> bool:
+        """Whether the row was looked at and stays as it is."""
         session = await self._sessions.find(session_id)
-        if session is not None and not session.subscriptions and not session.busy:
-            await session.others.look()
+        if session is None:
+            return True
+        if session.subscriptions or session.busy:
+            return False
+        await session.others.look()
+        return bool(await self._store.changed_rows([session_id]))

@@ -475,6 +475,33 @@ async def test_unattended_row_is_looked_at_once(tmp_path: Path) -> None:
             assert [each.row for each in transcripts.looks] == [claude]
 
 
+async def test_unattended_side_turn_goes_on_elsewhere_twice(tmp_path: Path) -> None:
+    """A bot has read the row before it was put right, and writes what it went on from again."""
+    async with opened(tmp_path) as (r, transcripts, one, _):
+        await one.leave()
+        rows = RowChanges(r.sessions, SessionJournal(r.database))
+        for digest in ("task", "bot"):
+            await upsert_row(r.database, replace(ROW, claude_session_id="side"))
+            transcripts.find(RowStanding.SIDE, f"The {digest}'s words. ", digest=digest)
+            await rows.look_unattended()
+            found = await row(r)
+            assert found is not None
+            assert found.claude_session_id == CLAUDE
+
+
+async def test_row_skipped_for_client_is_looked_at_later(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, _):
+        rows = RowChanges(r.sessions, SessionJournal(r.database))
+        await upsert_row(r.database, replace(ROW, claude_session_id="side"))
+        await rows.look_unattended()
+        await one.leave()
+        transcripts.find(RowStanding.SIDE, "The task's words. ", digest="x")
+        await rows.look_unattended()
+        found = await row(r)
+        assert found is not None
+        assert found.claude_session_id == CLAUDE
+
+
 # --- when something fails
 
 
