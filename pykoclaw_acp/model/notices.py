@@ -30,7 +30,9 @@ class NotificationOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NoticeSession:
-    """The session that a notice is about, in the words of its row."""
+    """The session that a notice is about, in the words of its row; if a task's run has it for itself,
+    `conversation` is the task's.
+    """
 
     session_id: str
     conversation: str
@@ -41,7 +43,7 @@ class NoticeSession:
 @dataclass(frozen=True, slots=True)
 class EndedTurn:
     """An ended turn. `ended_at`: ms since 1970. `watched`: a client got the response, or was shown
-    the end.
+    the end, or a result is delivered. `of_task`: a scheduled run led to it.
     """
 
     turn_id: str
@@ -49,21 +51,25 @@ class EndedTurn:
     outcome: Outcome
     ended_at: int
     watched: bool
+    of_task: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class WaitingRequest:
-    """A pending permission request; `asked_at`: ms since 1970."""
+    """A pending permission request; `asked_at`: ms since 1970, `of_task` as in EndedTurn."""
 
     place: NoticeSession
     request: PermissionRequest
     policy: RequestPolicy
     asked_at: int
+    of_task: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A notice; `at`: ms since 1970. `text` is for people, `about` for programs."""
+    """A notice; `at`: ms since 1970. `text` is for people, `about` for programs. `unanswered`: its
+    own conversation gets nothing else of it.
+    """
 
     notice_id: str
     kind: NoticeKind
@@ -71,6 +77,7 @@ class Notice:
     place: NoticeSession
     text: str
     about: dict[str, Any] = field(default_factory=dict)
+    unanswered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,11 +29,13 @@ class NoticeStore(Protocol):
         """
 
     async def ended_turn(self, turn_id: str) -> EndedTurn | None:
-        """An ended turn of a person's session; None if it has a notice already, or cannot be read."""
+        """An ended turn of a person's session, or of a task's; None if it has a notice already, or
+        cannot be read.
+        """
 
     async def waiting_request(self, ask_id: str) -> WaitingRequest | None:
-        """A pending request of a person's session; None if it has a notice already, or cannot be
-        read.
+        """A pending request of a person's session, or of a task's; None if it has a notice already,
+        or cannot be read.
         """
 
     async def is_pending(self, ask_id: str) -> bool:

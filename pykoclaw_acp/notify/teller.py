@@ -150,7 +150,9 @@ class Teller:
         deliveries = [
             one
             for one in self._deliveries
-            if notice.kind == NoticeKind.QUESTION or one.conversation != notice.place.conversation
+            if notice.kind == NoticeKind.QUESTION
+            or notice.unanswered
+            or one.conversation != notice.place.conversation
         ]
         if await self._store.add(notice, body, list(self._senders), deliveries):
             log.info(

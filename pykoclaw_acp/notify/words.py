@@ -47,7 +47,7 @@ def of_turn(turn: EndedTurn) -> Notice | None:
     if outcome.state == TurnState.CANCELLED:
         return None
     failed = None if failure is None else failure.kind
-    where = _where(turn.place)
+    where = _where(turn.place, of_task=turn.of_task)
     said = "" if failure is None else _short(failure.message)
     if failed in USAGE_LIMITS:
         kind, text = NoticeKind.USAGE_LIMIT, f"A usage limit stopped Claude in {where}: {said}"
@@ -69,7 +69,15 @@ def of_turn(turn: EndedTurn) -> Notice | None:
         about |= {"errorKind": failure.kind, "message": _short(failure.message)}
         if failure.retry_after is not None:
             about["retryAfter"] = failure.retry_after
-    return Notice(f"turn-{turn.turn_id}", kind, turn.ended_at, turn.place, text, {"turn": about})
+    return Notice(
+        f"turn-{turn.turn_id}",
+        kind,
+        turn.ended_at,
+        turn.place,
+        text,
+        {"turn": about},
+        unanswered=turn.of_task and outcome.state != TurnState.DONE,
+    )
 
 
 def of_request(waiting: WaitingRequest) -> Notice | None:
@@ -79,7 +87,7 @@ def of_request(waiting: WaitingRequest) -> Notice | None:
     if waiting.policy not in _WAITING:
         return None
     request = waiting.request
-    kind, text = _asked(request, _where(waiting.place))
+    kind, text = _asked(request, _where(waiting.place, of_task=waiting.of_task))
     about = {
         "id": request.ask_id,
         "title": _short(request.title),
@@ -150,10 +158,11 @@ def _asked(request: PermissionRequest, where: str) -> tuple[str, str]:
     )
 
 
-def _where(place: NoticeSession) -> str:
-    """The conversation as a person knows it."""
+def _where(place: NoticeSession, *, of_task: bool) -> str:
+    """The conversation as a person knows it, or its task."""
     folder = os.path.basename(place.cwd or "")
     name = f"“{_short(place.title)}”" if place.title else neutral(place.conversation)
+    name = f"a scheduled task of {name}" if of_task else name
     return f"{name} ({neutral(folder)})" if folder else name
 
 

@@ -29,7 +29,7 @@ from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.pieces import Pieces
 from pykoclaw_acp.store.sessions import now_ms
-from pykoclaw_acp.store.sql import PENDING, UNFINISHED, places
+from pykoclaw_acp.store.sql import DONE, PENDING, UNFINISHED, places
 from pykoclaw_acp.store.turns import failure_of
 
 TASK_ID: Final = "acp-notify"
@@ -45,15 +45,26 @@ log: Final = structlog.get_logger()
 _TOLD: Final = "EXISTS (SELECT 1 FROM acp_notices n WHERE n.notice_id = '{}-' || {})"
 _TURN_TOLD: Final = _TOLD.format("turn", "t.turn_id")
 _QUESTION_TOLD: Final = _TOLD.format("question", "p.permission_id")
-_PLACE: Final = "s.acp_session_id, s.conversation_name, s.title, s.cwd"
-_PERSONS: Final = "s.deleted_at IS NULL AND s.auxiliary = 0"
+_ASIDE: Final = "FROM acp_task_runs r WHERE r.acp_session_id = s.acp_session_id AND r.aside = 1"
+# The conversation of the task that the session is a run of.
+_RUN_OF: Final = (
+    "(SELECT CASE WHEN json_valid(r.task) THEN json_extract(r.task, '$.conversation') END"
+    f" {_ASIDE} LIMIT 1)"
+)
+_PLACE: Final = (
+    f"s.acp_session_id, COALESCE(CASE s.auxiliary WHEN 1 THEN {_RUN_OF} END, s.conversation_name),"  # noqa: S608
+    " COALESCE(s.title, (SELECT o.title FROM acp_sessions o"
+    f" WHERE o.conversation_name = {_RUN_OF} AND o.alias_of IS NULL AND o.deleted_at IS NULL)), s.cwd"
+)
+_PERSONS: Final = f"s.deleted_at IS NULL AND (s.auxiliary = 0 OR EXISTS (SELECT 1 {_ASIDE}))"
+_OF_TASK: Final = "t.task_id IS NOT NULL OR s.auxiliary = 1"
 # Whether some client was shown the turn's end, under any id of the conversation.
 _SHOWN: Final = (
     "EXISTS (SELECT 1 FROM acp_cursors c JOIN acp_sessions o ON o.acp_session_id = c.acp_session_id"
     " WHERE (o.acp_session_id = s.acp_session_id OR o.alias_of = s.acp_session_id) AND c.seq >= t.last_seq)"
 )
-# The result of a scheduled run is delivered anyhow.
-_WATCHED: Final = f"t.answered_at IS NOT NULL OR t.task_id IS NOT NULL OR {_SHOWN}"
+# The result of a scheduled run is delivered anyhow; of one that fails nothing is.
+_WATCHED: Final = f"t.answered_at IS NOT NULL OR (t.state = {DONE} AND ({_OF_TASK})) OR {_SHOWN}"
 _MISSED_TURNS: Final = (
     "SELECT t.turn_id FROM acp_turns t JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"  # noqa: S608  constants
     f" WHERE t.ended_clock >= ? AND t.state NOT IN {UNFINISHED} AND t.state <> '{TurnState.CANCELLED}'"
@@ -65,13 +76,14 @@ _MISSED_QUESTIONS: Final = (
     f" AND NOT {_QUESTION_TOLD} ORDER BY +p.position LIMIT {MOST_MISSED}"
 )
 _TURN: Final = (
-    f"SELECT {_PLACE}, t.state, t.stop_reason, t.error, t.ended_at, {_WATCHED}"  # noqa: S608
+    f"SELECT {_PLACE}, t.state, t.stop_reason, t.error, t.ended_at, {_WATCHED}, {_OF_TASK}"  # noqa: S608
     " FROM acp_turns t JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"
     f" WHERE t.turn_id = ? AND t.state NOT IN {UNFINISHED} AND {_PERSONS} AND NOT {_TURN_TOLD}"
 )
 _QUESTION: Final = (
-    f"SELECT {_PLACE}, p.request, p.policy, p.created_at"  # noqa: S608
+    f"SELECT {_PLACE}, p.request, p.policy, p.created_at, {_OF_TASK}"  # noqa: S608
     " FROM acp_permissions p JOIN acp_sessions s ON s.acp_session_id = p.acp_session_id"
+    " LEFT JOIN acp_turns t ON t.turn_id = p.turn_id"
     f" WHERE p.permission_id = ? AND p.outcome IS NULL AND {_PERSONS} AND NOT {_QUESTION_TOLD}"
 )
 _DUE: Final = (
@@ -178,31 +190,36 @@ async def missed_requests(database: Database) -> list[str]:
 
 
 async def ended_turn(database: Database, turn_id: str) -> EndedTurn | None:
-    """An ended turn of a person's session; None if it has a notice already, or cannot be read."""
+    """An ended turn of a person's session, or of a task's; None if it has a notice already, or cannot be read."""
     rows = await database.read(_TURN, (turn_id,))
     if not rows:
         return None
-    *place, state, stop_reason, error, ended_at, watched = rows[0]
+    *place, state, stop_reason, error, ended_at, watched, of_task = rows[0]
     try:
         outcome = Outcome(TurnState(state), stop_reason=stop_reason, failure=failure_of(error))
     except (msgspec.MsgspecError, ValueError) as unread:
         _skip(f"turn-{turn_id}", unread)
         return None
-    return EndedTurn(turn_id, NoticeSession(*place), outcome, ended_at or now_ms(), bool(watched))
+    at = ended_at or now_ms()
+    return EndedTurn(
+        turn_id, NoticeSession(*place), outcome, at, bool(watched), of_task=bool(of_task)
+    )
 
 
 async def waiting_request(database: Database, ask_id: str) -> WaitingRequest | None:
-    """A pending request of a person's session; None if it has a notice already, or cannot be read."""
+    """A pending request of a person's session, or of a task's; None if it has a notice already, or cannot be read."""
     rows = await database.read(_QUESTION, (ask_id,))
     if not rows:
         return None
-    *place, stored, policy, asked_at = rows[0]
+    *place, stored, policy, asked_at, of_task = rows[0]
     try:
         request, decided_by = _decoder.decode(stored), RequestPolicy(policy)
     except (msgspec.MsgspecError, ValueError) as unread:
         _skip(f"question-{ask_id}", unread)
         return None
-    return WaitingRequest(NoticeSession(*place), request, decided_by, asked_at)
+    return WaitingRequest(
+        NoticeSession(*place), request, decided_by, asked_at, of_task=bool(of_task)
+    )
 
 
 def _skip(notice_id: str, error: Exception) -> None:

@@ -43,6 +43,7 @@ from tests.double.handle import init_db
 from tests.integration import asking
 from tests.integration.asking import Person
 from tests.integration.rig import Rig, rig
+from tests.integration.scheduling import logs, scheduling, task
 from tests.waiting import eventually
 
 CHAT = DeliveryTarget("wa-andy-1@g.us", "wa")
@@ -498,6 +499,19 @@ async def test_end_dead_daemon_kept_is_told_by_next(tmp_path: Path) -> None:
         assert await notices(r) == []
         async with telling(r, CHAT):
             await eventually(lambda: queued(r))
+
+
+@pytest.mark.parametrize("mode", ["isolated", "group"])
+async def test_failed_run_is_told_to_its_conversation(tmp_path: Path, mode: str) -> None:
+    async with rig(tmp_path) as r, telling(r, CHAT), scheduling(r):
+        path = r.database.path
+        task(path, CHAT.conversation, "say 1", context_mode=mode)
+        failing = task(path, CHAT.conversation, "die", context_mode=mode)
+        await eventually(lambda: logs(path, failing))
+        await eventually(lambda: notices(r))
+        (row,) = [one for one in await queued(r) if one["task_id"] == "acp-notify"]
+        assert row["conversation"] == CHAT.conversation
+        assert f"failed in a scheduled task of {CHAT.conversation}" in row["message"]
 
 
 # --- questions

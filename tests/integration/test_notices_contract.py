@@ -7,12 +7,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace as changed
 
+from pykoclaw_acp.channel.frames import TurnStarted
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.cursors import Cursor, CursorChange
-from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.events import Text, TitleChanged
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.notices import (
     DeliveryTarget,
@@ -23,8 +26,18 @@ from pykoclaw_acp.model.notices import (
     NotificationOutcome,
 )
 from pykoclaw_acp.model.permissions import RequestPolicy, Settlement
+from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.model.turns import Outcome, TurnState
-from tests.integration.journals import BOTH, CANCELLED, DONE, Subject, prompt, request, subject
+from tests.integration.journals import (
+    BOTH,
+    CANCELLED,
+    DONE,
+    Subject,
+    end,
+    prompt,
+    request,
+    subject,
+)
 from tests.integration.programs import TASK
 from tests.waiting import eventually
 
@@ -137,15 +150,67 @@ async def test_turns_of_helpers_and_deleted_sessions_are_nobodys(s: Subject) -> 
     assert await s.notices.waiting_request("ask") is None
 
 
+async def aside(s: Subject, run: str, **fields: Any) -> str:
+    """The session that a run of a task has for itself."""
+    session = await s.session(f"aside {run}")
+    claimed = TaskRun(run, changed(TASK, id=run, **fields), None, False, 1000)
+    await s.others.schedule(claimed.task)
+    await s.tasks.claim(claimed)
+    await s.tasks.place(replace(claimed, session_id=session, aside=True), run)
+    return session
+
+
+async def test_runs_aside_are_told_by_their_conversation(s: Subject) -> None:
+    await s.journal.append(await s.session(), [TitleChanged("The garden")])
+    await s.notices.begin()
+    for conversation, title in (("wa-andy", None), (PLACE.conversation, "The garden")):
+        run = f"run in {conversation}"
+        session = await aside(s, run, conversation=conversation)
+        _, epoch = await s.running(session, run, task_id=run, aside=True)
+        ask = request(f"ask in {run}", run, epoch=epoch)
+        await s.journal.record(session, epoch, [ask], {})
+        await s.journal.set_clock(ask.ask_id, RequestPolicy.WAIT, None)
+        waiting = await s.notices.waiting_request(ask.ask_id)
+        await s.journal.finish(session, run, FAILED, [])
+        ended = await s.notices.ended_turn(run)
+        assert waiting is not None
+        assert ended is not None
+        place = NoticeSession(session, conversation, title, "/work")
+        assert (ended.place, waiting.place) == (place, place)
+        assert (ended.watched, ended.of_task, waiting.of_task) == (False, True, True)
+        turns, _ = await s.notices.begin()
+        assert run in turns
+
+
+@pytest.mark.parametrize("origin", ["run", "own"])
+async def test_answers_of_runs_aside_are_watched(s: Subject, origin: str) -> None:
+    session = await aside(s, "run")
+    _, epoch = await s.running(session, "run", task_id="run", aside=True)
+    await s.journal.record(session, epoch, [end(epoch, 2, "run")], {"run": DONE})
+    own = TurnStarted(epoch=epoch, n=3, turn_id="own", background=True)
+    await s.journal.record(session, epoch, [own, end(epoch, 4, "own")], {"own": DONE})
+    found = await s.notices.ended_turn(origin)
+    assert found is not None
+    assert (found.watched, found.of_task) == (True, True)
+
+
 @pytest.mark.parametrize(
     ("who", "watched"),
-    [("nobody", False), ("answered", True), ("task", True), ("shown", True), ("behind", False)],
+    [
+        ("nobody", False),
+        ("answered", True),
+        ("task", True),
+        ("failed task", False),
+        ("shown", True),
+        ("behind", False),
+    ],
 )
 async def test_turn_is_watched_by_whoever_got_its_end(s: Subject, who: str, watched: bool) -> None:
     session = await s.session()
     await s.others.schedule(TASK)
-    await s.running(session, "a", task_id=TASK.id if who == "task" else None)
-    await s.journal.finish(session, "a", DONE, [Text("m", "The end.")])
+    await s.running(session, "a", task_id=TASK.id if "task" in who else None)
+    outcome = FAILED if who == "failed task" else DONE
+    await s.journal.finish(session, "a", outcome, [Text("m", "The end.")])
     if who == "answered":
         await s.journal.mark_answered("a")
     if who in ("shown", "behind"):
@@ -155,7 +220,7 @@ async def test_turn_is_watched_by_whoever_got_its_end(s: Subject, who: str, watc
         await s.journal.change_cursors([change])
     found = await s.notices.ended_turn("a")
     assert found is not None
-    assert found.watched == watched
+    assert (found.watched, found.of_task) == (watched, "task" in who)
 
 
 async def test_question_is_pending_until_settled(s: Subject) -> None:

@@ -54,12 +54,30 @@ class MemoryNoticeStore(MemoryStore):
         return [turn_id for _, turn_id in sorted(ended, key=lambda one: one[0])], questions
 
     def _place(self, session_id: str) -> NoticeSession | None:
-        """The session, if it is a person's."""
-        row = self.database.sessions.get(session_id)
-        if row is None or row.deleted or row.record.auxiliary:
+        """The session, if it is a person's, or that of a run."""
+        rows = self.database.sessions
+        row = rows.get(session_id)
+        if row is None or row.deleted:
             return None
-        one = row.record
-        return NoticeSession(session_id, one.conversation_name, one.title, one.cwd)
+        runs = [one.run for one in self.database.runs.values()]
+        tasks = [one.task for one in runs if one.aside and one.session_id == session_id]
+        one, name = row.record, row.record.conversation_name
+        if one.auxiliary:
+            if not tasks:
+                return None
+            name = tasks[0].conversation
+        titles = [
+            other.record.title
+            for other in rows.values()
+            if tasks and other.record.conversation_name == tasks[0].conversation
+            if other.alias_of is None and not other.deleted
+        ]
+        return NoticeSession(session_id, name, one.title or next(iter(titles), None), one.cwd)
+
+    def _of_task(self, session_id: str, turn_id: str | None) -> bool:
+        turn = self.database.turns.get(turn_id or "")
+        auxiliary = self.database.sessions[session_id].record.auxiliary
+        return auxiliary or (turn is not None and turn.task_id is not None)
 
     async def ended_turn(self, turn_id: str) -> EndedTurn | None:
         tables = self.database.read()
@@ -75,8 +93,12 @@ class MemoryNoticeStore(MemoryStore):
             goes_on_at=None,
             tries=0,
         )
-        watched = row.answered or row.task_id is not None or self._shown(row)
-        return None if place is None else EndedTurn(turn_id, place, outcome, row.ended_at, watched)
+        if place is None:
+            return None
+        of_task = self._of_task(row.session_id, turn_id)
+        delivered = of_task and row.state == TurnState.DONE
+        watched = row.answered or delivered or self._shown(row)
+        return EndedTurn(turn_id, place, outcome, row.ended_at, watched, of_task=of_task)
 
     def _shown(self, turn: TurnRow) -> bool:
         """Whether some client was shown the turn's end, under any id of the session."""
@@ -91,9 +113,10 @@ class MemoryNoticeStore(MemoryStore):
         if one is None or one.outcome is not None or f"question-{ask_id}" in tables.notices:
             return None
         place = self._place(one.session_id)
-        return (
-            None if place is None else WaitingRequest(place, one.request, one.policy, one.asked_at)
-        )
+        if place is None:
+            return None
+        of_task = self._of_task(one.session_id, one.turn_id)
+        return WaitingRequest(place, one.request, one.policy, one.asked_at, of_task=of_task)
 
     async def is_pending(self, ask_id: str) -> bool:
         known = self.database.read().requests.get(ask_id)

@@ -244,6 +244,18 @@ def test_turns_are_told_of_if_nobody_knows(
     assert (None if notice is None else notice.kind) == expected
 
 
+@pytest.mark.parametrize("state", [TurnState.FAILED, TurnState.DONE])
+def test_notice_of_run_names_the_task(state: TurnState) -> None:
+    outcome = failed("overloaded") if state == TurnState.FAILED else DONE
+    notice = words.of_turn(replace(turn(outcome), of_task=True))
+    assert notice is not None
+    assert "in a scheduled task of “Tidy" in notice.text
+    assert notice.unanswered == (state == TurnState.FAILED)
+    asked = words.of_request(replace(question(RequestPolicy.WAIT), of_task=True))
+    assert asked is not None
+    assert "in a scheduled task of “Tidy" in asked.text
+
+
 def question(policy: RequestPolicy, **more: Any) -> WaitingRequest:
     values = {"title": "rm -rf \u202egarden", "tool_kind": "execute", **more}
     request = PermissionRequest(
