@@ -81,11 +81,14 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A turn that has ended. `state`: `done`, `failed`, `cancelled`, or `unknown`.
+    """A turn that has ended, with what it has led to. `state`: `done`, `failed`, `cancelled`, or
+    `unknown`.
 
-    `text`: what Claude has said, also before an error: the pieces, joined. `error`: a sentence; None for `done`.
+    `text`: what Claude has said, also before an error: the pieces, joined, but for empty lines at the
+    ends of several turns. `error`: a sentence; None for `done`.
     `session`: the id under which clients have the conversation. `joined`: the prompt had come
-    before under its key, and was not run again.
+    before under its key, and was not run again. `goes_on`: it has left something in the background
+    that runs, and that is not waited for any longer.
     """
 
     text: str
@@ -94,6 +97,7 @@ class Reply:
     session: str
     turn: str
     joined: bool
+    goes_on: bool = False
 
 
 def prompt(
@@ -105,8 +109,10 @@ def prompt(
     create: bool = True,
     start: bool = True,
     data: str | os.PathLike[str] | None = None,
+    whole: bool = True,
 ) -> Reply:
-    """Run a turn of a conversation through the daemon, and wait for its end.
+    """Run a turn of a conversation through the daemon, and wait for its end, and for what Claude
+    says of the work that it leaves in the background, an hour at most; not `whole`: for its end alone.
 
     `conversation`: a name such as `wa-andy-1@g.us`, or an id; without one of this name a
     conversation begins, unless `create` is false. `on_text` is called with each piece of the answer
@@ -123,6 +129,7 @@ def prompt(
     params = {
         "session": conversation,
         "text": text,
+        "whole": whole,
         "idempotencyKey": key or str(uuid4()),
         "environment": given_environment(),
     }
@@ -182,6 +189,7 @@ def _reply(notifications: Notifications, on_text: Callable[[str], None] | None) 
         session=found["session"],
         turn=found["turnId"],
         joined=found["joined"],
+        goes_on=found.get("goesOn", False),  # a daemon of before does not say it
     )
 
 

@@ -60,6 +60,18 @@ async def test_a_bot_prompts_through_the_daemon(stack: Stack) -> None:
 
 
 @pytest.mark.long
+async def test_bot_gets_what_a_subagent_found(stack: Stack) -> None:
+    agent = {"description": "look", "subagent_type": "claude", "prompt": script("text Eight.")}
+    left = script(
+        f"tool Agent {json.dumps(agent)}", "text It looks.", "stop end_turn", "text Done."
+    )
+    reply = await bot(stack, left)
+    assert (reply["state"], reply["text"]) == ("done", "It looks.\n\nDone.")
+    assert "".join(reply["pieces"]).rstrip("\n") == reply["text"]
+    assert reply["goes_on"] is False
+
+
+@pytest.mark.long
 async def test_a_prompt_outlives_the_daemon_and_runs_once(stack: Stack) -> None:
     await stack.daemon()
     gate = stack.root / "gate"

@@ -1,4 +1,4 @@
-"""`shared.prompt` when the daemon, which the test plays, answers with an error."""
+"""`shared.prompt` when the daemon, which the test plays, answers with an error, or says more."""
 
 from __future__ import annotations
 
@@ -79,6 +79,42 @@ def test_error_of_taken_prompt_is_no_refusal(
 ) -> None:
     with pytest.raises(shared.NotReached, match="No"):
         ask(places, *connections)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_reply_has_what_follows_the_turn(places: Places, whole: bool) -> None:
+    asked: list[dict[str, Any]] = []
+    pieces: list[str] = []
+
+    def said(message: str, text: str) -> dict[str, Any]:
+        content = {"type": "text", "text": text}
+        update = {"sessionUpdate": "agent_message_chunk", "messageId": message, "content": content}
+        return {"method": "_pykoclaw.dev/event", "params": {"seq": 1, "update": update}}
+
+    def serve(daemon: Daemon) -> None:
+        connection = daemon.accept()
+        asked.append(json.loads(connection.line()))
+        waits = {"method": "_pykoclaw.dev/waits", "params": {"session": "s"}}
+        ended = {"session": "s", "turnId": "t", "state": "done", "error": None, "joined": False}
+        result = {**ended, "text": "Started.\n\nEight files.", "goesOn": True}
+        messages = (
+            said("a", "Started."),
+            waits,
+            said("b", "Eight files."),
+            {"id": 1, "result": result},
+        )
+        connection.send(*map(encode, messages))
+        connection.close()
+
+    with Daemon(places) as daemon, ThreadPoolExecutor() as threads:
+        serving = threads.submit(serve, daemon)
+        reply = shared.prompt(
+            NAME, "Hello", create=False, data=places.data, on_text=pieces.append, whole=whole
+        )
+        serving.result(WAIT)
+    assert asked[0]["params"]["whole"] == whole
+    assert "".join(pieces) == reply.text == "Started.\n\nEight files."
+    assert reply.goes_on
 
 
 @pytest.mark.parametrize("create", [True, False])
