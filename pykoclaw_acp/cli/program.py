@@ -14,12 +14,12 @@ import click
 from pykoclaw_acp import __version__
 from pykoclaw_acp.cli.accounts import login, logout
 from pykoclaw_acp.cli.deploy import deploy
+from pykoclaw_acp.cli.inspection import completion, doctor, logs, show_config, status
 from pykoclaw_acp.cli.mcp import mcp
 from pykoclaw_acp.cli.prompt import prompt
 from pykoclaw_acp.cli.rules import rules
 from pykoclaw_acp.cli.scripted import scripted_model
 from pykoclaw_acp.cli.sessions import approve, attach, import_session, rewind, sessions
-from pykoclaw_acp.cli.showing import completion, doctor, logs, show_config, status
 from pykoclaw_acp.cli.tasks import tasks
 from pykoclaw_acp.cli.trust import trust
 from pykoclaw_acp.cli.workers import workers

@@ -46,7 +46,7 @@ def test_the_command_line_imports_nothing_that_is_slow() -> None:
         "pykoclaw_acp.cli.rules",
         "pykoclaw_acp.cli.scripted",
         "pykoclaw_acp.cli.sessions",
-        "pykoclaw_acp.cli.showing",
+        "pykoclaw_acp.cli.inspection",
         "pykoclaw_acp.cli.tasks",
         "pykoclaw_acp.cli.trust",
         "pykoclaw_acp.cli.workers",
