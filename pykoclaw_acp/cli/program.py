@@ -263,7 +263,7 @@ def restart() -> None:
     alone if a setting cannot be used. Exit status: 3 if no daemon is running, 78 if a setting
     cannot be used.
     """
-    from pykoclaw_acp.commands import ending as command
+    from pykoclaw_acp.commands import stopping as command
     from pykoclaw_acp.config import loading
 
     loading.load()  # which the next daemon does
@@ -279,7 +279,7 @@ def stop() -> None:
 
     Exit status: 3 if no daemon is running.
     """
-    from pykoclaw_acp.commands import ending as command
+    from pykoclaw_acp.commands import stopping as command
 
     command.stop()
 

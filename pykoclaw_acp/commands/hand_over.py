@@ -11,7 +11,7 @@ import sys
 from functools import partial
 
 from pykoclaw_acp import terminal
-from pykoclaw_acp.commands import ending
+from pykoclaw_acp.commands import stopping
 from pykoclaw_acp.commands.daemon import require_operator
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.link import places
@@ -24,7 +24,7 @@ def main(but: int) -> None:
     Prints `found <pid>` and `ended <pid>`, or `ended 0` if there is none. Raises CommandFailed.
     """
     where = places.Places.find()
-    lock = ending.keep_others_from_starting(where, partial(_end, where, but))
+    lock = stopping.keep_others_from_starting(where, partial(_end, where, but))
     try:
         # After `ended 0`, too, installers start the service, also those of versions before.
         terminal.line(f"ended {_end(where, but)}")
@@ -46,5 +46,5 @@ def _end(where: places.Places, but: int) -> int:
         )
     require_operator()
     terminal.line(f"found {pid}")
-    ending.end(pid)
+    stopping.end(pid)
     return pid

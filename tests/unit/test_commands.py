@@ -26,13 +26,13 @@ from pykoclaw_acp.cli import cli
 from pykoclaw_acp.commands import (
     completion,
     daemon,
-    ending,
     logs,
     mcp,
     prompt,
     sessions,
     show,
     status,
+    stopping,
 )
 from pykoclaw_acp.commands.markdown import markdown
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
@@ -1127,7 +1127,7 @@ def test_stop_ends_daemon_that_had_no_lock(
     """The question waits for one that is starting (tests/integration/test_front_call.py)."""
     ended: list[int] = []
     monkeypatch.setattr("pykoclaw_acp.link.places.lock_holder", lambda data: None)
-    monkeypatch.setattr(ending, "end", ended.append)
+    monkeypatch.setattr(stopping, "end", ended.append)
     ANSWERS.update(
         {"status": {"daemon": {"pid": 7}, "database": {}}, "workers/stop": {"workers": 0}}
     )

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.commands import ending, hand_over
+from pykoclaw_acp.commands import hand_over, stopping
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.link import places
 from pykoclaw_acp.link.places import SPAWN_LOCK, Places
@@ -54,17 +54,17 @@ def version(here: Places, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         os.close(lock)
         return {"workers": [], "daemon": {"pid": 8, "version": versions[-1]}}
 
-    monkeypatch.setattr(ending, "_daemon", lambda: 7)
-    monkeypatch.setattr(ending, "require_operator", lambda: None)
-    monkeypatch.setattr(ending, "end", end)
-    monkeypatch.setattr(ending, "ask", ask)
+    monkeypatch.setattr(stopping, "_daemon", lambda: 7)
+    monkeypatch.setattr(stopping, "require_operator", lambda: None)
+    monkeypatch.setattr(stopping, "end", end)
+    monkeypatch.setattr(stopping, "ask", ask)
     return versions
 
 
 def test_restart_keeps_others_from_starting_daemons(
     here: Places, version: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ending.restart()
+    stopping.restart()
     assert (
         capsys.readouterr().out == "The daemon (pid 7) has ended; pid 8 goes on with 0 workers.\n"
     )
@@ -74,7 +74,7 @@ def test_restart_keeps_others_from_starting_daemons(
 def test_restart_to_another_version_is_an_error(version: list[str]) -> None:
     version.append("0.0.1")
     with pytest.raises(CommandFailed, match=rf"It is pykoclaw-acp 0\.0\.1, .* is {__version__}"):
-        ending.restart()
+        stopping.restart()
 
 
 def test_failed_restart_lets_clients_start_again(
@@ -83,9 +83,9 @@ def test_failed_restart_lets_clients_start_again(
     def end(pid: int) -> None:
         raise CommandFailed("It does not end.")
 
-    monkeypatch.setattr(ending, "end", end)
+    monkeypatch.setattr(stopping, "end", end)
     with pytest.raises(CommandFailed, match="does not end"):
-        ending.restart()
+        stopping.restart()
     assert may_start(here)
 
 
@@ -106,8 +106,8 @@ def hanging(
             os.close(lock)
         ended.append(pid)
 
-    monkeypatch.setattr(ending, "READY_WAIT", 0.1)
-    monkeypatch.setattr(ending, "end", end)
+    monkeypatch.setattr(stopping, "READY_WAIT", 0.1)
+    monkeypatch.setattr(stopping, "end", end)
     yield ended
     if not ended:
         os.close(lock)
@@ -116,7 +116,7 @@ def hanging(
 def test_daemon_that_hangs_in_start_is_restarted(
     hanging: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ending.restart()
+    stopping.restart()
     assert set(hanging) == {7}
     assert "pid 8 goes on" in capsys.readouterr().out
 
@@ -138,9 +138,9 @@ def test_daemons_that_hang_one_after_another_are_ended(
             starting.append(11)  # ready at once
 
     monkeypatch.setattr(places, "lock_holder", lambda data: (starting[0], "socket"))
-    monkeypatch.setattr(ending, "READY_WAIT", 0.1)
-    monkeypatch.setattr(ending, "end", end)
-    ending.restart()
+    monkeypatch.setattr(stopping, "READY_WAIT", 0.1)
+    monkeypatch.setattr(stopping, "end", end)
+    stopping.restart()
     assert ended == [7, 9, 11], "the one that holds the data at last, too"
 
 
