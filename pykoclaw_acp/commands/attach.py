@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
 from pykoclaw_acp import terminal
-from pykoclaw_acp.commands import settling
+from pykoclaw_acp.commands import settlement_words
 from pykoclaw_acp.commands.approve import DONE, decide
 from pykoclaw_acp.commands.daemon import ask, follow_live
 from pykoclaw_acp.commands.permission_request import choices, is_plan, rendered, tells_why
@@ -120,7 +120,7 @@ class PendingRequests:
             if question_id == self._answering:
                 return  # what comes of the answer says so
             if question is not None:
-                said = settling.words(question, how or {})
+                said = settlement_words.words(question, how or {})
                 self._page.note(f"  settled ({_short(question_id)}){said}", fg="yellow")
             if question_id == self._current:
                 terminal.forget_typed()
