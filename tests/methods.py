@@ -10,10 +10,10 @@ from unittest.mock import Mock
 import msgspec
 
 from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.command_prompts import CommandPrompts
 from pykoclaw_acp.server.control import Control
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.methods import METHODS
-from pykoclaw_acp.server.outside import OutsidePrompts
 from pykoclaw_acp.server.scheduled import ScheduledTasks
 
 _NOTHING: Any = Mock()
@@ -24,7 +24,7 @@ CONTROL: dict[str, Method[Call, Any]] = Control(
 ).methods
 OWN: dict[str, Method[Call, Any]] = {
     **CONTROL,
-    **OutsidePrompts(_NOTHING, _NOTHING, Path("/"), _NOTHING).methods,
+    **CommandPrompts(_NOTHING, _NOTHING, Path("/"), _NOTHING).methods,
     **ScheduledTasks(_NOTHING).methods,
 }
 

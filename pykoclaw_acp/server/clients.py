@@ -29,6 +29,7 @@ from pykoclaw_acp.server.admission import (
 )
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.command_prompts import CommandPrompts
 from pykoclaw_acp.server.connection import ClientConnection
 from pykoclaw_acp.server.control import Control
 from pykoclaw_acp.server.dispatch import Method
@@ -37,7 +38,6 @@ from pykoclaw_acp.server.line_room import LineRoom
 from pykoclaw_acp.server.link import FrontPeer
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.origin import Inside, Origins
-from pykoclaw_acp.server.outside import OutsidePrompts
 from pykoclaw_acp.server.peer import DirectPeer, Peer
 from pykoclaw_acp.server.scheduled import ScheduledTasks
 from pykoclaw_acp.server.share import Turnstile
@@ -68,9 +68,9 @@ class Clients:
             hidden=app.settings.hide_channels,
             others=self._other_settings,
         )
-        outside = OutsidePrompts(app.sessions, app.database, app.settings.data, own.finder.find)
+        prompts = CommandPrompts(app.sessions, app.database, app.settings.data, own.finder.find)
         self._methods: Mapping[str, Method[Call, Any]] = (
-            METHODS | own.methods | outside.methods | ScheduledTasks(app).methods
+            METHODS | own.methods | prompts.methods | ScheduledTasks(app).methods
         )
         self._compare = partial(surroundings.others, app.settings)
         self._tasks = Tasks()

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.server.command_prompts import CommandPrompts
 from pykoclaw_acp.server.connection import ClientConnection
 from pykoclaw_acp.server.control import Control
 from pykoclaw_acp.server.lag import LoopLag
-from pykoclaw_acp.server.outside import OutsidePrompts
 from pykoclaw_acp.server.peer import DirectPeer
 from pykoclaw_acp.server.rule_control import RuleControl
 from pykoclaw_acp.server.session_finder import SessionFinder
@@ -42,7 +42,7 @@ class Caller:
             LoopLag(),
             launcher=r.launcher,
         )
-        prompts = OutsidePrompts(r.sessions, r.database, path, own.finder.find)
+        prompts = CommandPrompts(r.sessions, r.database, path, own.finder.find)
         methods = own.methods | prompts.methods
         self.connection = ClientConnection(r.sessions, methods, DirectPeer(self))
         self.serving = asyncio.ensure_future(self.connection.serve())

@@ -14,7 +14,7 @@ from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.log import Logged
-from pykoclaw_acp.server import outside
+from pykoclaw_acp.server import command_prompts
 from pykoclaw_acp.server.acp_client import AcpClient
 from pykoclaw_acp.server.command_client import CommandClient
 from pykoclaw_acp.server.methods import METHODS
@@ -157,7 +157,7 @@ async def test_done_commands_prompt_is_answered_despite_failed_reads(
 ) -> None:
     gate = Gate(monkeypatch, CommandClient)
     async with rig(tmp_path) as r:
-        prompts = outside.OutsidePrompts(r.sessions, r.database, tmp_path, r.sessions.get)
+        prompts = command_prompts.CommandPrompts(r.sessions, r.database, tmp_path, r.sessions.get)
         monkeypatch.setattr(linked, "METHODS", {**METHODS, **prompts.methods})
         session = await r.session()
         session.subscribe(Client(), 0)

@@ -49,8 +49,8 @@ Find = Callable[[], Awaitable[Work]]
 FindSession = Callable[[str], Awaitable[Session]]
 
 
-class OutsidePrompts:
-    """Prompts that come from outside of any client. `find` finds a session by id or name."""
+class CommandPrompts:
+    """Prompts that commands send. `find` finds a session by id or name."""
 
     def __init__(
         self, sessions: Sessions, database: Database, data: Path, find: FindSession
