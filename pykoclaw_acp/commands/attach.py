@@ -120,7 +120,7 @@ class PendingRequests:
             if question_id == self._answering:
                 return  # what comes of the answer says so
             if question is not None:
-                said = settlement_words.words(question, how or {})
+                said = settlement_words.of(question, how or {})
                 self._page.note(f"  settled ({_short(question_id)}){said}", fg="yellow")
             if question_id == self._current:
                 terminal.forget_typed()

@@ -19,7 +19,7 @@ _OUTCOMES: Final = {
 }
 
 
-def words(question: Mapping[str, Any], how: Mapping[str, Any]) -> str:
+def of(question: Mapping[str, Any], how: Mapping[str, Any]) -> str:
     """What follows "settled"; empty if the daemon, an older one, does not say. A choice is named as
     the request has offered it.
     """
