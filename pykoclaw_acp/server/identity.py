@@ -28,7 +28,7 @@ from pykoclaw_acp.link.records import InstanceRecord, Site
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool.whereabouts import Direction, Sighting, Unlisted, Whereabouts
 from pykoclaw_acp.server import copies
-from pykoclaw_acp.server.judgement import Evidence, judge
+from pykoclaw_acp.server.copy_detection import Evidence, judge
 from pykoclaw_acp.sessions.turns import outcomes
 from pykoclaw_acp.store import instance
 from pykoclaw_acp.store.database import Database, Unit

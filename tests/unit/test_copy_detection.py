@@ -8,7 +8,7 @@ import pytest
 
 from pykoclaw_acp.link.records import Site
 from pykoclaw_acp.pool.whereabouts import Direction
-from pykoclaw_acp.server.judgement import Evidence, Verdict, judge
+from pykoclaw_acp.server.copy_detection import Evidence, Verdict, judge
 
 THERE = Site("/there", 1, 10, "boot")
 MOVED = Site("/here", 1, 10, "boot")  # the same directory
