@@ -33,9 +33,9 @@ from pykoclaw_acp.pool.ports import PoolLimits
 from pykoclaw_acp.protocol.control.tasks import SchedulerInfo
 from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.server import data_directory, instances
-from pykoclaw_acp.server.handing_over import hand_over
 from pykoclaw_acp.server.identity import Identity, settle
 from pykoclaw_acp.server.recovery import RecoveredWork, recover
+from pykoclaw_acp.server.session_recovery import hand_over
 from pykoclaw_acp.server.side_tasks import SideTasks
 from pykoclaw_acp.server.turn_locks import FileLocks
 from pykoclaw_acp.sessions.catalogue import ListSettings

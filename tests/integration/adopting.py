@@ -18,9 +18,9 @@ from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.model.turns import Outcome
 from pykoclaw_acp.pool.local import LocalLauncher
-from pykoclaw_acp.server.handing_over import hand_over
 from pykoclaw_acp.server.identity import InstanceWorkers
 from pykoclaw_acp.server.recovery import RecoveredWork, recover
+from pykoclaw_acp.server.session_recovery import hand_over
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.system import processes

@@ -14,7 +14,7 @@ from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.channel.spec import WorkerIdentity
 from pykoclaw_acp.model.events import Failure, UserMessage
 from pykoclaw_acp.model.turns import Outcome
-from pykoclaw_acp.server.handing_over import hand_over
+from pykoclaw_acp.server.session_recovery import hand_over
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.adopting import alive, daemon, found, killed, recovered

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.channel.frames import Interrupt
-from pykoclaw_acp.server.handing_over import hand_over
+from pykoclaw_acp.server.session_recovery import hand_over
 from pykoclaw_acp.server.sockets import SocketTransport
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import deduplication

@@ -26,7 +26,7 @@ from pykoclaw_acp.model.events import (
 from pykoclaw_acp.model.trust import ANY, FIRST_USE
 from pykoclaw_acp.model.turns import Turn, TurnState
 from pykoclaw_acp.protocol.permissions import choices
-from pykoclaw_acp.server.handing_over import hand_over
+from pykoclaw_acp.server.session_recovery import hand_over
 from pykoclaw_acp.sessions import workspace_words
 from pykoclaw_acp.store import events, permissions, trust
 from pykoclaw_acp.store.session_journal import SessionJournal
