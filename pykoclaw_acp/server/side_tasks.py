@@ -10,7 +10,7 @@ import structlog
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.server import notices
 from pykoclaw_acp.sessions.deliveries import Deliverer
-from pykoclaw_acp.sessions.going_on import GoingOn
+from pykoclaw_acp.sessions.limit_resuming import LimitResumer
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.row_changes import RowChanges
 from pykoclaw_acp.sessions.task_runs import TaskRuns
@@ -33,11 +33,11 @@ class SideTasks:
         conversion: Conversion, runs: TaskRuns,
     ) -> None:  # fmt: skip
         store = SessionJournal(database)
-        rows, going_on = RowChanges(sessions, store), GoingOn(sessions, store)
+        rows, limits = RowChanges(sessions, store), LimitResumer(sessions, store)
         deliverer = Deliverer(sessions, SqlDeliveryStore(database))
         changes = Changes(database.path)
         wanted = (sessions.deliveries_wanted, runs.changed, runs.written)
-        for told in (*wanted, rows.changed, rows.changed_unattended, going_on.changed):
+        for told in (*wanted, rows.changed, rows.changed_unattended, limits.changed):
             changes.tell(told)
         work = {
             "look for changes of other programs": changes.run(),
@@ -45,7 +45,7 @@ class SideTasks:
             "look at rows of unattended ones": rows.run_unattended(),
             "look for deleted tasks": runs.watch(),
             "deliver": deliverer.run(),
-            "go on after usage limits": going_on.run(),
+            "go on after usage limits": limits.run(),
             "purge deleted sessions": _purge(database),
             "remove transcripts of deleted sessions": _remove_transcripts(sessions, database),
             "remove unused blobs": _remove_unused(database),

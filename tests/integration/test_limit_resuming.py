@@ -19,7 +19,7 @@ from pykoclaw_acp.model.limit_waits import PROMPT, LimitWait
 from pykoclaw_acp.model.surroundings import Given, Surroundings
 from pykoclaw_acp.model.turns import PromptKeys, TurnState
 from pykoclaw_acp.sessions import prompting, surroundings
-from pykoclaw_acp.sessions.going_on import GoingOn
+from pykoclaw_acp.sessions.limit_resuming import LimitResumer
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import limits
 from pykoclaw_acp.store import limit_waits
@@ -50,8 +50,8 @@ async def waiting(r: Rig, tries: int = 0) -> Session:
 
 
 @asynccontextmanager
-async def going_on(r: Rig) -> AsyncIterator[None]:
-    running = asyncio.create_task(GoingOn(r.sessions, r.journal).run())
+async def resuming(r: Rig) -> AsyncIterator[None]:
+    running = asyncio.create_task(LimitResumer(r.sessions, r.journal).run())
     try:
         yield
     finally:
@@ -71,7 +71,7 @@ async def newest(r: Rig) -> str:
 async def test_continuing_session_waits_for_its_returning_client(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await waiting(r)
-        async with going_on(r):
+        async with resuming(r):
             await eventually(lambda: session.busy)
             assert await newest(r) == TurnState.QUEUED
             come_back(session)
@@ -97,7 +97,7 @@ async def test_fault_of_one_session_delays_no_other(
             return await real(session_id)
 
         monkeypatch.setattr(r.sessions, "get", get)
-        async with going_on(r):
+        async with resuming(r):
             await eventually(lambda: sound.busy)
         assert [one.session_id for one in await limit_waits.every(r.database)] == [faulty.id]
 
@@ -109,7 +109,7 @@ async def test_session_unable_to_continue_retries_few_times(
     monkeypatch.setattr(surroundings, "RETURN", 0.0)
     async with rig(tmp_path) as r:
         await waiting(r, tries)
-        async with going_on(r):
+        async with resuming(r):
             await until_there_is(r, "state = 'failed'")
         ((failed,),) = await r.database.read("SELECT turn_id FROM acp_turns WHERE state = 'failed'")
         waits = await limit_waits.every(r.database)
@@ -124,7 +124,7 @@ async def test_session_that_went_on_before_restore_rests(tmp_path: Path) -> None
         (wait,) = await limit_waits.every(r.database)
         come_back(session)
         gone_on = "SELECT turn_id FROM acp_turns WHERE request_key LIKE 'limit:%'"
-        async with going_on(r):
+        async with resuming(r):
             await eventually(
                 lambda: any(PROMPT in text for text in r.launcher.launched[-1].prompts)
             )
@@ -140,7 +140,7 @@ async def test_session_that_went_on_before_restore_rests(tmp_path: Path) -> None
             (session.id, turn_id),
         )
         await r.database.commit(Unit((forgotten, seen, limit_waits.add(wait))))
-        async with going_on(r):
+        async with resuming(r):
             await until_there_is(r, "request_key LIKE 'limit:%' AND state = 'failed'")
         assert await limit_waits.every(r.database) == []
         ((error,),) = await r.database.read(gone_on.replace("turn_id", "error"))

@@ -25,7 +25,7 @@ AFTER_FAILURE: Final = 10.0  # s
 log: Final = structlog.get_logger()
 
 
-class GoingOn:
+class LimitResumer:
     """Lets sessions go on that wait; `changed` is to be set when the database was written."""
 
     def __init__(self, sessions: Sessions, store: LimitWaitStore) -> None:
