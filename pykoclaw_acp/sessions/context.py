@@ -21,9 +21,9 @@ from pykoclaw_acp.model.digest import MOST_TURNS, TurnSummary
 from pykoclaw_acp.model.events import Event, Plan, Text, ToolStarted, UserMessage
 from pykoclaw_acp.model.lost_context import LostContext
 from pykoclaw_acp.model.prompt_text import Note
+from pykoclaw_acp.sessions.context_summary import ContextSummary
 from pykoclaw_acp.sessions.ports import Transcripts, Workers
 from pykoclaw_acp.sessions.ports.journal import LogAndContext
-from pykoclaw_acp.sessions.recollection import Recollection
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.tasks import Tasks
 
@@ -190,7 +190,7 @@ class SessionContext:
         """
         if (after := memory.lacks) is None:
             return None
-        told = Recollection(await self._journal.forgotten(self._state.id))
+        told = ContextSummary(await self._journal.forgotten(self._state.id))
         while after < upto and (page := await self._journal.read(self._state.id, after, PAGE)):
             for one in page:
                 if one.seq <= upto and one.event is not None:

@@ -18,9 +18,9 @@ from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.events import Event, OpenTools, Plan, TitleChanged, ToolEnded, note_event
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.sessions.context_summary import ContextSummary
 from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.ports.restoring import RestoreStore
-from pykoclaw_acp.sessions.recollection import Recollection
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import titles
 
@@ -88,7 +88,7 @@ class Restorer:
         batches: AsyncIterator[EventBatch],
         words: Callable[[bool], str],
     ) -> None:
-        tools, told, plan, at = OpenTools(), Recollection(), Plan(()), 0
+        tools, told, plan, at = OpenTools(), ContextSummary(), Plan(()), 0
         async for batch in batches:
             for event in batch.events:
                 tools.follow(event)

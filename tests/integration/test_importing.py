@@ -33,7 +33,7 @@ from pykoclaw_acp.model.events import (
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.protocol.control.exports import FORMAT
 from pykoclaw_acp.server import imported_lines
-from pykoclaw_acp.sessions.recollection import Recollection
+from pykoclaw_acp.sessions.context_summary import ContextSummary
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import deletion, forking
 from pykoclaw_acp.store.database import Unit
@@ -409,7 +409,7 @@ async def test_calls_without_ends_are_ended_in_batches(
 
 
 def test_summary_has_newest_turns_and_counts_missing() -> None:
-    told = Recollection()
+    told = ContextSummary()
     assert told.text() == ""
     for n in range(10):
         told.follow(UserMessage(f"u{n}", {"type": "text", "text": f"Question {n},"}))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pykoclaw_acp.model.events import Text, UserMessage
-from pykoclaw_acp.sessions.recollection import Recollection
+from pykoclaw_acp.sessions.context_summary import ContextSummary
 
 
 def test_summary_keeps_spaces_between_pieces() -> None:
-    told = Recollection()
+    told = ContextSummary()
     told.follow(UserMessage("u", {"type": "text", "text": "go"}))
     for message, text in (("a", "I look "), ("a", "now."), ("b", "It is done. ")):
         told.follow(Text(message, text))

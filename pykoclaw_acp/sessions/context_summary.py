@@ -10,7 +10,7 @@ from pykoclaw_acp.model.digest import MOST_TURNS, TurnSummary
 from pykoclaw_acp.model.events import Event, Text, ToolStarted, UserMessage
 
 
-class Recollection:
+class ContextSummary:
     """Follows a log of any length, and sums up its newest turns; without those that begin with the
     messages `forgotten`.
     """
