@@ -22,8 +22,8 @@ from pykoclaw_acp.model.seams import Left
 from pykoclaw_acp.model.session_options import NOTHING_REQUESTED, RequestedOptions
 from pykoclaw_acp.sessions import directories, new_session
 from pykoclaw_acp.sessions.adopting import OTHER_DIRECTORY, is_same_place
-from pykoclaw_acp.sessions.joints import Joint
 from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.sessions.seams import SeamInserter
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscriber import Subscriber
 from pykoclaw_acp.sessions.subscription import Subscription
@@ -254,7 +254,7 @@ def _go_on(subscriber: Subscriber, session: Session, session_id: str, left: Left
     missed = left.seq < session.last_seq or session.busy or (seam is not None and seam.lacks_block)
     hold = subscriber.traits.catch_up_pause if missed else 0
     subscription = subscriber.subscribe(session, session_id, left.seq, hold=hold)
-    subscription.joint, subscription.left = Joint(seam), left
+    subscription.inserter, subscription.left = SeamInserter(seam), left
     if not missed or not subscriber.traits.ends_lines:
         return []
     subscription.ends_lines = True

@@ -15,10 +15,10 @@ from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.model.seams import Left
 from pykoclaw_acp.model.surroundings import Given
-from pykoclaw_acp.sessions.joints import Joint
 from pykoclaw_acp.sessions.live_pace import LivePace
 from pykoclaw_acp.sessions.log import SessionLog
 from pykoclaw_acp.sessions.ports import Client
+from pykoclaw_acp.sessions.seams import SeamInserter
 from pykoclaw_acp.tasks import Pace, told_elsewhere
 
 PAGE: Final = 500  # events per read
@@ -41,7 +41,7 @@ class Subscription:
     `session_id` is the ACP id under which the client knows the session; everything that it is told
     carries this one. A client is not sent its own message live: `own` are the turns that it
     submitted and whose message is still to come. `number` is the client's line that asked for
-    everything, or 0. `hold` (s) lets the client get ready first. `joint` knows where in a message it
+    everything, or 0. `hold` (s) lets the client get ready first. `inserter` knows where in a message it
     begins. With a `window` only what follows its place is delivered, and what holds there. Up to
     `replays_upto` long payloads are cut. With `ends_lines` an empty line ends the text that it is
     shown, before the client's own next turn. `reader` is whose cursor moves with what it confirms,
@@ -67,7 +67,7 @@ class Subscription:
         self.begun_at = session_log.last_seq
         """The log's end then: what comes after it is shown live."""
         self.ends_lines = False
-        self.joint = Joint()
+        self.inserter = SeamInserter()
         self.left: Left | None = None
         """The place that the client had left, if a resume has begun there."""
         self.reader: Reader | None = None
@@ -140,7 +140,7 @@ class Subscription:
 
     async def end_line(self) -> None:
         """Send an empty line after text whose end the client does not see, once."""
-        ending = self.joint.take_ending()
+        ending = self.inserter.take_ending()
         ends, self.ends_lines = self.ends_lines, False
         if ending and ends:
             await self.client.insert(self.session_id, f"line-{self.cursor}", ending)
@@ -158,7 +158,7 @@ class Subscription:
                 await asyncio.sleep(self._hold)
             self._begun = True
             self._moved.set()
-            await self._insert(self.joint.again())
+            await self._insert(self.inserter.again())
             while True:
                 try:
                     if self.window is not None and self.cursor < self.window.after:
@@ -200,12 +200,12 @@ class Subscription:
         pace = Pace()  # now: what others did during the wait is no work of this page
         for logged in page:
             if self._is_own(logged):
-                self.joint.follow(logged)
+                self.inserter.follow(logged)
                 await self.end_line()
                 await self.client.skip_own(self.session_id, logged.seq)
             else:
                 await self._show_one(logged, await self._log.whole(logged))
-                await self.joint.read(pace)
+                await self.inserter.read(pace)
             self.cursor = logged.seq
             self._shown = folding.message(logged.event)
             await pace.step()
@@ -214,7 +214,7 @@ class Subscription:
     async def _show_one(self, logged: Logged, whole: Logged) -> None:
         """Deliver the event; what cannot be shown holds up nothing that comes after it."""
         try:
-            before, continued = self.joint.follow(whole)
+            before, continued = self.inserter.follow(whole)
             if logged.seq <= self.replays_upto:
                 continued = cutting.cut(self.session_id, continued)
             await self._insert(before)
@@ -254,7 +254,7 @@ class Subscription:
 
     async def _insert(self, text: str) -> None:
         if text:
-            await self.client.insert(self.session_id, self.joint.message_id, text)
+            await self.client.insert(self.session_id, self.inserter.message_id, text)
 
     def _is_own(self, logged: Logged) -> bool:
         event = logged.event

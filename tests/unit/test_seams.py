@@ -18,7 +18,7 @@ from pykoclaw_acp.model.seams import (
     original,
     read,
 )
-from pykoclaw_acp.sessions.joints import Joint
+from pykoclaw_acp.sessions.seams import SeamInserter
 from pykoclaw_acp.tasks import Pace
 
 
@@ -31,18 +31,18 @@ def whole(reading: Generator[None, None, ParsedMessage]) -> ParsedMessage:
             return found
 
 
-def joint(text: str, *, lacks_block: bool = False, over: bool = False) -> Joint:
+def inserter(text: str, *, lacks_block: bool = False, over: bool = False) -> SeamInserter:
     message = whole(read(CutMessage("m", text, over)))
-    return Joint(Seam(message, lacks_block=lacks_block))
+    return SeamInserter(Seam(message, lacks_block=lacks_block))
 
 
 def test_messages_rest_needing_nothing_stays_unchanged() -> None:
     logged = Logged(7, "t", Text("m", " goes on"))
-    assert joint("A paragraph").follow(logged) == ("", logged)
+    assert inserter("A paragraph").follow(logged) == ("", logged)
 
 
 def test_usage_does_not_end_a_message() -> None:
-    made = joint("```\n")
+    made = inserter("```\n")
     assert made.follow(Logged(6, "t", Usage(1, 2)))[0] == ""
     before, logged = made.follow(Logged(7, "t", Text("m", "code\n")))
     assert before == "```\n"
@@ -53,7 +53,7 @@ def test_usage_does_not_end_a_message() -> None:
 
 
 def test_another_message_needs_nothing_of_the_one_before() -> None:
-    made = joint("```\n")
+    made = inserter("```\n")
     other = Logged(7, "t", Text("n", "```\n"))
     assert made.follow(other) == ("", other)
     assert made.follow(Logged(8, "t", Text("m", "x")))[0] == ""
@@ -61,16 +61,16 @@ def test_another_message_needs_nothing_of_the_one_before() -> None:
 
 def test_long_block_restarts_at_its_last_parts_line() -> None:
     lines = "".join(f"line {number}\n" for number in range(20_000))
-    again = joint("```py\n" + lines, lacks_block=True).again()
+    again = inserter("```py\n" + lines, lacks_block=True).again()
     assert again.startswith(f"{CONTINUED}```py\nline ")
     assert again.endswith("line 19999\n")
     assert MOST_AGAIN - 100 < len(again) <= MOST_AGAIN + 100
 
 
 def test_a_complete_block_does_not_begin_again() -> None:
-    assert joint("A paragraph.\n\n", lacks_block=True).again() == ""
-    assert joint("A paragraph.", lacks_block=True, over=True).again() == ""
-    assert joint("A paragraph.").again() == ""
+    assert inserter("A paragraph.\n\n", lacks_block=True).again() == ""
+    assert inserter("A paragraph.", lacks_block=True, over=True).again() == ""
+    assert inserter("A paragraph.").again() == ""
 
 
 @pytest.mark.parametrize("message_id", ["m", "a~b", "~", "m~12x"])
@@ -85,9 +85,9 @@ def test_text_before_seam_is_read_in_steps(text: str) -> None:
     for _ in reading:
         steps += 1
     assert steps > len(text) / 3000
-    made = joint(text, lacks_block=True)
+    made = inserter(text, lacks_block=True)
     assert len(made.again()) > MOST_AGAIN / 2
-    alone = joint(text).follow(Logged(7, "t", Text("m", "rest\n")))[0]
+    alone = inserter(text).follow(Logged(7, "t", Text("m", "rest\n")))[0]
     assert alone == Blocks(text).reopening("rest\n")
 
 
@@ -101,7 +101,7 @@ async def test_long_text_is_gone_through_in_steps() -> None:
             steps += 1
 
     text = "- x\n" * 100_000 + "```\n"
-    made = Joint()
+    made = SeamInserter()
     made.follow(Logged(1, "t", Text("m", text)))
     await made.read(Steps())
     assert steps > 100

@@ -20,7 +20,7 @@ _PIECE: Final = 2000  # characters of text that are gone through in one step
 _ASIDE = Usage | TitleChanged | ModeChanged | ConfigChanged  # they end no message
 
 
-class Joint:
+class SeamInserter:
     """Follows the text of one subscription, which begins at a seam or between two messages."""
 
     def __init__(self, seam: Seam | None = None) -> None:
