@@ -59,7 +59,7 @@ class ClaudeSession:
         self._temporary = temporary
         self._outbox = outbox
         self._translator = deciding.translator(spec.options)
-        self._translator.meanwhile.usage.windows.update(spec.windows)
+        self._translator.side_events.usage.windows.update(spec.windows)
         self._named = NamedCalls(lambda: self.running, self._translator.running)
         self.permissions = PermissionCallbacks(
             spec.epoch, outbox.put, self._translator, self._tool_reported, self._turn_reported
@@ -83,7 +83,7 @@ class ClaudeSession:
         self._work = LongWork(temporary, self._translator, self._note)
         self._interrupts = Interrupts()
         self._requests = TaskRequests(self._translator.long, self._interrupts)
-        self._ends = TurnEnds(spec, self._translator.meanwhile, self.servers, self.choices)
+        self._ends = TurnEnds(spec, self._translator.side_events, self.servers, self.choices)
         # the newest turn that the daemon gave, also when it has ended
         self.last_prompt: str | None = None
         self._transcript = TranscriptEnd()
@@ -94,7 +94,7 @@ class ClaudeSession:
         """Start the CLI: resume, or begin under the ACP id; raises ClaudeNotStarted."""
         start = Start(self._spec, self._temporary, self.servers, self.permissions, self.stderr)
         self._client, self.claude_session_id, self.fresh = await start.connect()
-        self._translator.meanwhile.connected(self._client)
+        self._translator.side_events.connected(self._client)
         await self._transcript.connected(self.claude_session_id)
         await self.choices.connected(self._client)
 
@@ -156,7 +156,7 @@ class ClaudeSession:
             self.steered.say(prompt, prompt.turn_id)
         else:
             self.permissions.links, self._quiet = prompt.links, prompt.helper
-            self._translator.meanwhile.quiet = prompt.helper
+            self._translator.side_events.quiet = prompt.helper
         await self._query(await self.choices.prepared(prompt))
 
     async def _query(self, prompt: Prompt | Steer) -> None:

@@ -33,9 +33,9 @@ from pykoclaw_acp.translation.tasks import TaskEnd
 from pykoclaw_acp.translation.translator import CANCELLED, UNANSWERED, ToolResult, Translation
 from pykoclaw_acp.worker.announcing import Announcing
 from pykoclaw_acp.worker.lines import line
-from pykoclaw_acp.worker.meanwhile import Meanwhile
 from pykoclaw_acp.worker.raw_frames import NO_FRAME, RawFrame
 from pykoclaw_acp.worker.results import ABORTED
+from pykoclaw_acp.worker.side_events import SideEvents
 
 CUT: Final = "**Cut off here.** Claude begins this message anew."
 
@@ -67,7 +67,7 @@ class Translator(Translation):
     )
     spoke: bool = False
     instead: str | None = None
-    meanwhile: Meanwhile = field(default_factory=Meanwhile)
+    side_events: SideEvents = field(default_factory=SideEvents)
     announcing: Announcing = field(init=False)
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class Translator(Translation):
 
     def events(self, message: Message, frame: RawFrame = NO_FRAME) -> list[Event]:
         """Events of this message, in order; `frame`: what the CLI sent as it."""
-        return [*self.meanwhile.follow(message, frame), *self._said(message, frame)]
+        return [*self.side_events.follow(message, frame), *self._said(message, frame)]
 
     def _said(self, message: Message, frame: RawFrame) -> list[Event]:
         if isinstance(message, StreamEvent):
@@ -86,7 +86,7 @@ class Translator(Translation):
             return self._tool_results(message)
         if isinstance(message, ConversationResetMessage):
             return [*self.tasks.cleared()]
-        self.spoke = self.spoke or self.meanwhile.answered
+        self.spoke = self.spoke or self.side_events.answered
         if isinstance(message, TaskNotificationMessage):
             usage = dict(message.usage) if message.usage else None
             end = TaskEnd(message.status, message.summary, usage)
@@ -111,7 +111,7 @@ class Translator(Translation):
         self._blocks.clear()
         self._open.clear()
         self._cut_off = False
-        return [*events, *self.meanwhile.ended(result)]
+        return [*events, *self.side_events.ended(result)]
 
     # --- streamed
 
@@ -125,7 +125,7 @@ class Translator(Translation):
             before = self._anew(*self._blocks)
             before.extend(self.announcing.over(self.knows, UNANSWERED))
             self._begin_message(str(begun.get("id", message.uuid)))
-            usage = self.meanwhile.usage.requested(
+            usage = self.side_events.usage.requested(
                 str(begun.get("model") or ""), begun.get("usage")
             )
             return [*before, *usage]
@@ -139,7 +139,7 @@ class Translator(Translation):
         elif kind == "content_block_delta":
             return self._delta(event)  # a report here would divide the message in the log
         elif kind == "message_delta":
-            return self.meanwhile.usage.answered(event.get("usage"))
+            return self.side_events.usage.answered(event.get("usage"))
         elif kind == "message_stop":
             self._cut_off = cut
         return []
@@ -147,7 +147,7 @@ class Translator(Translation):
     def _anew(self, *cut: _Block) -> list[Event]:
         """Claude says otherwise what these streamed blocks have begun, which broke off."""
         events = self._held_back(*cut)
-        for block in cut if self._cut_off and not self.meanwhile.quiet else ():
+        for block in cut if self._cut_off and not self.side_events.quiet else ():
             if block.kind == "text" and block.said:
                 ending = Blocks("".join(block.said)).ending
                 closed = [Text(block.message_id, ending)] if ending else []
@@ -170,7 +170,7 @@ class Translator(Translation):
     def _delta(self, event: dict[str, Any]) -> list[Event]:
         block = self._open.get(event["index"])
         delta = event["delta"]
-        if delta.get("type") == "input_json_delta" and not self.meanwhile.quiet:
+        if delta.get("type") == "input_json_delta" and not self.side_events.quiet:
             return [*self.announcing.more(event["index"], str(delta.get("partial_json") or ""))]
         text = delta.get("text") if delta.get("type") == "text_delta" else delta.get("thinking")
         if block is None or not isinstance(text, str) or not text:
@@ -190,7 +190,7 @@ class Translator(Translation):
     # --- whole
 
     def _assistant(self, message: AssistantMessage, frame: RawFrame) -> list[Event]:
-        if message.error is not None or self.meanwhile.is_repeated(message):
+        if message.error is not None or self.side_events.is_repeated(message):
             return []  # the result says it, as the turn's error; or it was said before
         self.labels.update(mcp_labels(frame))
         events: list[Event] = []
@@ -210,7 +210,7 @@ class Translator(Translation):
                     else ("thinking", block.thinking)
                 )
                 if message.model == local_commands.SYNTHETIC:
-                    if self.meanwhile.says_again(text):
+                    if self.side_events.says_again(text):
                         self.spoke = True
                         continue
                     text, self.instead = self.instead or local_commands.markdown(text), None

@@ -16,8 +16,8 @@ from pykoclaw_acp.worker import raw_frames, results
 from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.failures import early_end, naming
 from pykoclaw_acp.worker.login_failures import explained
-from pykoclaw_acp.worker.meanwhile import Meanwhile
 from pykoclaw_acp.worker.servers import Servers
+from pykoclaw_acp.worker.side_events import SideEvents
 
 NOT_UNDERSTOOD: Final = TurnFailure(
     ErrorKind.INTERNAL,
@@ -30,10 +30,10 @@ class TurnEnds:
     """Makes the ends of one worker's turns."""
 
     def __init__(
-        self, spec: LaunchSpec, meanwhile: Meanwhile, servers: Servers, choices: Choices
+        self, spec: LaunchSpec, side_events: SideEvents, servers: Servers, choices: Choices
     ) -> None:
         self._spec = spec
-        self._meanwhile = meanwhile
+        self._side_events = side_events
         self._servers = servers
         self._choices = choices
         self.failure: TurnFailure | None = None
@@ -59,11 +59,11 @@ class TurnEnds:
             words = self.api_error[1] if self.api_error else result.result or ""
             error = naming(ended.error, self._choices.running)
             told = explained(error, words, self._spec.options)
-            ended = replace(ended, error=self._meanwhile.explain(told))
+            ended = replace(ended, error=self._side_events.explain(told))
         notice = self._servers.notice(turn_id) if mine else []
         events = [*early_end(turn_id, ended.stop_reason), *notice]
-        untaken = mine and self._meanwhile.take_blocked()
-        windows = dict(self._meanwhile.usage.windows)
+        untaken = mine and self._side_events.take_blocked()
+        windows = dict(self._side_events.usage.windows)
         return events, replace(ended, windows=windows, untaken=untaken)
 
     def make_ends_without_result(

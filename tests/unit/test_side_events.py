@@ -41,8 +41,8 @@ from pykoclaw_acp.translation.plan import TaskList
 from pykoclaw_acp.worker.context_usage import ContextUsage
 from pykoclaw_acp.worker.failures import turn_failure
 from pykoclaw_acp.worker.limits import Limits
-from pykoclaw_acp.worker.meanwhile import Meanwhile
 from pykoclaw_acp.worker.retries import Retries
+from pykoclaw_acp.worker.side_events import SideEvents
 from pykoclaw_acp.worker.translate import Translator
 from tests.unit.sdk_messages import block, delta, result, start, whole
 
@@ -114,8 +114,8 @@ class TestRetries:
         assert isinstance(events[1], ToolEnded)
         assert events[1].status == "failed"
         failure = TurnFailure(ErrorKind.RATE_LIMIT, "Wait.", 429)
-        assert translator.meanwhile.explain(failure).retry_after == 4
-        assert translator.meanwhile.explain(failure).retry_after is None
+        assert translator.side_events.explain(failure).retry_after == 4
+        assert translator.side_events.explain(failure).retry_after is None
         assert not ids(events) & ids(translator.events(retry(1, None)))
 
     @pytest.mark.parametrize(
@@ -131,15 +131,15 @@ class TestRetries:
         self, attempts: int, passed: float, said: str
     ) -> None:
         now = [0.0]
-        meanwhile = Meanwhile()
-        meanwhile.retries = Retries(lambda: now[0])
+        side_events = SideEvents()
+        side_events.retries = Retries(lambda: now[0])
         for attempt in range(attempts):
-            meanwhile.follow(retry(attempt + 1, delay=2000))
+            side_events.follow(retry(attempt + 1, delay=2000))
         now[0] = passed
         cancelled = result(
             subtype="error_during_execution", is_error=True, terminal_reason="aborted_streaming"
         )
-        (ended,) = (one for one in meanwhile.ended(cancelled) if isinstance(one, ToolEnded))
+        (ended,) = (one for one in side_events.ended(cancelled) if isinstance(one, ToolEnded))
         assert (ended.status, ended.title) == ("failed", said)
 
     @pytest.mark.parametrize("status", [401, 403])
@@ -163,7 +163,7 @@ class TestRetries:
 class TestCompaction:
     def test_it_begins_and_ends_with_its_tokens(self) -> None:
         translator = Translator("/work")
-        translator.meanwhile.usage.learn("x", 200_000)
+        translator.side_events.usage.learn("x", 200_000)
         events = [
             *translator.events(system("status", status="compacting")),
             *translator.events(system("status", status="compacting", compact_output_chars=9)),
@@ -282,7 +282,7 @@ class TestUsage:
 
     def test_a_subagents_requests_do_not_count(self) -> None:
         translator = Translator("/work")
-        translator.meanwhile.usage.learn("x", 1000)
+        translator.side_events.usage.learn("x", 1000)
         begun = start("m", 700)
         begun.parent_tool_use_id = "t"
         assert translator.events(begun) == []
@@ -425,12 +425,12 @@ class TestLines:
     def test_program_reading_answer_gets_no_lines(self, quiet: bool) -> None:
         """Nor those of hooks that ran before it was known who reads it."""
         translator = Translator("/work")
-        translator.meanwhile.quiet = None
+        translator.side_events.quiet = None
         failed = system(
             "hook_response", hook_name="Start", exit_code=1, outcome="error", stderr="x"
         )
         assert translator.events(failed) == []
-        translator.meanwhile.quiet = quiet
+        translator.side_events.quiet = quiet
         assert len(texts(translator.events(system("init")))) == (0 if quiet else 1)
         other = system("hook_response", hook_name="Post", exit_code=1, outcome="error", stderr="x")
         assert len(texts(translator.events(other))) == (0 if quiet else 1)

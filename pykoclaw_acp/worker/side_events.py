@@ -38,7 +38,7 @@ CLEARED = (
 )
 
 
-class Meanwhile:
+class SideEvents:
     """Follows the messages of one CLI.
 
     `answered`: the message before was the answer to the prompt, in place of Claude's. `quiet`: a
