@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.failures import TurnFailure
-from pykoclaw_acp.worker.lines import line
+from pykoclaw_acp.worker.status_lines import line
 
 _NAMES: Final = {
     "five_hour": "5-hour limit",

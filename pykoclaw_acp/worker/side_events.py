@@ -27,10 +27,10 @@ from pykoclaw_acp.translation.texts import one_line
 from pykoclaw_acp.worker.context_usage import ContextUsage, learn_window
 from pykoclaw_acp.worker.failures import foreign
 from pykoclaw_acp.worker.limits import Limits
-from pykoclaw_acp.worker.lines import Lines, blocks_prompt, line
 from pykoclaw_acp.worker.raw_frames import NO_FRAME, RawFrame
 from pykoclaw_acp.worker.results import ABORTED
 from pykoclaw_acp.worker.retries import Retries
+from pykoclaw_acp.worker.status_lines import StatusLines, blocks_prompt, line
 
 CLEARED = (
     "**Claude's memory of this conversation is cleared.** What was said before stays here; Claude"
@@ -55,7 +55,7 @@ class SideEvents:
         self._held: list[Event] = []
         self._tasks = Tasks()
         self._compaction = Compaction(foreign)
-        self._lines = Lines()
+        self._lines = StatusLines()
         self._title: str | None = None
 
     def connected(self, client: ClaudeSDKClient) -> None:

@@ -32,10 +32,10 @@ from pykoclaw_acp.translation import local_commands
 from pykoclaw_acp.translation.tasks import TaskEnd
 from pykoclaw_acp.translation.translator import CANCELLED, UNANSWERED, ToolResult, Translation
 from pykoclaw_acp.worker.announcing import Announcing
-from pykoclaw_acp.worker.lines import line
 from pykoclaw_acp.worker.raw_frames import NO_FRAME, RawFrame
 from pykoclaw_acp.worker.results import ABORTED
 from pykoclaw_acp.worker.side_events import SideEvents
+from pykoclaw_acp.worker.status_lines import line
 
 CUT: Final = "**Cut off here.** Claude begins this message anew."
 

@@ -35,7 +35,7 @@ def line(words: str) -> list[Event]:
     return [note_event(f"line-{uuid4()}", words)]
 
 
-class Lines:
+class StatusLines:
     """Lines from the CLI's system messages."""
 
     def __init__(self) -> None:
