@@ -31,7 +31,7 @@ from pykoclaw_acp.errors import LaunchFailed, StaleEpoch, StoreClosed, WorkerFai
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool import ending
 from pykoclaw_acp.pool.callers import Caller
-from pykoclaw_acp.pool.hearing import Hearing
+from pykoclaw_acp.pool.frame_dispatch import FrameDispatch
 from pykoclaw_acp.pool.inbox import Inbox
 from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.listener import WorkerListener
@@ -92,7 +92,7 @@ class WorkerLife:
         self._liveness = Liveness(context.limits.stall_timeout, self.kill)
         self._caller = Caller(context.database, self.send)
         self._kills = memory.KillWatch()
-        self._hearing = Hearing(
+        self._dispatch = FrameDispatch(
             self.spec, self._liveness, self._caller, context.listener, self._kills
         )
 
@@ -277,7 +277,7 @@ class WorkerLife:
     async def _take(self, batch: list[FromWorker]) -> None:
         """Commit what is new, then acknowledge it."""
         inbox = self._inbox
-        self._hearing.take(batch)
+        self._dispatch.take(batch)
         frames = inbox.sort(batch)
         if any(isinstance(frame, Background) for frame in frames):
             self._context.changed(self)

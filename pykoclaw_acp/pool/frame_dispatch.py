@@ -14,7 +14,7 @@ from pykoclaw_acp.pool.liveness import Liveness
 from pykoclaw_acp.system.memory import KillWatch
 
 
-class Hearing:
+class FrameDispatch:
     """Hands on the frames of one worker. `kills` says later what its death is put down to."""
 
     def __init__(
