@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from pykoclaw_acp.model import own_calls
+from pykoclaw_acp.model import synthetic_calls
 from pykoclaw_acp.model.events import (
     WHY,
     Event,
@@ -54,8 +54,8 @@ def state(event: Event | None) -> str | None:
     if isinstance(event, ToolProgressed | ToolEnded):
         if isinstance(event, ToolProgressed) and (event.allowed or event.input is not None):
             return None  # no later event has this title or input
-        own = event.title is not None and own_calls.is_own(event.tool_call_id)
-        return f"tool {event.tool_call_id}" if event.content or own else None
+        synthetic = event.title is not None and synthetic_calls.is_synthetic(event.tool_call_id)
+        return f"tool {event.tool_call_id}" if event.content or synthetic else None
     return f"call {event.tool_call_id}" if isinstance(event, ToolStarted) else None
 
 

@@ -19,7 +19,7 @@ from pykoclaw_acp.model.events import (
     ToolProgressed,
     ToolStarted,
 )
-from pykoclaw_acp.model.own_calls import COMPACTION, RETRY
+from pykoclaw_acp.model.synthetic_calls import COMPACTION, RETRY
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.protocol.content import TextContent
 from pykoclaw_acp.protocol.messages import ClientCapabilities

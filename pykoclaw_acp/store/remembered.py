@@ -11,7 +11,7 @@ from pykoclaw_acp.model.branches import Branch, Memory
 from pykoclaw_acp.model.contexts import entry_uuid
 from pykoclaw_acp.model.events import ToolEnded
 from pykoclaw_acp.model.imports import chain
-from pykoclaw_acp.model.own_calls import COMPACTION
+from pykoclaw_acp.model.synthetic_calls import COMPACTION
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sql import DONE, LOG_KEY, UNFINISHED, kind

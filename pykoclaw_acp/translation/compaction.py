@@ -8,8 +8,8 @@ from typing import Any, Final
 from uuid import uuid4
 
 from pykoclaw_acp.model.events import Event, ToolEnded, ToolStarted
-from pykoclaw_acp.model.own_calls import COMPACTION
 from pykoclaw_acp.model.plain import plain
+from pykoclaw_acp.model.synthetic_calls import COMPACTION
 
 NAME: Final = "Compaction"
 _TITLE: Final = "Compacting the conversation"

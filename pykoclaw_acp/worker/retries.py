@@ -14,7 +14,7 @@ from uuid import uuid4
 from claude_agent_sdk import AssistantMessage, Message, StreamEvent, SystemMessage
 
 from pykoclaw_acp.model.events import Event, ToolEnded, ToolProgressed, ToolStarted
-from pykoclaw_acp.model.own_calls import RETRY
+from pykoclaw_acp.model.synthetic_calls import RETRY
 
 NAME: Final = "Retry"
 _REFUSED: Final = ("Claude refused the credential", "Claude refused the credential")

@@ -12,6 +12,6 @@ RETRY: Final = "retry-"  # beginnings of ids; those of Claude's own calls are ot
 COMPACTION: Final = "compaction-"
 
 
-def is_own(call_id: str) -> bool:
+def is_synthetic(call_id: str) -> bool:
     """Whether no tool was called."""
     return call_id.startswith((RETRY, COMPACTION))
