@@ -22,7 +22,7 @@ from pykoclaw_acp.errors import (
 )
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.events import TitleChanged
-from pykoclaw_acp.model.found import FoundTranscript, Removed
+from pykoclaw_acp.model.found_transcripts import FoundTranscript, Removed
 from pykoclaw_acp.model.listing import Archived, ListedSession, ListPosition, ListQuery
 from pykoclaw_acp.model.surroundings import Surroundings
 from pykoclaw_acp.model.turns import SessionRecord

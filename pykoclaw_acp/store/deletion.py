@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.store import blobs, found, notices
+from pykoclaw_acp.store import blobs, found_transcripts, notices
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.logs import DROP
 from pykoclaw_acp.store.pieces import PIECE_SIZE, Pieces
@@ -109,7 +109,7 @@ async def delete(
     gone = Statement(f"{change} WHERE acp_session_id = ?", (at, session_id), rows=1)
     aliases = Statement(f"{change} WHERE alias_of = ?", (at, session_id))
     kept = Statement(_KEEP, (at, *[session_id] * 5))
-    unremoved = found.set_to_remove(transcripts)
+    unremoved = found_transcripts.set_to_remove(transcripts)
     await database.commit(Unit(statements=(kept, gone, aliases, *unremoved), durable=True))
     hidden()
     crash_points.reached("session_hidden")

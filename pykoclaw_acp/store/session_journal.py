@@ -6,7 +6,7 @@ from pykoclaw_acp.store.journal.blobs import SqlBlobStore
 from pykoclaw_acp.store.journal.context import SqlContextStore
 from pykoclaw_acp.store.journal.conversations import SqlConversationStore
 from pykoclaw_acp.store.journal.cursors import SqlCursorStore
-from pykoclaw_acp.store.journal.found import SqlFoundStore
+from pykoclaw_acp.store.journal.found_transcripts import SqlFoundStore
 from pykoclaw_acp.store.journal.imports import SqlImportStore
 from pykoclaw_acp.store.journal.limit_waits import SqlLimitWaitStore
 from pykoclaw_acp.store.journal.listing import SqlListStore

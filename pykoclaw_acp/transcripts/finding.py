@@ -19,7 +19,7 @@ from typing import Any, Final
 import structlog
 
 from pykoclaw_acp.errors import InternalError, StoreClosed, StoreUnavailable
-from pykoclaw_acp.model.found import FoundTranscript, Removed
+from pykoclaw_acp.model.found_transcripts import FoundTranscript, Removed
 from pykoclaw_acp.system import disks
 from pykoclaw_acp.transcripts import watching, wire
 from pykoclaw_acp.transcripts.ports import FoundStore

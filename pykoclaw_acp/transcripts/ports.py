@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from pykoclaw_acp.model.found import FoundTranscript
+from pykoclaw_acp.model.found_transcripts import FoundTranscript
 from pykoclaw_acp.model.imports import (
     ImportedPiece,
     KnownTranscripts,

@@ -117,7 +117,7 @@ class Examine(msgspec.Struct, tag="examine"):
 
 
 class Examined(msgspec.Struct, omit_defaults=True):
-    """A transcript, as in `model.found.FoundTranscript`; `words`: texts of its first prompt."""
+    """A transcript, as in `model.found_transcripts.FoundTranscript`; `words`: texts of its first prompt."""
 
     path: str
     claude_session_id: str

@@ -14,7 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from pykoclaw_acp.errors import Conflict, InternalError
-from pykoclaw_acp.model.found import Removed
+from pykoclaw_acp.model.found_transcripts import Removed
 from pykoclaw_acp.model.listing import ListQuery
 from pykoclaw_acp.model.surroundings import Surroundings
 from pykoclaw_acp.model.turns import SessionRecord

@@ -15,7 +15,7 @@ from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.conversations import Conversation
-from pykoclaw_acp.model.found import FoundTranscript, Removed
+from pykoclaw_acp.model.found_transcripts import FoundTranscript, Removed
 from pykoclaw_acp.model.listing import ListPosition, ListQuery
 from pykoclaw_acp.protocol import list_cursor
 from pykoclaw_acp.sessions import catalogue

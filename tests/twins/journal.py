@@ -8,7 +8,7 @@ from tests.twins.blobs import MemoryBlobStore
 from tests.twins.context import MemoryContextStore
 from tests.twins.conversations import MemoryConversationStore
 from tests.twins.cursors import MemoryCursorStore
-from tests.twins.found import MemoryFoundStore, MemoryTranscriptSessions
+from tests.twins.found_transcripts import MemoryFoundStore, MemoryTranscriptSessions
 from tests.twins.imports import MemoryImportStore
 from tests.twins.limit_waits import MemoryLimitWaitStore
 from tests.twins.listing import MemoryListStore

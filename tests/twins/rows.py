@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from pykoclaw_acp.model.conversations import OWN
 from pykoclaw_acp.model.deliveries import SENT
-from pykoclaw_acp.model.found import FoundTranscript
+from pykoclaw_acp.model.found_transcripts import FoundTranscript
 from pykoclaw_acp.model.notices import Notice, NotificationOutcome
 from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.model.scheduled import TaskRun

@@ -10,7 +10,7 @@ from pykoclaw_acp.sessions.ports.clients import Client
 from pykoclaw_acp.sessions.ports.conversations import ConversationStore
 from pykoclaw_acp.sessions.ports.cursors import CursorStore
 from pykoclaw_acp.sessions.ports.deliveries import DeliveryStore
-from pykoclaw_acp.sessions.ports.found import FoundTranscripts, TranscriptSessions
+from pykoclaw_acp.sessions.ports.found_transcripts import FoundTranscripts, TranscriptSessions
 from pykoclaw_acp.sessions.ports.journal import Journal
 from pykoclaw_acp.sessions.ports.listing import ListStore
 from pykoclaw_acp.sessions.ports.locks import TurnLocks

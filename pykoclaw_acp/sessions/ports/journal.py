@@ -8,7 +8,7 @@ from pykoclaw_acp.sessions.ports.blobs import BlobStore
 from pykoclaw_acp.sessions.ports.context import ContextStore
 from pykoclaw_acp.sessions.ports.conversations import ConversationStore
 from pykoclaw_acp.sessions.ports.cursors import CursorStore
-from pykoclaw_acp.sessions.ports.found import TranscriptSessions
+from pykoclaw_acp.sessions.ports.found_transcripts import TranscriptSessions
 from pykoclaw_acp.sessions.ports.limit_waits import LimitWaitStore
 from pykoclaw_acp.sessions.ports.listing import ListStore
 from pykoclaw_acp.sessions.ports.log import LogStore

@@ -7,7 +7,7 @@ import os
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from pykoclaw_acp.model.found import FoundTranscript
+from pykoclaw_acp.model.found_transcripts import FoundTranscript
 from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import surroundings

@@ -1,14 +1,14 @@
-"""The index of transcripts, over `store/found.py`."""
+"""The index of transcripts, over `store/found_transcripts.py`."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
 
-from pykoclaw_acp.model.found import FoundTranscript
+from pykoclaw_acp.model.found_transcripts import FoundTranscript
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import branches
-from pykoclaw_acp.store import found as store
+from pykoclaw_acp.store import found_transcripts as store
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.units import Statement, Unit
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp.model.found import FoundTranscript
+from pykoclaw_acp.model.found_transcripts import FoundTranscript
 from pykoclaw_acp.model.listing import ListQuery
 from pykoclaw_acp.model.turns import SessionRecord
 from tests.integration.journals import BOTH, Subject, subject

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from pykoclaw_acp.errors import Conflict, RowRefused
-from pykoclaw_acp.model.found import FoundTranscript
+from pykoclaw_acp.model.found_transcripts import FoundTranscript
 from pykoclaw_acp.model.turns import SessionRecord
 from tests.twins.base import MemoryStore
 from tests.twins.database import SessionRow

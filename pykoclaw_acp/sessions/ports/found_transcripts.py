@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Protocol
 
-from pykoclaw_acp.model.found import FoundTranscript, Removed
+from pykoclaw_acp.model.found_transcripts import FoundTranscript, Removed
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.ports.store import Store
 
