@@ -1,9 +1,8 @@
 """Choice of the cursor for a client that does not name one: its own process's, or one left by an
 ended process.
 
-A client instance is a process. While it lives, its cursors are its own. After its end, the next
-instance with the client's name takes over the lowest cursor of the ended instances; each instance
-is taken over once.
+While a client's process lives, its cursors are its own. After its end, the next process with the
+client's name takes over the lowest cursor of the ended processes; each is taken over once.
 """
 
 from __future__ import annotations
@@ -14,23 +13,23 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """A reader of a session: client name, client instance, front."""
+    """A reader of a session: client name, client process, front."""
 
     client: str
-    instance: str
+    client_process: str
     front: str
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """Position of a client instance in a session's log, for one front, and who took it over.
+    """Position of a client process in a session's log, for one front, and who took it over.
 
-    `least`: whoever takes it is shown what follows this place, as long as the instance `beside`
+    `least`: whoever takes it is shown what follows this place, as long as the process `beside`
     lives. `spare`: since when (ms, own clock) others have been taken, and this one or another was
     left; None: it never was.
     """
 
-    instance: str
+    client_process: str
     front: str
     seq: int
     used_by: str | None = None
@@ -55,7 +54,7 @@ class Claimant:
     """A reader that opens a session, with what is known at that moment.
 
     `upto`: the place that it has named, or None. `fronts` are those through which the session is
-    shown now. `lives` says of an instance whether it is known, or must be taken, to live. `now` is
+    shown now. `lives` says of a process whether it is known, or must be taken, to live. `now` is
     what the own clock shows (ms).
     """
 
@@ -67,17 +66,17 @@ class Claimant:
 
     def claim(self, cursors: Sequence[Cursor]) -> Claim:
         """Start position from the cursors of this session and client name."""
-        own = [one for one in cursors if one.instance == self.reader.instance]
+        own = [one for one in cursors if one.client_process == self.reader.client_process]
         if own:
             return self._go_on(own)
         left: dict[str, list[Cursor]] = {}
         for one in cursors:
-            if one.used_by is None and not self.lives(one.instance):
-                left.setdefault(one.instance, []).append(one)
+            if one.used_by is None and not self.lives(one.client_process):
+                left.setdefault(one.client_process, []).append(one)
         return self._take_over(list(left.values())) if left else Claim()
 
     def _go_on(self, own: list[Cursor]) -> Claim:
-        """Continue an instance with cursors: after those of its ended fronts, lowest first, each
+        """Continue a process with cursors: after those of its ended fronts, lowest first, each
         once.
         """
         mine = [one for one in own if one.front == self.reader.front]
@@ -94,7 +93,7 @@ class Claimant:
         return Claim(first.seq, gone=[first] if gone else [])
 
     def _take_over(self, left: list[list[Cursor]]) -> Claim:
-        """Take over the cursors of an ended instance."""
+        """Take over the cursors of an ended process."""
         if self.upto is not None:
             # The client names its position: it takes the highest cursor up to it, and leaves those
             # to others at which they start lower.
@@ -105,22 +104,22 @@ class Claimant:
         taken = min(left, key=lambda one: (self._place(one), -_seq(one)))
         start = self._place(taken)
         since = min((one.spare for one in taken if one.spare is not None), default=self.now)
-        # It is unknown which instance came back, so the others start as low while this one lives.
+        # It is unknown which process came back, so the others start as low while this one lives.
         others = [
             replace(
                 one,
                 least=start,
-                beside=self.reader.instance,
+                beside=self.reader.client_process,
                 spare=since if one.spare is None else min(since, one.spare),
             )
-            for instance in left
-            if instance is not taken
-            for one in instance
+            for process in left
+            if process is not taken
+            for one in process
         ]
         return Claim(start, changed=self._used(taken) + others)
 
     def _used(self, taken: list[Cursor]) -> list[Cursor]:
-        return [replace(one, used_by=self.reader.instance) for one in taken]
+        return [replace(one, used_by=self.reader.client_process) for one in taken]
 
     def _place(self, left: list[Cursor]) -> int:
         return min(
@@ -144,7 +143,7 @@ class CursorChange:
 
     session_id: str
     client: str
-    instance: str
+    client_process: str
     front: str
     cursor: Cursor | None
     whole: bool

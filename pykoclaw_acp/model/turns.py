@@ -120,7 +120,7 @@ class Turn:
     """A turn in memory: `ended` resolves to its outcome and the seq up to which it is in the log.
 
     `created_at` is for people; `sent` decides: when its client sent it (ms, data directory's
-    clock). `client`, `instance`: name and process of the client that sent it, if known.
+    clock). `client`, `client_process`: name and process of the client that sent it, if known.
     `spoke`: part of the answer is in the log. `cancelled`: set to stop the turn. `waiting`:
     number of calls waiting for its end; `lost_at` (s, monotonic): since when there is none.
     `answered`: a client has the response. `unattended`: it runs without a client;
@@ -142,7 +142,7 @@ class Turn:
     keys: PromptKeys = PromptKeys()
     created_at: int = field(default_factory=lambda: time.time_ns() // 1_000_000)  # ms since 1970
     client: str | None = None
-    instance: str | None = None
+    client_process: str | None = None
     waiting: int = 0
     answered: bool = False
     sent: int = 0

@@ -52,7 +52,7 @@ class AcpClient:
         self._shown = Presentation()
         self.requests = ClientRequests(peer, sessions)
         self._requests = PermissionRequests(self.requests, self._say)
-        self.subscriber = Subscriber(sessions, self, peer.instance, peer.front)
+        self.subscriber = Subscriber(sessions, self, peer.client_process, peer.front)
         self._progress = ProgressPace(self._progress_due, self.subscriber.pace)
         self.given = None if peer.environment is None else Given.of(of_sessions(peer.environment))
         self.subscriber.given = self.given

@@ -32,7 +32,7 @@ from pykoclaw_acp.pool.pool import WorkerPool
 from pykoclaw_acp.pool.ports import PoolLimits
 from pykoclaw_acp.protocol.control.tasks import SchedulerInfo
 from pykoclaw_acp.retries import until_done
-from pykoclaw_acp.server import data_directory, instances
+from pykoclaw_acp.server import client_processes, data_directory
 from pykoclaw_acp.server.identity import Identity, settle
 from pykoclaw_acp.server.recovery import RecoveredWork, recover
 from pykoclaw_acp.server.session_recovery import hand_over
@@ -248,7 +248,7 @@ def _wire(
         template,
         times,
         settings.fill(ListSettings),
-        alive=instances.alive,
+        alive=client_processes.alive,
         workspaces=workspaces,
         transcripts=transcripts,
         locks=FileLocks(str(settings.data), settings.turn_lock_timeout),

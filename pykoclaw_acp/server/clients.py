@@ -19,7 +19,7 @@ from pykoclaw_acp.link.lines import GREETING
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.logging import share as log_share
 from pykoclaw_acp.protocol import jsonrpc
-from pykoclaw_acp.server import instances, nested, returning
+from pykoclaw_acp.server import client_processes, nested, returning
 from pykoclaw_acp.server.admission import (
     Admission,
     AdmittedConnection,
@@ -211,8 +211,8 @@ class Clients:
                     transport, begun, admitted.process, self._room, self._compare,
                     rest=self._turnstile.next,
                 )  # fmt: skip
-        instance = instances.of(admitted.process)
-        return DirectPeer(transport, begun, instance, self._room) if begun else None
+        client_process = client_processes.of(admitted.process)
+        return DirectPeer(transport, begun, client_process, self._room) if begun else None
 
     def _connect(
         self, peer: Peer, admitted: AdmittedConnection, inside: Inside | None

@@ -14,7 +14,7 @@ from pykoclaw_acp.errors import AcpError
 from pykoclaw_acp.link import client_process, lines
 from pykoclaw_acp.link.framing import MAX_LINE_EARLY, MAX_LINE_IN, LineFramer, Oversized
 from pykoclaw_acp.protocol import jsonrpc
-from pykoclaw_acp.server import instances, introduction
+from pykoclaw_acp.server import client_processes, introduction
 from pykoclaw_acp.server.introduction import MAX_HELLO, UNSAID, FrontHello, Rest
 from pykoclaw_acp.server.peer import ClientLine, Listener, Transport
 from pykoclaw_acp.system import clock
@@ -49,10 +49,12 @@ class FrontPeer:
         self.key: str | None = hello.front
         self.front = hello.front
         parent = (
-            instances.parent_of(pid) if hello.parent == UNSAID else instances.told(hello.parent)
+            client_processes.parent_of(pid)
+            if hello.parent == UNSAID
+            else client_processes.told(hello.parent)
         )
         # Its own, where nobody can say whose it is
-        self.instance = parent or f"front:{hello.front}"
+        self.client_process = parent or f"front:{hello.front}"
         self.environment = environment
         self._transport = transport
         self._rest = rest

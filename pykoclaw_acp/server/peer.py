@@ -56,12 +56,12 @@ class Peer(Protocol):
     """Sends to the client and reads from it. `key` identifies the client across connections; None
     if nothing does.
 
-    `instance` is the process that the client is, `front` what it is connected through: a UUID.
+    `client_process` identifies the client's process, `front` (UUID) what it is connected through.
     `environment`: variables that the client gives; None: it has none of its own.
     """
 
     key: str | None
-    instance: str
+    client_process: str
     front: str
     environment: dict[str, str] | None
     listener: Listener
@@ -127,16 +127,16 @@ class DirectPeer:
         self,
         transport: Transport,
         begun: bytes = b"",
-        instance: str | None = None,
+        client_process: str | None = None,
         room: Room | None = None,
     ) -> None:
-        """`begun`: what was read already. `instance`: None if it cannot be seen which process the
+        """`begun`: what was read already. `client_process`: None if it cannot be seen which the
         client is.
 
         `room` is for its lines that are not complete.
         """
         self.front = str(uuid4())
-        self.instance = instance or f"connection:{self.front}"
+        self.client_process = client_process or f"connection:{self.front}"
         self._transport = transport
         self._begun = begun
         self._framer = LineFramer(MAX_LINE_EARLY, room)

@@ -20,7 +20,7 @@ from pykoclaw_acp.errors import Exhausted, OutputLost, StartupError
 from pykoclaw_acp.link.places import Places
 from pykoclaw_acp.logging import setup as logging
 from pykoclaw_acp.pool.forkserver_process import StartingForkServer
-from pykoclaw_acp.server import instances
+from pykoclaw_acp.server import client_processes
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.connection import ClientConnection
 from pykoclaw_acp.server.lag import run
@@ -163,11 +163,13 @@ async def _serve(
     settings: Settings, source: int, sink: int, begun: StartingForkServer | None
 ) -> OSError | None:
     """Serve the client; returns why nothing could be written to it, if that is so."""
-    client = instances.of(os.getppid())
+    client = client_processes.of(os.getppid())
     places = Places(settings.data, settings.state, settings.socket)
     app = await App.start(settings, places, resident=False, begun=begun)
     transport = await StdioTransport.open(source, sink)
-    connection = ClientConnection(app.sessions, METHODS, DirectPeer(transport, instance=client))
+    connection = ClientConnection(
+        app.sessions, METHODS, DirectPeer(transport, client_process=client)
+    )
     loop = asyncio.get_running_loop()
     serving = loop.create_task(_converse(connection), name="client")
     transport.lost.add_done_callback(lambda _: serving.cancel())

@@ -21,8 +21,8 @@ log: Final = structlog.get_logger()
 _Key = tuple[str, str, str, str]
 
 
-def unknown(instance: str) -> bool | None:  # noqa: ARG001
-    """Liveness of every instance: not known."""
+def unknown(client_process: str) -> bool | None:  # noqa: ARG001
+    """Liveness of every client process: not known."""
     return None
 
 
@@ -48,7 +48,7 @@ class Confirmations:
     """Positions of clients, written behind: after a crash the last moment is shown again, never
     skipped.
 
-    `alive` returns whether an instance's process lives, None if unknown: then it counts as living
+    `alive` returns whether a client's process lives, None if unknown: then it counts as living
     while it has a subscription.
     """
 
@@ -66,9 +66,9 @@ class Confirmations:
 
     def note(self, session_id: str, reader: Reader, seq: int) -> None:
         """Note that the client was shown everything up to `seq`."""
-        key = (session_id, reader.client, reader.instance, reader.front)
+        key = (session_id, reader.client, reader.client_process, reader.front)
         before = self._unwritten.get(key) or self._written.get(key)
-        cursor = Cursor(reader.instance, reader.front, seq)
+        cursor = Cursor(reader.client_process, reader.front, seq)
         if before is None:
             self._change(key, _Change(cursor, whole=False))
         elif before.cursor is None or seq > before.cursor.seq:
@@ -90,11 +90,11 @@ class Confirmations:
         without awaiting: both are written together.
         """
         cursors = await self._cursors(session_id, reader.client)
-        here = {one.instance for one in others}
+        here = {one.client_process for one in others}
         claimant = Claimant(
             reader,
-            fronts={one.front for one in others if one.instance == reader.instance},
-            lives=lambda instance: self.lives(instance, here),
+            fronts={one.front for one in others if one.client_process == reader.client_process},
+            lives=lambda client_process: self.lives(client_process, here),
             now=self._journal.clock.now(),
             upto=upto,
         )
@@ -104,31 +104,32 @@ class Confirmations:
         claim.gone += beyond
         for one in claim.gone:
             self._change(
-                (session_id, reader.client, one.instance, one.front), _Change(None, whole=True)
+                (session_id, reader.client, one.client_process, one.front),
+                _Change(None, whole=True),
             )
         for one in claim.changed:
             self._change(
-                (session_id, reader.client, one.instance, one.front), _Change(one, whole=True)
+                (session_id, reader.client, one.client_process, one.front), _Change(one, whole=True)
             )
         return claim.start
 
-    def lives(self, instance: str, here: Collection[str]) -> bool:
-        """Whether the instance lives, or must be taken to: `here` are those with a subscription."""
-        known = self.alive(instance)
-        return instance in here if known is None else known
+    def lives(self, client_process: str, here: Collection[str]) -> bool:
+        """Whether the process lives, or must be taken to: `here` are those with a subscription."""
+        known = self.alive(client_process)
+        return client_process in here if known is None else known
 
     async def predecessors(self, session_id: str, reader: Reader) -> set[str]:
-        """The reader's instance, and those that it goes on for in the session."""
+        """The reader's process, and those that it goes on for in the session."""
         cursors = await self._cursors(session_id, reader.client)
-        found = {reader.instance}
-        while more := {one.instance for one in cursors if one.used_by in found} - found:
+        found = {reader.client_process}
+        while more := {one.client_process for one in cursors if one.used_by in found} - found:
             found |= more
         return found
 
     async def knows(self, session_id: str, reader: Reader) -> bool:
-        """Whether the reader's instance has a cursor of its own in the session."""
+        """Whether the reader's process has a cursor of its own in the session."""
         cursors = await self._cursors(session_id, reader.client)
-        return any(one.instance == reader.instance for one in cursors)
+        return any(one.client_process == reader.client_process for one in cursors)
 
     async def written(self, limit: float) -> None:
         """Wait until everything noted so far is committed, for at most `limit` s."""
@@ -162,21 +163,23 @@ class Confirmations:
             while look.stale:  # others commit cursors of other sessions all the time
                 look.stale = False
                 found = {
-                    (one.instance, one.front): one
+                    (one.client_process, one.front): one
                     for one in await self._journal.cursors(session_id, client)
                 }
         finally:
             self._looks.discard(look)
         for changes in (self._written, self._unwritten):
-            for (session, name, instance, front), change in changes.items():
+            for (session, name, client_process, front), change in changes.items():
                 if (session, name) != (session_id, client):
                     continue
-                known = found.pop((instance, front), None)
+                known = found.pop((client_process, front), None)
                 if change.cursor is not None:
                     keeps = (
                         known is not None and not change.whole and change.cursor.seq <= known.seq
                     )
-                    found[instance, front] = known if known is not None and keeps else change.cursor
+                    found[client_process, front] = (
+                        known if known is not None and keeps else change.cursor
+                    )
         return list(found.values())
 
     async def _write_soon(self) -> None:
@@ -199,8 +202,8 @@ class Confirmations:
         self._batches += 1
         batch = self._batches
         changes = [
-            CursorChange(session_id, client, instance, front, change.cursor, change.whole)
-            for (session_id, client, instance, front), change in self._written.items()
+            CursorChange(session_id, client, client_process, front, change.cursor, change.whole)
+            for (session_id, client, client_process, front), change in self._written.items()
         ]
         try:
             await self._journal.change_cursors(changes)

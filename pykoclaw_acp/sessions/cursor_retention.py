@@ -1,6 +1,6 @@
-"""Retention of cursors: those of ended client instances are dropped after 30 days.
+"""Retention of cursors: those of ended client processes are dropped after 30 days.
 
-The days are counted by the data directory's clock, from when a daemon first saw that the instance
+The days are counted by the data directory's clock, from when a daemon first saw that the process
 had ended: a wrong wall clock drops nothing early, and days on which the machine is off do not
 count.
 """
@@ -23,7 +23,7 @@ log: Final = structlog.get_logger()
 
 
 class CursorAges:
-    """Checks once an hour which instances have ended."""
+    """Checks once an hour which client processes have ended."""
 
     def __init__(self, sessions: Sessions, journal: CursorStore) -> None:
         self._sessions = sessions
@@ -41,18 +41,18 @@ class CursorAges:
                 log.exception("Cursors could not be looked at", action="cursors_not_aged")
 
     async def look(self) -> None:
-        """Record ended instances, and drop expired cursors."""
+        """Record ended client processes, and drop expired cursors."""
         alive = self._sessions.confirmations.alive
         shown = {
-            subscription.reader.instance
+            subscription.reader.client_process
             for session in self._sessions.live.values()
             for subscription in session.subscriptions
             if subscription.reader is not None
         }
         ended: list[str] = []
         living: list[str] = []
-        for instance in await self._journal.instances():
-            known = alive(instance)
-            lives = instance in shown if known is None else known
-            (living if lives else ended).append(instance)
+        for client_process in await self._journal.client_processes():
+            known = alive(client_process)
+            lives = client_process in shown if known is None else known
+            (living if lives else ended).append(client_process)
         await self._journal.age_cursors(ended, living, self._journal.clock.now() - LIMIT)

@@ -150,7 +150,7 @@ async def resume(
 ) -> OpenedSession:
     """Open a session without its log: what the client has not seen yet follows the answer.
 
-    That is what comes after `after`, or else after what this instance of the client has confirmed,
+    That is what comes after `after`, or else after what this client's process has confirmed,
     or one of its name that has ended.
     """
     session = await _reopen(subscriber, session_id, options)

@@ -59,7 +59,7 @@ async def accept(subscriber: Subscriber, prompt: ClientPrompt) -> tuple[Session,
     shown = prompt.sent_at or time.time_ns() // 1_000_000
     sent = sessions.clock.now() if prompt.uptime is None else sessions.clock.at(prompt.uptime)
     turn = Turn(str(uuid4()), session.id, prompt.content, keys, shown, subscriber.name, sent=sent)
-    turn.instance = subscriber.instance
+    turn.client_process = subscriber.client_process
     helpers = sessions.catalogue.settings.helper_prompts
     turn.helper = prompt_text.by_client_itself(prompt.content, subscriber.name, helpers)
     turn.steers = session.record.steers if prompt.steers is None else prompt.steers

@@ -20,22 +20,22 @@ from pykoclaw_acp.sessions.subscription import Subscription
 class Subscriber:
     """One client. Session ids are those the client uses; several may be aliases of one session.
 
-    `instance` identifies the client's process, `front` (UUID) the front it is connected through.
+    `client_process` identifies the client's process, `front` (UUID) the front it is connected through.
     """
 
-    def __init__(self, sessions: Sessions, client: Client, instance: str, front: str) -> None:
+    def __init__(self, sessions: Sessions, client: Client, client_process: str, front: str) -> None:
         self.sessions = sessions
         self.subscriptions: dict[str, Subscription] = {}
         self.loading: dict[str, int] = {}  # request number of a running replay, by session
         self.client = client
         self.superseded = False
         """Whether its front speaks through a newer connection."""
-        self.instance = instance
+        self.client_process = client_process
         self._front = front
         self._given: Given | None = None
         self.pace = LivePace()
         self.lives: dict[str, bool] = {}
-        """Whether its instance had a place in a session that it is opening."""
+        """Whether its process had a place in a session that it is opening."""
         self._prompts: dict[int, tuple[Session, Turn]] = {}  # unanswered prompts, by request number
         self.introduce(client_traits.UNNAMED, client_traits.UNNAMED)
 
@@ -43,7 +43,7 @@ class Subscriber:
         """Set the client's name and traits."""
         self.name = name
         self.traits = client_traits.find(name, version)
-        self._reader = Reader(name, self.instance, self._front)
+        self._reader = Reader(name, self.client_process, self._front)
 
     @property
     def given(self) -> Given | None:
@@ -160,7 +160,7 @@ class Subscriber:
         return start
 
     async def is_known(self, session_id: str) -> bool:
-        """Whether this instance of the client has a place in the session."""
+        """Whether this client's process has a place in the session."""
         return await self.sessions.confirmations.knows(session_id, self._reader)
 
     def claim_prompts(self, session: Session) -> None:
@@ -169,10 +169,10 @@ class Subscriber:
         """
         confirmations = self.sessions.confirmations
         readers = [one.reader for one in session.subscriptions if one.alive]
-        here = {one.instance for one in readers if one is not None}
+        here = {one.client_process for one in readers if one is not None}
 
         def is_author(one: str | None) -> bool:
-            return one is None or one == self.instance or not confirmations.lives(one, here)
+            return one is None or one == self.client_process or not confirmations.lives(one, here)
 
         session.unclaimed.claim_for(self.name, is_author)
 

@@ -1,4 +1,4 @@
-"""`acp_cursors`: how far each instance of a client was shown a session, per id and front."""
+"""`acp_cursors`: how far each process of a client was shown a session, per id and front."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OWN: Final = "acp_session_id = ? AND client = ? AND instance = ? AND front = ?"
 
 def change(one: CursorChange) -> Statement:
     """Replace or delete a cursor; one that is not `whole` only moves its seq forward."""
-    key = (one.session_id, one.client, one.instance, one.front)
+    key = (one.session_id, one.client, one.client_process, one.front)
     cursor = one.cursor
     if cursor is None:
         return Statement(f"DELETE FROM acp_cursors WHERE {_OWN}", key)  # noqa: S608  constant
@@ -41,7 +41,7 @@ def change(one: CursorChange) -> Statement:
 
 
 async def of(database: Database, session_id: str, client: str) -> list[Cursor]:
-    """Cursors of all instances of a client in a session."""
+    """Cursors of all processes of a client in a session."""
     rows = await database.read(
         "SELECT instance, front, seq, used_by, least, beside, spare_clock FROM acp_cursors"
         " WHERE acp_session_id = ? AND client = ?",
@@ -50,27 +50,28 @@ async def of(database: Database, session_id: str, client: str) -> list[Cursor]:
     return [Cursor(*row) for row in rows]
 
 
-async def instances(database: Database) -> list[str]:
-    """Instances that have cursors."""
+async def client_processes(database: Database) -> list[str]:
+    """Client processes that have cursors."""
     return [
-        instance for (instance,) in await database.read("SELECT DISTINCT instance FROM acp_cursors")
+        client_process
+        for (client_process,) in await database.read("SELECT DISTINCT instance FROM acp_cursors")
     ]
 
 
 def age(ended: Sequence[str], living: Sequence[str], now: int, before: int) -> Iterator[Statement]:
-    """Mark instances as ended or living at `now` (ms, own clock); delete cursors left
+    """Mark processes as ended or living at `now` (ms, own clock); delete cursors left
     by `before`.
     """
-    for instance in ended:
+    for client_process in ended:
         yield Statement(
             "UPDATE acp_cursors SET ended_clock = ? WHERE instance = ? AND ended_clock IS NULL",
-            (now, instance),
+            (now, client_process),
         )
-    for instance in living:
+    for client_process in living:
         yield Statement(
             "UPDATE acp_cursors SET ended_clock = NULL, spare_clock = NULL WHERE instance = ?"
             " AND (ended_clock IS NOT NULL OR spare_clock IS NOT NULL)",
-            (instance,),
+            (client_process,),
         )
     yield Statement(
         "DELETE FROM acp_cursors WHERE ended_clock <= ? OR spare_clock <= ?", (before, before)

@@ -52,7 +52,7 @@ def insert(turn: Turn, prompt: str) -> Statement:
             turn.keys.request,
             turn.keys.idempotency,
             turn.keys.fingerprint,
-            *(turn.client, turn.instance),
+            *(turn.client, turn.client_process),
             turn.created_at,
             turn.sent,
             *(int(turn.unattended), int(turn.detached)),
@@ -273,7 +273,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
         created_at,
         *rest,
     ) in rows:
-        client, instance, sent, state, epoch, origin, *more = rest
+        client, client_process, sent, state, epoch, origin, *more = rest
         unattended, detached, attempts, task_id, taken_by, unsaid, spoke = more
         keys = PromptKeys(request, idempotency, fingerprint)
         turn = Turn(
@@ -283,7 +283,7 @@ async def unfinished(database: Database) -> list[UnfinishedTurn]:
             keys,
             created_at,
             client,
-            instance,
+            client_process,
             state=TurnState(state),
             spoke=bool(spoke),
         )

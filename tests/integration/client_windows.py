@@ -33,8 +33,8 @@ class Windows:
         self._stack = stack
         self._fronts = 0
 
-    def _alive(self, instance: str) -> bool | None:
-        return instance in self.living if instance.startswith("this boot") else None
+    def _alive(self, client_process: str) -> bool | None:
+        return client_process in self.living if client_process.startswith("this boot") else None
 
     async def open(
         self, pid: int, start: int = 7, *, hello: dict[str, Any] | None = None, **more: Any

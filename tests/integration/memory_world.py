@@ -46,7 +46,7 @@ from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.pool.launcher import Deliver, Inheritance
 from pykoclaw_acp.server import app as server
-from pykoclaw_acp.server import instances, returning
+from pykoclaw_acp.server import client_processes, returning
 from pykoclaw_acp.server.clients import CALLS_GRACE
 from pykoclaw_acp.server.connection import ClientConnection
 from pykoclaw_acp.server.link import FrontPeer
@@ -650,8 +650,8 @@ class World:
         since = ended is not None and (front.opens(session) or opened >= ended)
         return front.process == author.process or since
 
-    def _lives(self, instance: str) -> bool:
-        return any(f":{front.process}:" in instance for front in self.fronts)
+    def _lives(self, client_process: str) -> bool:
+        return any(f":{front.process}:" in client_process for front in self.fronts)
 
     # --- in the place of the operating system
 
@@ -691,7 +691,7 @@ class World:
         for module in (store_connection, history_copy):
             patch.setattr(module, "sqlite3", FaultyModule(lambda: world._life))
         patch.setattr(open_file, "os", self._looks)
-        patch.setattr(instances, "alive", self._lives)
+        patch.setattr(client_processes, "alive", self._lives)
         patch.setattr(store_connection.Connection, "open", open_)
         patch.setattr(store_connection.Connection, "run", run)
         patch.setattr(store_connection.Connection, "post", post)

@@ -22,8 +22,10 @@ async def s(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Sub
 async def change(
     s: Subject, cursor: Cursor | None, *, whole: bool = False, client: str = "Zed"
 ) -> None:
-    instance, front = ("i", "f") if cursor is None else (cursor.instance, cursor.front)
-    await s.journal.change_cursors([CursorChange("one", client, instance, front, cursor, whole)])
+    client_process, front = ("i", "f") if cursor is None else (cursor.client_process, cursor.front)
+    await s.journal.change_cursors(
+        [CursorChange("one", client, client_process, front, cursor, whole)]
+    )
 
 
 async def cursors(s: Subject, client: str = "Zed") -> list[Cursor]:
@@ -45,15 +47,15 @@ async def test_a_cursor_that_is_known_whole_is_replaced(s: Subject) -> None:
     assert await cursors(s) == [known]
 
 
-async def test_instances_and_fronts_have_cursors_of_their_own(s: Subject) -> None:
-    for instance, front, seq in (("i", "f", 1), ("i", "g", 2), ("j", "f", 3)):
-        await change(s, Cursor(instance, front, seq))
-    assert {(one.instance, one.front, one.seq) for one in await cursors(s)} == {
+async def test_processes_and_fronts_have_cursors_of_their_own(s: Subject) -> None:
+    for client_process, front, seq in (("i", "f", 1), ("i", "g", 2), ("j", "f", 3)):
+        await change(s, Cursor(client_process, front, seq))
+    assert {(one.client_process, one.front, one.seq) for one in await cursors(s)} == {
         ("i", "f", 1),
         ("i", "g", 2),
         ("j", "f", 3),
     }
-    assert sorted(await s.journal.instances()) == ["i", "j"]
+    assert sorted(await s.journal.client_processes()) == ["i", "j"]
     await change(s, None)
     assert len(await cursors(s)) == 2
 

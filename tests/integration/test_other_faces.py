@@ -18,7 +18,7 @@ WHERE = OpenOptions("/proc", (), ())  # holds nothing that acts
 
 def subscriber(r: Rig, front: str) -> tuple[Subscriber, Client]:
     client = Client()
-    made = Subscriber(r.sessions, client, instance="browser", front=front)
+    made = Subscriber(r.sessions, client, client_process="browser", front=front)
     made.introduce("browser", "1")
     return made, client
 

@@ -44,7 +44,7 @@ async def test_accepted_prompt_waits_and_marks_session_prompted(s: Subject) -> N
     session = await s.session()
     keys = PromptKeys("front:1", "mine", "print")
     await s.journal.accept(
-        prompt(session, "a", keys=keys, client="mitto", instance="one", detached=True)
+        prompt(session, "a", keys=keys, client="mitto", client_process="one", detached=True)
     )
     found = await s.journal.find(session)
     assert found is not None
@@ -60,7 +60,7 @@ async def test_accepted_prompt_waits_and_marks_session_prompted(s: Subject) -> N
     known = await s.journal.find_unfinished(session, PromptKeys(request="front:1"))
     assert known is not None
     assert (known.turn_id, known.state, known.recovered) == ("a", TurnState.QUEUED, True)
-    assert (known.client, known.instance, known.detached) == ("mitto", "one", True)
+    assert (known.client, known.client_process, known.detached) == ("mitto", "one", True)
     for other in (PromptKeys(request="front:9"), PromptKeys(idempotency="mine")):
         assert await s.journal.find_unfinished(session, other) is None
     assert await s.journal.find_unfinished("other", PromptKeys(request="front:1")) is None

@@ -18,7 +18,7 @@ class MemoryCursorStore(MemoryStore):
         await self.database.write(change, patient=True)
 
     def _apply(self, one: CursorChange) -> None:
-        key = (one.session_id, one.client, one.instance, one.front)
+        key = (one.session_id, one.client, one.client_process, one.front)
         known = self.database.cursors.get(key)
         if one.cursor is None:
             self.database.cursors.pop(key, None)
@@ -35,7 +35,7 @@ class MemoryCursorStore(MemoryStore):
             if key[:2] == (session_id, client)
         ]
 
-    async def instances(self) -> list[str]:
+    async def client_processes(self) -> list[str]:
         return list(dict.fromkeys(key[2] for key in self.database.read().cursors))
 
     async def age_cursors(self, ended: Sequence[str], living: Sequence[str], before: int) -> None:

@@ -74,7 +74,7 @@ class TurnRow:
     position: int = 0  # given as it is inserted
     created_at: int = 0
     client: str | None = None
-    instance: str | None = None
+    client_process: str | None = None
     background: bool = False
     task_id: str | None = None
     detached: bool = False
@@ -311,7 +311,11 @@ class MemoryDatabase:
             raise Conflict(f"the task {turn.task_id} was deleted")
         row = TurnRow(turn.turn_id, turn.session_id, turn.content, turn.keys)
         row.created_at, row.client, row.attempts = turn.created_at, turn.client, int(turn.begun)
-        row.task_id, row.instance, row.detached = turn.task_id, turn.instance, turn.detached
+        row.task_id, row.client_process, row.detached = (
+            turn.task_id,
+            turn.client_process,
+            turn.detached,
+        )
         self.insert_turn(row)
 
     def insert_request(self, session_id: str, ask: PermissionRequest) -> None:

@@ -223,7 +223,7 @@ class MemoryTurnJournal(MemoryStore):
         if row is None:
             return None
         found = Turn(row.turn_id, session_id, row.content, row.keys, client=row.client)
-        found.instance, found.state, found.recovered = row.instance, row.state, True
+        found.client_process, found.state, found.recovered = row.client_process, row.state, True
         found.detached = row.detached
         return found
 

@@ -32,7 +32,7 @@ class Process:
     """
 
     name: str
-    instance: str
+    client_process: str
     has: int = 0
     sent: int = 0
     front: str | None = None
@@ -43,7 +43,7 @@ class Process:
     @property
     def reader(self) -> Reader:
         assert self.front is not None
-        return Reader(self.name, self.instance, self.front)
+        return Reader(self.name, self.client_process, self.front)
 
 
 @dataclass(eq=False)
@@ -85,10 +85,13 @@ class Walk(RuleBasedStateMachine):
     def _start_daemon(self) -> None:
         self.confirmations = Confirmations(self.store, self._alive)
 
-    def _alive(self, instance: str) -> bool | None:
+    def _alive(self, client_process: str) -> bool | None:
         if not self.verifiable:
             return None
-        return any(one.process.instance == instance and one.process.alive for one in self.windows)
+        return any(
+            one.process.client_process == client_process and one.process.alive
+            for one in self.windows
+        )
 
     def _next(self, word: str) -> str:
         self.count += 1
@@ -278,11 +281,11 @@ class Walk(RuleBasedStateMachine):
                 one for name in "ab" for one in await self.confirmations._cursors(SESSION, name)
             ]
 
-        places = {(one.instance, one.front): one.seq for one in self.run(known())}
+        places = {(one.client_process, one.front): one.seq for one in self.run(known())}
         for window in self.windows:
             one = window.process
             if one.front is not None:
-                assert places.get((one.instance, one.front), 0) <= one.has
+                assert places.get((one.client_process, one.front), 0) <= one.has
 
 
 TestWalks = Walk.TestCase

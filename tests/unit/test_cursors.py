@@ -8,18 +8,18 @@ from pykoclaw_acp.model.cursors import Claim, Claimant, Cursor, Reader
 
 
 def claim(cursors: Sequence[Cursor], *living: str, upto: int | None = None) -> Claim:
-    """By a new instance; of the earlier ones these live."""
+    """By a new process; of the earlier ones these live."""
     reader = Reader("editor", "new", "front")
     return Claimant(reader, (), lambda one: one in living, 1_000, upto).claim(cursors)
 
 
 def test_named_place_leaves_the_lowest_to_others() -> None:
-    """Whoever returns may be the one that an instance which lives has taken over, at 0."""
+    """Whoever returns may be the one that a process which lives has taken over, at 0."""
     guarded = Cursor("first", "f1", 5, least=0, beside="taker")
     other = Cursor("second", "f2", 1)
     found = claim([guarded, other], "taker", upto=9)
-    assert [(one.instance, one.used_by) for one in found.changed] == [("second", "new")]
+    assert [(one.client_process, one.used_by) for one in found.changed] == [("second", "new")]
     assert claim([guarded], "taker").start == 0
-    # Once the instance has ended, its own cursor is left, and this one counts for itself.
+    # Once the process has ended, its own cursor is left, and this one counts for itself.
     found = claim([guarded, other], upto=9)
-    assert [one.instance for one in found.changed] == ["first"]
+    assert [one.client_process for one in found.changed] == ["first"]

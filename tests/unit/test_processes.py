@@ -16,7 +16,7 @@ import pytest
 from pykoclaw_acp.channel.processes import WorkerHandle, WorkerProcess, WorkerRecord
 from pykoclaw_acp.channel.spec import WorkerIdentity
 from pykoclaw_acp.pool.local_whereabouts import LocalWhereabouts
-from pykoclaw_acp.server import instances
+from pykoclaw_acp.server import client_processes
 from pykoclaw_acp.system import processes, reaper
 from pykoclaw_acp.worker import sdk_private
 
@@ -58,13 +58,13 @@ def test_who_cannot_know_takes_process_for_alive(
     sleeper: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client: Any = SimpleNamespace(_transport=SimpleNamespace(_process=SimpleNamespace(pid=sleeper)))
-    words = instances.of(os.getpid())
+    words = client_processes.of(os.getpid())
     assert words is not None
-    here = instances._here()
-    monkeypatch.setattr(instances, "_here", lambda: here)
+    here = client_processes._here()
+    monkeypatch.setattr(client_processes, "_here", lambda: here)
     with no_descriptors():
-        cli, client_lives = sdk_private.cli_lives(client), instances.alive(words)
-        parent = instances.parent_of(os.getpid())
+        cli, client_lives = sdk_private.cli_lives(client), client_processes.alive(words)
+        parent = client_processes.parent_of(os.getpid())
         processes.reap_orphans()
     assert (cli, client_lives, parent) == (True, None, None)
 

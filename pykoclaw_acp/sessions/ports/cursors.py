@@ -10,18 +10,18 @@ from pykoclaw_acp.sessions.ports.store import Store
 
 
 class CursorStore(Store, Protocol):
-    """How far each instance of a client was shown a session."""
+    """How far each process of a client was shown a session."""
 
     async def change_cursors(self, changes: Sequence[CursorChange]) -> None:
         """Apply changes of cursors in one transaction. Patient."""
 
     async def cursors(self, session_id: str, client: str) -> list[Cursor]:
-        """Cursors of all instances of a client in a session."""
+        """Cursors of all processes of a client in a session."""
 
-    async def instances(self) -> list[str]:
-        """Instances that have cursors."""
+    async def client_processes(self) -> list[str]:
+        """Client processes that have cursors."""
 
     async def age_cursors(self, ended: Sequence[str], living: Sequence[str], before: int) -> None:
-        """Record which instances have ended and which live; delete what was left by `before` (ms,
+        """Record which processes have ended and which live; delete what was left by `before` (ms,
         own clock).
         """

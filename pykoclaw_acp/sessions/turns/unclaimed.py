@@ -68,7 +68,7 @@ class Unclaimed:
         for turn in list(self._claims):
             its_own = front is not None and turn.keys.front == front
             is_named = (turn.client or self._record.client) == name
-            if is_named and is_author(turn.instance) and not its_own:
+            if is_named and is_author(turn.client_process) and not its_own:
                 self._settle(turn, claimed=True)
 
     def drop_older(self, newer: Turn) -> None:

@@ -20,15 +20,15 @@ class SqlCursorStore(SqlStore):
         )
 
     async def cursors(self, session_id: str, client: str) -> list[Cursor]:
-        """Cursors of all instances of a client in a session."""
+        """Cursors of all processes of a client in a session."""
         return await cursors.of(self._database, session_id, client)
 
-    async def instances(self) -> list[str]:
-        """Instances that have cursors."""
-        return await cursors.instances(self._database)
+    async def client_processes(self) -> list[str]:
+        """Client processes that have cursors."""
+        return await cursors.client_processes(self._database)
 
     async def age_cursors(self, ended: Sequence[str], living: Sequence[str], before: int) -> None:
-        """Record which instances have ended and which live; delete what was left by `before` (ms,
+        """Record which processes have ended and which live; delete what was left by `before` (ms,
         own clock).
         """
         await self._commit(
