@@ -28,7 +28,7 @@ from bench.transcripts import imports
 from bench.turns import pacing, turns
 from bench.waits import waits
 from bench.weight import live, stored
-from pykoclaw_acp.demo.surroundings import environment, temporary_home
+from pykoclaw_acp.demo.home import environment, temporary_home
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from docs.features import FEATURES, QUIET, VERDICTS, Feature
-from pykoclaw_acp.demo.surroundings import environment, temporary_home
+from pykoclaw_acp.demo.home import environment, temporary_home
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 
 PAGE: Final = Path(__file__).with_suffix(".md")

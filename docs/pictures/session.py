@@ -24,7 +24,7 @@ from typing import Any, Final
 from rich.text import Text
 
 from docs.pictures.record import svg
-from pykoclaw_acp.demo.surroundings import environment, temporary_home
+from pykoclaw_acp.demo.home import environment, temporary_home
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 
 PICTURE: Final = Path(__file__).with_suffix(".svg")

@@ -15,9 +15,9 @@ from acp.schema import PromptResponse
 from pykoclaw_acp.demo import client, processes, script
 from pykoclaw_acp.demo.client import Agent, AnyUpdate, Arrival, AskedPermission, Editor, seq_of
 from pykoclaw_acp.demo.findings import Findings
+from pykoclaw_acp.demo.home import environment
 from pykoclaw_acp.demo.processes import DemoProcess
 from pykoclaw_acp.demo.show import DemoOutput
-from pykoclaw_acp.demo.surroundings import environment
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 
 

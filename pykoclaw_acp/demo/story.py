@@ -19,9 +19,9 @@ from acp import RequestError
 from pykoclaw_acp import __version__
 from pykoclaw_acp.demo import scenes
 from pykoclaw_acp.demo.findings import Findings
+from pykoclaw_acp.demo.home import Interruption, places, temporary_home
 from pykoclaw_acp.demo.show import DemoOutput
 from pykoclaw_acp.demo.stage import Stage
-from pykoclaw_acp.demo.surroundings import Interruption, places, temporary_home
 from pykoclaw_acp.scripted_model.process import ScriptedModel
 
 _COMPLAINTS: Final = 8  # lines of the log that are shown after a fault
