@@ -10,7 +10,7 @@ from pykoclaw_acp.config import loading
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.link.places import secure_directory
-from pykoclaw_acp.model import surroundings
+from pykoclaw_acp.model import session_environment
 from pykoclaw_acp.system import credentials
 from pykoclaw_acp.system.environment import CONFIGURATION
 
@@ -54,11 +54,11 @@ def _account(settings: Settings, chosen: str | None, *, make: bool) -> tuple[str
     ConfigurationError.
     """
     name = settings.account if chosen is None else chosen
-    if not surroundings.is_account(name):
+    if not session_environment.is_account(name):
         raise CommandFailed(
             "The name of an account has letters, digits, dots, dashes and underscores."
         )
-    directory = settings.house({}).configuration(surroundings.stored(name))
+    directory = settings.daemon_environment({}).configuration(session_environment.stored(name))
     if directory is None:
         return name, None
     if make:

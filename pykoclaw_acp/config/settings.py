@@ -36,7 +36,7 @@ from pykoclaw_acp.config.values import (
 )
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.lost_context import LostContext
-from pykoclaw_acp.model.surroundings import OWN, House, stored
+from pykoclaw_acp.model.session_environment import OWN, DaemonEnvironment, stored
 from pykoclaw_acp.system import credentials
 
 T = TypeVar("T")
@@ -294,11 +294,11 @@ class Settings(BaseSettings):
             **more,
         )
 
-    def house(self, variables: Mapping[str, str]) -> House:
+    def daemon_environment(self, variables: Mapping[str, str]) -> DaemonEnvironment:
         """The daemon's own account and variables, and where accounts are."""
         directory = self.accounts or self.data / "accounts"
         cli = None if self.cli_path is None else str(self.cli_path)
-        return House(
+        return DaemonEnvironment(
             stored(self.account), str(directory), variables, cli,
             claudes=credentials.configuration(os.environ, Path.home()),
             mode_is_set=self.origin("permission_mode") != "default",

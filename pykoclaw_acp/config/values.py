@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo
 
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.link import places
-from pykoclaw_acp.model import surroundings
+from pykoclaw_acp.model import session_environment
 
 PermissionMode = Literal["default", "acceptEdits", "plan", "auto", "dontAsk", "bypassPermissions"]
 SettingSource = Literal["user", "project", "local"]
@@ -62,7 +62,7 @@ def program(value: Any) -> Any:
 
 def account(value: str) -> str:
     """The name of an account."""
-    if not surroundings.is_account(value):
+    if not session_environment.is_account(value):
         raise ValueError("it has letters, digits, dots, dashes and underscores")
     return value
 

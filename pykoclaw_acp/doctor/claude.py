@@ -16,7 +16,7 @@ from typing import Any, Final
 from pykoclaw_acp.config.dotenv import IN_HOME
 from pykoclaw_acp.doctor.report import TOOL_WAIT, Context, Finding
 from pykoclaw_acp.model.choices import BYPASS, may_bypass
-from pykoclaw_acp.model.surroundings import OWN
+from pykoclaw_acp.model.session_environment import OWN
 from pykoclaw_acp.sessions.user_settings import trouble
 from pykoclaw_acp.system import credentials, dotenv
 from pykoclaw_acp.trust.looking import Looking

@@ -14,8 +14,8 @@ from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.choices import Config
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.lost_context import LostContext
+from pykoclaw_acp.model.session_environment import ClientEnvironment, StoredEnvironment
 from pykoclaw_acp.model.session_options import SessionOptions
-from pykoclaw_acp.model.surroundings import Given, Surroundings
 
 AWAY_GRACE: Final = 5.0  # s; a front that reconnects within it was not away
 
@@ -68,7 +68,7 @@ class SessionRecord:
     away_policy: AwayPolicy | None = None  # None: the setting's
     steers: bool = False  # prompts go into the running turn, unless they say otherwise
     branch: Branch | None = None  # where its next Claude session begins; None: it has one, or none
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    environment: StoredEnvironment = field(default_factory=StoredEnvironment)
     real_cwd: str | None = None  # without symbolic links; None: the same path, or nobody has looked
     works_for: str | None = None  # conversation of the task that it runs aside; None: its own
 
@@ -159,7 +159,7 @@ class Turn:
     taken_by: str | None = None
     unsaid: bool = False
     leaving: bool = False
-    given: Given | None = None
+    given: ClientEnvironment | None = None
     recovered: bool = False
     resent: bool = False
     lost_at: float | None = None

@@ -16,7 +16,7 @@ from pykoclaw_acp.model.choices import Command, Selection
 from pykoclaw_acp.model.events import Failure
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
-from pykoclaw_acp.model.surroundings import Given
+from pykoclaw_acp.model.session_environment import ClientEnvironment
 from pykoclaw_acp.protocol import jsonrpc, lenient, permissions, presentation, projection
 from pykoclaw_acp.protocol.messages import ClientCapabilities, Implementation, InitializeParams
 from pykoclaw_acp.protocol.pending_calls import PendingCalls
@@ -54,7 +54,11 @@ class AcpClient:
         self._requests = PermissionRequests(self.requests, self._say)
         self.subscriber = Subscriber(sessions, self, peer.client_process, peer.front)
         self._progress = ProgressPace(self._progress_due, self.subscriber.pace)
-        self.given = None if peer.environment is None else Given.of(of_sessions(peer.environment))
+        self.given = (
+            None
+            if peer.environment is None
+            else ClientEnvironment.of(of_sessions(peer.environment))
+        )
         self.subscriber.given = self.given
         self.logged_out = False  # by `logout`, until `authenticate`
         # Numbers of lines whose answer the client has not confirmed

@@ -17,13 +17,13 @@ import structlog
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.options import WorkerOptions
+from pykoclaw_acp.config.session_environment import own_variables
 from pykoclaw_acp.config.settings import Settings
-from pykoclaw_acp.config.surroundings import own_variables
 from pykoclaw_acp.errors import LaunchFailed
 from pykoclaw_acp.link.places import DATABASE, Places
 from pykoclaw_acp.model.choices import may_bypass
 from pykoclaw_acp.model.scheduled import SchedulerState
-from pykoclaw_acp.model.surroundings import House
+from pykoclaw_acp.model.session_environment import DaemonEnvironment
 from pykoclaw_acp.model.turns import TurnTimes
 from pykoclaw_acp.pool.forkserver_process import StartingForkServer
 from pykoclaw_acp.pool.launcher import Launcher
@@ -135,13 +135,15 @@ class App:
             )  # fmt: skip
             statements = PluginStatements(database)
             journal = HintingJournal(database)
-            house = settings.house(own_variables())
-            roots = Roots(accounts=house.accounts)
-            transcripts = ImportedTranscripts(journal, accounts=house.configuration, roots=roots)
+            daemon_environment = settings.daemon_environment(own_variables())
+            roots = Roots(accounts=daemon_environment.accounts)
+            transcripts = ImportedTranscripts(
+                journal, accounts=daemon_environment.configuration, roots=roots
+            )
             sessions, pool = _wire(
                 settings, database, launcher, identity,
                 journal=journal, statements=statements, transcripts=transcripts,
-                house=house, resident=resident,
+                daemon_environment=daemon_environment, resident=resident,
             )  # fmt: skip
             sessions.know_aliases(await conversations.aliases(database))
             sessions.awaits_recovery = found is None
@@ -236,7 +238,7 @@ def _wire(
     journal: Journal,
     statements: PluginStatements,
     transcripts: ImportedTranscripts,
-    house: House,
+    daemon_environment: DaemonEnvironment,
     resident: bool,
 ) -> tuple[Sessions, WorkerPool]:
     """Sessions and pool, which know each other."""
@@ -252,7 +254,7 @@ def _wire(
         workspaces=workspaces,
         transcripts=transcripts,
         locks=FileLocks(str(settings.data), settings.turn_lock_timeout),
-        house=house,
+        daemon_environment=daemon_environment,
     )
     models = {"on": True, "off": False}.get(settings.legacy_models)
     sessions.showing = Showing(models, thoughts=settings.thinking == "show")

@@ -15,8 +15,8 @@ import structlog
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import AuthRequired, InternalError, InvalidParams, Overloaded
 from pykoclaw_acp.link import logins
-from pykoclaw_acp.model import surroundings as rules
-from pykoclaw_acp.model.surroundings import House, Surroundings
+from pykoclaw_acp.model import session_environment as rules
+from pykoclaw_acp.model.session_environment import DaemonEnvironment, StoredEnvironment
 from pykoclaw_acp.protocol.messages import AuthenticateParams, Empty
 from pykoclaw_acp.protocol.wire import Params
 from pykoclaw_acp.server.acp_client import AcpClient
@@ -40,7 +40,7 @@ async def authenticate(call: Call, params: AuthenticateParams) -> Empty:
     if params.method_id not in logins.ids():
         raise InvalidParams("`methodId`: must be one of `authMethods`.")
     client = call.client
-    if await asyncio.to_thread(credential_of, call.sessions.house, client) is None:
+    if await asyncio.to_thread(credential_of, call.sessions.daemon_environment, client) is None:
         raise AuthRequired(_missing(client), {"errorKind": ErrorKind.AUTHENTICATION_MISSING})
     client.log_in()
     return Empty()
@@ -51,10 +51,12 @@ async def logout(call: Call, params: Params) -> Empty:  # noqa: ARG001
     clients keep theirs, and what runs goes on.
     """
     client = call.client
-    environment, directory, _ = _of(call.sessions.house, client)
+    environment, directory, _ = _of(call.sessions.daemon_environment, client)
     if await asyncio.to_thread(_login, directory) is not None:
         await asyncio.to_thread(
-            _log_out, call.sessions.house.cli_path, environment.get(names.CONFIGURATION)
+            _log_out,
+            call.sessions.daemon_environment.cli_path,
+            environment.get(names.CONFIGURATION),
         )
     client.log_out()
     if call.sessions.early is not None:
@@ -79,21 +81,21 @@ def account(meta: Mapping[str, Any]) -> str | None:
     return rules.stored(name)
 
 
-def account_of(house: House, client: AcpClient) -> str:
+def account_of(daemon_environment: DaemonEnvironment, client: AcpClient) -> str:
     """The account of the client's new sessions."""
     named = None if client.given is None else client.given.account
-    return house.account if named is None else named
+    return daemon_environment.account if named is None else named
 
 
-def credential_of(house: House, client: AcpClient) -> str | None:
+def credential_of(daemon_environment: DaemonEnvironment, client: AcpClient) -> str | None:
     """Where new sessions of the client get a credential from: a variable's name, a file; None:
     nowhere. Reads files; raises Overloaded if these cannot be read for a shortage.
     """
-    environment, directory, account = _of(house, client)
+    environment, directory, account = _of(daemon_environment, client)
     if (variable := credentials.in_environment(environment)) is not None:
         return variable
     with _reading():
-        if account == house.account and credentials.handed(os.environ):
+        if account == daemon_environment.account and credentials.handed(os.environ):
             return HANDED
         return credentials.login(directory)
 
@@ -111,13 +113,17 @@ def _reading() -> Iterator[None]:
         raise Overloaded(message, kind) from error
 
 
-def _of(house: House, client: AcpClient) -> tuple[Mapping[str, str], str, str]:
+def _of(
+    daemon_environment: DaemonEnvironment, client: AcpClient
+) -> tuple[Mapping[str, str], str, str]:
     """Environment of a new session of the client, the configuration directory of its account, and
     that.
     """
-    account = account_of(house, client)
-    variables = rules.environment(house, Surroundings(account), client.given).variables
-    own = house.configuration(account)
+    account = account_of(daemon_environment, client)
+    variables = rules.environment(
+        daemon_environment, StoredEnvironment(account), client.given
+    ).variables
+    own = daemon_environment.configuration(account)
     return variables, own or credentials.configuration(os.environ, Path.home()), account
 
 

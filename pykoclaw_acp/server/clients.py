@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import structlog
 
-from pykoclaw_acp.config import surroundings
+from pykoclaw_acp.config import session_environment
 from pykoclaw_acp.errors import AcpError, InvalidRequest, Overloaded
 from pykoclaw_acp.link.lines import GREETING
 from pykoclaw_acp.link.places import Places
@@ -72,7 +72,7 @@ class Clients:
         self._methods: Mapping[str, Method[Call, Any]] = (
             METHODS | own.methods | prompts.methods | ScheduledTasks(app).methods
         )
-        self._compare = partial(surroundings.others, app.settings)
+        self._compare = partial(session_environment.others, app.settings)
         self._tasks = Tasks()
         self._connections: set[ClientConnection] = set()
         self._commands: Mapping[str, Method[Call, Any]] = {

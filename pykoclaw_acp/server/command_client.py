@@ -15,7 +15,7 @@ from pykoclaw_acp.model.events import Event, Text, Thinking, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.permissions import Decision, Form, PermissionRequest
 from pykoclaw_acp.model.questions import Question
-from pykoclaw_acp.model.surroundings import Given
+from pykoclaw_acp.model.session_environment import ClientEnvironment
 from pykoclaw_acp.protocol import permissions, presentation, projection
 from pykoclaw_acp.protocol.control.following import (
     EVENT,
@@ -154,9 +154,9 @@ def _raw(event: Event) -> dict[str, Any] | None:
     return found
 
 
-def given_by(environment: dict[str, str] | None) -> Given | None:
+def given_by(environment: dict[str, str] | None) -> ClientEnvironment | None:
     """What a command's environment gives to a worker that is started for it."""
-    return None if environment is None else Given.of(of_sessions(environment))
+    return None if environment is None else ClientEnvironment.of(of_sessions(environment))
 
 
 def whole(request: PermissionRequest) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from pykoclaw_acp.link.greeting import greeting
-from pykoclaw_acp.model.surroundings import shown
+from pykoclaw_acp.model.session_environment import shown
 from pykoclaw_acp.protocol.messages import InitializeParams
 from pykoclaw_acp.server.call import Call
 

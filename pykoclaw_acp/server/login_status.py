@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from pykoclaw_acp.model.surroundings import House, shown
+from pykoclaw_acp.model.session_environment import DaemonEnvironment, shown
 from pykoclaw_acp.protocol.messages import AuthAccount, AuthStatusResult
 from pykoclaw_acp.protocol.wire import Params
 from pykoclaw_acp.server import accounts, authenticating
@@ -19,15 +19,15 @@ LOGIN: Final = "Claude, account {}"
 
 async def status(call: Call, params: Params) -> AuthStatusResult:  # noqa: ARG001
     """The state, and the credentials that are known."""
-    return await asyncio.to_thread(_status, call.sessions.house, call.client)
+    return await asyncio.to_thread(_status, call.sessions.daemon_environment, call.client)
 
 
-def _status(house: House, client: AcpClient) -> AuthStatusResult:
-    found = authenticating.credential_of(house, client)
-    account = authenticating.account_of(house, client)
+def _status(daemon_environment: DaemonEnvironment, client: AcpClient) -> AuthStatusResult:
+    found = authenticating.credential_of(daemon_environment, client)
+    account = authenticating.account_of(daemon_environment, client)
     besides = found if found is not None and "/" not in found else None
     known = [] if besides is None else [AuthAccount(label=besides, active=True)]
-    for one in accounts.every(house):
+    for one in accounts.every(daemon_environment):
         if one.credential == "login":
             used = besides is None and one.name == shown(account)
             known.append(AuthAccount(label=LOGIN.format(one.name), active=used))

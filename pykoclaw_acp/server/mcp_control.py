@@ -46,7 +46,7 @@ class McpControl:
         own = os.environ.get("CLAUDE_CONFIG_DIR")
         for account, one in self._given():
             if one.url and params.server in (one.name, one.url, _address(one)):
-                place = self._sessions.house.configuration(account) or own
+                place = self._sessions.daemon_environment.configuration(account) or own
                 target = SignInTarget(name=one.name, config=one.config, claude_config_dir=place)
                 found[msgspec.json.encode(target)] = target
         return FoundServers(servers=list(found.values()), claude_config_dir=own)
@@ -55,7 +55,7 @@ class McpControl:
         """The servers, each with the account of its session."""
         for session in self._sessions.live.values():
             for one in session.options.mcp_servers:
-                yield session.surroundings.account, one
+                yield session.environment.account, one
 
 
 def _address(one: McpServer) -> str:

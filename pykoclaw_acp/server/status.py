@@ -146,7 +146,7 @@ class DaemonStatus:
             ),
             conversion=self._progress(),
             scheduler=stored.scheduler,
-            accounts=await asyncio.to_thread(accounts.every, self._sessions.house),
+            accounts=await asyncio.to_thread(accounts.every, self._sessions.daemon_environment),
             other_settings=tuple(
                 OtherSettings(client=client, settings=names) for client, names in self._others()
             ),

@@ -24,7 +24,7 @@ from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.events import TitleChanged
 from pykoclaw_acp.model.found_transcripts import FoundTranscript, Removed
 from pykoclaw_acp.model.listing import Archived, ListedSession, ListPosition, ListQuery
-from pykoclaw_acp.model.surroundings import Surroundings
+from pykoclaw_acp.model.session_environment import StoredEnvironment
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions import adopting
 from pykoclaw_acp.sessions.names import ConversationNames
@@ -229,7 +229,7 @@ class Catalogue:
         """Make a session of a transcript, unless another request was first, or it was deleted."""
         session_id = found.claude_session_id
         record = SessionRecord(session_id, "", found.cwd, title=found.title, client=client)
-        record.surroundings = Surroundings(found.account)
+        record.environment = StoredEnvironment(found.account)
         with contextlib.suppress(Conflict, RowRefused):
             name = await self._store.conversation_following(session_id)
             if name is not None:

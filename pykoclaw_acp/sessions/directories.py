@@ -18,7 +18,7 @@ import structlog
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import InvalidParams, WorkerFailed
 from pykoclaw_acp.model.events import note_event
-from pykoclaw_acp.model.surroundings import House
+from pykoclaw_acp.model.session_environment import DaemonEnvironment
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.sessions.ports import Workers
@@ -43,10 +43,12 @@ class Directories:
     settings.
     """
 
-    def __init__(self, state: SessionState, workers: Workers, house: House) -> None:
+    def __init__(
+        self, state: SessionState, workers: Workers, daemon_environment: DaemonEnvironment
+    ) -> None:
         self._state = state
         self._workers = workers
-        self._settings = BrokenSettings(state, house)
+        self._settings = BrokenSettings(state, daemon_environment)
         self._seen: dict[str, _Inode | None] = {}  # at the last prompt; None: gone
         self._read: dict[str, Stamp | None] = {}  # when a worker was started before its prompt
 

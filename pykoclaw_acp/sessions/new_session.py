@@ -11,9 +11,13 @@ from typing import Final
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.errors import InternalError, InvalidParams
 from pykoclaw_acp.model import choices
-from pykoclaw_acp.model import surroundings as rules
+from pykoclaw_acp.model import session_environment as rules
+from pykoclaw_acp.model.session_environment import (
+    ClientEnvironment,
+    DaemonEnvironment,
+    StoredEnvironment,
+)
 from pykoclaw_acp.model.session_options import SessionOptions
-from pykoclaw_acp.model.surroundings import Given, House, Surroundings
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions import user_settings
 from pykoclaw_acp.sessions.user_settings import UserSettings
@@ -29,7 +33,7 @@ class SessionBeginning:
 
     model: str | None = None
     mode: str | None = None
-    surroundings: Surroundings = field(default_factory=Surroundings)
+    environment: StoredEnvironment = field(default_factory=StoredEnvironment)
     options: SessionOptions = field(default_factory=SessionOptions)
     works_for: str | None = None  # as in SessionRecord
 
@@ -44,7 +48,7 @@ class SessionBeginning:
             additional_directories=directories,
             model=self.model,
             mode=self.mode,
-            surroundings=self.surroundings,
+            environment=self.environment,
             options=self.options,
             works_for=self.works_for,
             request_key=request_key,
@@ -57,11 +61,13 @@ class Beginnings:
     made, else by the user's Claude settings.
     """
 
-    def __init__(self, house: House, template: WorkerOptions) -> None:
-        self._house = house
+    def __init__(self, daemon_environment: DaemonEnvironment, template: WorkerOptions) -> None:
+        self._daemon_environment = daemon_environment
         self._template = template
 
-    async def begin(self, given: Given | None, account: str | None = None) -> SessionBeginning:
+    async def begin(
+        self, given: ClientEnvironment | None, account: str | None = None
+    ) -> SessionBeginning:
         """Return how a session begins whose client gives this, and asks for this account in `_meta`.
 
         Raises InvalidParams.
@@ -69,10 +75,10 @@ class Beginnings:
         place = f"`_meta.{ACCOUNT}`"
         if account is None and given is not None and given.account is not None:
             account, place = given.account, f"{names.ACCOUNT} in the client's environment"
-        chosen = self._house.account if account is None else account
-        await _require_account(self._house, chosen, place)
-        begun = rules.begin(self._house, chosen, given)
-        asked = given or Given()
+        chosen = self._daemon_environment.account if account is None else account
+        await _require_account(self._daemon_environment, chosen, place)
+        begun = rules.begin(self._daemon_environment, chosen, given)
+        asked = given or ClientEnvironment()
         self._require_mode(asked.mode)
         user = await self._of_user(chosen)
         model = asked.model or self._template.model or user.model
@@ -86,12 +92,14 @@ class Beginnings:
         if record is None:
             return begun
         return replace(
-            begun, mode=record.mode, surroundings=record.surroundings, options=record.options
+            begun, mode=record.mode, environment=record.environment, options=record.options
         )
 
     async def _of_user(self, account: str) -> UserSettings:
         """What the user's Claude settings say, as far as it counts."""
-        directory = self._house.configuration(account) or self._house.claudes
+        directory = (
+            self._daemon_environment.configuration(account) or self._daemon_environment.claudes
+        )
         if not directory or "user" not in self._template.setting_sources:
             return UserSettings()
         try:
@@ -100,7 +108,7 @@ class Beginnings:
             raise InternalError(
                 f"Claude's settings in {directory} cannot be read: {disks.SILENT}."
             ) from error
-        counts = found.mode in self._modes() and not self._house.mode_is_set
+        counts = found.mode in self._modes() and not self._daemon_environment.mode_is_set
         return found if counts else replace(found, mode=None)
 
     def _modes(self) -> list[str]:
@@ -116,9 +124,9 @@ class Beginnings:
             )
 
 
-async def _require_account(house: House, account: str, place: str) -> None:
+async def _require_account(daemon_environment: DaemonEnvironment, account: str, place: str) -> None:
     """Raises InvalidParams, which names `place`, unless there is this account."""
-    directory = house.configuration(account)
+    directory = daemon_environment.configuration(account)
     if directory is None:
         return
     if not rules.is_account(account):

@@ -204,7 +204,7 @@ async def fork(
     """
     sessions = subscriber.sessions
     source = await sessions.catalogue.open(session_id, options.cwd, subscriber.name, elsewhere=True)
-    new_session.require_same(source.surroundings.account, options.account)
+    new_session.require_same(source.environment.account, options.account)
     await directories.require_own(options.cwd)
     await directories.require_added(options.directories, source.record.additional_directories)
     if not source.busy:
@@ -277,7 +277,7 @@ async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions)
     if known is not None and not await is_same_place(known, options.cwd):
         raise InvalidParams(OTHER_DIRECTORY, {"sessionCwd": known, "cwd": options.cwd})
     if session is not None:
-        new_session.require_same(session.surroundings.account, options.account)
+        new_session.require_same(session.environment.account, options.account)
     if session is None:
         session = await sessions.catalogue.open(session_id, options.cwd, subscriber.name)
     elif known is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 
 from pykoclaw_acp.channel.options import WorkerOptions
-from pykoclaw_acp.model.surroundings import House
+from pykoclaw_acp.model.session_environment import DaemonEnvironment
 from pykoclaw_acp.model.turns import SessionRecord, Turn, TurnTimes
 from pykoclaw_acp.sessions.background import BackgroundTurns
 from pykoclaw_acp.sessions.choosing import Choosing
@@ -26,8 +26,8 @@ from pykoclaw_acp.sessions.ports import (
     Workspaces,
 )
 from pykoclaw_acp.sessions.rows_only import RowsOnly
+from pykoclaw_acp.sessions.session_environment import SessionEnvironment
 from pykoclaw_acp.sessions.state import SessionState
-from pykoclaw_acp.sessions.surroundings import SessionSurroundings
 from pykoclaw_acp.sessions.turns.deduplication import Deduplication
 from pykoclaw_acp.sessions.turns.early_launcher import EarlyLauncher
 from pykoclaw_acp.sessions.turns.endings import Endings
@@ -54,7 +54,7 @@ class SessionParts:
         workers: Workers,
         times: TurnTimes,
         *,
-        house: House | None = None,
+        daemon_environment: DaemonEnvironment | None = None,
         workspaces: Workspaces | None = None,
         transcripts: Transcripts | None = None,
         locks: TurnLocks | None = None,
@@ -83,21 +83,23 @@ class SessionParts:
         self.early = EarlyStart(state, workers)
         self.next_worker = NextWorker(state, journal, workers, background, self.early)
         self.choosing = Choosing(state, journal, workers, self.next_worker, self.early)
-        directories = Directories(state, workers, house or House())
-        self.surroundings = SessionSurroundings(state, workers, house or House(), journal.clock)
+        directories = Directories(state, workers, daemon_environment or DaemonEnvironment())
+        self.environment = SessionEnvironment(
+            state, workers, daemon_environment or DaemonEnvironment(), journal.clock
+        )
         gate = WorkspaceGate(
             state, journal, workers, self.permissions, workspaces,
             trusted_elsewhere=trusted_elsewhere,
         )  # fmt: skip
         self._endings = Endings(state, journal, queue, gate)
         self.early_launcher = EarlyLauncher(
-            state, workers, self.early, gate=gate, surroundings=self.surroundings,
+            state, workers, self.early, gate=gate, environment=self.environment,
             choosing=self.choosing, directories=directories, others=self.others,
         )  # fmt: skip
         self.runner = TurnRunner(
             state, journal, workers, times.cancel_grace,
             unclaimed=self.unclaimed, gate=gate, endings=self._endings, choosing=self.choosing,
-            surroundings=self.surroundings, titling=self._titling, directories=directories,
+            environment=self.environment, titling=self._titling, directories=directories,
             others=self.others, early=self.early,
         )  # fmt: skip
         self.steering = Steering(

@@ -16,8 +16,8 @@ from pykoclaw_acp.channel.options import McpServer, WorkerOptions
 from pykoclaw_acp.errors import Conflict, InvalidRequest, RowRefused, SessionNotFound
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.permissions import RequestPolicy
+from pykoclaw_acp.model.session_environment import ClientEnvironment, DaemonEnvironment
 from pykoclaw_acp.model.session_options import NOTHING_REQUESTED, RequestedOptions
-from pykoclaw_acp.model.surroundings import Given, House
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, TurnTimes
 from pykoclaw_acp.sessions import adopting, closing, requested_options, worker_options
 from pykoclaw_acp.sessions.catalogue import Catalogue, ListSettings
@@ -62,7 +62,7 @@ class Sessions:
         workspaces: Workspaces | None = None,
         transcripts: Transcripts | None = None,
         locks: TurnLocks | None = None,
-        house: House | None = None,
+        daemon_environment: DaemonEnvironment | None = None,
     ) -> None:
         """`template`: options of a session without its own. `alive`: as in Confirmations.
 
@@ -70,8 +70,8 @@ class Sessions:
         """
         self._transcripts = transcripts
         self.locks = locks
-        self.house = house or House()
-        self.beginnings = Beginnings(self.house, template)
+        self.daemon_environment = daemon_environment or DaemonEnvironment()
+        self.beginnings = Beginnings(self.daemon_environment, template)
         self._workspaces = workspaces
         self.clock = journal.clock
         self._journal = journal
@@ -238,7 +238,7 @@ class Sessions:
         servers: tuple[McpServer, ...],
         requested: RequestedOptions = NOTHING_REQUESTED,
         *,
-        given: Given | None = None,
+        given: ClientEnvironment | None = None,
     ) -> None:
         """Reopen the session; directories, servers, options and what is `given` apply to its next
         worker.
@@ -249,7 +249,7 @@ class Sessions:
         session.record.cwd = session.record.cwd or cwd
         await resolve_links(session.record)
         session.record.additional_directories = directories
-        session.surroundings.open(given)
+        session.environment.open(given)
         if session.record.claude_session_id is not None:  # if not here, then by other programs
             session.record.prompted = True
         options = worker_options.opened(session.options, session.record, self._template, servers)
@@ -334,7 +334,8 @@ class Sessions:
             self.workers,
             self._times,
             workspaces=self._workspaces, transcripts=self._transcripts, locks=self.locks,
-            house=self.house, all_waiting=self._waiting, trusted_elsewhere=self.trusted_elsewhere,
+            daemon_environment=self.daemon_environment, all_waiting=self._waiting,
+            trusted_elsewhere=self.trusted_elsewhere,
         )  # fmt: skip
         self.live.add(session)
         return session

@@ -149,7 +149,7 @@ class Rewinding:
     async def _files(self, session: Session, point: RewindPoint, *, dry: bool) -> dict[str, Any]:
         """The CLI's answer; a worker that is launched for it acts on nothing in the directory."""
         live = self._workers.workspace(session.id)
-        options = session.surroundings.options()
+        options = session.environment.options()
         if live is None:
             options = replace(options, workspace=f"{WITHOUT}rewind", mcp_servers=())
         else:

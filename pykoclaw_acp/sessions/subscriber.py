@@ -8,7 +8,7 @@ import asyncio
 
 from pykoclaw_acp.model import client_traits
 from pykoclaw_acp.model.cursors import Reader
-from pykoclaw_acp.model.surroundings import Given
+from pykoclaw_acp.model.session_environment import ClientEnvironment
 from pykoclaw_acp.model.turns import Outcome, Turn
 from pykoclaw_acp.sessions.live_pace import LivePace
 from pykoclaw_acp.sessions.ports import Client
@@ -32,7 +32,7 @@ class Subscriber:
         """Whether its front speaks through a newer connection."""
         self.client_process = client_process
         self._front = front
-        self._given: Given | None = None
+        self._given: ClientEnvironment | None = None
         self.pace = LivePace()
         self.lives: dict[str, bool] = {}
         """Whether its process had a place in a session that it is opening."""
@@ -46,12 +46,12 @@ class Subscriber:
         self._reader = Reader(name, self.client_process, self._front)
 
     @property
-    def given(self) -> Given | None:
+    def given(self) -> ClientEnvironment | None:
         """What the client gives to the sessions that it opens; None: nothing of its own."""
         return self._given
 
     @given.setter
-    def given(self, given: Given | None) -> None:
+    def given(self, given: ClientEnvironment | None) -> None:
         self._given = given
         for subscription in self.subscriptions.values():
             subscription.given = given

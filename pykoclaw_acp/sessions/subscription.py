@@ -14,7 +14,7 @@ from pykoclaw_acp.model.cursors import Reader
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.model.seams import Left
-from pykoclaw_acp.model.surroundings import Given
+from pykoclaw_acp.model.session_environment import ClientEnvironment
 from pykoclaw_acp.sessions.live_pace import LivePace
 from pykoclaw_acp.sessions.log import SessionLog
 from pykoclaw_acp.sessions.ports import Client
@@ -73,7 +73,7 @@ class Subscription:
         self.reader: Reader | None = None
         self.window: TurnsPlace | None = None
         self.replays_upto = 0
-        self.given: Given | None = None
+        self.given: ClientEnvironment | None = None
         self.pace = LivePace()
         self.opened_at: float | None = None
         """When the client was answered that the session is open (s, monotonic)."""

@@ -24,7 +24,7 @@ from pykoclaw_acp.errors import (
     StoreUnavailable,
 )
 from pykoclaw_acp.model.scheduled import CANCELLED, Task, TaskResult, TaskRun
-from pykoclaw_acp.model.surroundings import Given
+from pykoclaw_acp.model.session_environment import ClientEnvironment
 from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
 from pykoclaw_acp.model.work import Work
 from pykoclaw_acp.retries import until_done
@@ -32,7 +32,7 @@ from pykoclaw_acp.sessions import folders, run_endings
 from pykoclaw_acp.sessions.ports.tasks import TaskStore
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.sessions.surroundings import clients_return
+from pykoclaw_acp.sessions.session_environment import clients_return
 from pykoclaw_acp.sessions.turns.queue import require_possible
 from pykoclaw_acp.sessions.work import over
 from pykoclaw_acp.tasks import Tasks
@@ -266,24 +266,24 @@ class TaskRuns:
             await self._store.place(replace(run, turn_id=again), run.turn_id)
             run.turn_id = again
 
-    async def _given(self, one: _Going, session: Session) -> Given | None:
+    async def _given(self, one: _Going, session: Session) -> ClientEnvironment | None:
         """What a client gives that has the task's conversation open. A run waits for one to come back
         to a new daemon, if it needs that.
         """
         known = await self._store.session_of(one.run.task.conversation)
 
-        def given() -> Given | None:
+        def given() -> ClientEnvironment | None:
             live = None if known is None else self._sessions.live.get(known)
-            return None if live is None else live.surroundings.given
+            return None if live is None else live.environment.given
 
         await clients_return(
-            lambda: given() is None and bool(session.surroundings.options().withheld),
+            lambda: given() is None and bool(session.environment.options().withheld),
             self._sessions.clock,
             recovered=one.recovered,
         )
         return given()
 
-    def _turn(self, run: TaskRun, given: Given | None) -> Turn:
+    def _turn(self, run: TaskRun, given: ClientEnvironment | None) -> Turn:
         return Turn(
             run.turn_id,
             run.session_id or "",

@@ -13,7 +13,7 @@ import structlog
 
 from pykoclaw_acp.model import choices
 from pykoclaw_acp.model.events import Event, note_event
-from pykoclaw_acp.model.surroundings import House
+from pykoclaw_acp.model.session_environment import DaemonEnvironment
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.sessions.state import SessionState
 from pykoclaw_acp.system import disks
@@ -46,9 +46,9 @@ class BrokenSettings:
     settings: the CLI says nothing of it (measured with CLI 2.1.327).
     """
 
-    def __init__(self, state: SessionState, house: House) -> None:
+    def __init__(self, state: SessionState, daemon_environment: DaemonEnvironment) -> None:
         self._state = state
-        self._house = house
+        self._daemon_environment = daemon_environment
         self._told = False
 
     async def check(self) -> list[Event]:
@@ -75,8 +75,10 @@ class BrokenSettings:
         """Return the path of the user's settings; empty if the session's Claude does not read
         them.
         """
-        account = self._state.record.surroundings.account
-        directory = self._house.configuration(account) or self._house.claudes
+        account = self._state.record.environment.account
+        directory = (
+            self._daemon_environment.configuration(account) or self._daemon_environment.claudes
+        )
         if not directory or "user" not in self._state.options.setting_sources:
             return ""
         return os.path.abspath(os.path.join(directory, "settings.json"))

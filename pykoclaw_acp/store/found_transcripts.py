@@ -10,7 +10,7 @@ from typing import Final
 from pykoclaw_acp.model.found_transcripts import FoundTranscript
 from pykoclaw_acp.model.schedule import now_text
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.store import surroundings
+from pykoclaw_acp.store import session_environment
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sql import CONTINUED, HAS_SESSION, OF_DELETED, OF_OURS
@@ -161,7 +161,7 @@ def adopt(record: SessionRecord, updated_at: int, clock: int) -> tuple[Statement
             "INSERT INTO conversations (name, session_id, cwd, created_at) VALUES (?, ?, ?, ?)",
             conversation,
         ),
-        *surroundings.begin(record.session_id, record.surroundings),
+        *session_environment.begin(record.session_id, record.environment),
         unlist(record.session_id),
     )
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from pykoclaw_acp.errors import InternalError
-from pykoclaw_acp.model import surroundings
+from pykoclaw_acp.model import session_environment
 from pykoclaw_acp.system import disks
 from pykoclaw_acp.system import transcript_files as files
 
@@ -46,7 +46,7 @@ class Roots:
         if self._accounts:
             with contextlib.suppress(OSError), os.scandir(self._accounts) as places:
                 for place in sorted(places, key=lambda one: one.name):
-                    if surroundings.is_account(place.name) and _may_be_directory(place):
+                    if session_environment.is_account(place.name) and _may_be_directory(place):
                         found[place.name] = files.projects(place.path)
         return found
 

@@ -74,7 +74,7 @@ class ImportedTranscripts:
         self, record: SessionRecord, claude_session_id: str, uuids: Collection[str]
     ) -> set[str] | None:
         """Which of these entries the transcript of a Claude session holds; None if there is none."""
-        directory = self._accounts(record.surroundings.account)
+        directory = self._accounts(record.environment.account)
         projects = self._projects if directory is None else files.projects(directory)
         path = await self.roots.call(partial(files.find, projects, claude_session_id))
         if path is None:
@@ -175,7 +175,7 @@ class ImportedTranscripts:
         """
         followed, session = known.followed, look.record.session_id
         branching = look.record.branch is not None
-        directory = self._accounts(look.record.surroundings.account)
+        directory = self._accounts(look.record.environment.account)
         projects = self._projects if directory is None else files.projects(directory)
 
         async def take(claude_session: str, *, told: bool) -> TranscriptRow | None:

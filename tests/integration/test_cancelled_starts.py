@@ -12,7 +12,7 @@ from pykoclaw_acp.channel.choosing import SetMode
 from pykoclaw_acp.channel.frames import EventFrame, Prompt, Stop
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.model.events import ModeChanged
-from pykoclaw_acp.model.surroundings import Given
+from pykoclaw_acp.model.session_environment import ClientEnvironment
 from pykoclaw_acp.model.turns import TurnState
 from pykoclaw_acp.sessions.session import Session
 from tests.integration.memory_launcher import MemoryChannel
@@ -65,8 +65,8 @@ async def test_cancelled_start_serves_no_other_key(tmp_path: Path, ready: bool) 
         session = await r.session()
         for key in ("one", "another"):
             subscription = session.subscribe(Client(), 0)
-            subscription.given = Given(variables={KEY: key})
-            session.surroundings.open(subscription.given)
+            subscription.given = ClientEnvironment(variables={KEY: key})
+            session.environment.open(subscription.given)
             if key == "one":
                 worker = await cancelled_start(r, session)
                 if ready:

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from pykoclaw_acp.sessions import surroundings
+from pykoclaw_acp.sessions import session_environment
 from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from tests.integration import linked
@@ -173,7 +173,7 @@ async def test_a_task_aside_is_of_its_conversations_account(
             first = task(path, name, context_mode="isolated")
             await eventually(lambda: logs(path, first))
             assert (len(r.launcher.launched), environment(r)) == (2, {NAME: KEY})
-        monkeypatch.setattr(surroundings, "RETURN", 0.0)
+        monkeypatch.setattr(session_environment, "RETURN", 0.0)
         second = task(path, name, context_mode="isolated")
         await eventually(lambda: logs(path, second))
         (found,) = logs(path, second)

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from pykoclaw_acp.errors import Conflict, InternalError
 from pykoclaw_acp.model.found_transcripts import Removed
 from pykoclaw_acp.model.listing import ListQuery
-from pykoclaw_acp.model.surroundings import Surroundings
+from pykoclaw_acp.model.session_environment import StoredEnvironment
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.store.database import Database
@@ -441,11 +441,11 @@ async def test_accounts_have_transcripts_of_their_own(index: Index) -> None:
     found = await finder.find(uuid(2))
     assert found is not None
     assert found.account == "work"
-    record = SessionRecord(uuid(2), "acp-2", "/w", surroundings=Surroundings(found.account))
+    record = SessionRecord(uuid(2), "acp-2", "/w", environment=StoredEnvironment(found.account))
     await index.journal.adopt_transcript(record, found.updated_at)
     kept = await index.journal.find(uuid(2))
     assert kept is not None
-    assert kept.surroundings.account == "work"
+    assert kept.environment.account == "work"
     index.folder = own
     mine = await finder.find(uuid(1))
     assert mine is not None

@@ -116,8 +116,10 @@ async def test_server_is_found_with_accounts_place(
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/own")
     async with rig(tmp_path) as r, client(r) as wire, caller(r, tmp_path) as cli:
         (tmp_path / "accounts/work").mkdir(parents=True)
-        r.sessions.house = replace(r.sessions.house, accounts=str(tmp_path / "accounts"))
-        r.sessions.beginnings = Beginnings(r.sessions.house, OPTIONS)
+        r.sessions.daemon_environment = replace(
+            r.sessions.daemon_environment, accounts=str(tmp_path / "accounts")
+        )
+        r.sessions.beginnings = Beginnings(r.sessions.daemon_environment, OPTIONS)
         await wire.call("session/new", cwd="/", mcpServers=[WEB])
         await wire.call(
             "session/new", cwd="/", mcpServers=[WEB], _meta={"pykoclaw.dev/account": "work"}

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.limit_waits import PROMPT, LimitWait
-from pykoclaw_acp.model.surroundings import Given, Surroundings
+from pykoclaw_acp.model.session_environment import ClientEnvironment, StoredEnvironment
 from pykoclaw_acp.model.turns import PromptKeys, TurnState
-from pykoclaw_acp.sessions import prompting, surroundings
+from pykoclaw_acp.sessions import prompting, session_environment
 from pykoclaw_acp.sessions.limit_resuming import LimitResumer
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import limits
@@ -37,7 +37,7 @@ async def waiting(r: Rig, tries: int = 0) -> Session:
     """A session that is to go on, without the client that gives its credential."""
     session = await r.session()
     await r.run(session, "say 1")
-    session.record.surroundings = Surroundings(secrets=(TOKEN,))
+    session.record.environment = StoredEnvironment(secrets=(TOKEN,))
     for subscription in list(session.subscriptions):
         subscription.close()
     r.pool.retire(session.id)
@@ -59,7 +59,7 @@ async def resuming(r: Rig) -> AsyncIterator[None]:
 
 
 def come_back(session: Session) -> None:
-    given = Given(account=None, variables={TOKEN: "token"})
+    given = ClientEnvironment(account=None, variables={TOKEN: "token"})
     session.subscribe(Client(), 0).given = given
 
 
@@ -106,7 +106,7 @@ async def test_fault_of_one_session_delays_no_other(
 async def test_session_unable_to_continue_retries_few_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tries: int
 ) -> None:
-    monkeypatch.setattr(surroundings, "RETURN", 0.0)
+    monkeypatch.setattr(session_environment, "RETURN", 0.0)
     async with rig(tmp_path) as r:
         await waiting(r, tries)
         async with resuming(r):
@@ -164,10 +164,10 @@ async def test_session_not_reaching_service_tries_again(tmp_path: Path) -> None:
 async def test_task_due_at_start_waits_for_returning_client(tmp_path: Path) -> None:
     async with rig(tmp_path) as r:
         session = await r.session()
-        session.record.surroundings = Surroundings(secrets=(TOKEN,))
+        session.record.environment = StoredEnvironment(secrets=(TOKEN,))
         one = task(r.database.path, str(session.record.conversation_name))
         async with scheduling(r):
-            await eventually(lambda: session.surroundings.options().withheld)
+            await eventually(lambda: session.environment.options().withheld)
             come_back(session)
             await eventually(lambda: logs(r.database.path, one))
         assert [state for state, _, _ in logs(r.database.path, one)] == ["success"]

@@ -20,7 +20,7 @@ from pykoclaw_acp.errors import AcpError, InvalidParams, InvalidRequest, StoreUn
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import Text, UserMessage
 from pykoclaw_acp.model.permissions import Deadline, RequestPolicy, Settlement
-from pykoclaw_acp.model.surroundings import Given, Surroundings
+from pykoclaw_acp.model.session_environment import ClientEnvironment, StoredEnvironment
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.pool import capacity
 from pykoclaw_acp.sessions.permissions import decisions
@@ -167,12 +167,12 @@ async def test_parked_question_frees_worker_and_answer_starts_turn(tmp_path: Pat
 async def test_parked_question_stays_if_nobody_gives_key(tmp_path: Path) -> None:
     async with rig(tmp_path, "park") as r:
         asking = await parked(r)
-        asking.session.record.surroundings = Surroundings(secrets=("ANTHROPIC_API_KEY",))
+        asking.session.record.environment = StoredEnvironment(secrets=("ANTHROPIC_API_KEY",))
         for decision in ("allow_once", "deny"):
             with pytest.raises(InvalidRequest, match=r"ANTHROPIC_API_KEY.* Nothing was changed"):
                 await r.sessions.requests.decide("q1", decision, "cli")
         assert await asking.row("q1") == ("parked", None, None, None)
-        given = Given.of({"ANTHROPIC_API_KEY": "sk-1"})
+        given = ClientEnvironment.of({"ANTHROPIC_API_KEY": "sk-1"})
         await r.sessions.requests.decide("q1", "allow_once", "cli", given=given)
         await eventually(lambda: len(r.launcher.launched) == 2 and r.launcher.launched[1].prompts)
         assert "The user's answer: allowed, this once." in going_on(r)

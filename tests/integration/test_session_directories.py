@@ -72,7 +72,9 @@ async def test_users_settings_claude_leaves_out_are_named_once(tmp_path: Path) -
     settings.parent.mkdir()
     (tmp_path / "data").mkdir()
     async with rig(tmp_path / "data") as r, client(r) as wire:
-        r.sessions.house = replace(r.sessions.house, claudes=str(settings.parent))
+        r.sessions.daemon_environment = replace(
+            r.sessions.daemon_environment, claudes=str(settings.parent)
+        )
         made = await opened(wire, "session/new", cwd="/")
         session = made["result"]["sessionId"]
         said = []
@@ -146,7 +148,9 @@ async def test_what_is_missing_is_said_whatever_ends_prompt(tmp_path: Path, fate
     for one in (settings.parent, more, data):
         one.mkdir()
     async with rig(data) as r, client(r) as wire:
-        r.sessions.house = replace(r.sessions.house, claudes=str(settings.parent))
+        r.sessions.daemon_environment = replace(
+            r.sessions.daemon_environment, claudes=str(settings.parent)
+        )
         made = await opened(wire, "session/new", cwd="/", additionalDirectories=[str(more)])
         session = made["result"]["sessionId"]
         more.rmdir()

@@ -12,8 +12,8 @@ from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.events import BY_WORDS, Text, TitleChanged
 from pykoclaw_acp.model.permissions import Settlement, Workspace
+from pykoclaw_acp.model.session_environment import StoredEnvironment
 from pykoclaw_acp.model.session_options import SessionOptions
-from pykoclaw_acp.model.surroundings import Surroundings
 from pykoclaw_acp.model.turns import Outcome, SessionRecord, Turn, TurnState
 from tests.integration.journals import BOTH, DONE, Subject, end, prompt, request, subject
 
@@ -41,15 +41,15 @@ async def test_a_session_is_found_as_it_was_created(s: Subject) -> None:
 
 
 async def test_account_and_environment_stay_until_others_are_given(s: Subject) -> None:
-    given = Surroundings("work", {"MAX_THINKING_TOKENS": "1"}, ("ANTHROPIC_API_KEY",))
-    record = SessionRecord("one", "acp-one", "/work", mode="plan", surroundings=given)
+    given = StoredEnvironment("work", {"MAX_THINKING_TOKENS": "1"}, ("ANTHROPIC_API_KEY",))
+    record = SessionRecord("one", "acp-one", "/work", mode="plan", environment=given)
     await s.journal.create(record)
     assert await s.journal.find("one") == record
-    for other in (Surroundings("work"), Surroundings(), given):
-        await s.journal.reopen(replace(record, surroundings=other))
+    for other in (StoredEnvironment("work"), StoredEnvironment(), given):
+        await s.journal.reopen(replace(record, environment=other))
         found = await s.journal.find("one")
         assert found is not None
-        assert found.surroundings == other
+        assert found.environment == other
 
 
 async def test_ids_names_and_request_keys_are_given_once(s: Subject) -> None:

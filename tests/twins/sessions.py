@@ -82,7 +82,7 @@ class MemorySessionStore(MemoryStore):
             row = self.database.session(record.session_id)
             row.record.cwd, row.record.real_cwd = record.cwd, record.real_cwd
             row.record.additional_directories = record.additional_directories
-            row.record.surroundings = record.surroundings
+            row.record.environment = record.environment
             row.record.prompted = row.record.prompted or record.prompted
             row.record.closed, row.pruned, row.used_clock = False, False, self.clock.now()
 

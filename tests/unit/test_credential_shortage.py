@@ -12,7 +12,7 @@ import pytest
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import Overloaded
 from pykoclaw_acp.model.failures import TurnFailure
-from pykoclaw_acp.model.surroundings import House
+from pykoclaw_acp.model.session_environment import DaemonEnvironment
 from pykoclaw_acp.server import accounts, authenticating
 from pykoclaw_acp.system import credentials, environment
 from pykoclaw_acp.worker.login_failures import explained
@@ -28,12 +28,12 @@ CLIENT: Any = SimpleNamespace(given=None)
 
 
 @pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
-    """A house whose own account has Claude's configuration in the test's directory."""
+def daemon_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DaemonEnvironment:
+    """An environment of the daemon whose own account has Claude's configuration in the test's directory."""
     for name in environment.KEYS | environment.SWITCHES | {"CREDENTIALS_DIRECTORY"}:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
-    return House(accounts=str(tmp_path / "accounts"))
+    return DaemonEnvironment(accounts=str(tmp_path / "accounts"))
 
 
 def fail(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
@@ -50,14 +50,18 @@ def told(tmp_path: Path, words: str = SAID) -> TurnFailure:
 
 @pytest.mark.parametrize(("error", "kind"), SHORTAGES)
 def test_shortage_is_no_missing_credential(
-    error: BaseException, kind: str, house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: BaseException,
+    kind: str,
+    daemon_environment: DaemonEnvironment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fail(monkeypatch, error)
     with pytest.raises(Overloaded) as refused:
-        authenticating.credential_of(house, CLIENT)
+        authenticating.credential_of(daemon_environment, CLIENT)
     assert refused.value.data == {"errorKind": kind, "retryable": True}
     assert "cannot be read now" in refused.value.message
-    assert [one.credential for one in accounts.every(house)] == ["unread"]
+    assert [one.credential for one in accounts.every(daemon_environment)] == ["unread"]
     failure = told(tmp_path)
     assert (failure.kind, failure.retryable) == (kind, True)
 
@@ -70,8 +74,11 @@ def test_shortage_that_claude_names_is_told(tmp_path: Path) -> None:
     "error", [OSError(errno.ENOENT, "No such file"), OSError(errno.EACCES, "Permission denied")]
 )
 def test_unreadable_credential_is_a_missing_one(
-    error: OSError, house: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    error: OSError,
+    daemon_environment: DaemonEnvironment,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fail(monkeypatch, error)
-    assert authenticating.credential_of(house, CLIENT) is None
+    assert authenticating.credential_of(daemon_environment, CLIENT) is None
     assert told(tmp_path).kind == "authentication_missing"

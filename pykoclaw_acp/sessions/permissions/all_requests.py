@@ -8,12 +8,12 @@ from typing import Final, Protocol
 
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
 from pykoclaw_acp.model.permissions import RequestPolicy, StoredRequest
-from pykoclaw_acp.model.surroundings import Given
+from pykoclaw_acp.model.session_environment import ClientEnvironment
 from pykoclaw_acp.protocol.control.decisions import OperatorDecision
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.broker import NOT_PENDING, Broker
 from pykoclaw_acp.sessions.ports import PermissionStore
-from pykoclaw_acp.sessions.surroundings import SessionSurroundings
+from pykoclaw_acp.sessions.session_environment import SessionEnvironment
 
 OPTIONS: Final[dict[OperatorDecision, str]] = {
     "allow_once": decisions.ALLOW_ONCE,
@@ -28,7 +28,7 @@ class RequestOwner(Protocol):
     """A session, as far as its requests are concerned."""
 
     permissions: Broker
-    surroundings: SessionSurroundings
+    environment: SessionEnvironment
 
 
 class AllRequests:
@@ -62,7 +62,7 @@ class AllRequests:
         reason: str = "",
         answers: Sequence[str] = (),
         *,
-        given: Given | None = None,
+        given: ClientEnvironment | None = None,
     ) -> StoredRequest:
         """Decide the pending request whose id begins with `prefix`; returns when that is in the
         database.
@@ -93,7 +93,7 @@ class AllRequests:
         one = _offered(one, session)
         made = decisions.by_operator(one.request, OPTIONS[decision], by, reason, answers)
         if one.policy == RequestPolicy.PARKED:
-            session.surroundings.require(given)
+            session.environment.require(given)
         await session.permissions.decide(one.request.ask_id, made, given)
         return one
 

@@ -20,7 +20,7 @@ from pykoclaw_acp.model.permissions import (
     Settlement,
     StoredRequest,
 )
-from pykoclaw_acp.model.surroundings import Given
+from pykoclaw_acp.model.session_environment import ClientEnvironment
 from pykoclaw_acp.model.turns import TurnTimes
 from pykoclaw_acp.sessions.permissions import audience, decisions, interview
 from pykoclaw_acp.sessions.permissions.away import Away
@@ -229,7 +229,9 @@ class Broker:
 
     # --- decisions
 
-    async def decide(self, ask_id: str, decision: Decision, given: Given | None = None) -> None:
+    async def decide(
+        self, ask_id: str, decision: Decision, given: ClientEnvironment | None = None
+    ) -> None:
         """Settle a pending request by a choice; returns when that is in the database. `given`: for
         the turn that tells Claude, if it was parked.
 

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from pykoclaw_acp.model.permissions import Decision, PermissionRequest
-from pykoclaw_acp.model.surroundings import Given
+from pykoclaw_acp.model.session_environment import ClientEnvironment
 from pykoclaw_acp.sessions.permissions.policies import AwayClock
 from pykoclaw_acp.sessions.permissions.settled import Settled
 from pykoclaw_acp.sessions.subscription import Subscription
@@ -42,7 +42,7 @@ class PendingRequest:
     withdrawn: bool = False
     alone: bool = False  # nobody stands behind its prompt, so that it does not wait long
     trusted: bool = False  # elsewhere, which is in the database already
-    given: Given | None = None  # by who has decided, for a turn that tells Claude
+    given: ClientEnvironment | None = None  # by who has decided, for a turn that tells Claude
 
     @property
     def holds_worker(self) -> bool:

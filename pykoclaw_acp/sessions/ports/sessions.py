@@ -43,7 +43,7 @@ class SessionStore(Store, Protocol):
         """
 
     async def reopen(self, record: SessionRecord) -> None:
-        """Reopen the session with the record's directories and surroundings; patient."""
+        """Reopen the session with the record's directories and environment; patient."""
 
     async def outdate_worker(self, session_id: str, *, spare: bool) -> None:
         """The next prompt is not for the worker that the session has, also under the next daemon;

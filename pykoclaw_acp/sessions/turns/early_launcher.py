@@ -12,8 +12,8 @@ from pykoclaw_acp.sessions.choosing import Choosing
 from pykoclaw_acp.sessions.directories import Directories
 from pykoclaw_acp.sessions.early_start import EarlyStart
 from pykoclaw_acp.sessions.ports import Workers
+from pykoclaw_acp.sessions.session_environment import SessionEnvironment
 from pykoclaw_acp.sessions.state import SessionState
-from pykoclaw_acp.sessions.surroundings import SessionSurroundings
 from pykoclaw_acp.sessions.turns.conversation import TurnConversation
 from pykoclaw_acp.sessions.workspace_gate import WorkspaceGate
 
@@ -30,7 +30,7 @@ class EarlyLauncher:
         early: EarlyStart,
         *,
         gate: WorkspaceGate,
-        surroundings: SessionSurroundings,
+        environment: SessionEnvironment,
         choosing: Choosing,
         directories: Directories,
         others: TurnConversation,
@@ -39,7 +39,7 @@ class EarlyLauncher:
         self._workers = workers
         self._early = early
         self._gate = gate
-        self._surroundings = surroundings
+        self._environment = environment
         self._choosing = choosing
         self._directories = directories
         self._others = others
@@ -53,7 +53,7 @@ class EarlyLauncher:
 
     async def _holds(self, options: WorkerOptions) -> bool:
         """Whether a worker may still be started with these options."""
-        now = await self._gate.without_asking(self._surroundings.options())
+        now = await self._gate.without_asking(self._environment.options())
         return now is not None and (now.cwd, now.workspace) == (options.cwd, options.workspace)
 
     async def _start(self) -> None:
@@ -61,7 +61,7 @@ class EarlyLauncher:
             await self._directories.note()
             if not await self._others.before_early_start():
                 return
-            options = await self._gate.without_asking(self._surroundings.options())
+            options = await self._gate.without_asking(self._environment.options())
             # The place is taken before anything is waited for.
             if options is not None and self._workers.has_room:
                 await self._launch(options)

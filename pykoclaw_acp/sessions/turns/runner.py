@@ -30,8 +30,8 @@ from pykoclaw_acp.sessions.directories import Directories, cwd_missing
 from pykoclaw_acp.sessions.early_start import EarlyStart
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.journal import TurnsAndNotes
+from pykoclaw_acp.sessions.session_environment import SessionEnvironment
 from pykoclaw_acp.sessions.state import SessionState
-from pykoclaw_acp.sessions.surroundings import SessionSurroundings
 from pykoclaw_acp.sessions.turns import limits, outcomes, titling
 from pykoclaw_acp.sessions.turns.attempts import Attempts
 from pykoclaw_acp.sessions.turns.conversation import TurnConversation
@@ -63,7 +63,7 @@ class TurnRunner:
         gate: WorkspaceGate,
         endings: Endings,
         choosing: Choosing,
-        surroundings: SessionSurroundings,
+        environment: SessionEnvironment,
         titling: Titling,
         directories: Directories,
         others: TurnConversation,
@@ -76,7 +76,7 @@ class TurnRunner:
         self._unclaimed = unclaimed
         self._gate = gate
         self._choosing = choosing
-        self._surroundings = surroundings
+        self._environment = environment
         self._titling = titling
         self._directories = directories
         self._others = others
@@ -283,12 +283,12 @@ class TurnRunner:
         while workers start.
         """
         notes: list[Event] = []
-        await self._surroundings.returned(turn)
+        await self._environment.returned(turn)
         for _ in range(LOOKS):
-            wanted = self._surroundings.options(turn)
+            wanted = self._environment.options(turn)
             options, noted = await self._gate.admit(turn, wanted, self._pause_soon)
             notes += noted
-            self._surroundings.retire_other(options)
+            self._environment.retire_other(options)
             launched = self._workers.workspace(self._state.id) != options.workspace
             epoch = await self._workers.acquire(self._state.id, options)
             crash_points.reached("worker_acquired")
@@ -315,7 +315,7 @@ class TurnRunner:
             ) from error
         rules = () if options.restricted else await self._journal.rules(path, self._state.id)
         plan = await self._state.plan()
-        self._surroundings.note_launched(options)
+        self._environment.note_launched(options)
         return replace(options, plan=plan, rules=rules)
 
     async def _unless_cancelled(self, turn: Turn, doing: Coroutine[Any, Any, T]) -> T | None:

@@ -11,7 +11,7 @@ from pykoclaw_acp.model import blobs as model_blobs
 from pykoclaw_acp.model.events import Event, UserMessage
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.store import blobs, events, notes, sessions, surroundings
+from pykoclaw_acp.store import blobs, events, notes, session_environment, sessions
 from pykoclaw_acp.store.journal.base import SqlStore
 from pykoclaw_acp.store.journal.detaching import Detaching
 from pykoclaw_acp.store.units import Statement, Unit
@@ -34,7 +34,7 @@ class SqlRestoreStore(SqlStore):
         """Insert the session, hidden; its conversation follows with the end."""
         self.require_writable()
         session, _, *more = sessions.insert(record, self.clock.now())
-        begun = surroundings.begin(record.session_id, record.surroundings)
+        begun = session_environment.begin(record.session_id, record.environment)
         hide = Statement(_HIDE, (record.session_id,), rows=1)
         await self._commit(Unit((session, *more, *begun, hide)))
 

@@ -12,8 +12,8 @@ from pykoclaw_acp.store import (
     limit_waits,
     merging,
     readable,
+    session_environment,
     sessions,
-    surroundings,
     turns,
     workers,
 )
@@ -29,7 +29,7 @@ class SqlSessionStore(SqlStore):
 
     async def create(self, record: SessionRecord) -> None:
         """Insert a session and its conversation, durably."""
-        begun = surroundings.begin(record.session_id, record.surroundings)
+        begun = session_environment.begin(record.session_id, record.environment)
         inserted = sessions.insert(record, self.clock.now())
         await self._commit(Unit(statements=(*inserted, *begun), durable=True))
 
@@ -38,7 +38,9 @@ class SqlSessionStore(SqlStore):
         try:
             record = await sessions.find(self._database, session_id)
             if record is not None:
-                record.surroundings = await surroundings.find(self._database, record.session_id)
+                record.environment = await session_environment.find(
+                    self._database, record.session_id
+                )
         except readable.ERRORS as error:
             raise SessionUnreadable(
                 f"What the database has of the session {session_id} is damaged ({type(error).__name__}: {error})."
@@ -71,8 +73,8 @@ class SqlSessionStore(SqlStore):
         return await merging.moved(self._database, session_id, seq)
 
     async def reopen(self, record: SessionRecord) -> None:
-        """Reopen the session with the record's directories and surroundings."""
-        kept = surroundings.keep(record.session_id, record.surroundings)
+        """Reopen the session with the record's directories and environment."""
+        kept = session_environment.keep(record.session_id, record.environment)
         opened = sessions.reopen(record, self.clock.now())
         await self._commit(Unit(statements=(opened, kept)), patient=True)
 

@@ -21,7 +21,7 @@ _ACCOUNT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class StoredEnvironment:
     """What is stored of a session. `account`: empty for Claude's own configuration.
 
     `variables` are a client's, without secrets; `secrets` are names of those that it gave besides.
@@ -33,7 +33,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ClientEnvironment:
     """What a client gives to the sessions that it opens; in memory while the client is there.
 
     `account`: None if it names none. `model` and `mode` are of new sessions.
@@ -45,7 +45,7 @@ class Given:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, environment: Mapping[str, str]) -> Given:
+    def of(cls, environment: Mapping[str, str]) -> ClientEnvironment:
         """From the variables of `system.environment.of_sessions`."""
         account = environment.get(names.ACCOUNT)
         return cls(
@@ -57,14 +57,14 @@ class Given:
             },
         )
 
-    def without_keys(self) -> Given:
+    def without_keys(self) -> ClientEnvironment:
         """Without everything that says whose account is used."""
         left = {name: value for name, value in self.variables.items() if name not in names.PROVIDER}
-        return Given(self.account, self.model, self.mode, left)
+        return ClientEnvironment(self.account, self.model, self.mode, left)
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class DaemonEnvironment:
     """What the daemon itself gives: the account of new sessions, the directory of accounts, the
     variables that are its own, and Claude's CLI; None: the one that the SDK brings along.
 
@@ -91,7 +91,7 @@ class House:
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class WorkerEnvironment:
     """What a worker gets. `own_credential`: the key that systemd holds for the daemon may be used.
 
     `withheld`: why no worker may be started; empty: one may.
@@ -117,50 +117,59 @@ def shown(account: str) -> str:
     return account or OWN
 
 
-def begin(house: House, account: str, given: Given | None) -> Surroundings:
-    """Return the surroundings of a new session of this account."""
-    return opened(house, Surroundings(account), given)
+def begin(
+    daemon_environment: DaemonEnvironment, account: str, given: ClientEnvironment | None
+) -> StoredEnvironment:
+    """Return the environment of a new session of this account."""
+    return opened(daemon_environment, StoredEnvironment(account), given)
 
 
-def opened(house: House, kept: Surroundings, given: Given | None) -> Surroundings:
+def opened(
+    daemon_environment: DaemonEnvironment, kept: StoredEnvironment, given: ClientEnvironment | None
+) -> StoredEnvironment:
     """What is stored when a client opens the session. It keeps its account, and what it needs
     stays needed if the client does not give it.
     """
-    variables = None if given is None else _usable(house, kept, given)
+    variables = None if given is None else _usable(daemon_environment, kept, given)
     if variables is None:
         return kept
-    own = house.own(kept.account)
+    own = daemon_environment.own(kept.account)
     secrets = {name for name, value in variables.items() if names.is_secret(name, value)}
     for group in _GROUPS:
         if group & secrets and _of(variables, group) == _of(own, group):
             variables = _without(variables, group)
     plain = {name: value for name, value in variables.items() if name not in secrets}
-    return Surroundings(kept.account, plain, tuple(sorted(secrets & variables.keys())))
+    return StoredEnvironment(kept.account, plain, tuple(sorted(secrets & variables.keys())))
 
 
-def environment(house: House, kept: Surroundings, given: Given | None) -> Environment:
+def environment(
+    daemon_environment: DaemonEnvironment, kept: StoredEnvironment, given: ClientEnvironment | None
+) -> WorkerEnvironment:
     """The environment of a worker; `given`: of the client that has the session open, if one has."""
-    variables = None if given is None else _usable(house, kept, given)
+    variables = None if given is None else _usable(daemon_environment, kept, given)
     if variables is None:
         if kept.secrets:
-            return Environment({}, own_credential=False, withheld=_withheld(kept))
+            return WorkerEnvironment({}, own_credential=False, withheld=_withheld(kept))
         variables = kept.variables
-    own = house.own(kept.account)
+    own = daemon_environment.own(kept.account)
     made = {name: value for name, value in own.items() if name not in names.SETTINGS}
     for group in _GROUPS:
         if group & variables.keys():
             made = _without(made, group)
     made |= variables
-    directory = house.configuration(kept.account)
+    directory = daemon_environment.configuration(kept.account)
     if directory is not None:
         made[names.CONFIGURATION] = directory
-    return Environment(
+    return WorkerEnvironment(
         made,
-        own_credential=kept.account == house.account and not names.PROVIDER & variables.keys(),
+        own_credential=kept.account == daemon_environment.account
+        and not names.PROVIDER & variables.keys(),
     )
 
 
-def _usable(house: House, kept: Surroundings, given: Given) -> Mapping[str, str] | None:
+def _usable(
+    daemon_environment: DaemonEnvironment, kept: StoredEnvironment, given: ClientEnvironment
+) -> Mapping[str, str] | None:
     """The client's variables, as far as they are for this session; None if they lack a credential
     that the session needs.
 
@@ -168,7 +177,7 @@ def _usable(house: House, kept: Surroundings, given: Given) -> Mapping[str, str]
     with another account gives none of its credentials.
     """
     needs = names.PROVIDER.intersection(kept.secrets)
-    if kept.account == (house.account if given.account is None else given.account):
+    if kept.account == (daemon_environment.account if given.account is None else given.account):
         meant = given.account is not None or bool(names.CREDENTIALS & given.variables.keys())
         return given.variables if meant or not needs else None
     if needs:
@@ -185,7 +194,7 @@ def _without(variables: Mapping[str, str], group: frozenset[str]) -> dict[str, s
     return {name: value for name, value in variables.items() if name not in group}
 
 
-def _withheld(kept: Surroundings) -> str:
+def _withheld(kept: StoredEnvironment) -> str:
     listed = ", ".join(kept.secrets)
     return (
         f"This session runs with what its client gave it ({listed}), which is not kept, and no client that gives it"

@@ -7,28 +7,32 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.config.session_environment import others, own_variables
 from pykoclaw_acp.config.settings import Settings
-from pykoclaw_acp.config.surroundings import others, own_variables
-from pykoclaw_acp.model import surroundings as rules
-from pykoclaw_acp.model.surroundings import Given, House, Surroundings
+from pykoclaw_acp.model import session_environment as rules
+from pykoclaw_acp.model.session_environment import (
+    ClientEnvironment,
+    DaemonEnvironment,
+    StoredEnvironment,
+)
 from pykoclaw_acp.system import environment as names
 
 KEY = {"ANTHROPIC_API_KEY": "sk-of-the-client"}
 OWN = {"ANTHROPIC_API_KEY": "sk-of-the-daemon", "HTTPS_PROXY": "http://ours:1"}
-HOUSE = House("", "/accounts", OWN)
+DAEMON = DaemonEnvironment("", "/accounts", OWN)
 
 
-def given(account: str | None = None, **variables: str) -> Given:
-    return Given(account=account, variables=variables)
+def given(account: str | None = None, **variables: str) -> ClientEnvironment:
+    return ClientEnvironment(account=account, variables=variables)
 
 
 def test_a_clients_environment_goes_before_the_daemons() -> None:
     client = given(**KEY, MAX_THINKING_TOKENS="1")
-    kept = rules.begin(HOUSE, "", client)
-    found = rules.environment(HOUSE, kept, client)
+    kept = rules.begin(DAEMON, "", client)
+    found = rules.environment(DAEMON, kept, client)
     assert found.variables == {**KEY, "MAX_THINKING_TOKENS": "1", "HTTPS_PROXY": "http://ours:1"}
     assert not found.own_credential
-    nothing = rules.environment(HOUSE, Surroundings(), given())
+    nothing = rules.environment(DAEMON, StoredEnvironment(), given())
     assert (nothing.variables, nothing.own_credential) == (OWN, True)
 
 
@@ -36,25 +40,27 @@ def test_what_is_stored_holds_no_secret() -> None:
     client = given(
         **KEY, ANTHROPIC_BASE_URL="https://gateway", HTTPS_PROXY="http://me:word@proxy:1"
     )
-    kept = rules.begin(HOUSE, "", client)
+    kept = rules.begin(DAEMON, "", client)
     assert kept.variables == {"ANTHROPIC_BASE_URL": "https://gateway"}
     assert kept.secrets == ("ANTHROPIC_API_KEY", "HTTPS_PROXY")
 
 
 def test_no_other_credential_replaces_the_clients() -> None:
-    kept = rules.begin(HOUSE, "", given(**KEY))
+    kept = rules.begin(DAEMON, "", given(**KEY))
     for there in (None, given(), given(ANTHROPIC_BASE_URL="https://gateway"), given("work", **KEY)):
-        assert rules.opened(HOUSE, kept, there) == kept
-        found = rules.environment(HOUSE, kept, there)
+        assert rules.opened(DAEMON, kept, there) == kept
+        found = rules.environment(DAEMON, kept, there)
         assert "ANTHROPIC_API_KEY" in found.withheld
         assert (dict(found.variables), found.own_credential) == ({}, False)
 
 
 def test_the_daemons_own_key_needs_no_client() -> None:
     """A client that gives the daemon's own key adds nothing that would be missing without it."""
-    kept = rules.begin(HOUSE, "", given(ANTHROPIC_API_KEY="sk-of-the-daemon"))
+    kept = rules.begin(DAEMON, "", given(ANTHROPIC_API_KEY="sk-of-the-daemon"))
     assert kept.secrets == ()
-    assert rules.environment(HOUSE, kept, None).variables["ANTHROPIC_API_KEY"] == "sk-of-the-daemon"
+    assert (
+        rules.environment(DAEMON, kept, None).variables["ANTHROPIC_API_KEY"] == "sk-of-the-daemon"
+    )
 
 
 GATEWAY = {"ANTHROPIC_BASE_URL": "https://gateway"}
@@ -63,64 +69,66 @@ GATEWAY = {"ANTHROPIC_BASE_URL": "https://gateway"}
 def test_daemons_own_key_keeps_its_address() -> None:
     proxies = {"HTTPS_PROXY": "http://me:word@proxy:1", "NO_PROXY": "here"}
     own = {**OWN, **GATEWAY, **proxies}
-    house = House("", "/accounts", own)
-    kept = rules.begin(house, "", given(**own))
-    assert kept == Surroundings()
-    assert rules.environment(house, kept, None).variables == own
+    daemon_environment = DaemonEnvironment("", "/accounts", own)
+    kept = rules.begin(daemon_environment, "", given(**own))
+    assert kept == StoredEnvironment()
+    assert rules.environment(daemon_environment, kept, None).variables == own
 
 
 def test_client_without_key_never_gets_the_daemons() -> None:
     """Also after it has left: a session of its own login stays with that."""
-    house = House("", "/accounts", {**OWN, **GATEWAY})
+    daemon_environment = DaemonEnvironment("", "/accounts", {**OWN, **GATEWAY})
     client = given(**GATEWAY)
-    kept = rules.begin(house, "", client)
+    kept = rules.begin(daemon_environment, "", client)
     for one in (client, None):
-        made = rules.environment(house, kept, one)
+        made = rules.environment(daemon_environment, kept, one)
         assert "ANTHROPIC_API_KEY" not in made.variables
         assert not made.own_credential
 
 
 def test_own_key_goes_to_no_other_address() -> None:
     """A client that has the daemon's key for another address is asked for, as with another key."""
-    house = House("", "/accounts", {**OWN, **GATEWAY})
+    daemon_environment = DaemonEnvironment("", "/accounts", {**OWN, **GATEWAY})
     theirs = {"ANTHROPIC_BASE_URL": "https://theirs"}
     for address in (theirs, {}):
         client = given(ANTHROPIC_API_KEY="sk-of-the-daemon", **address)
-        kept = rules.begin(house, "", client)
-        assert kept == Surroundings("", address, ("ANTHROPIC_API_KEY",))
+        kept = rules.begin(daemon_environment, "", client)
+        assert kept == StoredEnvironment("", address, ("ANTHROPIC_API_KEY",))
         assert (
-            dict(rules.environment(house, kept, client).variables).items()
+            dict(rules.environment(daemon_environment, kept, client).variables).items()
             >= client.variables.items()
         )
-        assert rules.environment(house, kept, None).withheld
-    earlier = rules.environment(house, Surroundings("", theirs), None)
+        assert rules.environment(daemon_environment, kept, None).withheld
+    earlier = rules.environment(daemon_environment, StoredEnvironment("", theirs), None)
     assert "ANTHROPIC_API_KEY" not in earlier.variables
 
 
 def test_client_naming_account_means_its_login() -> None:
-    kept = rules.begin(HOUSE, "", given(**KEY))
+    kept = rules.begin(DAEMON, "", given(**KEY))
     named = given("")
-    assert rules.opened(HOUSE, kept, named) == Surroundings()
-    assert rules.environment(HOUSE, kept, named).variables == OWN
+    assert rules.opened(DAEMON, kept, named) == StoredEnvironment()
+    assert rules.environment(DAEMON, kept, named).variables == OWN
 
 
 def test_a_key_and_its_gateway_stay_together() -> None:
     gateway = given(ANTHROPIC_BASE_URL="https://theirs")
-    found = rules.environment(HOUSE, Surroundings(), gateway)
+    found = rules.environment(DAEMON, StoredEnvironment(), gateway)
     assert "ANTHROPIC_API_KEY" not in found.variables
     assert not found.own_credential
-    house = House("", "/accounts", {"ANTHROPIC_BASE_URL": "https://ours", **OWN})
-    found = rules.environment(house, Surroundings(), given(**KEY))
+    daemon_environment = DaemonEnvironment(
+        "", "/accounts", {"ANTHROPIC_BASE_URL": "https://ours", **OWN}
+    )
+    found = rules.environment(daemon_environment, StoredEnvironment(), given(**KEY))
     assert "ANTHROPIC_BASE_URL" not in found.variables
-    without = rules.environment(HOUSE, rules.begin(HOUSE, "", gateway), None)
+    without = rules.environment(DAEMON, rules.begin(DAEMON, "", gateway), None)
     assert without.variables["ANTHROPIC_BASE_URL"] == "https://theirs"
     assert "ANTHROPIC_API_KEY" not in without.variables
 
 
 def test_an_account_has_its_own_credentials_only() -> None:
     client = given(**KEY, HTTPS_PROXY="http://proxy:1")
-    kept = rules.begin(HOUSE, "work", client)
-    found = rules.environment(HOUSE, kept, client)
+    kept = rules.begin(DAEMON, "work", client)
+    found = rules.environment(DAEMON, kept, client)
     assert found.variables == {
         "CLAUDE_CONFIG_DIR": "/accounts/work",
         "HTTPS_PROXY": "http://proxy:1",
@@ -128,12 +136,18 @@ def test_an_account_has_its_own_credentials_only() -> None:
     assert not found.own_credential
     of_work = given("work", **KEY)
     assert (
-        rules.environment(HOUSE, kept, of_work).variables["ANTHROPIC_API_KEY"]
+        rules.environment(DAEMON, kept, of_work).variables["ANTHROPIC_API_KEY"]
         == KEY["ANTHROPIC_API_KEY"]
     )
-    house = House("work", "/accounts", OWN)
-    assert rules.environment(house, kept, None).variables["ANTHROPIC_API_KEY"] == "sk-of-the-daemon"
-    assert "ANTHROPIC_API_KEY" not in rules.environment(house, Surroundings(), None).variables
+    daemon_environment = DaemonEnvironment("work", "/accounts", OWN)
+    assert (
+        rules.environment(daemon_environment, kept, None).variables["ANTHROPIC_API_KEY"]
+        == "sk-of-the-daemon"
+    )
+    assert (
+        "ANTHROPIC_API_KEY"
+        not in rules.environment(daemon_environment, StoredEnvironment(), None).variables
+    )
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-a", "a b", "x" * 65])

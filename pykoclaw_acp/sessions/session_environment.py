@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import InvalidRequest
-from pykoclaw_acp.model import surroundings as rules
-from pykoclaw_acp.model.surroundings import Given, House
+from pykoclaw_acp.model import session_environment as rules
+from pykoclaw_acp.model.session_environment import ClientEnvironment, DaemonEnvironment
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.state import SessionState
@@ -33,27 +33,33 @@ async def clients_return(lacks: Callable[[], bool], clock: Clock, *, recovered: 
         await asyncio.sleep(LOOK)
 
 
-class SessionSurroundings:
-    """Surroundings of one session. What clients give is held by their subscriptions, so as long as
+class SessionEnvironment:
+    """Environment of one session. What clients give is held by their subscriptions, so as long as
     they have the session open.
     """
 
-    def __init__(self, state: SessionState, workers: Workers, house: House, clock: Clock) -> None:
+    def __init__(
+        self,
+        state: SessionState,
+        workers: Workers,
+        daemon_environment: DaemonEnvironment,
+        clock: Clock,
+    ) -> None:
         self._state = state
         self._workers = workers
-        self._house = house
+        self._daemon_environment = daemon_environment
         self._clock = clock
         self._launched: Mapping[str, str] | None = None  # of the newest worker, if it is ours
 
     @property
     def account(self) -> str:
         """The session's account, which never changes; empty for Claude's own configuration."""
-        return self._state.record.surroundings.account
+        return self._state.record.environment.account
 
-    def open(self, given: Given | None) -> None:
+    def open(self, given: ClientEnvironment | None) -> None:
         """Note that a client opens the session, in the record, which the caller stores."""
         record = self._state.record
-        record.surroundings = rules.opened(self._house, record.surroundings, given)
+        record.environment = rules.opened(self._daemon_environment, record.environment, given)
 
     def options(self, turn: Turn | None = None) -> WorkerOptions:
         """The options of a worker for this turn, or for none."""
@@ -66,10 +72,12 @@ class SessionSurroundings:
             withheld=found.withheld,
         )
 
-    def _environment(self, given: Given | None) -> rules.Environment:
-        return rules.environment(self._house, self._state.record.surroundings, self.given or given)
+    def _environment(self, given: ClientEnvironment | None) -> rules.WorkerEnvironment:
+        return rules.environment(
+            self._daemon_environment, self._state.record.environment, self.given or given
+        )
 
-    def require(self, given: Given | None) -> None:
+    def require(self, given: ClientEnvironment | None) -> None:
         """Raises InvalidRequest if no worker could be started now, `given` this by who asks for one."""
         found = self._environment(given)
         if found.withheld and not self._workers.is_live(self._state.id):
@@ -98,7 +106,7 @@ class SessionSurroundings:
         self._launched = options.environment
 
     @property
-    def given(self) -> Given | None:
+    def given(self) -> ClientEnvironment | None:
         """What the client gives that has opened the session last, of those that have it open."""
         subscriptions = reversed(self._state.subscriptions)
         return next((one.given for one in subscriptions if one.alive and one.given), None)
