@@ -10,7 +10,9 @@ from pathlib import Path
 import click
 
 from pykoclaw_acp.cli.program import cli
+from pykoclaw_acp.config.listing import HIDDEN
 from pykoclaw_acp.config.settings import Settings
+from pykoclaw_acp.config.sources import variable
 
 PAGE = Path(__file__).parent / "pykoclaw-acp.1"
 NAME = "pykoclaw-acp"
@@ -19,8 +21,11 @@ EXITS = (
     ("1", "The command failed, or doctor found a problem."),
     ("2", "The command line could not be understood."),
     ("3", "No daemon is running."),
+    ("4", "prompt: the turn was cancelled."),
+    ("5", "prompt: it is unknown whether Claude had begun, or how the turn ended."),
     ("75", "Another server owns the data directory, or the daemon needs a restart."),
     ("78", "A setting, a directory or the database cannot be used."),
+    ("130", "prompt: ended by Ctrl-C; the turn continues."),
 )
 FILES = (
     ("~/.local/share/pykoclaw/pykoclaw.db", "Conversations; PYKOCLAW_DATA is its directory."),
@@ -47,7 +52,8 @@ def _lines() -> Iterator[str]:
     yield ".SH ENVIRONMENT"
     yield from _paragraphs(["Each can also be a line of ~/.local/share/pykoclaw/.env."])
     for name, field in sorted(Settings.model_fields.items()):
-        yield from _entry(f"PYKOCLAW_{name.upper()}", field.description or "")
+        if name not in HIDDEN:
+            yield from _entry(variable(Settings, name), field.description or "")
     yield ".SH EXIT STATUS"
     for status, words in EXITS:
         yield from _entry(status, words)

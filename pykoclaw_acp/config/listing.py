@@ -9,7 +9,7 @@ from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.config.sources import variable
 from pykoclaw_acp.system.secrets import MASK, looks_secret
 
-_HIDDEN: Final = frozenset({"crash_points"})
+HIDDEN: Final = frozenset({"crash_points"})  # settings for tests only
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def describe(settings: Settings) -> list[SettingLine]:
             description=field.description or "",
         )
         for name, field in Settings.model_fields.items()
-        if name not in _HIDDEN
+        if name not in HIDDEN
     ]
 
 

@@ -780,6 +780,12 @@ def test_the_manual_page_is_of_this_version() -> None:
     assert manual.PAGE.read_text() == manual.page()
 
 
+def test_the_manual_page_has_variables_of_config() -> None:
+    headings = re.findall(r"^\\fB(PYKOCLAW_\w+)\\fR$", manual.page(), re.MULTILINE)
+    listed = [line["env"] for line in json.loads(run("config", "--json").stdout)]
+    assert sorted(headings) == sorted(listed)
+
+
 # --- logs
 
 
