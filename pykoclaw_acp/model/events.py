@@ -277,7 +277,7 @@ def split_text(text: str, limit: int = MAX_TEXT) -> Iterator[str]:
 
 
 class _Open(NamedTuple):
-    """A running call, as the log shows it; `asked`: clients show the title of a question."""
+    """A running call, as the log shows it; `asked`: clients show a request's title."""
 
     title: str
     content: tuple[ToolPart, ...]
@@ -315,7 +315,7 @@ class OpenTools:
             self._shown[tool_call_id] = call._replace(input=arguments, asked=True)
 
     def failed(self, reason: str) -> list[Event]:
-        """Ends for all of them, which keep what they show, but for what a question has put there."""
+        """Ends for all of them, which keep what they show, but for what a request has put there."""
         return [
             ToolEnded(
                 tool, "failed", call.content, reason=reason,

@@ -8,7 +8,7 @@ from typing import Final
 
 from pykoclaw_acp.model.permissions import Workspace
 
-TOOL: Final = "workspace_trust"  # the tool of the question about trust, of which there is none
+TOOL: Final = "workspace_trust"  # the tool of a trust request, of which there is none
 ANY: Final = "*"  # a `content`: anything in the directory and below
 
 

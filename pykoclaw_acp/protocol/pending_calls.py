@@ -1,5 +1,5 @@
 """Tool calls that a client was shown before the log has them whole, while their input was written or
-with a question about them: it is told the rest as updates.
+with a permission request for them: it is told the rest as updates.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from pykoclaw_acp.protocol.content import ToolContent
 from pykoclaw_acp.protocol.projection import locations, meta_of_call, parts
 from pykoclaw_acp.protocol.updates import ToolCall
 
-MAX_RULE: Final = 160  # characters of a rule in an option's name; the question has all of them
+MAX_RULE: Final = 160  # characters of a rule in an option's name; the request has all of them
 REJECT_WITH_REASON: Final = "reject_with_reason"
 _CUT_TITLE: Final = re.compile(r"… \[cut: [\d a-z,]+ characters in all\]\Z")
 _Option = Literal["allow_once", "allow_always", "allow_lasting", "allow_former", "reject_once"]

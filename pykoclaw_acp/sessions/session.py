@@ -314,7 +314,10 @@ class Session(SessionParts):
             return
         self._tasks.start(self._give_up_worker(request.turn_id))
         log.info(
-            "Question parked", action="question_parked", session=self.id, question=request.ask_id
+            "Permission request parked",
+            action="question_parked",
+            session=self.id,
+            question=request.ask_id,
         )
 
     async def _give_up_worker(self, turn_id: str) -> None:

@@ -112,7 +112,9 @@ class WorkspaceGate:
         try:
             asked = await self._store.trust_requests(turn.turn_id)
         except StoreUnavailable:
-            log.exception("A question's end could not be told", action="workspace_end_cut")
+            log.exception(
+                "The end of a trust request could not be told", action="workspace_end_cut"
+            )
             return []
         return workspace_words.ends(asked, said)
 
@@ -157,7 +159,7 @@ class WorkspaceGate:
         request, decision = await self._ask(turn, doubtful, changes, pause)
         chosen = decision.option if decisions.is_choice(request, decision) else None
         log.info(
-            "Workspace question settled",
+            "Workspace trust request settled",
             action="workspace_settled",
             session=self._state.id,
             choice=chosen,

@@ -1,4 +1,4 @@
-"""What is said about directories that are not trusted: questions, notes and refusals; pure
+"""What is said about directories that are not trusted: requests, notes and refusals; pure
 functions.
 """
 
@@ -98,7 +98,7 @@ def _chosen(one: StoredRequest) -> str | None:
 
 
 def left_out(turn_id: str, workspaces: Sequence[Workspace]) -> list[Event]:
-    """What the conversation says when Claude runs without what acts, which the question lists."""
+    """What the conversation says when Claude runs without what acts, which the request lists."""
     adds = "\n".join(f"pykoclaw-acp trust add {shlex.quote(one.path)}" for one in workspaces)
     said = (
         f"**Claude runs here without what acts in {_names(workspaces)}**, because that is not trusted."

@@ -106,7 +106,7 @@ _MOVE_TURNS: Final = (
     ),
     "DELETE FROM acp_merging_turns WHERE log_key = ? AND turn_id <= ?",
 )
-# Settled questions of aliases; pending ones move with the log.
+# Settled permission requests of aliases; pending ones move with the log.
 _QUESTIONS_LEFT: Final = (
     "SELECT p.acp_session_id, p.permission_id FROM acp_sessions a"
     " JOIN acp_permissions p ON p.acp_session_id = a.acp_session_id WHERE a.alias_of IS NOT NULL"

@@ -260,7 +260,7 @@ def _requests(rows: Sequence[tuple[Any, ...]]) -> list[StoredRequest]:
             )
         except (msgspec.MsgspecError, ValueError) as error:
             log.warning(
-                "A question cannot be read",
+                "A permission request cannot be read",
                 action="question_unreadable",
                 session=session_id,
                 error=str(error),

@@ -127,7 +127,8 @@ class Away:
             await self._store.set_clock(ask_id, policy, deadline)
         except Exception:
             log.exception(
-                "A question's deadline could not be recorded", action="deadline_not_recorded"
+                "A permission request's deadline could not be recorded",
+                action="deadline_not_recorded",
             )
 
     # --- parking

@@ -283,7 +283,9 @@ class Broker:
             self.withdraw(one.request.ask_id)
             return
         log.exception(
-            "A question could not be parked", action="question_not_parked", session=self._state.id
+            "A permission request could not be parked",
+            action="question_not_parked",
+            session=self._state.id,
         )
         self._start_limit(one, at_least=self._times.away_grace)
         if not self.away.is_attended(one):

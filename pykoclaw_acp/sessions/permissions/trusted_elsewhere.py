@@ -39,7 +39,7 @@ class TrustedElsewhere:
                 except StoreClosed:
                     return  # the next daemon asks again
                 except StoreUnavailable:
-                    log.exception("A question about trust waits on", action="trust_not_read")
+                    log.exception("A trust request is still pending", action="trust_not_read")
                     return
                 rows = [trust.grant(one, known) for one in request.workspaces]
                 by = [row.by for row in rows if row is not None]

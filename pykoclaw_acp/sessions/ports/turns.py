@@ -46,7 +46,7 @@ class TurnJournal(Store, Protocol):
     async def record(
         self, session_id: str, epoch: int, frames: Sequence[Numbered], outcomes: dict[str, Outcome]
     ) -> list[Logged]:
-        """A worker's frames in one transaction: events, turn states, questions, its acknowledged
+        """A worker's frames in one transaction: events, turn states, permission requests, its acknowledged
         frame. Patient.
 
         `outcomes`: of the turns that end in these frames, by turn. Returns the logged events.

@@ -26,7 +26,7 @@ log: Final = structlog.get_logger()
 
 
 class Endings:
-    """Ends a session's turns, and with `gate` their questions about directories."""
+    """Ends a session's turns, and with `gate` their trust requests."""
 
     def __init__(
         self, state: SessionState, journal: TurnsAndNotes, queue: TurnQueue, gate: WorkspaceGate
