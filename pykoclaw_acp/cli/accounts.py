@@ -7,7 +7,7 @@ import click
 ACCOUNT = click.option(
     "--account",
     metavar="NAME",
-    help="An account of its own, for PYKOCLAW_ACCOUNT; default: PYKOCLAW_ACCOUNT, or Claude's own.",
+    help="Name of the account; default: PYKOCLAW_ACCOUNT, or Claude's own configuration.",
 )
 
 

@@ -7,13 +7,13 @@ import click
 SYSTEM = click.option(
     "--system",
     is_flag=True,
-    help="For this machine, as the user pykoclaw (needs root), not for you.",
+    help="System-wide, as the user pykoclaw (needs root), instead of for your user only.",
 )
 
 
-@click.group(short_help="Run the daemon under systemd, or stop doing so.")
+@click.group(short_help="Install or remove the systemd units of the daemon.")
 def deploy() -> None:
-    """Run the daemon under systemd, or stop doing so. Conversations, keys and settings stay."""
+    """Install or remove the systemd units of the daemon. Conversations, keys and settings are kept."""
 
 
 @deploy.command(name="install", short_help="Install and start the systemd units.")
@@ -25,7 +25,7 @@ def deploy() -> None:
     help="Defaults of sessions: `editor` asks before Claude acts, `pykoclaw` asks nobody.",
 )
 def install(system: bool, program: str | None, profile: str | None) -> None:
-    """Install and start the systemd units, for you or for this machine.
+    """Install and start the systemd units, for your user or system-wide.
 
     May be repeated. A daemon that a client has started hands over to the service; its turns go on.
     """

@@ -10,8 +10,8 @@ from pykoclaw_acp.cli.options import JSON
 @click.group(invoke_without_command=True, short_help="List MCP servers, sign in or out.")
 @click.pass_context
 def mcp(ctx: click.Context) -> None:
-    """List the MCP servers that clients have given, sign in to one or out of it. Without a
-    command, list them.
+    """List the MCP servers of clients, and sign in to or out of one. Without a command, list
+    them.
     """
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_servers, as_json=False)

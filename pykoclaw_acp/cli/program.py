@@ -155,7 +155,7 @@ def _complain(error: StartupError) -> int:
 @click.option(
     "--log-level",
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
-    help="Minimum level of log lines of a daemon that is started by this command.",
+    help="Log level of a daemon that this command starts.",
 )
 @click.pass_context
 def cli(ctx: click.Context, healthcheck: bool, log_level: str | None) -> None:

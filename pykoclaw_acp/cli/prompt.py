@@ -11,7 +11,7 @@ from pykoclaw_acp.cli.options import JSON, sessions
 @click.argument("session", required=False, shell_complete=sessions)
 @click.argument("text", required=False)
 @click.option(
-    "--new", is_flag=True, help="Begin a session in the working directory; SESSION is left out."
+    "--new", is_flag=True, help="Create a session in the working directory; takes no SESSION."
 )
 @click.option("--detach", is_flag=True, help="Return as soon as the prompt is stored.")
 @click.option(

@@ -50,7 +50,7 @@ def list_sessions(every: bool, limit: int, as_json: bool) -> None:
     "--seq",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Show what the history has at this place.",
+    help="Show only the event with this position (`seq`) in the history.",
 )
 @JSON
 def show_session(session: str, seq: int | None, as_json: bool) -> None:
@@ -97,19 +97,21 @@ def archive_session(session: str) -> None:
     command.archive(session)
 
 
-@sessions.command(name="stop-waiting", short_help="Do not go on when a usage limit ends.")
+@sessions.command(
+    name="stop-waiting", short_help="Cancel the automatic resume after a usage limit."
+)
 @SESSION
 def stop_waiting(session: str) -> None:
-    """Do not let a session go on by itself when the usage limit ends that has stopped it."""
+    """Cancel the automatic resume of a session that a usage limit has stopped."""
     from pykoclaw_acp.commands import sessions as command
 
     command.stop_waiting(session)
 
 
-@sessions.command(name="unarchive", short_help="Take a session back from the archive.")
+@sessions.command(name="unarchive", short_help="Show an archived session in lists again.")
 @SESSION
 def unarchive_session(session: str) -> None:
-    """Let lists have an archived session again."""
+    """Show an archived session in lists again."""
     from pykoclaw_acp.commands import sessions as command
 
     command.unarchive(session)
@@ -149,7 +151,7 @@ def delete_session(session: str, sure: bool) -> None:
     command.delete(session, sure)
 
 
-@click.command(name="import", short_help="Make a session of a JSON export.")
+@click.command(name="import", short_help="Create a session from a JSON export.")
 @click.argument("file", type=click.File("rb"))
 @click.option(
     "--directory",
@@ -158,7 +160,7 @@ def delete_session(session: str, sure: bool) -> None:
     help="Where the session runs; default: the working directory.",
 )
 def import_session(file: BinaryIO, directory: str) -> None:
-    """Make a new session of FILE, which `sessions export --format json` has made, maybe on another machine; - reads it
+    """Create a session from FILE, made by `sessions export --format json`, possibly on another machine; - reads it
     from standard input.
 
     The session has the title and the whole history, with images. Claude does not remember it: with the next prompt it
@@ -176,11 +178,12 @@ def attach(session: str) -> None:
     are cut if they are long. Ctrl-C detaches; a running turn continues.
 
     In a terminal, permission requests can be answered: type y (allow once), a (always allow in the
-    session), l (always allow in the directory), f (approve a plan, and go back to the mode of before)
-    or n (deny), as far as they are offered, then Enter. What follows n, as in `n because …`, is told
-    to Claude. v shows a request that is longer than the screen, which comes before it is allowed. A
-    question of Claude is answered by typing the answer, with ; between those to several questions.
-    As long as a terminal is attached, the away policy of the session does not apply.
+    session), l (always allow in the directory), f (approve a plan and return to the mode used before
+    planning) or n (deny), as far as they are offered, then Enter. What follows n, as in `n because …`,
+    is told to Claude. v shows a request that is longer than the screen; it must be viewed before it can
+    be allowed. A question that Claude asks is answered by typing the answer; separate the answers to
+    several questions with ;. As long as a terminal is attached, the away policy of the session does not
+    apply.
     """
     from pykoclaw_acp.commands import attach as command
 
@@ -197,8 +200,9 @@ def rewind(session: str, message: str | None, no_files: bool, dry_run: bool, sur
     """Put the files of SESSION, and what Claude remembers, back to what was before MESSAGE.
 
     MESSAGE is the messageId of a message, as in `sessions export --format json`; the turn that it belongs to and all
-    later ones are rewound. Without it, the newest prompt is. What changes is shown first. The history keeps everything.
-    Files are those that Claude changed with its file tools, not with commands. Refused while a turn runs.
+    later ones are rewound. Without MESSAGE, the newest prompt is rewound. What changes is shown first. The history
+    keeps everything. Files are those that Claude changed with its file tools, not with commands. Refused while a turn
+    runs.
     """
     from pykoclaw_acp.commands import rewind as command
 
@@ -217,7 +221,9 @@ def rewind(session: str, message: str | None, no_files: bool, dry_run: bool, sur
     "--lasting", is_flag=True, help="Always allow in the directory, in later sessions too."
 )
 @click.option(
-    "--former", is_flag=True, help="Approve a plan, and go back to the mode of before planning."
+    "--former",
+    is_flag=True,
+    help="Approve a plan and return to the permission mode used before planning.",
 )
 @click.option("--deny", is_flag=True, help="Deny.")
 @click.option("--reason", metavar="TEXT", default="", help="With --deny: why, for Claude.")
@@ -226,7 +232,7 @@ def rewind(session: str, message: str | None, no_files: bool, dry_run: bool, sur
     "answers",
     metavar="TEXT",
     multiple=True,
-    help="Answer a question of Claude; once for each, in their order.",
+    help="Answer to a question that Claude asks; repeat in the order of the questions.",
 )
 @JSON
 def approve(
@@ -244,9 +250,9 @@ def approve(
     """List pending permission requests with everything that would run, or answer REQUEST.
 
     REQUEST is an id or a unique prefix of one. Without --allow, --always, --lasting, --former, --deny or --answer, the
-    request is shown with those that it offers, and the meaning of each. For a plan, --allow approves it and asks for
-    each edit, --always accepts edits, --former goes back to the mode of before, and --deny keeps planning. For a
-    workspace trust request, --allow runs Claude without the active content of the directory and --always trusts the
+    request is shown with the options that it offers and what each does. For a plan, --allow approves it and asks for
+    each edit, --always accepts edits, --former returns to the mode used before planning, and --deny keeps planning. For
+    a workspace trust request, --allow runs Claude without the active content of the directory and --always trusts the
     directory. Exit status: 1 if the request is unknown or already answered.
     """
     from pykoclaw_acp.commands import approve as command

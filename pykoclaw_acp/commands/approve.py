@@ -19,7 +19,7 @@ DONE: Final = {
     "allow_always": "Allowed for the rest of the session.",
     "allow_lasting": "Allowed in this directory from now on; `pykoclaw-acp rules list` shows it,"
     " `pykoclaw-acp rules remove` removes it.",
-    "allow_former": "Approved, in the mode of before.",
+    "allow_former": "Approved, in the mode used before planning.",
     "deny": "Denied.",
 }
 ANSWERED: Final = "Answered."

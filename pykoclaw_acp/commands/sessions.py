@@ -159,7 +159,7 @@ def archive(session: str) -> None:
 
 
 def unarchive(session: str) -> None:
-    """Take the session back from the archive."""
+    """Show the session in lists again."""
     done = ask("sessions/unarchive", session=session)
     terminal.line(
         "Taken back: lists have the session again."

@@ -78,7 +78,7 @@ class PermissionRequest(
     cut long ones, and mark that. With a `form` it is an elicitation, without a known tool call.
     With `workspaces` it asks for trust in these directories, and no worker waits for it. With
     `questions` it has no options: they are answered. `plan`: whether Claude may carry out its plan,
-    which is the content; `former`: the mode of before planning, which is offered again. `rules`:
+    which is the content; `former`: the mode used before planning, which is offered again. `rules`:
     rules of Claude that an allowance may leave to the session, or to later ones. `parent_id`: the
     call of the subagent that asks; None for Claude itself. `mode`: "always" turns on a mode, and
     allows nothing else.

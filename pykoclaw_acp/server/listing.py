@@ -52,7 +52,7 @@ async def archive(call: Call, params: SessionParams) -> Empty:
 
 
 async def unarchive(call: Call, params: SessionParams) -> Empty:
-    """Let lists have the session again."""
+    """Show the session in lists again."""
     await call.sessions.catalogue.archive(params.session_id, archived=False)
     return Empty()
 

@@ -161,7 +161,7 @@ class SessionControl:
         return ArchiveResult(cancelled=unfinished, changed=changed)
 
     async def unarchive(self, call: Call, params: NamedSessionParams) -> UnarchiveResult:  # noqa: ARG002
-        """Let lists have the session again; says whether it was archived."""
+        """Show the session in lists again; says whether it was archived."""
         session_id = await self._finder.id_of(params.session)
         changed = await self._is_archived(session_id)
         await self._sessions.catalogue.archive(session_id, archived=False)

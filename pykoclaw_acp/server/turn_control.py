@@ -47,7 +47,7 @@ class TurnControl:
         return Empty()
 
     async def stop_waiting(self, call: Call, params: NamedSessionParams) -> Waited:  # noqa: ARG002
-        """Do not go on by itself when the usage limit ends."""
+        """Cancel the automatic resume after a usage limit."""
         session = await self._finder.find(params.session)
         return Waited(waited=await session.limit_wait.stop())
 

@@ -254,7 +254,7 @@ class Sessions:
             session.record.prompted = True
         options = worker_options.opened(session.options, session.record, self._template, servers)
         session.next_worker.open(options)
-        await session.choosing.tell_worker()  # a mode of before plan mode may be forbidden now
+        await session.choosing.tell_worker()  # the mode used before planning may be forbidden now
         try:
             await self._soon(closing.reopen(session, self._journal))
         except Conflict:  # it was deleted meanwhile

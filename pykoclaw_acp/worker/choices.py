@@ -69,7 +69,7 @@ class Choices:
         return self._now.mode
 
     async def former_mode(self) -> str:
-        """The mode of before plan mode, if the approval of a plan may and has to name it."""
+        """The mode used before planning, if the approval of a plan may and has to name it."""
         now = choices.selection(self._now, self.offer, bypass=self._bypass)
         former = former_mode.offered(self._before_plan, now)
         if former == choices.BYPASS.id and self._client is not None:

@@ -1,4 +1,4 @@
-"""The way back from plan mode to the mode of before, where that is allowed."""
+"""The way back from plan mode to the mode used before planning, where that is allowed."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _UNANSWERED: Final = "Declined: Claude is told that you do not want to answer."
 _PLAN_EFFECTS: Final = {
     ALLOW_ONCE: "Approved: Claude carries out the plan, and asks before each edit (mode Ask first).",
     ALLOW_ALWAYS: "Approved: Claude carries out the plan, and edits unasked (mode Accept edits).",
-    ALLOW_FORMER: "Approved: Claude carries out the plan, in the mode of before",
+    ALLOW_FORMER: "Approved: Claude carries out the plan, in the mode used before planning",
     REJECT_ONCE: "Not approved: Claude is told to ask what should change.",
 }
 _CHANGE: Final = "Not approved: Claude is told what should change, and to present the plan again."
@@ -50,7 +50,7 @@ _CHOICES: Final = {
 _PLANNED: Final = {
     ALLOW_ONCE: "approved; the user is asked about each edit",
     ALLOW_ALWAYS: "approved; edits are accepted unasked",
-    ALLOW_FORMER: "approved; the mode of before planning holds again",
+    ALLOW_FORMER: "approved; the mode used before planning holds again",
     REJECT_ONCE: "not approved: keep planning",
 }
 
