@@ -60,7 +60,7 @@ class Settings(BaseSettings):
     model: str | None = Field(
         default=None,
         validation_alias=AliasChoices("PYKOCLAW_MODEL", sources.BARE["model"]),
-        description="Claude model of new sessions; if unset that of the user's Claude settings, else Claude's default.",
+        description="Claude model of new sessions; if unset, that of the user's Claude settings, or Claude's default.",
     )
     cli_path: Annotated[Path | None, BeforeValidator(values.program)] = Field(
         default=None,
@@ -72,7 +72,7 @@ class Settings(BaseSettings):
     )
     umask: Annotated[str | None, AfterValidator(values.umask)] = Field(
         default=None,
-        description="Umask of Claude and its tools, as 022; if unset that with which the daemon was started.",
+        description="Umask of Claude and its tools, such as 022; if unset, the one that the daemon was started with.",
     )
     early_start: Annotated[Literal["on", "off"], BeforeValidator(values.lowered)] = Field(
         default="on",
@@ -84,7 +84,7 @@ class Settings(BaseSettings):
     )
     account: Annotated[str, AfterValidator(values.account)] = Field(
         default=OWN,
-        description="Account of new sessions: one of `pykoclaw-acp login --account`, or default for Claude's own.",
+        description="Account of new sessions: a name from `pykoclaw-acp login --account`, or default (Claude's own).",
     )
     accounts: AbsolutePath | None = Field(
         default=None,
@@ -190,11 +190,11 @@ class Settings(BaseSettings):
         tuple[str, ...], NoDecode, BeforeValidator(values.beginnings), AfterValidator(values.long)
     ] = Field(
         default=(),
-        description="Beginnings of prompts that clients make for themselves, separated by bars.",
+        description="Prefixes of prompts of clients for their own use, as for titles; separated by vertical bars.",
     )
     list_transcripts: Annotated[Literal["on", "off"], BeforeValidator(values.lowered)] = Field(
         default="on",
-        description="Whether sessions known only to Claude, as those of a terminal, are listed and loaded: on, off.",
+        description="List and load sessions known only to Claude, such as those of a terminal: on, off.",
     )
     delete_transcripts: Annotated[Literal["on", "off"], BeforeValidator(values.lowered)] = Field(
         default="off",
@@ -202,11 +202,11 @@ class Settings(BaseSettings):
     )
     lost_context: Annotated[LostContext, BeforeValidator(values.lowered)] = Field(
         default=LostContext.AUTO,
-        description="Prompts of a conversation that Claude has lost: auto (with a summary), required (refused), off.",
+        description="If Claude has lost a conversation: auto (give a summary), required (refuse), off (begin empty).",
     )
     legacy_models: Annotated[Literal["auto", "on", "off"], BeforeValidator(values.lowered)] = Field(
         default="auto",
-        description="Models as ACP had them before config options: on, off, or auto (Mitto, acpx, unnamed clients).",
+        description="Offer ACP's former model API as well: on, off, or auto (for Mitto, acpx and unnamed clients).",
     )
     titles: Annotated[Literal["words", "claude"], BeforeValidator(values.lowered)] = Field(
         default="words",
@@ -218,7 +218,7 @@ class Settings(BaseSettings):
     )
     usage_limit: Annotated[Literal["stop", "wait"], BeforeValidator(values.lowered)] = Field(
         default="stop",
-        description="A session that a usage limit has stopped: stop, or wait until it ends and go on by itself.",
+        description="A session that hits a usage limit: stop, or wait (it resumes by itself when the limit ends).",
     )
     nested_access: Annotated[NestedAccess, BeforeValidator(values.lowered)] = Field(
         default="none",
@@ -231,22 +231,22 @@ class Settings(BaseSettings):
     brave_api_key: str | None = Field(
         default=None,
         validation_alias=AliasChoices("PYKOCLAW_BRAVE_API_KEY", sources.BARE["brave_api_key"]),
-        description="Key of the Brave Search API, for the tool brave_search; BRAVE_API_KEY is also taken.",
+        description="Key of the Brave Search API, for the tool brave_search; BRAVE_API_KEY is accepted as well.",
     )
     scheduler: Annotated[Literal["on", "off"], BeforeValidator(values.lowered)] = Field(
         default="off",
         description="Whether the daemon runs scheduled tasks: on, or off, for instance if `pykoclaw scheduler` does.",
     )
     notify_secret: str | None = Field(
-        default=None, description="Key of the signature of webhooks in PYKOCLAW_NOTIFY."
+        default=None, description="Key with which webhooks in PYKOCLAW_NOTIFY are signed."
     )
     notify: Annotated[str | None, AfterValidator(values.targets)] = Field(
         default=None,
-        description="Who is told while nobody is there: programs, webhooks or conversations, separated by commas.",
+        description="Who is notified while nobody is there: programs, webhooks or conversations, separated by commas.",
     )
     notify_quiet: Annotated[str | None, AfterValidator(values.hours)] = Field(
         default=None,
-        description="Hours in which nobody is told, in local time, such as 22:00-07:00; told afterwards.",
+        description="Quiet hours in local time, such as 22:00-07:00; what still matters is sent when they end.",
     )
     crash_points: str | None = Field(
         default=None,
