@@ -24,8 +24,11 @@ class SessionState:
     """A session's row, its log, the clients that follow it, and what its next worker is launched
     with.
 
-    Parts of a session read it; what they change in it, apart from `apply`, is `epoch`,
-    `explained`, `superseded` and `unsaid`.
+    The parts of a session read it. Besides `apply`, these write: `options`: NextWorker; `epoch`:
+    Session, EarlyLauncher, TurnRunner, Choosing, WorkerReports; `running`, `explained` and
+    `subscriptions`: Session; `superseded`: NextWorker, OtherPrograms; `unsaid`: Directories,
+    OtherPrograms, and TurnRunner and Endings, which say it. Whoever commits fields of `record` sets
+    them here as well.
     """
 
     def __init__(self, record: SessionRecord, options: WorkerOptions, store: LogAndBlobs) -> None:
