@@ -25,7 +25,9 @@ class WorkerStore(Protocol):
         """Insert the worker's row."""
 
     async def transcript_begun(self, session_id: str, claude_session_id: str) -> None:
-        """The worker has begun a Claude session under another id than the session's. Patient."""
+        """The worker has begun a Claude session under another id than the session's. Waits while
+        the database cannot be written.
+        """
 
     async def worker_gone(self, session_id: str, epoch: int) -> None:
         """Delete the worker's row: its process is gone, and its spool is in the log."""

@@ -42,7 +42,8 @@ class ImportStore(Protocol):
         """Return those of these sources of events that the session's log has."""
 
     async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[Logged]:
-        """Append the events of a piece, under the next seqs, with all that it says. Patient.
+        """Append the events of a piece, under the next seqs, with all that it says. Waits while the
+        database cannot be written.
 
         Raises RowRefused if one of them was imported before.
         """
@@ -51,13 +52,15 @@ class ImportStore(Protocol):
         self, session_id: str, claude_session_id: str, *, told: bool
     ) -> None:
         """The session follows this Claude session. `told`: of no turn so far Claude has to be told.
-        Patient.
+        Waits while the database cannot be written.
         """
 
     async def mark_told(
         self, session_id: str, turns: Collection[tuple[str, str | None]], note_id: str
     ) -> None:
-        """Claude is told of these turns, up to these entries, by a note. Patient."""
+        """Claude is told of these turns, up to these entries, by a note. Waits while the database
+        cannot be written.
+        """
 
 
 class FoundStore(Protocol):

@@ -31,7 +31,9 @@ class ContextStore(Store, Protocol):
         """
 
     async def give_notes_again(self, turn_ids: Collection[str]) -> None:
-        """The notes that the prompts of these turns carried are pending again. Patient."""
+        """The notes that the prompts of these turns carried are pending again. Waits while the
+        database cannot be written.
+        """
 
     async def has_note(self, note_id: str) -> bool:
         """Whether there is a note with this id, given to Claude or not."""
@@ -45,8 +47,8 @@ class ContextStore(Store, Protocol):
         self, session_id: str, point: RewindPoint, note: Note | None, said: Sequence[Event]
     ) -> list[int]:
         """Let Claude forget that turn when it is prompted next, and tell it of the note; logs these
-        events and returns their seqs. What was told with the prompt is pending again without a note.
-        One transaction. Patient.
+        events and returns their seqs. What was told with the prompt is pending again without a
+        note. One transaction. Waits while the database cannot be written.
         """
 
     async def lose_context(
@@ -59,5 +61,6 @@ class ContextStore(Store, Protocol):
     ) -> list[int]:
         """Let the next Claude session begin at `branch`, give it the note with the next prompt, log
         these events, and keep that the turns `lost` are; with a branch, that all are. What was told
-        with a prompt of `lost` is pending again. Returns the events' seqs. One transaction. Patient.
+        with a prompt of `lost` is pending again. Returns the events' seqs. One transaction. Waits
+        while the database cannot be written.
         """

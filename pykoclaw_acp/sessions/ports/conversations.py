@@ -59,12 +59,15 @@ class ConversationStore(Store, Protocol):
         """
 
     async def follow_claude_session(self, session_id: str, conversation: Conversation) -> None:
-        """The session follows the Claude session of this row from now on. Patient."""
+        """The session follows the Claude session of this row from now on. Waits while the database
+        cannot be written.
+        """
 
     async def put_right(
         self, session_id: str, read: Conversation, followed: str | None, notes: Sequence[Note]
     ) -> None:
         """Let the conversation's row name the session's own Claude session again, or none if it has
         none yet, unless it no longer names the one that was `read`; keep notes for Claude. Its hash
-        is the session's own again, or none if another program has written another one. Patient.
+        is the session's own again, or none if another program has written another one. Waits while
+        the database cannot be written.
         """

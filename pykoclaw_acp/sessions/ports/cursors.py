@@ -13,7 +13,7 @@ class CursorStore(Store, Protocol):
     """How far each process of a client was shown a session."""
 
     async def change_cursors(self, changes: Sequence[CursorChange]) -> None:
-        """Apply changes of cursors in one transaction. Patient."""
+        """Apply changes of cursors in one transaction. Waits while the database cannot be written."""
 
     async def cursors(self, session_id: str, client: str) -> list[Cursor]:
         """Cursors of all processes of a client in a session."""

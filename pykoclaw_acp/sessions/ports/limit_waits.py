@@ -20,4 +20,6 @@ class LimitWaitStore(Store, Protocol):
         """What the session waits for, if it does."""
 
     async def give_up_limit_wait(self, wait: LimitWait, said: Sequence[Event]) -> list[int] | None:
-        """End the wait, and say so in the log; None if it has ended already. Patient."""
+        """End the wait, and say so in the log; None if it has ended already. Waits while the
+        database cannot be written.
+        """

@@ -12,7 +12,7 @@ class NoteStore(Store, Protocol):
     """What Claude is to learn with the next prompt of a session. `TurnJournal.dispatch` takes notes."""
 
     async def add_note(self, session_id: str, note: Note) -> None:
-        """Add a note, unless there is one with its id. Patient."""
+        """Add a note, unless there is one with its id. Waits while the database cannot be written."""
 
     async def pending_notes(self, session_id: str) -> list[Note]:
         """Notes that Claude was not given, in their order; at most 100.

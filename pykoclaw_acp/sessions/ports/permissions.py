@@ -23,7 +23,7 @@ class PermissionStore(Store, Protocol):
 
     async def settle(self, settled: Settlement, used: str | None = None) -> None:
         """Record a decision. `used`: the parked request whose decision this is, which is thereby
-        used up. Patient.
+        used up. Waits while the database cannot be written.
         """
 
     async def settle_workspaces(
@@ -33,7 +33,7 @@ class PermissionStore(Store, Protocol):
         without: Sequence[Workspace] = (),
     ) -> None:
         """Record the decision of a trust request: trust directories from now on, or run `without`
-        what acts there. Patient.
+        what acts there. Waits while the database cannot be written.
         """
 
     async def park(
@@ -46,7 +46,7 @@ class PermissionStore(Store, Protocol):
 
     async def answer_parked(self, settled: Settlement, turn: Turn) -> None:
         """Record the decision of a parked request and queue the turn that tells Claude, durably.
-        Patient.
+        Waits while the database cannot be written.
 
         Raises Conflict if it was settled before.
         """

@@ -43,11 +43,14 @@ class SessionStore(Store, Protocol):
         """
 
     async def reopen(self, record: SessionRecord) -> None:
-        """Reopen the session with the record's directories and environment; patient."""
+        """Reopen the session with the record's directories and environment. Waits while the
+        database cannot be written.
+        """
 
     async def outdate_worker(self, session_id: str, *, spare: bool) -> None:
         """The next prompt is not for the worker that the session has, also under the next daemon;
-        `spare`: until then its background commands go on. Patient.
+        `spare`: until then its background commands go on. Waits while the database cannot be
+        written.
         """
 
     async def mark_closed(self, session_id: str) -> None:

@@ -12,8 +12,8 @@ class Store(Protocol):
     commit.
 
     While the database cannot be written, a method that carries out a request raises
-    StoreUnavailable at once. A `patient` one waits instead, because it records what has happened
-    already. All raise StoreClosed once the server stops.
+    StoreUnavailable at once. One that records what has happened already waits instead; its
+    docstring or its parameter `patient` says so. All raise StoreClosed once the server stops.
     """
 
     @property

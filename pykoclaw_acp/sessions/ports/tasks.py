@@ -30,7 +30,7 @@ class TaskStore(Store, Protocol):
 
     async def place(self, run: TaskRun, turn_id: str) -> None:
         """Note where the run takes place, and as which turn; `turn_id` is the one noted before.
-        Patient.
+        Waits while the database cannot be written.
         """
 
     async def without_task(self, task_ids: Collection[str]) -> set[str]:
@@ -49,7 +49,7 @@ class TaskStore(Store, Protocol):
 
     async def finish(self, run: TaskRun, result: TaskResult) -> None:
         """Write a run's result, enqueue its delivery and begin its conversation, unless that has
-        been begun meanwhile, in one commit. Patient.
+        been begun meanwhile, in one commit. Waits while the database cannot be written.
 
         Raises Conflict if it has one.
         """
@@ -61,7 +61,11 @@ class TaskStore(Store, Protocol):
         """Claude sessions of a deleted run aside that no other session needs."""
 
     async def discard_aside(self, session_id: str) -> None:
-        """Delete what a deleted run aside has left, unless others know its conversation. Patient."""
+        """Delete what a deleted run aside has left, unless others know its conversation. Waits
+        while the database cannot be written.
+        """
 
     async def forget_earlier(self, run: TaskRun) -> None:
-        """Delete what is kept of the task's earlier runs. Patient."""
+        """Delete what is kept of the task's earlier runs. Waits while the database cannot be
+        written.
+        """

@@ -30,11 +30,13 @@ class Transcripts(Protocol):
         """Import what the transcripts hold and the log lacks.
 
         `row_session_id`: the Claude session in the conversation's row; `own`: ids of this session's
-        turns that have not ended. Nothing is parsed if no file has changed. Patient.
+        turns that have not ended. Nothing is parsed if no file has changed. Waits while the
+        database cannot be written.
         """
 
     async def note_told(self, session_id: str) -> None:
-        """Write down that the digest of the newest `take_in` is a note of the session. Patient.
+        """Write down that the digest of the newest `take_in` is a note of the session. Waits while
+        the database cannot be written.
 
         Until then its turns are in the digests of later looks as well.
         """

@@ -28,15 +28,19 @@ class TrustStore(Store, Protocol):
         """What the user has said of these directories and of those above them."""
 
     async def trust_first_use(self, path: str, workspaces: Sequence[Workspace]) -> None:
-        """Trust these directories in place of the first use of `path`, which is over. Patient."""
+        """Trust these directories in place of the first use of `path`, which is over. Waits while
+        the database cannot be written.
+        """
 
     async def note_digests(self, workspaces: Sequence[Workspace]) -> None:
         """Keep the digests of these directories, which are trusted with this content and without
-        them. Patient.
+        them. Waits while the database cannot be written.
         """
 
     async def insert_request(self, session_id: str, request: PermissionRequest) -> None:
-        """Insert a trust request, which comes from no worker. Patient."""
+        """Insert a trust request, which comes from no worker. Waits while the database cannot be
+        written.
+        """
 
     async def trust_requests(self, turn_id: str) -> list[StoredRequest]:
         """Trust requests of a turn, settled or not, the newest first."""

@@ -25,7 +25,7 @@ class TurnJournal(Store, Protocol):
 
     async def begin_attempt(self, turn_id: str) -> None:
         """This daemon starts to prepare a `queued` turn; the count survives if it dies doing so.
-        Patient.
+        Waits while the database cannot be written.
         """
 
     async def undo_attempt(self, turn_id: str) -> None:
@@ -38,7 +38,7 @@ class TurnJournal(Store, Protocol):
         self, turn: Turn, epoch: int, events: Sequence[Event], notes: Sequence[Note] = ()
     ) -> list[int]:
         """`queued` to `dispatched`, durably, with the user's message; returns the events' seqs.
-        Patient. The prompt carries these notes from then on.
+        Waits while the database cannot be written. The prompt carries these notes from then on.
 
         Raises Conflict if the turn is not `queued`.
         """
@@ -46,8 +46,8 @@ class TurnJournal(Store, Protocol):
     async def record(
         self, session_id: str, epoch: int, frames: Sequence[Numbered], outcomes: dict[str, Outcome]
     ) -> list[Logged]:
-        """A worker's frames in one transaction: events, turn states, permission requests, its acknowledged
-        frame. Patient.
+        """A worker's frames in one transaction: events, turn states, permission requests, its
+        acknowledged frame. Waits while the database cannot be written.
 
         `outcomes`: of the turns that end in these frames, by turn. Returns the logged events.
         Raises StaleEpoch if the worker is not the session's newest.
@@ -62,7 +62,8 @@ class TurnJournal(Store, Protocol):
         *,
         unsaid: bool = False,
     ) -> tuple[Outcome, list[int]]:
-        """End a turn that no worker can end; returns its outcome and the events' seqs. Patient.
+        """End a turn that no worker can end; returns its outcome and the events' seqs. Waits while
+        the database cannot be written.
 
         A turn that has ended keeps its outcome, and the events are dropped. `unsaid`: the log is yet
         to say what the prompt was. Raises NoPlaceForEnd if there is no such turn.
@@ -72,11 +73,12 @@ class TurnJournal(Store, Protocol):
         self, session_id: str, turn_id: str, events: Sequence[Event]
     ) -> list[int]:
         """Log, as events of no turn, what a prompt was that has ended `unsaid`; returns their seqs.
-        Patient. Raises Conflict if the log has it already, or there is no such turn.
+        Waits while the database cannot be written. Raises Conflict if the log has it already, or
+        there is no such turn.
         """
 
     async def mark_answered(self, turn_id: str) -> None:
-        """A client has received the turn's response. Patient."""
+        """A client has received the turn's response. Waits while the database cannot be written."""
 
     async def ended_turns(
         self, session_id: str, column: Literal["request_key", "idempotency_key"], value: str

@@ -25,7 +25,9 @@ class SqlLimitWaitStore(SqlStore):
         return await limit_waits.of_session(self._database, session_id)
 
     async def give_up_limit_wait(self, wait: LimitWait, said: Sequence[Event]) -> list[int] | None:
-        """End the wait, and say so in the log; None if it has ended already. Patient."""
+        """End the wait, and say so in the log; None if it has ended already. Waits while the
+        database cannot be written.
+        """
         rows = await in_pieces(events.rows_in_steps(wait.session_id, None, said))
         dropped = limit_waits.drop(wait.session_id, wait.turn_id)
         try:
