@@ -17,7 +17,7 @@ def parent() -> dict[str, Any] | None:
 
 
 def own() -> dict[str, Any] | None:
-    """This process."""
+    """Identity of the calling process."""
     return of(os.getpid())
 
 

@@ -41,9 +41,8 @@ class _Container:
 class Blocks:
     """The blocks at the end of a text, which is fed in pieces.
 
-    `begin` is the place in it from which on a reader may have kept nothing who keeps blocks only
-    when they are complete; it is the end of the text if no block is open. Blocks that no blank line
-    separates count as one, and a list is complete with the first line after it.
+    A reader that keeps complete blocks only may have kept nothing from `begin` on. Blocks that no
+    blank line separates count as one, and a list is complete with the first line after it.
     """
 
     def __init__(self, text: str = "") -> None:
@@ -87,7 +86,7 @@ class Blocks:
 
     @property
     def begin(self) -> int:
-        """See above."""
+        """Offset at which the open block begins; without one, of the unfinished line."""
         now = self._now()
         return now._begin if now._open else self.size - len(self._line)
 

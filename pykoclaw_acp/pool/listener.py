@@ -1,4 +1,4 @@
-"""What the pool reports to: the sessions."""
+"""Interface through which the pool reports to the sessions."""
 
 from __future__ import annotations
 

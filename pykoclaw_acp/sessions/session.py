@@ -87,10 +87,10 @@ class Session(SessionParts):
         self._tasks.start(self.deduplication.mark_request_answered(request_key))
 
     async def accept(self, turn: Turn, author: Subscription, *, joins: bool = False) -> Turn:
-        """The turn that this prompt is: a new one, or what it was before if it is sent again. `joins`:
-        an earlier daemon had taken it. Raises TurnFailed if it were new and must not, InvalidParams
-        for an idempotency key of another prompt or one that is too long, InvalidRequest if the
-        session was closed in the meantime, Overloaded if too much waits already.
+        """Accept a prompt and return its turn: a new one, or the existing turn if the prompt was
+        re-sent. `joins`: an earlier daemon had taken it. Raises TurnFailed if it were new and must
+        not, InvalidParams for an idempotency key of another prompt or one that is too long,
+        InvalidRequest if the session was closed in the meantime, Overloaded if too much waits.
         """
         return await self.intake.finish(self._accept(turn, author, joins=joins))
 

@@ -202,7 +202,7 @@ def _prepare(connection: sqlite3.Connection, *, reads_only: bool) -> Guard:
 
 
 def _read(one: _Guarded, call: DatabaseCall, connection: sqlite3.Connection) -> SqlResult | None:
-    """None: it is a statement that writes."""
+    """Run a reading statement; returns None for one that writes."""
     one.guard.start(READ_TIME)
     try:
         return _execute(connection, call.statements[0])

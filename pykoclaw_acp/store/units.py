@@ -42,7 +42,7 @@ class NewEvent(msgspec.Struct, frozen=True, gc=False):
     """The state that it reports; an earlier passing report of it loses its row."""
     passing: bool = False
     spares: bool = False
-    """That earlier report keeps its row, and no later one replaces it."""
+    """An earlier progress report keeps its row; later ones do not replace it."""
     frame: tuple[int, int] | None = None
     """Epoch and number of the worker's frame that it acknowledges."""
 

@@ -29,7 +29,7 @@ def folder(environment: Mapping[str, str] | None = None) -> str:
 
 
 def projects(configuration: str) -> str:
-    """That folder in a configuration directory of Claude."""
+    """Folder of transcripts in a configuration directory of Claude."""
     return os.path.join(configuration, "projects")
 
 

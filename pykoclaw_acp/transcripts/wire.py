@@ -75,7 +75,7 @@ class Piece(msgspec.Struct, tag="piece", omit_defaults=True):
     continued: bool = False
     done: bool = False
     title: str | None = None
-    """That a person has given the session; Claude repeats it, and only a new one counts."""
+    """Title that a person gave the session. Claude repeats it; only a new one counts."""
 
 
 class DigestText(msgspec.Struct, tag="text"):

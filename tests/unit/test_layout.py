@@ -18,7 +18,8 @@ MOST_LINES = 350
 NOTE = "note=True"
 HANGING = re.compile(r" *[)\]}]+[,:]? +# (?!fmt|type|noqa)")
 LEANING = re.compile(
-    r'"""(?:Those|That of|Of|It|Its|By its|With the|In a thread|The same|So far|From now)\b.*'
+    r'"""(?:(?:Those|That|Of|It|Its|By its|With the|In a thread|The same|So far|From now|See|This process)\b'
+    r"|None:).*"
 )
 # A class, or an alias of types in a module
 NAMED = re.compile(r"^ *class (\w+)[(\[:]|^([A-Z]\w*[a-z]\w*)(?:: TypeAlias)? = ", re.MULTILINE)

@@ -82,8 +82,8 @@ class Intake:
     async def recognised(
         self, turn: Turn, author: Subscription, *, joins: bool
     ) -> AsyncIterator[Turn]:
-        """The turn that this prompt is: a new one, which is to be accepted within the context, or the
-        one that it was before. Raises as Session.accept.
+        """Yield the turn of this prompt: the given one if it is new (accept it within the context),
+        else the existing one. Raises as Session.accept.
         """
         async with self.lock:
             with looking_back(resent=turn.resent):
@@ -104,8 +104,8 @@ class Intake:
 
     @contextlib.asynccontextmanager
     async def recognised_unattended(self, turn: Turn) -> AsyncIterator[Turn]:
-        """Give the turn of a prompt that no client waits for: a known one if it was sent before. Raises
-        what Session.accept_unattended does.
+        """Yield the turn of a prompt that no client waits for: the given one if it is new (accept it
+        within the context), else the existing one. Raises as Session.accept_unattended.
         """
         async with self.lock:
             known = await self._deduplication.find(turn.keys, turn.client or "")

@@ -73,7 +73,7 @@ class Detaching:
         return rest | blobs.reference(blob, "data")
 
     def _blob(self, encoded: str) -> Generator[None, None, Blob | None]:
-        """None: it is small, or no base64."""
+        """Move base64 data to a blob; yields None if it is small or no base64."""
         if len(encoded) <= SMALL:
             return None
         try:
