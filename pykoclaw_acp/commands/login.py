@@ -55,9 +55,7 @@ def _account(settings: Settings, chosen: str | None, *, make: bool) -> tuple[str
     """
     name = settings.account if chosen is None else chosen
     if not session_environment.is_account(name):
-        raise CommandFailed(
-            "The name of an account has letters, digits, dots, dashes and underscores."
-        )
+        raise CommandFailed(f"{name} cannot be an account: {session_environment.ACCOUNT_RULE}.")
     directory = settings.daemon_environment({}).configuration(session_environment.stored(name))
     if directory is None:
         return name, None

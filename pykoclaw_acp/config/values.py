@@ -63,7 +63,7 @@ def program(value: Any) -> Any:
 def account(value: str) -> str:
     """The name of an account."""
     if not session_environment.is_account(value):
-        raise ValueError("it has letters, digits, dots, dashes and underscores")
+        raise ValueError(session_environment.ACCOUNT_RULE)
     return value
 
 

@@ -17,6 +17,7 @@ from pykoclaw_acp.system import environment as names
 
 OWN: Final = "default"  # name, for people, of the account of Claude's own configuration
 _GROUPS: Final = (names.PROVIDER, names.NETWORK)  # of each, all or none is used
+ACCOUNT_RULE: Final = "the name of an account has letters, digits, dots, dashes and underscores"
 _ACCOUNT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 

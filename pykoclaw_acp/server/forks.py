@@ -6,7 +6,7 @@ from typing import Final
 
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.protocol.messages import ForkSessionParams, ForkSessionResult
-from pykoclaw_acp.server import authenticating
+from pykoclaw_acp.server import authenticating, meta
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.lifecycle import options_of, state_of
 from pykoclaw_acp.sessions import opening
@@ -28,8 +28,9 @@ async def fork(call: Call, params: ForkSessionParams) -> ForkSessionResult:
     options = options_of(params, params.mcp_servers or [])
     if options.requested.given.keys() - {"forbids_bypass"}:  # which only takes something away
         raise InvalidParams(OPTIONS)
+    message_id = meta.text(params, MESSAGE, MAX_ID)  # the id that its updates carry
     opened = await opening.fork(
-        call.subscriber, params.session_id, options, call.key, message_id=_message(params)
+        call.subscriber, params.session_id, options, call.key, message_id=message_id
     )
     state = state_of(call, opened)  # without `models`, which were gone when forks came to ACP
     at = opened.forked_at
@@ -45,11 +46,3 @@ async def fork(call: Call, params: ForkSessionParams) -> ForkSessionResult:
         config_options=state.config_options,
         meta={FORKED: told},
     )
-
-
-def _message(params: ForkSessionParams) -> str | None:
-    """The message in `_meta`, under the id that its updates carry; raises InvalidParams."""
-    named = (params.meta or {}).get(MESSAGE)
-    if named is not None and (not isinstance(named, str) or not 0 < len(named) <= MAX_ID):
-        raise InvalidParams(f"`_meta.{MESSAGE}`: must be a string of 1 to {MAX_ID} characters.")
-    return named

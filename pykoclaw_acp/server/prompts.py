@@ -9,7 +9,7 @@ from typing import Never
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import AcpError, AuthRequired, InvalidParams, TurnFailed
+from pykoclaw_acp.errors import AcpError, AuthRequired, TurnFailed
 from pykoclaw_acp.model.failures import AUTHENTICATION, MISREAD, TurnFailure
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.protocol import prompt as content
@@ -21,7 +21,7 @@ from pykoclaw_acp.protocol.messages import (
     SteeringResult,
     TokenUsage,
 )
-from pykoclaw_acp.server import steering
+from pykoclaw_acp.server import meta, steering
 from pykoclaw_acp.server.call import Call
 from pykoclaw_acp.server.dispatch import Later
 from pykoclaw_acp.sessions import prompting
@@ -38,7 +38,10 @@ async def prompt(call: Call, params: PromptParams) -> Later:
     """
     crash_points.reached("prompt_received")
     accepted = await _accept(
-        call, params, steers=steering.wanted(params), idempotency_key=_idempotency_key(params)
+        call,
+        params,
+        steers=steering.wanted(params),
+        idempotency_key=meta.text(params, IDEMPOTENCY, MAX_KEY),
     )
     if accepted is None:
         return Later(next_daemon())
@@ -88,15 +91,6 @@ async def _accept(
             joins=call.line.taken,
         ),
     )
-
-
-def _idempotency_key(params: PromptParams) -> str | None:
-    key = (params.meta or {}).get(IDEMPOTENCY)
-    if key is not None and (not isinstance(key, str) or not 0 < len(key) <= MAX_KEY):
-        raise InvalidParams(
-            f"`_meta.{IDEMPOTENCY}`: must be a string of 1 to {MAX_KEY} characters."
-        )
-    return key
 
 
 async def _answer(call: Call, turn: Turn, session_id: str) -> PromptResult:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pykoclaw_acp.errors import InvalidParams, SessionNotFound
 from pykoclaw_acp.model import conversations
+from pykoclaw_acp.sessions import adopting
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import overview
@@ -35,7 +36,7 @@ class SessionFinder:
                 session = await self._sessions.catalogue.open(word)
             return session.id
         if len(found) > 1:
-            raise InvalidParams(f"More than one session's id begins with {word}. Give more of it.")
+            raise adopting.ambiguous(word)
         return found[0]
 
     async def find(self, word: str, *, create: bool = False) -> Session:

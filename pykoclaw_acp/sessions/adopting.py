@@ -40,13 +40,18 @@ async def name_of(store: ConversationStore, session_id: str) -> str | None:
     return None if row is None or row.claude_session_id is None else row.name
 
 
+def ambiguous(word: str) -> InvalidParams:
+    """The error for the beginning of several sessions' ids."""
+    return InvalidParams(f"More than one session's id begins with {word}. Give more of it.")
+
+
 async def only_name_of(store: ConversationStore, word: str) -> str | None:
     """The conversation without a session that `word` stands for: a name, an id, or the beginning of
     one that is made of a name. Raises InvalidParams if it stands for several.
     """
     names = await _names_of(store, word)
     if len(names) > 1:
-        raise InvalidParams(f"More than one session's id begins with {word}. Give more of it.")
+        raise ambiguous(word)
     return names[0] if names else None
 
 

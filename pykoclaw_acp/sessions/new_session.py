@@ -130,9 +130,7 @@ async def _require_account(daemon_environment: DaemonEnvironment, account: str, 
     if directory is None:
         return
     if not rules.is_account(account):
-        raise InvalidParams(
-            f"{place}: the name of an account has letters, digits, dots, dashes and underscores."
-        )
+        raise InvalidParams(f"{place}: {rules.ACCOUNT_RULE}.")
     if not await asyncio.to_thread(os.path.isdir, directory):
         raise InvalidParams(
             f"{place}: there is no account {account}. `pykoclaw-acp login --account {account}` makes it."

@@ -5,11 +5,13 @@ may hold, or stands for something that cannot be read.
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from pykoclaw_acp.model import conversations
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 ERRORS: Final = (ValueError, TypeError, LookupError, RecursionError, msgspec.MsgspecError)
 """What reading a damaged value may raise."""
@@ -39,3 +41,11 @@ def texts(written: object) -> tuple[str, ...]:
     except (ValueError, RecursionError):
         return ()
     return tuple(one for one in found if isinstance(one, str)) if isinstance(found, list) else ()
+
+
+def decode_or_default(written: str | None, kind: type[S]) -> S:
+    """A struct in JSON; its defaults without JSON, or if a newer version wrote it otherwise."""
+    try:
+        return kind() if written is None else msgspec.json.decode(written, type=kind)
+    except msgspec.MsgspecError:
+        return kind()

@@ -15,15 +15,3 @@ def keep(session_id: str, options: SessionOptions) -> Statement:
         " ON CONFLICT (acp_session_id) DO UPDATE SET options = excluded.options",
         (session_id, msgspec.json.encode(options).decode()),
     )
-
-
-def decode(written: str | None) -> SessionOptions:
-    """The options of a row; none if there is no row, or if a newer version wrote it otherwise."""
-    try:
-        return (
-            SessionOptions()
-            if written is None
-            else msgspec.json.decode(written, type=SessionOptions)
-        )
-    except msgspec.MsgspecError:
-        return SessionOptions()

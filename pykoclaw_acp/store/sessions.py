@@ -238,8 +238,8 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
         additional_directories=readable.texts(directories),
         mode=mode,
         model=model,
-        config=_config(config),
-        options=session_options.decode(options),
+        config=readable.decode_or_default(config, Config),
+        options=readable.decode_or_default(options, SessionOptions),
         title=title,
         title_by=title_by or "",
         last_seq=last_seq,
@@ -257,14 +257,6 @@ async def find(database: Database, session_id: str) -> SessionRecord | None:
 
 def _written(config: Config) -> str:
     return msgspec.json.encode(config).decode()
-
-
-def _config(written: str | None) -> Config:
-    """What was chosen besides mode and model; nothing if the column cannot be read."""
-    try:
-        return Config() if written is None else msgspec.json.decode(written, type=Config)
-    except msgspec.MsgspecError:
-        return Config()
 
 
 class _RunsTask(msgspec.Struct):

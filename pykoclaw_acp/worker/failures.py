@@ -41,7 +41,7 @@ _ADVICE: Final = {
     ErrorKind.RATE_LIMIT: "Claude's rate limit is reached. Wait, then send the prompt again.",
     ErrorKind.OVERLOADED: "Claude is overloaded. Wait a moment, then send the prompt again.",
     ErrorKind.SERVER_ERROR: "Claude's service had an error. Send the prompt again.",
-    ErrorKind.CONTEXT_TOO_LARGE: "The prompt is too long for the model. Shorten it, or use /compact first.",
+    ErrorKind.CONTEXT_TOO_LARGE: refusals.TOO_LONG,
     ErrorKind.MODEL_NOT_FOUND: f"The model {_UNUSABLE}",
     ErrorKind.INVALID_REQUEST: (
         "Claude's service refused the request as invalid. If it happens again, go on with another model, or in a new"

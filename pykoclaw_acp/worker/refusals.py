@@ -21,7 +21,7 @@ class Refusal(NamedTuple):
     guessed: bool = False
 
 
-_TOO_LONG: Final = "The prompt is too long for the model. Shorten it, or use /compact first."
+TOO_LONG: Final = "The prompt is too long for the model. Shorten it, or use /compact first."
 _TOO_LONG_ALONE: Final = "The prompt is too long for the model. Shorten it, or attach less."
 _FULL: Final = "The context of the conversation is full. Use /compact, or begin a new conversation."
 _HEAVY: Final = (
@@ -44,7 +44,7 @@ _KNOWN: Final[tuple[tuple[tuple[str, ...], Refusal], ...]] = (
         ("prompt is too long", "cannot be compacted"),
         Refusal(ErrorKind.CONTEXT_TOO_LARGE, _TOO_LONG_ALONE),
     ),
-    (("prompt is too long",), Refusal(ErrorKind.CONTEXT_TOO_LARGE, _TOO_LONG)),
+    (("prompt is too long",), Refusal(ErrorKind.CONTEXT_TOO_LARGE, TOO_LONG)),
     # It blames images and attachments for every status 413, also where there are none (2.1.327).
     (("request too large", "attachments"), TOO_LARGE),
     (("exceed context limit",), Refusal(ErrorKind.CONTEXT_TOO_LARGE, _FULL)),
