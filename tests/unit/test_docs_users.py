@@ -75,7 +75,11 @@ def test_the_times_in_the_readme_are_the_defaults() -> None:
         ),
         (defaults.stall_timeout == 30, "a worker hangs", "30 s"),
         (defaults.cancel_grace == 10, "you press stop", "10 s"),
-        (defaults.rejoin_window == 120, "a prompt was queued at that moment", "two minutes"),
+        (
+            defaults.rejoin_window == 120,
+            "everything is killed while a prompt is queued",
+            "two minutes",
+        ),
     ):
         assert setting, when
         assert said in rows[when]
