@@ -24,7 +24,8 @@ _MEANT: Final = {"\n": "", "t": "\t", "b": "\b", "n": "\n", "\\": "\\", '"': '"'
 _PROGRAMS: Final = re.compile(
     r"core\.(?:alternaterefscommand|askpass|gitproxy|sshcommand)"
     r"|diff\.external|diff\..*\.(?:command|textconv)|filter\..*\.(?:clean|process|smudge)"
-    r"|gpg\.program|gpg\..*\.program|remote\..*\.(?:uploadpack|vcs)",
+    r"|gpg\.program|gpg\..*\.program|hook\..*\.command|remote\..*\.(?:uploadpack|vcs)"
+    r"|(?i:lfs\.extension\..*\.(?:clean|smudge)|lfs\.customtransfer\..*\.path)",
     re.DOTALL,
 )
 _HELPER: Final = re.compile(r"credential\.(?:.*\.)?helper", re.DOTALL)
@@ -35,16 +36,16 @@ _LFS: Final = re.compile(r"git-lfs (?:clean|smudge|filter-process)(?: --skip)?(?
 _OWN_HELPER: Final = re.compile(r"[\w-]*(?: --[\w=-]+)*")  # a program of git's, by its name
 
 
-def acting(data: bytes) -> list[str]:
-    """What the file has git run; what it includes is only named."""
-    found: list[str] = []
-    try:
-        for name, value in entries(data):
-            if _acts(name, value):
-                found.append(f"has git run or read something ({shown(name)}): {shown(value)}")
-    except ValueError:
-        found.append(UNCLEAR)
-    return found
+def acting(data: bytes) -> list[tuple[str, str]]:
+    """Entries that have git run something; what the file includes is only named. Raises ValueError
+    as `entries`.
+    """
+    return [(name, value) for name, value in entries(data) if _acts(name, value)]
+
+
+def words(name: str, value: str) -> str:
+    """What an entry has git do."""
+    return f"has git run or read something ({shown(name)}): {shown(value)}"
 
 
 def hooks(data: bytes) -> list[str]:
@@ -57,8 +58,10 @@ def hooks(data: bytes) -> list[str]:
 
 def entries(data: bytes) -> Iterator[tuple[str, str]]:
     """Names, as `diff.Of.textconv`, with their values, in order; raises ValueError where git would
-    take it for no configuration. A key without a value is "true".
+    take it for no configuration, or may read another. A key without a value is "true".
     """
+    if b"\0" in data:  # there git's names and values end, and go on
+        raise ValueError(UNCLEAR)
     text = data.decode("utf-8-sig", "surrogateescape").replace("\r\n", "\n")
     section = ""
     at = _end(_SKIPPED.match(text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Final
 from pykoclaw_acp.system.paths import upwards
 from pykoclaw_acp.trust.looking import Looking
 
-_BARE: Final = ("HEAD", "objects", "refs")  # by which git takes a directory for a repository
+_HEAD: Final = re.compile(rb"ref:\s*refs/|[0-9a-f]{40}", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +49,24 @@ def places(
     Measured with CLI 2.1.327: `.mcp.json`, agents, skills and commands count in each directory
     above as well, skills also in each directory below as soon as a file there is read,
     `settings.json` in the directory itself, `settings.local.json` also in the root of the git
-    checkout, and where that is a worktree, in the main checkout.
+    checkout, and where that is a worktree, in the main checkout. Git reads its configuration
+    whatever `sources` are.
     """
-    if not {"project", "local"} & set(sources):
-        return []
     project, local = "project" in sources, "local" in sources
     found = [] if cwd is None else [_of_session(looking, cwd, project=project, local=local)]
-    added = dict.fromkeys(directories if project else ())
+    added = dict.fromkeys(directories)
     for one in found:
         added.pop(one.path, None)
     more = [
         DirectoryLayout(
             path,
-            (path,),
-            (path,) if local else (),
+            (path,) if project else (),
+            (path,) if project and local else (),
             (),
-            (path,),
+            (path,) if project else (),
             _repositories(looking, upwards(path)),
             added=True,
-            below=True,
+            below=project,
         )
         for path in added
     ]
@@ -87,7 +87,7 @@ def _of_session(looking: Looking, here: str, *, project: bool, local: bool) -> D
         own=tuple(dict.fromkeys((here, *checkouts))) if local else (),
         servers=tuple(above) if project else (),
         folders=tuple(dict.fromkeys((*above, *checkouts))) if project else (),
-        repositories=_repositories(looking, above),
+        repositories=_repositories(looking, upwards(here)),
         below=project,
     )
 
@@ -106,19 +106,45 @@ def _checkouts(looking: Looking, above: Sequence[str]) -> list[str]:
 
 
 def _repositories(looking: Looking, above: Sequence[str]) -> tuple[str, ...]:
-    """The git directory, and the common one of a worktree."""
+    """Git directories in which git may look for its configuration, and their common ones: up to the
+    first that git takes for one whatever its version.
+    """
+    found: dict[str, None] = {}
     for directory in above:
-        if all(looking.kind(os.path.join(directory, one)) for one in _BARE):
-            return (directory,)
         git = os.path.join(directory, ".git")
         kind = looking.kind(git)
-        if kind == stat.S_IFDIR:
-            return (git,)
-        if kind:
-            folder = _pointed(looking, directory, git)
-            common = None if folder is None else _common(looking, folder)
-            return tuple(one for one in (folder, common) if one is not None)
-    return ()
+        folder = git if kind == stat.S_IFDIR else None
+        if kind and folder is None:
+            folder = _named(looking, git, b"gitdir: ", directory)
+        for one in (folder, directory):  # in git's order
+            if one is None:
+                continue
+            pointer = os.path.join(one, "commondir")
+            common = _named(looking, pointer, b"", one) or one
+            parts = [os.path.join(common, name) for name in ("objects", "refs")]
+            # What cannot be looked at may be anything, so each part is looked at.
+            kinds = [looking.kind(path) for path in (os.path.join(one, "HEAD"), *parts)]
+            if one == folder or looking.kind(pointer) or all(kinds):
+                found |= dict.fromkeys((one, common))
+            if kinds[1:] == [stat.S_IFDIR] * 2 and _has_head(looking, one):
+                return tuple(found)
+    return tuple(found)
+
+
+def _has_head(looking: Looking, folder: str) -> bool:
+    """Whether git is content with the repository's HEAD; it has rules of its own for links."""
+    path = os.path.join(folder, "HEAD")
+    head = None if os.path.islink(path) else looking.read(path)
+    return head is not None and head.data is not None and _HEAD.match(head.data) is not None
+
+
+def _named(looking: Looking, path: str, before: bytes, base: str) -> str | None:
+    """The directory that a file of git's names after these words, as git reads it."""
+    file = looking.read(path)
+    if file is None or file.data is None or not file.data.startswith(before):
+        return None
+    name = file.data.removeprefix(before).rstrip(b"\r\n").partition(b"\0")[0]
+    return os.path.realpath(os.path.join(base, os.fsdecode(name))) if name else None
 
 
 def _main_checkout(looking: Looking, directory: str, git: str) -> str | None:
@@ -130,7 +156,7 @@ def _main_checkout(looking: Looking, directory: str, git: str) -> str | None:
 
 
 def _pointed(looking: Looking, directory: str, git: str) -> str | None:
-    """Where a `.git` that is a file leads to."""
+    """Where a `.git` that is a file leads to, as the CLI reads it."""
     pointer = looking.read(git)
     if pointer is None or pointer.data is None or not pointer.data.startswith(b"gitdir:"):
         return None

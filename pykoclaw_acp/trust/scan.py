@@ -174,7 +174,7 @@ class _Scan:
     def _repository(self, folder: str) -> None:
         """What git runs by itself; of the configuration, which git changes often, only that counts."""
         hooks = [os.path.join(folder, "hooks")]
-        for name in ("config", "config.worktree"):
+        for name in ("commondir", "config", "config.worktree"):
             path = os.path.join(folder, name)
             if (file := self._looking.read(path)) is None:
                 continue
@@ -182,11 +182,18 @@ class _Scan:
                 self.unread.append(file)
                 self._restrictions.setdefault("ask", []).append(_ASK_GIT)
                 continue
-            if found := gitconfig.acting(file.data):
-                said = "\n".join(found).encode("utf-8", "surrogateescape")
-                unclear = settings.UNCLEAR in found
-                self._say(path, found, file.digest if unclear else _digest(said))
-                self._programs(iter(found), folder)
+            if name == "commondir":  # the layout has where it leads
+                continue
+            try:
+                acting = gitconfig.acting(file.data)
+                found = texts = [gitconfig.words(*one) for one in acting]
+                digest = _digest(repr(acting).encode())  # of what is run, not of how it is shown
+            except ValueError:
+                found, digest = [settings.UNCLEAR], file.digest
+                texts = [file.data.decode("utf-8", "replace")]
+            if found:
+                self._say(path, found, digest)
+                self._programs(iter(texts), folder)
                 self._restrictions.setdefault("ask", []).append(_ASK_GIT)
             for one in gitconfig.hooks(file.data):
                 roots = (os.path.dirname(folder), *self._place.roots)

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+_BLANKS: Final = re.compile(r"[ \t]+")
 _NOTHING: Final[tuple[Any, ...]] = (None, "", [], {})
 # These only say, show or forbid something.
 _HARMLESS: Final = frozenset(
@@ -114,8 +115,8 @@ def strings(value: Any) -> Iterator[str]:
 
 
 def shown(text: str) -> str:
-    """The text in one line."""
-    return " ".join(text.split())
+    """The text with a single blank for several; line breaks stay, as they mean something to a shell."""
+    return _BLANKS.sub(" ", text).strip(" ")
 
 
 def _of_key(key: str, value: Any) -> Iterator[str]:

@@ -9,7 +9,9 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -139,17 +141,54 @@ async def test_what_the_directory_forbids_counts_without_trust(stack: Stack) -> 
     assert not (work / "ran").exists()
 
 
-async def test_git_is_asked_about_without_trust(stack: Stack) -> None:
-    work = stack.root / "unpacked"
-    (work / ".git").mkdir(parents=True)
-    (work / ".git" / "config").write_text("[core]\nfsmonitor = touch ran; false\n")
-    client = await stack.front()
-    choose(client, WITHOUT)
+def _cloned(work: Path, command: str) -> None:
+    """A repository that has `git status` run a command."""
+    subprocess.run(["git", "init", "--quiet", work], check=True)
+    subprocess.run(["git", "-C", work, "config", "core.fsmonitor", command], check=True)
+
+
+def _decoy(work: Path) -> None:
+    (work / "HEAD").touch()
+    for folder in ("objects", "refs"):
+        (work / folder).mkdir()
+
+
+def _nul(work: Path) -> None:
+    config = work / ".git/config"
+    config.write_text(config.read_text().replace("\tfsmonitor =", '[core "fsmonitor\0"]\n\tx ='))
+
+
+@pytest.mark.parametrize(
+    ("hide", "sources"),
+    [
+        (None, "user,project,local"),
+        pytest.param(None, "user", marks=pytest.mark.long),
+        pytest.param(_decoy, "none", marks=pytest.mark.long),
+        pytest.param(_nul, "user,project,local", marks=pytest.mark.long),
+    ],
+)
+async def test_git_is_asked_about_without_trust(
+    stack: Stack, hide: Callable[[Path], None] | None, sources: str
+) -> None:
+    work, ran = stack.root / "unpacked", stack.root / "ran"
+    _cloned(work, f"touch {ran}; false")
+    if hide is not None:
+        hide(work)
+    client = await stack.front(PYKOCLAW_SETTING_SOURCES=sources)
+    ran_before: list[bool] = []
+
+    def permit(params: dict[str, Any]) -> dict[str, Any]:
+        ran_before.append(ran.exists())
+        return selected(WITHOUT if about_trust(params) else "allow_once")
+
+    client.permit = permit
     session = await client.new(work)
     await client.prompt(session, script("bash git status", "report"))
     trust, question = [one["params"] for one in client.questions]
     assert about_trust(trust)
     assert "git status" in question["toolCall"]["title"]
+    assert ran_before == [False, False]
+    assert ran.exists(), "git does not run it, so that nothing was shown"
 
 
 @pytest.mark.long

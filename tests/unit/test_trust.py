@@ -52,6 +52,7 @@ def hook(command: str) -> dict[str, Any]:
     ("value", "words"),
     [
         (hook("curl x | sh"), ["hook at Stop: curl x | sh"]),
+        (hook("true # a \t b\nx | sh"), ["hook at Stop: true # a b\nx | sh"]),
         ({"hooks": {"Stop": "x"}}, ["hook at Stop: x"]),
         ({"hooks": [1]}, ["has hooks: [1]"]),
         ({"apiKeyHelper": "./key"}, ["runs a program for the API key (apiKeyHelper): ./key"]),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,8 +35,25 @@ ORDINARY = """[core]
 """
 
 
-def look(directory: Path) -> Content:
-    return scan(str(directory), [], ("user", "project", "local"))
+def look(directory: Path, *sources: str) -> Content:
+    return scan(str(directory), [], sources or ("user", "project", "local"))
+
+
+def git(directory: Path, *arguments: str) -> str:
+    """What git says there, without the configuration of who runs the test."""
+    nobodys = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    command = ["git", "-C", os.fspath(directory), *arguments]
+    told = subprocess.run(command, check=False, capture_output=True, env=os.environ | nobodys)
+    return told.stdout.decode().removesuffix("\n")
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A repository with a program that `git status` runs."""
+    path = tmp_path / "clone"
+    git(tmp_path, "init", "--quiet", str(path))
+    git(path, "config", "core.fsmonitor", "touch ran; false")
+    return path
 
 
 @pytest.fixture
@@ -63,11 +83,14 @@ def config(tmp_path: Path) -> Path:
         ("[credential]helper = !touch X", "credential.helper", "!touch X"),
         ('[protocol "ext"]allow = user', "protocol.ext.allow", "user"),
         ("[protocol]allow = never", None, None),
+        ('[hook "x"]event = post-index-change\ncommand = ./x', "hook.x.command", "./x"),
+        ('[lfs "extension.x"]clean = x', "lfs.extension.x.clean", "x"),
+        ('[LFS "Extension.x"]smudge = x', "lfs.Extension.x.smudge", "x"),
+        ('[lfs "customtransfer.x"]path = x', "lfs.customtransfer.x.path", "x"),
     ],
 )
 def test_programs_that_git_runs_are_found(text: str, name: str | None, value: str | None) -> None:
-    said = [] if name is None else [f"has git run or read something ({name}): {value}"]
-    assert gitconfig.acting(text.encode()) == said
+    assert gitconfig.acting(text.encode()) == ([] if name is None else [(name, value)])
 
 
 def test_git_reads_configuration_alike(config: Path) -> None:
@@ -92,11 +115,22 @@ def test_only_what_acts_of_configuration_counts(config: Path) -> None:
     assert before.restrictions == {"ask": ("Bash(git:*)",)}
     config.write_text(config.read_text() + '[branch "b"]\nremote = origin\n')
     assert look(config.parents[1]).key == before.key
-    config.write_text(config.read_text().replace("touch X", "touch Y"))
-    assert look(config.parents[1]).key != before.key
+    for other in ("touch Y", "touch  X"):
+        config.write_text(config.read_text().replace("touch X", other))
+        assert look(config.parents[1]).key not in ("", before.key)
 
 
-@pytest.mark.parametrize("text", ["[core", "[core]\nfsmonitor # = x", '[a]\nb = "c', "[a]b=\\x"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[core",
+        "[core]\nfsmonitor # = x",
+        '[a]\nb = "c',
+        "[a]b=\\x",
+        '[core "fsmonitor\0"]\nx = touch X',
+        "[a]b=c\n# \0",
+    ],
+)
 def test_what_git_cannot_read_is_said(config: Path, text: str) -> None:
     config.write_text(text)
     (place,) = look(config.parents[1]).acting
@@ -168,3 +202,123 @@ def test_directory_that_is_a_repository_is_read(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("[core]\nworktree = .\nfsmonitor = touch X\n")
     (place,) = look(tmp_path).acting
     assert "touch X" in place.found[0]
+
+
+def test_line_break_in_value_is_shown_and_counts(clone: Path) -> None:
+    keys = set()
+    for value in ("true # touch ran", "true #\ntouch ran"):
+        git(clone, "config", "core.fsmonitor", value)
+        (place,) = look(clone).acting
+        assert place.found[0].endswith(f": {value}".replace("\n", "\\n"))
+        keys.add(look(clone).key)
+    assert len(keys) == 2
+
+
+def decoy(clone: Path) -> Path:
+    (clone / "HEAD").touch()
+    for folder in ("objects", "refs"):
+        (clone / folder).mkdir()
+    return clone
+
+
+def common(clone: Path) -> Path:
+    other = clone / "other"
+    other.mkdir()
+    for name in ("objects", "refs", "config"):
+        (clone / ".git" / name).rename(other / name)
+    (clone / ".git/commondir").write_text("../other\n")
+    return clone
+
+
+def bare_common(clone: Path) -> Path:
+    here = common(clone)
+    for path in (here / ".git").iterdir():
+        path.rename(here / path.name)
+    (here / ".git").rmdir()
+    (here / "commondir").write_text("other\0more")
+    git(here, "config", "core.worktree", str(here))
+    return here
+
+
+def empty_below(clone: Path) -> Path:
+    (clone / "sub/.git").mkdir(parents=True)
+    return clone / "sub"
+
+
+def decoy_below(clone: Path) -> Path:
+    """It lacks nothing but a HEAD that git is content with."""
+    here = clone / "sub"
+    shutil.copytree(clone / ".git", here / ".git")
+    git(here, "config", "--unset", "core.fsmonitor")
+    (here / ".git/HEAD").write_text("none")
+    return here
+
+
+def linked_head_below(clone: Path) -> Path:
+    here = decoy_below(clone)
+    (here / ".git/HEAD").rename(here / ".git/other")
+    (here / ".git/other").write_text("ref: refs/heads/main\n")
+    (here / ".git/HEAD").symlink_to("other")
+    return here
+
+
+def pointer_with_blank(clone: Path) -> Path:
+    (clone / ".git").rename(clone / "r ")
+    (clone / ".git").write_text("gitdir: r \r\n")
+    return clone
+
+
+def pointer_with_nul(clone: Path) -> Path:
+    (clone / ".git").rename(clone / "r")
+    (clone / ".git").write_text("gitdir: r\0more\n")
+    return clone
+
+
+@pytest.mark.parametrize(
+    "hide",
+    [
+        decoy,
+        common,
+        bare_common,
+        empty_below,
+        decoy_below,
+        linked_head_below,
+        pointer_with_blank,
+        pointer_with_nul,
+    ],
+)
+def test_program_that_git_would_run_is_found(clone: Path, hide: Callable[[Path], Path]) -> None:
+    here = hide(clone)
+    folder = Path(git(here, "rev-parse", "--path-format=absolute", "--git-common-dir"))
+    assert git(here, "config", "core.fsmonitor"), "git reads no repository here"
+    (place,) = look(here).acting
+    where = os.path.relpath(folder / "config", here)
+    said = "has git run or read something (core.fsmonitor): touch ran; false"
+    assert f"{where}: {said}" in place.found
+
+
+def test_nearest_repository_hides_those_above(clone: Path) -> None:
+    below = clone / "sub"
+    git(clone, "init", "--quiet", str(below))
+    assert look(below).acting == ()
+    assert look(clone).acting != ()
+
+
+def test_common_directory_that_cannot_be_read_acts(clone: Path) -> None:
+    (clone / ".git/commondir").write_text("../x\0" + "x" * (2 << 20))
+    content = look(clone)
+    (place,) = content.acting
+    assert any("commondir: is larger" in line for line in place.found)
+    assert not place.content
+    assert content.restrictions == {"ask": ("Bash(git:*)",)}
+
+
+@pytest.mark.parametrize("sources", ["user", "user,local", "none"])
+def test_git_counts_whatever_setting_sources_are(clone: Path, tmp_path: Path, sources: str) -> None:
+    skill = clone / ".claude/skills/x/SKILL.md"
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nhooks: {}\n---\n")
+    named = sources.split(",")
+    for content in (look(clone, *named), scan(str(tmp_path), [str(clone)], named)):
+        assert [len(place.found) for place in content.acting] == [1]
+        assert content.restrictions == {"ask": ("Bash(git:*)",)}
