@@ -42,6 +42,7 @@ class Trusting:
     def __init__(self, sessions: Sessions, database: Database) -> None:
         self._sessions = sessions
         self._database = database
+        self._watch = Watch()
 
     @property
     def methods(self) -> dict[str, Method[Call, Any]]:
@@ -140,12 +141,12 @@ class Trusting:
         return Empty()
 
     async def _look(self, path: str) -> Workspace | None:
-        content = await Watch().look(path, (), self._sessions.setting_sources)
+        content = await self._watch.look(path, (), self._sessions.setting_sources)
         return next(iter(content.acting), None)
 
     async def _look_as_added(self, path: str) -> Workspace | None:
         """What acts of it where it is a further directory of a session, of which less counts."""
-        content = await Watch().look(None, (path,), self._sessions.setting_sources)
+        content = await self._watch.look(None, (path,), self._sessions.setting_sources)
         return next(iter(content.acting), None)
 
     async def _looked(self, path: str, found: Workspace | None) -> Looked:

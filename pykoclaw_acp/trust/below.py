@@ -36,21 +36,19 @@ class Below:
     many: bool = field(default=False, compare=False)
 
 
-def find(root: str, own: str) -> Below:
-    """Look below the directory, whose path has no symbolic links; `own`: the user's own `.claude`,
-    left out.
+def find(root: str, own: str, most: int, until: float) -> Below:
+    """Look below the directory, whose path has no symbolic links, at so many directories, until then
+    (of the monotonic clock); `own`: the user's own `.claude`, left out.
     """
-    until = time.monotonic() + MAX_TIME
+    until = min(until, time.monotonic() + MAX_TIME)
     waiting, links = deque([] if is_the_kernels(root) else [root]), deque[str]()
     seen = {root}
     holders: list[str] = []
     limit = ""
     while waiting or links:
         path = waiting.popleft() if waiting else links.popleft()  # what is elsewhere comes last
-        if len(seen) > MAX_DIRECTORIES or time.monotonic() > until:
-            limit = (
-                f"more than {MAX_DIRECTORIES} directories, or more than {MAX_TIME:g} s of looking"
-            )
+        if len(seen) > most or time.monotonic() > until:
+            limit = f"more than {most} directories, or more than {MAX_TIME:g} s of looking"
             break
         try:
             entries = _directories(path)

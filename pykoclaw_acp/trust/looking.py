@@ -8,6 +8,7 @@ import errno
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +21,7 @@ MAX_FILE: Final = 1024 * 1024  # bytes of one file
 MAX_BYTES: Final = 32 * 1024 * 1024  # of all files
 MAX_ENTRIES: Final = 20_000  # of all directories
 MAX_DEPTH: Final = 8
+MAX_TIME: Final = 25.0  # s; ends before the wait for a disk that does not answer
 
 _ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR})
 
@@ -49,8 +51,16 @@ class Looking:
         self._here = here
         self.stamps: dict[str, Stamp | None] = {}
         self.limit = ""
+        self.until = time.monotonic() + MAX_TIME
         self._bytes = 0
         self._entries = 0
+
+    def is_over(self) -> bool:
+        """Whether there is no time for more, which `limit` says then."""
+        if time.monotonic() <= self.until:
+            return False
+        self.limit = f"more than {MAX_TIME:g} s of looking"
+        return True
 
     def kind(self, path: str) -> int:
         """The file type bits of the path's mode, behind symbolic links; 0 if nothing is there."""
@@ -87,6 +97,7 @@ class Looking:
                 return large
             if self._bytes > MAX_BYTES:
                 self.limit = f"more than {MAX_BYTES // 1024 // 1024} MiB of files"
+            if self._bytes > MAX_BYTES or self.is_over():
                 return ReadFile(path, None, f"unread {seen}", "was not read")
             data = os.read(descriptor, most + 1)
         except OSError as error:
@@ -128,6 +139,8 @@ class Looking:
             self.limit = f"a directory that cannot be read ({error.strerror}: {directory})"
             return
         for name in names:
+            if self.is_over():
+                return
             path = os.path.join(directory, name)
             if stat.S_ISDIR(self.kind(path)):
                 yield from self._files(path, depth - 1, seen)

@@ -9,7 +9,6 @@ Whatever else it is, it acts.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from typing import Final
 
@@ -23,6 +22,7 @@ _HARMLESS: Final = frozenset(
         "version", "when_to_use",
     }
 )  # fmt: skip
+_NOT_PLAIN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff]")
 _FENCE: Final = re.compile(r"---[ ]*")
 _KEY: Final = re.compile(r"([A-Za-z_][\w-]*):(?: +(.*))?", re.ASCII)
 _ITEM: Final = re.compile(r"-(?: +(.*))?")
@@ -115,10 +115,7 @@ def _odd(lines: list[str]) -> Iterator[str]:
 
 def _plain(line: str) -> bool:
     """Whether no reader takes a character of it for the end of a line, or for indentation."""
-    return all(
-        unicodedata.category(char) not in ("Cc", "Zl", "Zp", "Cs") and char != "\ufeff"
-        for char in line
-    )
+    return _NOT_PLAIN.search(line) is None
 
 
 def _harmless_value(value: str) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
@@ -18,7 +19,7 @@ from pykoclaw_acp.trust import below, gitconfig, markdown, programs, settings
 from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.trust.layout import DirectoryLayout, config_home, places
 from pykoclaw_acp.trust.listed import MAX_FOUND, shown, text
-from pykoclaw_acp.trust.looking import Looking, ReadFile, same
+from pykoclaw_acp.trust.looking import MAX_TIME, Looking, ReadFile, same
 
 MAX_TEXT: Final = 256 * 1024  # characters of commands, in one file
 MAX_WORDS: Final = 5000  # different words of commands that are looked at as paths, in one file
@@ -32,16 +33,9 @@ _ASK_GIT: Final = "Bash(git:*)"  # without trust: git cannot run without its con
 # A skill with one of these is a plugin.
 _PLUGIN: Final = frozenset(
     {
-        ".claude-plugin",
-        ".mcp.json",
-        ".lsp.json",
-        "hooks",
-        "monitors",
-        "agents",
-        "commands",
-        "workflows",
+        ".claude-plugin", ".mcp.json", ".lsp.json", "hooks", "monitors", "agents", "commands", "workflows",
     }
-)
+)  # fmt: skip
 
 
 def scan(cwd: str | None, directories: Sequence[str], sources: Sequence[str]) -> Content:
@@ -53,7 +47,11 @@ def scan(cwd: str | None, directories: Sequence[str], sources: Sequence[str]) ->
     here = None if cwd is None else resolved[cwd]
     looking = Looking(next(iter(resolved.values()), "/"))
     session = places(looking, here, [resolved[path] for path in directories], sources)
-    deep = {place.path: below.find(place.path, own) for place in session if place.below}
+    deep = {
+        place.path: below.find(place.path, own, below.MAX_DIRECTORIES, looking.until)
+        for place in session
+        if place.below
+    }
     restrictions: dict[str, list[str]] = {}
     found = [_look(looking, place, own, deep.get(place.path), restrictions) for place in session]
     return Content(
@@ -73,9 +71,9 @@ def unchanged(content: Content) -> bool:
         return False
     if not same(content.stamps):
         return False
-    own = config_home()
+    own, until = config_home(), time.monotonic() + MAX_TIME
     return all(
-        before.limit or before.many or below.find(path, own) == before
+        before.limit or before.many or below.find(path, own, below.QUICK, until) == before
         for path, before in content.below.items()
     )
 
@@ -261,6 +259,8 @@ class _Scan:
         roots = (*directories, *self._place.roots)
         entered: dict[str, None] = {}  # by `cd`, or given to a program that runs what is there
         for word in list(words)[:MAX_WORDS]:
+            if self._looking.is_over():
+                return
             for path in programs.paths(word, roots, roots):
                 if stat.S_ISDIR(self._looking.kind(path)):
                     entered[path] = None
@@ -271,6 +271,8 @@ class _Scan:
                 self._programs_in(path)
         inside = list(entered)[:MAX_ENTERED]
         for word in list(words)[:MAX_WORDS] if inside else ():
+            if self._looking.is_over():
+                return
             for path in programs.paths(word, inside, roots):
                 self._program(path)
 

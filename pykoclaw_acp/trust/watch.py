@@ -13,18 +13,24 @@ from typing import Final, TypeVar
 from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.model.permissions import Workspace
 from pykoclaw_acp.system import disks, shortage
+from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.trust.listed import text
 from pykoclaw_acp.trust.scan import scan, unchanged
 
 T = TypeVar("T")
 
-LOOK_WAIT: Final = 30.0  # s
+LOOKS: Final = 2  # at a time: they compute for long, and share the threads for calls about disks
+LOOK_WAIT: Final = 30.0  # s; a look ends by itself before, unless its disk hangs
 OVERDUE: Final = f"it could not be looked at within {LOOK_WAIT:g} s"
 
 
 class Watch:
     """Implements `sessions.ports.Workspaces`."""
+
+    def __init__(self) -> None:
+        self._looks = asyncio.Semaphore(LOOKS)
+        self._tasks = Tasks()
 
     async def look(
         self, cwd: str | None, directories: Sequence[str], sources: Sequence[str]
@@ -36,11 +42,19 @@ class Watch:
         try:
             await asyncio.gather(*map(_answers, filter(None, [cwd, *directories])))
             place = cwd or directories[0]
-            return await _call(place, partial(scan, cwd, directories, sources))
+            begun = asyncio.Event()
+            look = self._look(place, partial(scan, cwd, directories, sources), begun)
+            # Who does not wait for it any more does not end its thread.
+            return await self._tasks.finish(look, begun)
         except TimeoutError:
             return Content(
                 (Workspace(text(cwd or directories[0]), "", (OVERDUE,)),), {"": (0,) * 6}
             )
+
+    async def _look(self, place: str, look: Callable[[], Content], begun: asyncio.Event) -> Content:
+        async with self._looks:
+            begun.set()
+            return await _call(place, look)
 
     async def unchanged(self, content: Content) -> bool:
         """Whether nothing that was looked at has changed since; raises as `look`."""
