@@ -159,7 +159,8 @@ class ToolProgressed(_Event, frozen=True, tag="tool_progressed"):
 class ToolEnded(_Event, frozen=True, tag="tool_ended"):
     """End of a tool call; empty `content` and `locations` keep what was shown before, unless there is
     an `exit_code`, of a command, that is not 0, or a `reason`: why it has failed, for the user.
-    `title`, `input`: another one than before. `background`: the call had gone on in the background.
+    `title`, `input`: another one than before. `background`: the call had gone on in the background,
+    and Claude is told of its end.
     """
 
     tool_call_id: str

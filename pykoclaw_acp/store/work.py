@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pykoclaw_acp.model.events import Event, Text, ToolEnded, ToolStarted, UserMessage, decode
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.model.work import Work, joined, led_to
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.sql import BACKGROUND, kind, kinds
 from pykoclaw_acp.store.turns import failure_of
+
+OTHERS: Final = "others"  # stands for the ids of turns that a turn has not led to
 
 
 async def of_turn(database: Database, turn_id: str) -> Work:
@@ -29,13 +33,19 @@ async def of_turn(database: Database, turn_id: str) -> Work:
         "SELECT e.seq, e.turn, e.payload FROM acp_turns t"  # noqa: S608  constants
         " JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"
         " JOIN acp_log e ON e.log_key = s.log_key AND e.seq >= t.first_seq"
-        f" WHERE t.turn_id = ? AND (e.kind = {kind(ToolEnded)}"
+        f" WHERE t.turn_id = ? AND (e.kind IN {kinds(ToolStarted, ToolEnded)}"
         f" OR (e.kind = {kind(UserMessage)} AND e.seq > t.last_seq)"
-        f" OR (e.turn IN ({', '.join('?' * len(ids))}) AND e.kind IN {kinds(Text, ToolStarted)}))"
+        f" OR (e.turn IN ({', '.join('?' * len(ids))}) AND e.kind = {kind(Text)}))"
         " ORDER BY e.seq",
         (turn_id, *ids),
     )
-    return led_to(turns, ((seq, ids.get(at), decode(payload)) for seq, at, payload in logged))
+    return led_to(
+        turns,
+        (
+            (seq, None if at is None else ids.get(at, OTHERS), decode(payload))
+            for seq, at, payload in logged
+        ),
+    )
 
 
 async def words(database: Database, *turn_ids: str) -> str:

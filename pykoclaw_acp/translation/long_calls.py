@@ -129,8 +129,9 @@ class LongCalls:
         task.forget()
         status: Literal["completed", "failed"] = "failed" if end.failed else "completed"
         why = None if end.exit_code else reason
+        is_told = end.status != "stopped"  # Claude is not told of what was stopped
         return ToolEnded(
-            tool_id, status, parts, exit_code=end.exit_code, reason=why, background=True
+            tool_id, status, parts, exit_code=end.exit_code, reason=why, background=is_told
         )
 
     def report(self, tool_id: str, details: object) -> tuple[ToolPart, ...] | None:

@@ -155,3 +155,17 @@ async def test_deletion_during_work_fails_the_run(tmp_path: Path, path: Path) ->
         deleted = "The conversation was deleted before the run had ended."
         assert logs(path, one) == [("error", "Started.", deleted)]
         assert fetch(path, "SELECT 1 FROM delivery_queue") == []
+
+
+async def test_result_is_without_other_background_work(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        one, worker = await launched(r, path, "group")
+        tell(worker, None, ToolEnded("deploy", "failed", exit_code=1, background=True))
+        worker.say(worker.started("other", background=True))
+        tell(worker, "other", Text("c", "The deploy failed."))
+        worker.say(worker.ended("other"))
+        tell_result(worker)
+        worker.say(worker.ended("own"))
+        worker.background(0)
+        await eventually(lambda: logs(path, one))
+        assert logs(path, one) == [("success", f"Started.{RULE}Eight files.", None)]

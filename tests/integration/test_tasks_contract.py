@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as changed
 
-from pykoclaw_acp.channel.frames import EventFrame, TurnStarted
+from pykoclaw_acp.channel.frames import EventFrame, Numbered, TurnStarted
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.conversations import Conversation
@@ -278,6 +278,71 @@ async def test_prompt_ends_what_turn_leads_to(s: Subject, ends_before: bool) -> 
     work = await s.tasks.work("turn")
     assert work.turns == (("turn",) if ends_before else ("turn", "own"))
     assert (work.text, work.beside) == (("", False) if ends_before else ("Done.", True))
+
+
+STARTED = ToolStarted("mine", "Agent", "a", "think")
+MINE = ToolEnded("mine", "completed", background=True)
+FOREIGN = ToolEnded("foreign", "completed", background=True)
+STOPPED = ToolEnded("foreign", "failed", reason="It was stopped.")
+LOOK = ToolStarted("look", "Bash", "ls", "execute")
+LOOKED = ToolEnded("look", "completed")
+MONITOR = ToolStarted("mine", "Monitor", "a", "execute")
+HAPPENS = {
+    "one after the other": ([], [FOREIGN, "b", MINE, "c"], ["c"]),
+    "ends in its turn": ([FOREIGN], ["b", MINE, "c"], ["c"]),
+    "both end together": ([], [MINE, FOREIGN, "b", "c"], ["b"]),
+    "both end together, this one later": ([], [FOREIGN, MINE, "b", "c"], ["c"]),
+    "other one was stopped": ([], [STOPPED, MINE, "b"], ["b"]),
+    "told within its turn": ([LOOK, FOREIGN, LOOKED], [MINE, "b"], ["b"]),
+    "told within the other turn": ([], [FOREIGN, "b", LOOK, MINE, LOOKED], ["b"]),
+    "probably told in its turn": ([LOOK, MINE, LOOKED], ["b", FOREIGN, "c"], ["b"]),
+    "nothing ends": ([], ["b", MINE, "c"], ["c"]),
+    "news of its monitor": ([MONITOR], ["b", FOREIGN, "c"], ["b"]),
+    "it was stopped": ([], [changed(MINE, status="failed", background=False), "b"], ["b"]),
+    "earlier version": ([], [ToolEnded("mine", "completed"), "b"], ["b"]),
+}
+
+
+@pytest.mark.parametrize(("within", "after", "told"), HAPPENS.values(), ids=HAPPENS)
+async def test_turn_leads_to_what_its_calls_do(
+    s: Subject, within: list[Event], after: list[Event | str], told: list[str]
+) -> None:
+    session = await s.session()
+    _, epoch = await s.running(session)
+    frames: list[Numbered] = []
+
+    def frame(turn: str | None, event: Event) -> None:
+        frames.append(EventFrame(epoch=epoch, n=len(frames) + 2, turn_id=turn, event=event))
+
+    for event in [STARTED, *within]:
+        frame("turn", event)
+    frames.append(end(epoch, len(frames) + 2, "turn"))
+    turn = None
+    for one in after:
+        if isinstance(one, str):
+            turn = one
+            frames.append(TurnStarted(epoch=epoch, n=len(frames) + 2, turn_id=one, background=True))
+            frame(one, Text(one, f"Said in {one}."))
+        else:
+            frame(turn, one)
+    await s.journal.record(session, epoch, frames, {"turn": DONE})
+    work = await s.tasks.work("turn")
+    assert work.turns == ("turn", *told)
+    assert work.text == "\n\n---\n\n".join(f"Said in {one}." for one in told)
+    assert ("look" in work.calls) == (LOOK in within or (told == ["b"] and LOOK in after))
+
+
+async def test_calls_of_other_subagents_are_foreign(s: Subject) -> None:
+    session = await s.session()
+    _, epoch = await s.running(session)
+    inner = ToolStarted("inner", "Agent", "a", "think", parent_id="foreign")
+    said: list[Event] = [STARTED, inner, MINE]
+    frames = [
+        EventFrame(epoch=epoch, n=n, turn_id="turn", event=one) for n, one in enumerate(said, 2)
+    ]
+    await s.journal.record(session, epoch, [*frames, end(epoch, 5, "turn")], {"turn": DONE})
+    work = await s.tasks.work("turn")
+    assert (work.calls, work.beside) == (frozenset({"mine"}), False)
 
 
 @pytest.mark.parametrize("background", [True, False])

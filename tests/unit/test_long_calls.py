@@ -195,7 +195,7 @@ async def test_polls_and_stop_land_on_processs_first_call(cli: Cli) -> None:
     assert await cli.call("stop", "TaskStop", task_id="b2") == []
     told = await cli.ended("two", "b2", "stopped", "Count")
     told += await cli.result("stop", '{"message": "stopped"}', {"task_id": "b2"})
-    assert told == [ToolEnded("two", "failed", shown, reason="Stopped by Claude.", background=True)]
+    assert told == [ToolEnded("two", "failed", shown, reason="Stopped by Claude.")]
     assert await cli.call("again", "Read", file_path="/tmp/s/tasks/b2.output") == []
     assert await cli.result("again", "1\tb", {"type": "text", "file": file}) == []
     assert await cli.ended("one", "b1", "completed", "(exit code 0)") == [
@@ -212,7 +212,7 @@ async def test_failed_poll_is_a_call_of_its_own(cli: Cli) -> None:
     assert isinstance(ended, ToolEnded)
     assert (started.tool_call_id, ended.tool_call_id, ended.status) == ("stop", "stop", "failed")
     [ended] = await cli.ended("call", "b1", "stopped", "Count")
-    assert ended == ToolEnded("call", "failed", reason="It was stopped.", background=True)
+    assert ended == ToolEnded("call", "failed", reason="It was stopped.")
 
 
 async def test_other_files_are_read_as_ever(cli: Cli) -> None:
@@ -226,7 +226,7 @@ async def test_task_stopped_by_user_says_who_did(cli: Cli) -> None:
     await cli.background("call", "b1")
     with cli.translator.long.stopped("call", "Stopped by the user."):
         [ended] = await cli.ended("call", "b1", "stopped", "Count")
-    assert ended == ToolEnded("call", "failed", reason="Stopped by the user.", background=True)
+    assert ended == ToolEnded("call", "failed", reason="Stopped by the user.")
 
 
 async def agent(cli: Cli, **fields: Any) -> None:
