@@ -19,7 +19,7 @@ from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import readable, session_options
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.logs import DROP, LAST_SEQ
-from pykoclaw_acp.store.sql import CWD, UNFINISHED
+from pykoclaw_acp.store.sql import COMPLETED, CWD, UNFINISHED
 
 
 def now_ms() -> int:
@@ -159,6 +159,10 @@ _UNUSED: Final = (
     f" AND state IN {UNFINISHED})"
     " AND NOT EXISTS (SELECT 1 FROM acp_permissions WHERE acp_permissions.acp_session_id = acp_sessions.acp_session_id"
     " AND outcome IS NULL)"
+    # A run aside is kept until it has its result, and until the next one of its task.
+    " AND NOT EXISTS (SELECT 1 FROM acp_task_runs r LEFT JOIN scheduled_tasks t ON t.id = r.task_id"
+    " WHERE r.acp_session_id = acp_sessions.acp_session_id AND r.aside = 1 AND (r.ended_at IS NULL"
+    f" OR (t.id IS NOT NULL AND COALESCE(t.status, '') <> {COMPLETED})))"
     # A log in the old form is converted first: only logs with a key are hidden at once.
     " AND NOT EXISTS (SELECT 1 FROM acp_events WHERE acp_events.acp_session_id = acp_sessions.acp_session_id)"
 )

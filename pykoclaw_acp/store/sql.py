@@ -8,6 +8,7 @@ from typing import Final
 from pykoclaw_acp.model import conversations, turns
 from pykoclaw_acp.model.deliveries import DeliveryState
 from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.scheduled import TaskState
 from pykoclaw_acp.model.turns import TurnOrigin, TurnState
 
 
@@ -51,6 +52,7 @@ CLIENT: Final = f"'{TurnOrigin.CLIENT}'"
 BACKGROUND: Final = f"'{TurnOrigin.BACKGROUND}'"
 PENDING: Final = f"'{DeliveryState.PENDING}'"
 DELIVERED: Final = f"'{DeliveryState.DELIVERED}'"
+COMPLETED: Final = f"'{TaskState.COMPLETED}'"
 LOG_KEY: Final = "(SELECT log_key FROM acp_sessions WHERE acp_session_id = ?)"
 CONTINUED: Final = "(TYPEOF(c.name) || TYPEOF(c.session_id) = 'texttext' AND c.session_id <> '')"
 """Whether the conversation `c` can be continued; the earlier plugin wrote '' for none. SQLite keeps

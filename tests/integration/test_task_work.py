@@ -11,6 +11,8 @@ from pykoclaw_acp.channel.frames import EventFrame
 from pykoclaw_acp.model.events import Event, Text, ToolEnded, ToolStarted
 from pykoclaw_acp.model.permissions import PermissionRequest
 from pykoclaw_acp.sessions import task_runs, work
+from pykoclaw_acp.sessions.retention import Pruner
+from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.queueing import fetch
 from tests.integration.rig import Rig, rig
@@ -69,6 +71,18 @@ async def test_run_has_result_of_its_subagent(tmp_path: Path, path: Path, mode: 
         sent: list[Any] = fetch(path, "SELECT message FROM delivery_queue")
         assert sent == [(f"Started.{RULE}Eight files.",)]
         await eventually(lambda: worker.dead == (mode == "isolated"))
+
+
+async def test_awaited_work_is_not_pruned(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        one, worker = await launched(r, path, "isolated")
+        pruner = Pruner(r.sessions, SessionJournal(r.database), after=-1)
+        await pruner.prune()
+        tell_result(worker)
+        worker.say(worker.ended("own"))
+        worker.background(0)
+        await eventually(lambda: logs(path, one))
+        assert logs(path, one) == [("success", f"Started.{RULE}Eight files.", None)]
 
 
 @ASIDE

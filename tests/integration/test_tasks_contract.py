@@ -390,6 +390,21 @@ async def test_earlier_runs_are_known_until_forgotten(s: Subject) -> None:
     assert {one.turn_id for one in await s.tasks.unfinished()} == {"other", "last"}
 
 
+@pytest.mark.parametrize("following", [PAST, None])
+async def test_run_aside_is_in_use_while_task_runs_again(s: Subject, following: str | None) -> None:
+    session = await s.session("aside")
+    later = s.journal.clock.now() + 1
+    assert await s.journal.unused(later) == [session]
+    run = await claimed(s)
+    await s.tasks.place(replace(run, session_id=session, aside=True), "run")
+    assert await s.journal.unused(later) == []
+    assert not await s.journal.prune(session, later)
+    await s.tasks.finish(run, replace(RESULT, next_run=following))
+    assert await s.journal.unused(later) == ([] if following else [session])
+    await s.others.unschedule("t1")
+    assert await s.journal.prune(session, later)
+
+
 async def test_later_runs_are_not_forgotten(s: Subject) -> None:
     first = await claimed(s)
     await s.tasks.finish(first, RESULT)

@@ -180,4 +180,11 @@ class MemorySessionStore(MemoryStore):
             one.session_id == session_id and one.outcome is None
             for one in self.database.requests.values()
         )
-        return not works and not asks
+        return not works and not asks and not self._is_run_kept(session_id)
+
+    def _is_run_kept(self, session_id: str) -> bool:
+        """Whether it is of a run aside that has no result, or of the newest one of a task that runs again."""
+        tables = self.database
+        runs = (row for row in tables.runs.values() if row.run.session_id == session_id)
+        tasks = {one.id for one in tables.tasks.values() if one.status != "completed"}
+        return any(row.run.aside and (not row.ended or row.run.task.id in tasks) for row in runs)
