@@ -97,7 +97,7 @@ class App:
         )
         store = SqlTaskStore(database)
         self._find_other = partial(other_scheduler.find, database.path)
-        self.runs = TaskRuns(sessions, store, settings.data)
+        self.runs = TaskRuns(sessions, store, settings.data, settings.max_workers)
         self.scheduler = (
             Scheduler(store, self.runs, self._find_other) if settings.scheduler == "on" else None
         )

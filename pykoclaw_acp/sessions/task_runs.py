@@ -60,31 +60,40 @@ class _Going:
         """Whether its turn waits."""
         return self.turn is not None and self.turn.state == TurnState.QUEUED
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its turn has ended: then it waits for work in the background."""
+        return self.turn is not None and self.turn.ended.done()
+
 
 class TaskRuns:
-    """Runs claimed tasks. `data` is the data directory; `changed` is set when a run has ended, and
-    `written` by others, when a task may have been deleted.
+    """Runs claimed tasks. `data` is the data directory, and `workers` how many may live; `changed` is
+    set when a run has ended, and `written` by others, when a task may have been deleted.
     """
 
-    def __init__(self, sessions: Sessions, store: TaskStore, data: Path) -> None:
+    def __init__(self, sessions: Sessions, store: TaskStore, data: Path, workers: int) -> None:
         self.changed = asyncio.Event()
         self.written = asyncio.Event()
         self._sessions = sessions
         self._store = store
         self._data = data
+        self._most_aside = max(workers // 2, 1)  # runs that keep their workers
         self._tasks = Tasks()
         self._going: dict[str, _Going] = {}  # by task, the newest of each
 
     @property
     def room(self) -> int:
-        """How many runs may begin now; those that wait do not count."""
-        return max(MOST_RUNS - sum(not self._waits(one) for one in self._going.values()), 0)
+        """How many runs may begin now; those that wait do not count, but for runs aside with work in
+        the background.
+        """
+        busy = [one for one in self._going.values() if not self._waits(one)]
+        ended = [one for one in self._going.values() if one.has_ended]
+        aside = sum(one.run.aside or one.run.task.isolated for one in busy + ended)
+        return max(min(MOST_RUNS - len(busy), self._most_aside - aside), 0)
 
     def _waits(self, one: _Going) -> bool:
-        """Whether its turn waits for a person's answer, or behind another one, or has ended: then it
-        waits for work in the background.
-        """
-        if one.turn is not None and one.turn.ended.done():
+        """Whether its turn waits for a person's answer, or behind another one, or has ended."""
+        if one.has_ended:
             return True
         run = one.run
         session = self._sessions.live.get(run.session_id or "")

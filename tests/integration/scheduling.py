@@ -68,10 +68,10 @@ def blocked_by_cron(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 @asynccontextmanager
 async def scheduling(
-    r: Rig, find_other: Callable[[], int | None] = nobody
+    r: Rig, find_other: Callable[[], int | None] = nobody, workers: int = 100
 ) -> AsyncIterator[Scheduler]:
     store = SqlTaskStore(r.database)
-    runs = TaskRuns(r.sessions, store, r.database.path.parent)
+    runs = TaskRuns(r.sessions, store, r.database.path.parent, workers)
     changes = Changes(r.database.path)
     for told in (runs.changed, runs.written):
         changes.tell(told)

@@ -371,7 +371,7 @@ async def test_claim_fails_for_changed_or_running_task(tmp_path: Path, path: Pat
     async with rig(tmp_path) as r:
         session = await r.session()
         store = SqlTaskStore(r.database)
-        runs = TaskRuns(r.sessions, store, tmp_path)
+        runs = TaskRuns(r.sessions, store, tmp_path, 100)
         due = task(path, session.record.conversation_name, "hang")
         (known,) = await store.due(9)
         execute(path, "UPDATE scheduled_tasks SET next_run = '2025' WHERE id = ?", due)
@@ -419,7 +419,7 @@ async def test_run_of_an_earlier_daemon_goes_on_once(tmp_path: Path, path: Path,
         session = await r.session()
         due = task(path, session.record.conversation_name, "say 3")
         store = SqlTaskStore(r.database)
-        runs = TaskRuns(r.sessions, store, tmp_path)
+        runs = TaskRuns(r.sessions, store, tmp_path, 100)
         (known,) = await store.due(1)
         if step == "claimed":
             with pytest.MonkeyPatch.context() as patch:
@@ -529,7 +529,7 @@ async def test_abandoned_run_not_begun_leaves_its_slot(
         session = await r.session()
         one = task(path, session.record.conversation_name)
         store = SqlTaskStore(r.database)
-        runs = TaskRuns(r.sessions, store, tmp_path)
+        runs = TaskRuns(r.sessions, store, tmp_path, 100)
         (known,) = await store.due(9)
         await runs.begin(known, None)
         await eventually(
@@ -617,7 +617,7 @@ async def test_fruitless_claims_are_not_retried_at_once(tmp_path: Path, path: Pa
         for _ in range(5):
             task(path, session.record.conversation_name)
         store = Refusing(r.database)
-        runs = TaskRuns(r.sessions, store, tmp_path)
+        runs = TaskRuns(r.sessions, store, tmp_path, 100)
         running = asyncio.create_task(Scheduler(store, runs, nobody).run())
         await eventually(lambda: store.claims >= 4)
         assert not await within(lambda: store.claims > 4, 1)

@@ -48,7 +48,7 @@ def call(number: int) -> Any:
 
 
 def control(r: Rig, runs: TaskRuns | None = None) -> tuple[ScheduledTasks, TaskRuns]:
-    runs = runs or TaskRuns(r.sessions, SqlTaskStore(r.database), r.database.path.parent)
+    runs = runs or TaskRuns(r.sessions, SqlTaskStore(r.database), r.database.path.parent, 100)
     app: Any = SimpleNamespace(database=r.database, runs=runs)
     return ScheduledTasks(app), runs
 

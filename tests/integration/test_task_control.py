@@ -31,7 +31,7 @@ def control(r: Rig) -> ScheduledTasks:
     async def info() -> SchedulerInfo:
         return SchedulerInfo(state=cast("Any", "off"), other=None, running=0)
 
-    runs = TaskRuns(r.sessions, SqlTaskStore(r.database), r.database.path.parent)
+    runs = TaskRuns(r.sessions, SqlTaskStore(r.database), r.database.path.parent, 100)
     app: Any = SimpleNamespace(database=r.database, runs=runs, scheduler_info=info)
     return ScheduledTasks(app)
 

@@ -58,7 +58,7 @@ class Failing(SqlTaskStore):
 
 async def begun(r: Rig, store: SqlTaskStore) -> TaskRuns:
     """A daemon's runs, with that of the due task."""
-    runs = TaskRuns(r.sessions, store, r.database.path.parent)
+    runs = TaskRuns(r.sessions, store, r.database.path.parent, 100)
     (due,) = await store.due(1)
     await runs.begin(due, None)
     return runs
@@ -97,7 +97,7 @@ async def test_turn_noted_late_gives_the_run_its_result(tmp_path: Path, path: Pa
         one = task(path, "daily", "say 3")
         run = await ended(r, path, "failed", NOT_STARTED)
         await SqlTaskStore(r.database).place(run, run.turn_id)
-        runs = TaskRuns(r.sessions, Failing(r.database), tmp_path)
+        runs = TaskRuns(r.sessions, Failing(r.database), tmp_path, 100)
         await runs.recover()
         await eventually(lambda: logs(path, one))
         assert [state for state, _, _ in logs(path, one)] == ["success"]
@@ -257,7 +257,7 @@ async def test_next_run_is_cancelled_though_earlier_tidies_up(
 
     monkeypatch.setattr(SqlTaskStore, "left_aside", slow)
     async with rig(tmp_path) as r:
-        runs = TaskRuns(r.sessions, SqlTaskStore(r.database), tmp_path)
+        runs = TaskRuns(r.sessions, SqlTaskStore(r.database), tmp_path, 100)
         app: Any = SimpleNamespace(database=r.database, runs=runs)
         control, session = ScheduledTasks(app), await r.session()
         one = task(path, session.record.conversation_name, next_run=None)

@@ -132,6 +132,20 @@ async def test_background_work_leaves_other_tasks_room(
         await eventually(lambda: logs(path, first))
 
 
+async def test_background_work_leaves_people_workers(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path, max_workers=2) as r, scheduling(r, workers=2):
+        first, worker = await launched(r, path, "isolated")
+        second = task(path, "acp-other", context_mode="isolated")
+        runs = "SELECT 1 FROM acp_task_runs"
+        assert not await within(lambda: len(fetch(path, runs)) > 1, 0.5)
+        turn = await r.prompt(await r.session(), "say 1")
+        await turn.ended
+        tell_result(worker)
+        worker.say(worker.ended("own"))
+        worker.background(0)
+        await eventually(lambda: logs(path, first) and logs(path, second))
+
+
 async def test_question_does_not_prolong_work_endlessly(
     tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
