@@ -44,6 +44,7 @@ class SideTasks:
             "look at rows of conversations": rows.run(),
             "look at rows of unattended ones": rows.run_unattended(),
             "look for deleted tasks": runs.watch(),
+            "tidy up after tasks": runs.left.run(),
             "deliver": deliverer.run(),
             "go on after usage limits": limits.run(),
             "purge deleted sessions": _purge(database),

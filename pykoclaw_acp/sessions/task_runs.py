@@ -29,6 +29,7 @@ from pykoclaw_acp.model.turns import Outcome, PromptKeys, Turn, TurnState
 from pykoclaw_acp.model.work import Work
 from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.sessions import folders, run_endings
+from pykoclaw_acp.sessions.left_runs import LeftRuns
 from pykoclaw_acp.sessions.ports.tasks import TaskStore
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
@@ -74,6 +75,7 @@ class TaskRuns:
     def __init__(self, sessions: Sessions, store: TaskStore, data: Path, workers: int) -> None:
         self.changed = asyncio.Event()
         self.written = asyncio.Event()
+        self.left = LeftRuns(sessions, store)
         self._sessions = sessions
         self._store = store
         self._data = data
@@ -250,7 +252,7 @@ class TaskRuns:
             "Task ended", action="task_ended", task=run.task.id, turn=run.turn_id, error=reason
         )
         self._sessions.deliveries_wanted.set()
-        await self._tidy(run)
+        await self.left.tidy_before(run)
 
     async def _turn_of(self, one: _Going) -> tuple[Session, Outcome]:
         """The run's turn, to its end. One that ended before it began is given another id."""
@@ -335,13 +337,3 @@ class TaskRuns:
         if session is None and not task.isolated:
             raise SessionNotFound(known)
         return session
-
-    async def _tidy(self, run: TaskRun) -> None:
-        """Keep the newest run of a task that runs aside, and no other."""
-        for session_id in await self._store.left_aside(run):
-            if (earlier := await self._sessions.find(session_id)) is not None:
-                await self._sessions.delete(earlier)
-            unused = await self._store.claude_sessions_aside(session_id)
-            await self._sessions.catalogue.remove_transcripts(unused)
-            await self._store.discard_aside(session_id)
-        await self._store.forget_earlier(run)

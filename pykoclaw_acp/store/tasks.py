@@ -329,3 +329,21 @@ def forget_earlier(run: TaskRun) -> Statement:
         f"DELETE FROM acp_task_runs WHERE task_id = ? AND ended_at IS NOT NULL AND {_EARLIER}",  # noqa: S608
         (run.task.id, run.started_at, run.turn_id),
     )
+
+
+async def outlived(database: Database) -> list[tuple[str, str | None]]:
+    """Turns of ended runs of tasks that are gone, unless a person has prompted there, and of those whose
+    session is gone or was emptied; with their sessions aside.
+    """
+    return await database.read(
+        "SELECT r.turn_id, s.acp_session_id FROM acp_task_runs r"
+        " LEFT JOIN scheduled_tasks t ON t.id = r.task_id"
+        " LEFT JOIN acp_sessions s ON s.acp_session_id = r.acp_session_id AND r.aside = 1"
+        " WHERE r.ended_at IS NOT NULL AND ((t.id IS NULL AND (s.auxiliary = 1 OR s.prompted_at IS NULL))"
+        " OR s.pruned_at IS NOT NULL OR s.deleted_at > 0)"
+    )
+
+
+def forget(turn_id: str) -> Statement:
+    """Delete what is kept of a run."""
+    return Statement("DELETE FROM acp_task_runs WHERE turn_id = ?", (turn_id,))

@@ -20,6 +20,7 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.protocol.control.tasks import TaskParams
 from pykoclaw_acp.server.scheduled import ScheduledTasks
+from pykoclaw_acp.sessions.left_runs import LeftRuns
 from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.sessions.turns import queue
 from pykoclaw_acp.store import task_requests as requests
@@ -27,7 +28,7 @@ from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.units import Unit
 from tests.integration.adopting import alive, daemon, killed
 from tests.integration.queueing import execute, fetch
-from tests.integration.rig import TIMES, Rig, rig
+from tests.integration.rig import TIMES, Client, Rig, rig
 from tests.integration.scheduling import CALL, logs, row, scheduling, task
 from tests.waiting import eventually, within
 
@@ -164,7 +165,7 @@ async def test_conversation_begun_during_its_tasks_run_is_kept(
         assert not await within(lambda: fetch(path, BEGUN) != known, 0.5)
 
 
-@pytest.mark.parametrize(("part", "dies_at"), [(SqlTaskStore, "work"), (TaskRuns, "_tidy")])
+@pytest.mark.parametrize(("part", "dies_at"), [(SqlTaskStore, "work"), (LeftRuns, "tidy_before")])
 async def test_conversation_continues_from_task_after_crash(
     tmp_path: Path, path: Path, part: type, dies_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -336,6 +337,30 @@ async def test_failed_runs_leave_nothing_of_earlier_ones(
             await eventually(lambda: len(fetch(path, RUNS)) == 1)
         assert fetch(path, RUNS)[0][1] is None
         assert not list(r.sessions.live.values())
+
+
+# --- what runs leave
+
+
+async def test_run_of_deleted_task_leaves_nothing(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r, scheduling(r):
+        session = await r.session()
+        one = task(path, session.record.conversation_name, context_mode="isolated")
+        await eventually(lambda: logs(path, one))
+        left = LeftRuns(r.sessions, SqlTaskStore(r.database))
+        await left.tidy()
+        known = "SELECT name FROM conversations"
+        assert (len(fetch(path, RUNS)), len(fetch(path, known))) == (1, 2)
+        execute(path, "DELETE FROM scheduled_tasks")
+        (followed,) = [one for one in r.sessions.live.values() if one.id != session.id]
+        watching = followed.subscribe(Client(), 0)
+        await left.tidy()
+        assert len(fetch(path, RUNS)) == 1
+        watching.close()
+        await left.tidy()
+        assert fetch(path, RUNS) == []
+        assert fetch(path, known) == [(session.record.conversation_name,)]
+        assert await r.sessions.find(followed.id) is None
 
 
 # --- usage limits

@@ -405,6 +405,30 @@ async def test_run_aside_is_in_use_while_task_runs_again(s: Subject, following: 
     assert await s.journal.prune(session, later)
 
 
+async def test_runs_that_nobody_needs_are_outlived(s: Subject) -> None:
+    names = ("quiet", "emptied", "person", "nowhere", "unfinished")
+    for name in names:
+        run = await claimed(s, replace(RUN, turn_id=name, task=changed(TASK, id=name)))
+        if name != "nowhere":
+            session = await s.session(name)
+            await s.tasks.place(replace(run, session_id=session, aside=True), name)
+        if name != "unfinished":
+            await s.tasks.finish(run, RESULT)
+    await s.ended("person", "prompted")
+    assert await s.tasks.outlived() == []
+    assert await s.journal.prune("emptied", s.journal.clock.now() + 1)
+    assert await s.tasks.outlived() == [("emptied", "emptied")]
+    for name in names:
+        await s.others.unschedule(name)
+    quiet = ("quiet", "quiet")
+    assert sorted(await s.tasks.outlived()) == [("emptied", "emptied"), ("nowhere", None), quiet]
+    for name in ("emptied", "nowhere"):
+        await s.tasks.forget(name)
+    assert await s.tasks.outlived() == [quiet]
+    await s.journal.delete("person")
+    assert sorted(await s.tasks.outlived()) == [("person", "person"), quiet]
+
+
 async def test_later_runs_are_not_forgotten(s: Subject) -> None:
     first = await claimed(s)
     await s.tasks.finish(first, RESULT)

@@ -237,3 +237,24 @@ class MemoryTaskStore(MemoryStore):
                 del self.database.runs[row.run.turn_id]
 
         await self.database.write(forget, patient=True)
+
+    async def outlived(self) -> list[tuple[str, str | None]]:
+        tables = self.database.read()
+        found: list[tuple[str, str | None]] = []
+        for turn_id, row in tables.runs.items():
+            session = tables.sessions.get(row.run.session_id or "") if row.run.aside else None
+            deleted = row.run.task.id not in tables.tasks
+            unneeded = deleted and (
+                session is None or session.record.auxiliary or not session.record.prompted
+            )
+            if row.ended and (
+                unneeded or (session is not None and (session.pruned or session.gone))
+            ):
+                found.append((turn_id, None if session is None else session.record.session_id))
+        return found
+
+    async def forget(self, turn_id: str) -> None:
+        def forget() -> None:
+            del self.database.runs[turn_id]
+
+        await self.database.write(forget, patient=True)

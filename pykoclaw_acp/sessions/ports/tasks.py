@@ -69,3 +69,12 @@ class TaskStore(Store, Protocol):
         """Delete what is kept of the task's earlier runs. Waits while the database cannot be
         written.
         """
+
+    async def outlived(self) -> list[tuple[str, str | None]]:
+        """Turns of ended runs that no later one of their task follows, each with its session aside, if it
+        has one: those of deleted tasks, unless a person has prompted there, and those of sessions that
+        were deleted or emptied.
+        """
+
+    async def forget(self, turn_id: str) -> None:
+        """Delete what is kept of a run. Waits while the database cannot be written."""

@@ -105,3 +105,11 @@ class SqlTaskStore(SqlStore):
     async def forget_earlier(self, run: TaskRun) -> None:
         """Delete what is kept of the task's earlier runs."""
         await self._run(tasks.forget_earlier(run), patient=True)
+
+    async def outlived(self) -> list[tuple[str, str | None]]:
+        """Turns and sessions aside of ended runs that no later one of their task follows."""
+        return await tasks.outlived(self._database)
+
+    async def forget(self, turn_id: str) -> None:
+        """Delete what is kept of a run."""
+        await self._run(tasks.forget(turn_id), patient=True)

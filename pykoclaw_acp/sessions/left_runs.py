@@ -1,0 +1,63 @@
+"""What runs of scheduled tasks leave behind: their sessions aside, and what is noted of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
+from pykoclaw_acp.model.scheduled import TaskRun
+from pykoclaw_acp.sessions.ports.tasks import TaskStore
+from pykoclaw_acp.sessions.registry import Sessions
+
+PAUSE: Final = 600.0  # s
+
+log: Final = structlog.get_logger()
+
+
+class LeftRuns:
+    """Deletes runs that nobody needs any more."""
+
+    def __init__(self, sessions: Sessions, store: TaskStore) -> None:
+        self._sessions = sessions
+        self._store = store
+
+    async def run(self) -> None:
+        """Delete runs that no later one of their task follows, until cancelled."""
+        while True:
+            try:
+                await self._store.writable()
+                await self.tidy()
+            except StoreClosed:
+                return
+            except StoreUnavailable:
+                log.debug("Runs of tasks are tidied later", action="task_tidy_later")
+            except Exception:
+                log.exception("Runs of tasks could not be tidied", action="task_tidy_failed")
+            await asyncio.sleep(PAUSE)
+
+    async def tidy(self) -> None:
+        """Delete runs of deleted tasks, and those whose session is gone or was emptied, unless a client
+        has that open.
+        """
+        for turn_id, session_id in await self._store.outlived():
+            if session_id is not None:
+                if self._sessions.live.in_use(session_id):
+                    continue
+                await self._delete(session_id)
+            await self._store.forget(turn_id)
+
+    async def tidy_before(self, run: TaskRun) -> None:
+        """Keep the newest run of a task that runs aside, and no other."""
+        for session_id in await self._store.left_aside(run):
+            await self._delete(session_id)
+        await self._store.forget_earlier(run)
+
+    async def _delete(self, session_id: str) -> None:
+        if (session := await self._sessions.find(session_id)) is not None:
+            await self._sessions.delete(session)
+        unused = await self._store.claude_sessions_aside(session_id)
+        await self._sessions.catalogue.remove_transcripts(unused)
+        await self._store.discard_aside(session_id)
