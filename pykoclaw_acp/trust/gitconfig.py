@@ -12,6 +12,10 @@ from typing import Final
 
 from pykoclaw_acp.trust.settings import UNCLEAR, shown
 
+MOST_SECTION: Final = 1024
+"""Characters of a section's name. Each of its keys is looked at with it, so longer ones would take
+long; no repository needs one."""
+
 _SKIPPED: Final = re.compile(r"(?:[ \t\r\n]|[#;][^\n]*)*+")
 _SECTION: Final = re.compile(r'\[([A-Za-z0-9.-]*+)(?:[ \t\r]++"((?:[^"\\\n]|\\[^\n])*+)")?\]')
 _KEY: Final = re.compile(r"([A-Za-z][A-Za-z0-9-]*+)[ \t]*+(?:(=)|(?=\n|\Z))")
@@ -70,6 +74,8 @@ def entries(data: bytes) -> Iterator[tuple[str, str]]:
             section = f"{head[1].lower()}."
             if head[2] is not None:
                 section += re.sub(r"\\(.)", r"\1", head[2]) + "."
+            if len(section) > MOST_SECTION:
+                raise ValueError(UNCLEAR)
             at = head.end()
         else:
             key = _KEY.match(text, at)
