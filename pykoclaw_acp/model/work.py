@@ -77,21 +77,20 @@ class _Story:
     def __init__(self, turn_id: str, own: dict[str, int]) -> None:
         self.said: dict[str, list[Event]] = {turn_id: []}
         self.calls: dict[str, tuple[str, ToolStarted]] = {}
-        self.passed = (
-            False  # a prompt came when no call was open: Claude's own turns are about that
-        )
+        # A prompt came when no call was open: Claude's own turns are about that
+        self.passed = False
         self.cut = False
         self.just_over = False
         self._others: dict[str, list[Event]] = {}
         self._to_come = own
-        self._over: dict[
-            str, str | None
-        ] = {}  # calls of any turn, and the turn in which they ended
-        self._own_calls: set[str] = set()  # of any turn; others are of subagents
-        self._untold: list[bool] = []  # ends in the background; whether of the turn's calls
-        self._late = (
-            0  # those of the turn's calls of which Claude was told already, or never is, it seems
-        )
+        # Calls of any turn, and the turn in which they ended
+        self._over: dict[str, str | None] = {}
+        # Of any turn; others are of subagents
+        self._own_calls: set[str] = set()
+        # Ends in the background; whether of the turn's calls
+        self._untold: list[bool] = []
+        # Ends of the turn's calls of which Claude was told already, or never is, it seems
+        self._late = 0
 
     @property
     def beside(self) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
-from pykoclaw_acp.model.events import Event, Text, ToolEnded, ToolStarted, UserMessage, decode
+from pykoclaw_acp.model.events import Text, ToolEnded, ToolStarted, UserMessage, decode
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.model.work import Work, joined, led_to
 from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.readers import Rows
 from pykoclaw_acp.store.sql import BACKGROUND, kind, kinds
 from pykoclaw_acp.store.turns import failure_of
 
@@ -16,7 +18,21 @@ OTHERS: Final = "others"  # stands for the ids of turns that a turn has not led 
 
 async def of_turn(database: Database, turn_id: str) -> Work:
     """What a turn has led to."""
-    rows = await database.read(
+    return await database.read_with(partial(_of_turn, turn_id))
+
+
+async def words(database: Database, *turn_ids: str) -> str:
+    """What Claude has said in these turns, as `front.words_of_claude` joins its pieces."""
+    return await database.read_with(
+        lambda rows: joined([_words(one, rows) for one in turn_ids], "\n\n")
+    )
+
+
+# These run in a reader's thread: a turn may have thousands of events with long outputs.
+
+
+def _of_turn(turn_id: str, rows: Rows) -> Work:
+    found = rows(
         "SELECT b.turn_id, b.position, COALESCE(b.first_seq, 0), b.state, b.error FROM acp_turns t"  # noqa: S608  constants
         " JOIN acp_turns b ON b.acp_session_id = t.acp_session_id"
         f" WHERE t.turn_id = ? AND (b.turn_id = t.turn_id OR (b.origin = {BACKGROUND}"
@@ -25,11 +41,11 @@ async def of_turn(database: Database, turn_id: str) -> Work:
     )
     turns = [
         (one, begin, Outcome(TurnState(state), failure=failure_of(error)))
-        for one, _, begin, state, error in rows
+        for one, _, begin, state, error in found
     ]
-    ids = {position: one for one, position, *_ in rows}
+    ids = {position: one for one, position, *_ in found}
     # A call ends outside of turns, or with a turn of others if the worker is lost in that.
-    logged = await database.read(
+    logged = rows(
         "SELECT e.seq, e.turn, e.payload FROM acp_turns t"  # noqa: S608  constants
         " JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"
         " JOIN acp_log e ON e.log_key = s.log_key AND e.seq >= t.first_seq"
@@ -48,28 +64,19 @@ async def of_turn(database: Database, turn_id: str) -> Work:
     )
 
 
-async def words(database: Database, *turn_ids: str) -> str:
-    """What Claude has said in these turns, as `front.words_of_claude` joins its pieces."""
-    return joined([await _words(database, one) for one in turn_ids], "\n\n")
-
-
-async def _words(database: Database, turn_id: str) -> str:
+def _words(turn_id: str, rows: Rows) -> str:
     said: list[str] = []
     message: str | None = None
-    for event in await _events(database, turn_id):
+    for (payload,) in rows(
+        "SELECT e.payload FROM acp_turns t JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"  # noqa: S608  constants
+        " JOIN acp_log e ON e.log_key = s.log_key AND e.seq >= t.first_seq AND e.turn = t.position"
+        f" WHERE t.turn_id = ? AND e.kind = {kind(Text)} ORDER BY e.seq",
+        (turn_id,),
+    ):
+        event = decode(payload)
         if isinstance(event, Text) and event.text and not event.note:
             if message not in (None, event.message_id):
                 said.append("\n\n")
             message = event.message_id
             said.append(event.text)
     return "".join(said)
-
-
-async def _events(database: Database, turn_id: str) -> list[Event | None]:
-    rows = await database.read(
-        "SELECT e.payload FROM acp_turns t JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"
-        " JOIN acp_log e ON e.log_key = s.log_key AND e.seq >= t.first_seq AND e.turn = t.position"
-        " WHERE t.turn_id = ? ORDER BY e.seq",
-        (turn_id,),
-    )
-    return [decode(payload) for (payload,) in rows]
