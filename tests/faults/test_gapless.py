@@ -14,6 +14,7 @@ import re
 import shutil
 import signal
 import sys
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -91,7 +92,8 @@ async def check(stack: Stack, session: str, *clients: Client) -> None:
         for update in held
         if update["sessionUpdate"] in ("tool_call", "tool_call_update")
     ]
-    assert statuses == ["in_progress", "completed"] * 2
+    # A call on a busy machine also reports progress
+    assert [status for status, _ in groupby(statuses)] == ["in_progress", "completed"] * 2
     newest = [request["messages"][-1] for request in stack.asked()]
     assert sum(one["role"] == "user" and not one["tool_results"] for one in newest) == 1
     (turn,) = stack.rows(
