@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from pykoclaw_acp.errors import Conflict, StaleEpoch
-from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.folding import OF_TURN
 from pykoclaw_acp.store import folding
-from pykoclaw_acp.store.condition import KeptOrNot, trouble
+from pykoclaw_acp.store.condition import KeptOrNot, meets_all
 from pykoclaw_acp.store.connection import LOCK_WAIT
 from pykoclaw_acp.store.logs import Log, Logs, of_turn
 from pykoclaw_acp.store.open_file import OpenFile
@@ -62,12 +61,7 @@ class BatchWriter:
         except Exception as error:  # noqa: BLE001  reported to the unit's caller
             # A lock or a lost file fails all units alike; retrying each would wait each time, or
             # write a committed one twice. A full disk may have room for some of them.
-            found = trouble(error)
-            if (
-                len(units) == 1
-                or isinstance(error, OSError | KeptOrNot)
-                or (found is not None and found[0] in (DatabaseState.LOCKED, DatabaseState.GONE))
-            ):
+            if len(units) == 1 or isinstance(error, OSError | KeptOrNot) or meets_all(error):
                 return [error] * len(units)
         return [outcome for unit in units for outcome in self.write(connection, [unit])]
 

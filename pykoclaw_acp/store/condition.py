@@ -69,6 +69,12 @@ def is_damage(error: BaseException | None) -> bool:
     return isinstance(error, sqlite3.Error) and result_code(error) == sqlite3.SQLITE_CORRUPT
 
 
+def meets_all(error: BaseException) -> bool:
+    """Whether every unit would meet the error now: another program's lock, or a lost file."""
+    found = trouble(error)
+    return found is not None and found[0] in (DatabaseState.LOCKED, DatabaseState.GONE)
+
+
 def limits(error: sqlite3.Error) -> list[str]:
     """What this process may not do that may be behind the error, as sentences."""
     if result_code(error) != sqlite3.SQLITE_IOERR:
@@ -110,6 +116,7 @@ class StoreCondition:
         self.since = time.monotonic()
         self.troubles = 0
         """How many times it has become unwritable."""
+        self._proven = False  # damage that a probe has met, as every unit would
         self._writable = asyncio.Event()
         self._writable.set()
         self._trouble = asyncio.Event()
@@ -128,12 +135,12 @@ class StoreCondition:
         """The error for a request that cannot be carried out now; `error` is that of its commit."""
         if isinstance(error, KeptOrNot):
             return StoreUncertain(self.state, self.reason)
-        if self.state == DatabaseState.DAMAGED and not is_damage(error):
+        if self.state == DatabaseState.DAMAGED and error is None and not self._proven:
             return StoreSuspect(self.state, self.reason)
         return unavailable(self.state, self.reason)
 
-    def failed(self, state: DatabaseState, reason: str) -> None:
-        """A write has failed, and not because of its unit."""
+    def failed(self, state: DatabaseState, reason: str, *, probed: bool = False) -> None:
+        """A write has failed, and not because of its unit; `probed`: that of a probe."""
         if state != self.state:
             log.error(
                 "The database cannot be written",
@@ -142,6 +149,7 @@ class StoreCondition:
                 reason=reason,
             )
             self.since = time.monotonic()
+        self._proven = state == DatabaseState.DAMAGED and (probed or self._proven)
         self.troubles += self.is_writable
         self.state, self.reason = state, reason
         self._writable.clear()
@@ -159,6 +167,7 @@ class StoreCondition:
             seconds=seconds,
         )
         self.state, self.reason, self.since = DatabaseState.WRITABLE, "", time.monotonic()
+        self._proven = False
         self._trouble.clear()
         self._writable.set()
 

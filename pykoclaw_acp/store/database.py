@@ -263,7 +263,8 @@ class Database:
                 self.reopen_wanted.set()
                 return
             if error is not None:
-                self.condition.failed(*(trouble(error) or (DatabaseState.BLOCKED, str(error))))
+                found = trouble(error) or (DatabaseState.BLOCKED, str(error))
+                self.condition.failed(*found, probed=True)
             elif self._uncertain or self.limited:
                 self.reopen_wanted.set()
                 return

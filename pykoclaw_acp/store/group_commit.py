@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from pykoclaw_acp.store.batch import BatchWriter
-from pykoclaw_acp.store.condition import trouble
+from pykoclaw_acp.store.condition import KeptOrNot, meets_all
 from pykoclaw_acp.store.connection import Connection
 from pykoclaw_acp.store.units import Unit
 
@@ -71,14 +71,16 @@ class GroupCommit:
         self._answered.set()
         if self._written is not None:
             self._written([unit for unit, _ in batch])
+        first = outcomes[0]
         if (
-            isinstance(outcomes[0], Exception)
-            and trouble(outcomes[0])
+            isinstance(first, Exception)
+            and meets_all(first)
+            and not isinstance(first, KeptOrNot)  # units that were not tried were not kept
             and len(set(map(id, outcomes))) == 1
         ):
             # Units queued meanwhile would only wait for the same lock, one batch after another.
             batch, self._waiting = [*batch, *self._waiting], []
-            outcomes = [outcomes[0]] * len(batch)
+            outcomes = [first] * len(batch)
         for (_, done), outcome in zip(batch, outcomes, strict=True):
             if done.done():
                 continue  # the caller was cancelled; the unit is committed all the same

@@ -49,6 +49,7 @@ from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
+from tests import damaged
 from tests.databases import on_writer
 from tests.folds import seen
 from tests.integration.rig import Rig, rig
@@ -434,7 +435,7 @@ async def test_damaged_log_holds_up_no_other_log(
         sessions = sorted([(await r.session()).id for _ in range(2)])
         await make_old(r, sessions[0], long)
         await make_old(r, sessions[1])
-    damage_page_of(tmp_path / "pykoclaw.db", b"place 40.")
+    damaged.page_with(tmp_path / "pykoclaw.db", b"place 40.")
     monkeypatch.setattr(preflight, "FULL_CHECK_LIMIT", 0)  # as of a large database
     async with rig(tmp_path) as r:
         reads: list[str] = []
@@ -461,15 +462,6 @@ async def test_damaged_log_holds_up_no_other_log(
     delayed = [one["session"] for one in told if one["action"] == "conversion_delayed"]
     assert delayed == sessions[:1]
     assert len(reads) < 1000, "it never paused"
-
-
-def damage_page_of(path: Path, words: bytes) -> None:
-    """Damage the page on which these words are: its header."""
-    with path.open("r+b") as file:
-        content = file.read()
-        size = int.from_bytes(content[16:18], "big")
-        file.seek(content.index(words) // size * size)
-        file.write(b"\xff\xff\xff\xff")
 
 
 CONVERT = """

@@ -1,0 +1,121 @@
+"""A damaged page of the database: what needs it fails at once and for good, and all else goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.errors import RowRefused, StoreUnavailable
+from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.store import batch, preflight
+from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.open_file import OpenFile
+from pykoclaw_acp.store.session_journal import SessionJournal
+from pykoclaw_acp.store.sqlite import sqlite3
+from tests import damaged, databases
+from tests.waiting import eventually
+
+DATABASE = "pykoclaw.db"
+WELL = ("a", "b", "c")
+
+
+@pytest.fixture(autouse=True)
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "FULL_CHECK_LIMIT", 0)  # as for a large file
+
+
+@asynccontextmanager
+async def hurt(path: Path) -> AsyncIterator[tuple[Database, SessionJournal]]:
+    """The log of the session `hurt` ends in a damaged page; those of WELL are whole."""
+    database = await databases.open_new(path / DATABASE)
+    journal = SessionJournal(database)
+    for session in (*WELL, "hurt"):
+        await journal.create(SessionRecord(session, f"acp-{session}", "/"))
+        await journal.append(session, [Text(f"{session}{n}", "x" * 1000) for n in range(20)])
+    await database.close()
+    damaged.page_with(path / DATABASE, b'"hurt19"')
+    database = await Database.open(path / DATABASE)
+    try:
+        yield database, SessionJournal(database)
+    finally:
+        await database.close()
+
+
+def data(error: BaseException | list[int]) -> tuple[object, object]:
+    assert isinstance(error, StoreUnavailable)
+    assert error.data is not None
+    return error.data["errorKind"], error.data["retryable"]
+
+
+async def test_damage_fails_only_the_unit_itself(tmp_path: Path) -> None:
+    async with hurt(tmp_path) as (_, journal):
+        first, *others = await asyncio.wait_for(
+            asyncio.gather(
+                *(
+                    journal.append(session, [Text("n", "new")], patient=True)
+                    for session in ("hurt", *WELL)
+                ),
+                return_exceptions=True,
+            ),
+            60,
+        )
+        assert isinstance(first, RowRefused)
+        assert others == [[21], [21], [21]]
+
+
+async def test_impatient_units_beside_damage_are_kept(tmp_path: Path) -> None:
+    async with hurt(tmp_path) as (_, journal):
+        first, *others = await asyncio.gather(
+            *(journal.append(session, [Text("n", "new")]) for session in ("hurt", *WELL)),
+            return_exceptions=True,
+        )
+        assert data(first) == ("store_damaged", False)
+        assert others == [[21], [21], [21]]
+
+
+async def test_damage_of_every_write_is_not_retryable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page that a probe writes: what is damaged is damaged for everybody."""
+
+    def probe(_: sqlite3.Connection) -> None:
+        raise failure(sqlite3.SQLITE_CORRUPT)
+
+    monkeypatch.setattr(batch, "write_nothing_new", probe)
+    async with hurt(tmp_path) as (_, journal):
+        with pytest.raises(StoreUnavailable):
+            await journal.append("hurt", [Text("n", "new")])
+
+        async def refused_for_good() -> Any:
+            with pytest.raises(StoreUnavailable) as refused:
+                await journal.append("a", [Text("n", "new")])
+            return data(refused.value) == ("store_damaged", False)
+
+        await eventually(refused_for_good)
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB])
+async def test_unit_that_meets_damage_is_not_retryable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def check(_: OpenFile) -> None:
+        raise failure(code)
+
+    async with hurt(tmp_path) as (_, journal):
+        with monkeypatch.context() as broken:
+            broken.setattr(OpenFile, "check", check)
+            with pytest.raises(StoreUnavailable) as refused:
+                await journal.append("a", [Text("n", "new")])
+        assert data(refused.value) == ("store_damaged", False)
+
+
+def failure(code: int) -> sqlite3.Error:
+    error = sqlite3.DatabaseError("what SQLite says")
+    error.sqlite_errorcode = code
+    return error
