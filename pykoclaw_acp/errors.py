@@ -27,7 +27,7 @@ WorkerFailed                   no worker could be had for a turn
 
 StoreError                     nothing of what was to be written was kept
 ├─ StoreClosed, and its DatabaseClosed    the server stops
-├─ NoPlaceForEnd, SpoolPending, RowRefused
+├─ NoPlaceForEnd, SpoolPending, RowRefused, and its DamageMet
 └─ Conflict                    the database is not as the writer expected
    └─ StaleEpoch               frames of a worker that is not its session's newest
 
@@ -78,9 +78,7 @@ class MethodNotFound(AcpError):
 
 
 class InvalidParams(AcpError):
-    """A parameter has the wrong type or a value that cannot be used; the message names
-    the field.
-    """
+    """A parameter has the wrong type or an unusable value; the message names the field."""
 
     code = -32602
 
@@ -240,9 +238,7 @@ class DatabaseUnusable(StartupError):
 
 
 class DatabaseMissing(StartupError):
-    """There was a database, and there is none now; no empty one was made in its place (EX_CONFIG of
-    sysexits.h).
-    """
+    """There was a database, and there is none now; no empty one was made (EX_CONFIG)."""
 
     exit_code = 78
     kind = ErrorKind.DATABASE_MISSING
@@ -340,6 +336,10 @@ class SpoolPending(StoreError):
 
 class RowRefused(StoreError):
     """A row breaks a rule of its table; nothing of its unit was kept."""
+
+
+class DamageMet(RowRefused):
+    """A unit needs a damaged part of the database; nothing of it was kept."""
 
 
 class Conflict(StoreError):

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from pykoclaw_acp.errors import RowRefused
+from pykoclaw_acp.errors import DamageMet, RowRefused
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.store import history_copy
 from pykoclaw_acp.store.batch import BatchWriter
@@ -112,7 +112,7 @@ class Database:
 
         Raises Conflict if a statement changed another number of rows than it demands or if an
         event's session does not exist, StaleEpoch if the unit's worker is not the newest,
-        RowRefused if a row breaks a rule of its table or the unit meets a damaged part of the file,
+        RowRefused if a row breaks a rule of its table, DamageMet if the unit needs what is damaged,
         sqlite3.Error if SQLite refused the unit itself, and DatabaseClosed; then nothing of the unit
         was kept, and no other unit is affected.
         """
@@ -137,7 +137,7 @@ class Database:
                 )
                 self.note_access(history_copy.is_accessible(self.path))
                 if damaged and is_damage(error):
-                    raise RowRefused(found[1]) from error
+                    raise DamageMet(found[1]) from error
                 damaged = is_damage(error)
                 self.condition.failed(*found)
                 if not patient:

@@ -46,9 +46,12 @@ class HintingJournal(SessionJournal):
         said: Sequence[Event],
         *,
         unsaid: bool = False,
+        silent: bool = False,
     ) -> tuple[Outcome, list[int]]:
         """End a turn, and give a hint of it."""
-        ended = await super().finish(session_id, turn_id, outcome, said, unsaid=unsaid)
+        ended = await super().finish(
+            session_id, turn_id, outcome, said, unsaid=unsaid, silent=silent
+        )
         self.turn_ended(turn_id)
         return ended
 

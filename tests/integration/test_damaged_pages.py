@@ -15,10 +15,12 @@ from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.store import batch, preflight
 from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.logs import Logs
 from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests import damaged, databases
+from tests.integration.rig import hanging, rig
 from tests.waiting import eventually
 
 DATABASE = "pykoclaw.db"
@@ -98,6 +100,39 @@ async def test_damage_of_every_write_is_not_retryable(
             return data(refused.value) == ("store_damaged", False)
 
         await eventually(refused_for_good)
+
+
+async def test_prompt_whose_log_is_damaged_ends(tmp_path: Path) -> None:
+    """A new session's log is begun on the page on which the newest one ends."""
+    async with hurt(tmp_path):
+        pass
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        outcome = await r.run(session, "say 1")
+        assert outcome.failure is not None
+        assert (outcome.failure.kind, outcome.failure.retryable) == ("store_damaged", False)
+        assert "restore a backup" in outcome.failure.message
+        assert "was not sent to Claude" in outcome.failure.message
+        assert list((await r.states()).values()) == ["failed"]
+        assert not session.busy
+
+
+async def test_cancelled_prompt_whose_log_is_damaged_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        session, _, _ = await hanging(r)
+        waiting = await r.prompt(session, "say 1")
+
+        def refused(*_: object) -> list[int]:
+            raise failure(sqlite3.SQLITE_CORRUPT)
+
+        with monkeypatch.context() as broken:
+            broken.setattr(Logs, "of", refused)  # the log's end is damaged
+            session.cancel(waiting)
+            outcome, _ = await asyncio.wait_for(waiting.ended, 60)
+        assert outcome.state == "cancelled"
+        assert (await r.states())[waiting.turn_id] == "cancelled"
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB])

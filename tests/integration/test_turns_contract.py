@@ -187,6 +187,18 @@ async def test_the_first_end_counts(s: Subject) -> None:
         await s.journal.finish(session, "nothing", CANCELLED, [])
 
 
+async def test_a_silent_end_leaves_the_log(s: Subject) -> None:
+    session = await s.session()
+    await s.running(session)
+    before = await s.journal.read(session, 0, 10)
+    assert await s.journal.finish(session, "turn", FAILED, (), silent=True) == (FAILED, [])
+    assert await s.state(session, "turn") == "failed"
+    assert await s.journal.read(session, 0, 10) == before
+    assert await s.journal.finish(session, "turn", CANCELLED, (), silent=True) == (FAILED, [])
+    with pytest.raises(NoPlaceForEnd):
+        await s.journal.finish(session, "nothing", CANCELLED, (), silent=True)
+
+
 async def test_a_background_turn_is_nobodys_prompt(s: Subject) -> None:
     session = await s.session()
     await s.ended(session, "mine")

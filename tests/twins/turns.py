@@ -163,9 +163,12 @@ class MemoryTurnJournal(MemoryStore):
         events: Sequence[Event],
         *,
         unsaid: bool = False,
+        silent: bool = False,
     ) -> tuple[Outcome, list[int]]:
         def finish() -> tuple[Outcome, list[int]]:
             if self._end(turn_id, outcome):
+                if silent:
+                    return outcome, []
                 self.database.turns[turn_id].unsaid = unsaid
                 self._wait(session_id, turn_id, outcome)
                 self.database.used(session_id)

@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.errors import Conflict, NoPlaceForEnd, StoreClosed
+from pykoclaw_acp.errors import Conflict, DamageMet, NoPlaceForEnd, StoreClosed
 from pykoclaw_acp.model import notes
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
@@ -131,7 +131,11 @@ class Endings:
 
         async def alone() -> tuple[Outcome, list[int]]:
             last = outcomes.CANCELLED if cancelled is not None and cancelled.is_set() else outcome
-            return await self._journal.finish(self._state.id, turn_id, last, (), unsaid=unsaid)
+            where = (self._state.id, turn_id)
+            try:
+                return await self._journal.finish(*where, last, (), unsaid=unsaid)
+            except DamageMet:  # the log is damaged
+                return await self._journal.finish(*where, last, (), silent=True)
 
         try:
             try:

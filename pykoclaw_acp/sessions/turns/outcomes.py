@@ -8,7 +8,7 @@ from typing import Any, Final
 from pykoclaw_acp.channel.frames import TurnEnded
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import Conflict, StoreUnavailable, WorkerFailed
+from pykoclaw_acp.errors import Conflict, DamageMet, StoreUnavailable, WorkerFailed
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Event, UserMessage, split_text
@@ -21,6 +21,9 @@ INTERNAL: Final = "pykoclaw-acp had a fault; its log says more. Send the prompt 
 UNREAD: Final = (
     "The database could not be read. {} The prompt was not sent to Claude; send it again when this has"
     " ended."
+)
+DAMAGED: Final = (
+    "What this prompt needs can be neither read nor stored. {} The prompt was not sent to Claude."
 )
 KEPT: Final = (
     "What was received is kept here, but Claude may not remember it. "
@@ -158,6 +161,8 @@ def not_started(turn: Turn, error: Exception) -> Outcome:
         failure = TurnFailure(error.kind, error.message, retry_after=error.retry_after)
     elif isinstance(error, StoreUnavailable) and turn.state == TurnState.QUEUED:
         failure = TurnFailure(ErrorKind(f"store_{error.state}"), _unread(error))
+    elif isinstance(error, DamageMet) and turn.state == TurnState.QUEUED:
+        failure = TurnFailure(ErrorKind.STORE_DAMAGED, DAMAGED.format(error))
     over = turn.cancelled.is_set() or failure.kind == ErrorKind.SHUTTING_DOWN
     if over or _task_is_gone(turn, error):
         return CANCELLED
@@ -171,7 +176,7 @@ def _unread(error: StoreUnavailable) -> str:
 
 def is_fault(turn: Turn, error: Exception) -> bool:
     """Whether a turn could not be run for a fault of ours, which the program's log is to have."""
-    known = isinstance(error, WorkerFailed | StoreUnavailable)
+    known = isinstance(error, WorkerFailed | StoreUnavailable | DamageMet)
     return not (known or _task_is_gone(turn, error))
 
 

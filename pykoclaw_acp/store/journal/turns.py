@@ -99,8 +99,12 @@ class SqlTurnJournal(SqlStore):
         said: Sequence[Event],
         *,
         unsaid: bool = False,
+        silent: bool = False,
     ) -> tuple[Outcome, list[int]]:
         """End a turn that no worker can end, durably; one that has ended keeps its outcome."""
+        if silent:
+            unit = Unit((turns.end(turn_id, outcome, self.clock.now(), once=True),), durable=True)
+            return await self._finish(turn_id, outcome, unit)
         rows = await in_pieces(events.rows_in_steps(session_id, turn_id, said))
         now = self.clock.now()
         ended = [turns.end(turn_id, outcome, now, once=True), *sessions.follow(session_id, said)]
@@ -110,10 +114,14 @@ class SqlTurnJournal(SqlStore):
             ended.append(limit_waits.add(wait))
         if unsaid:
             ended.append(unsaid_prompts.note(turn_id))
+        unit = Unit(tuple(ended), rows, ends=((session_id, turn_id),), durable=True)
+        return await self._finish(turn_id, outcome, unit)
+
+    async def _finish(
+        self, turn_id: str, outcome: Outcome, unit: Unit
+    ) -> tuple[Outcome, list[int]]:
         try:
-            return outcome, await self._commit(
-                Unit(tuple(ended), rows, ends=((session_id, turn_id),), durable=True), patient=True
-            )
+            return outcome, await self._commit(unit, patient=True)
         except Conflict as error:
             if (known := await turns.outcome(self._database, turn_id)) is None:
                 raise NoPlaceForEnd(turn_id) from error
