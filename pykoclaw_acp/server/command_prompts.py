@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import msgspec
 
-from pykoclaw_acp.errors import InvalidParams, StoreUnavailable
+from pykoclaw_acp.errors import InvalidParams, StoreUnavailable, TurnFailed
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.model.events import ToolEnded, ToolProgressed, ToolStarted, UserMessage
 from pykoclaw_acp.model.log import Logged
@@ -42,6 +42,10 @@ from pykoclaw_acp.tasks import in_pieces
 
 CLIENT: Final = "cli"
 LOOK: Final = 1.0  # s between two looks for requests that nobody is there to answer
+UNREADABLE: Final = (
+    "The prompt was accepted, but what is kept of its turn cannot be read. {} Claude may have worked on the prompt, so"
+    " do not send it again: look at what was done."
+)
 
 T = TypeVar("T")
 
@@ -216,8 +220,20 @@ class _TurnClient(CommandClient):
 
 
 async def _read(read: Callable[[], Awaitable[T]]) -> T:
-    """What is read of a turn that is in the journal: no error may say now that it is not carried out."""
-    return await until_done(read, "A turn cannot be read now", after=StoreUnavailable)
+    """What is read of a turn that is in the journal: no error may say now that it is not carried out.
+    Raises TurnFailed if what is read is damaged.
+    """
+
+    async def look() -> T:
+        try:
+            return await read()
+        except StoreUnavailable as error:
+            if error.retryable:
+                raise
+            data = {**(error.data or {}), "turnState": TurnState.UNKNOWN}
+            raise TurnFailed(UNREADABLE.format(error.reason), data) from error
+
+    return await until_done(look, "A turn cannot be read now", after=StoreUnavailable)
 
 
 def _prompted(

@@ -69,12 +69,12 @@ class Deliverer:
             began = time.monotonic()
             waiting = await self._store.waiting()
             took = time.monotonic() - began
-        except StoreUnavailable:
-            self._later(PAUSE)
-            return 0.0
         except StoreClosed:
             raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, StoreUnavailable) and error.retryable:
+                self._later(PAUSE)
+                return 0.0
             log.exception("Deliveries could not be read", action="deliveries_unread")
             self._later(LONG_PAUSE)
             return 0.0
@@ -93,7 +93,9 @@ class Deliverer:
         except (StoreUnavailable, Conflict) as error:
             # A conflict: one was marked by another program, or the session is going or gone.
             log.info("Deliveries wait", action="deliveries_wait", reason=str(error))
-            self._later(PAUSE)  # the look waits until the store can be written
+            damaged = isinstance(error, StoreUnavailable) and not error.retryable
+            # After PAUSE the look waits until the store can be written.
+            self._later(LONG_PAUSE if damaged else PAUSE)
         except StoreClosed:
             pass
         except Exception:

@@ -35,15 +35,21 @@ class LimitResumer:
 
     async def run(self) -> None:
         """Run until cancelled, or until the store is closed."""
+        unread = ""
         while True:
             self.changed.clear()
             try:
                 await self._store.writable()
                 pause = await self._round()
+                unread = ""
             except StoreClosed:
                 return
-            except StoreUnavailable:
-                continue
+            except StoreUnavailable as error:
+                if error.retryable:
+                    continue
+                if error.reason != unread:  # damage: once, as it stays
+                    log.exception("Sessions that wait cannot be read", action="limit_waits_failed")
+                unread, pause = error.reason, AFTER_FAILURE
             except Exception:
                 log.exception("Sessions that wait were not looked at", action="limit_waits_failed")
                 pause = AFTER_FAILURE
@@ -91,9 +97,9 @@ class LimitResumer:
             await session.accept_unattended(turn)
         except Conflict:
             log.info("A session waits no more", action="limit_wait_over", session=wait.session_id)
-        except (StoreClosed, StoreUnavailable):
-            raise
-        except AcpError as error:  # too much waits there
+        except AcpError as error:  # too much waits there, or it is damaged
+            if isinstance(error, StoreUnavailable) and error.retryable:
+                raise
             log.warning("A session cannot go on", action="limit_wait_failed", reason=str(error))
             return False
         else:

@@ -229,11 +229,13 @@ class OtherPrograms:
                 await self._take_in()
             except StoreClosed:
                 raise
-            except (StoreUnavailable, Conflict) as error:  # a conflict: the session was deleted
-                log.info("A look comes later, if at all", action="look_later", error=str(error))
-                if isinstance(error, StoreUnavailable):
+            except Conflict as error:  # the session was deleted
+                log.info("Nobody looks any more", action="look_later", error=str(error))
+            except Exception as error:
+                if isinstance(error, StoreUnavailable) and error.retryable:
+                    log.info("A look comes later", action="look_later", error=str(error))
                     self.changed()
-            except Exception:
+                    return
                 log.exception(
                     "What other programs did could not be taken in",
                     action="look_failed",

@@ -39,16 +39,21 @@ class Scheduler:
 
     async def run(self) -> None:
         """Run until cancelled, or until the store is closed."""
-        wanted = self._runs.changed
+        wanted, unread = self._runs.changed, ""
         while True:
             wanted.clear()
             try:
                 pause = await self._round()
+                unread = ""
             except StoreClosed:
                 return
-            except StoreUnavailable:
-                await self._store.writable()
-                continue
+            except StoreUnavailable as error:
+                if error.retryable:
+                    await self._store.writable()
+                    continue
+                if error.reason != unread:  # damage: once, as it stays
+                    log.exception("Tasks cannot be read", action="scheduler_failed")
+                unread, pause = error.reason, AFTER_FAILURE
             except Exception:
                 log.exception("Tasks could not be looked at", action="scheduler_failed")
                 pause = AFTER_FAILURE

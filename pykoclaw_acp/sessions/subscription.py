@@ -28,8 +28,7 @@ LEFT_OUT: Final = "*({turns} earlier turn{s} of this conversation left out.)*\n\
 NOT_SHOWN: Final = "*(A part of this conversation cannot be shown; the server's log says why.)*\n\n"
 READ_AGAIN: Final = 1.0  # s, until the log is read again that could not be read
 
-_PASSING: Final = (StoreUnavailable, StoreClosed)  # the database, or another daemon, comes back
-_NOT_THE_EVENTS: Final = (ConnectionError, *_PASSING)
+_NOT_THE_EVENTS: Final = (ConnectionError, StoreUnavailable, StoreClosed)
 
 log: Final = structlog.get_logger()
 
@@ -126,7 +125,7 @@ class Subscription:
         one that is not patient.
         """
         while (self.cursor < seq or not self._begun) and self.alive:
-            if self.trouble is not None and not (patient and isinstance(self.trouble, _PASSING)):
+            if self.trouble is not None and not (patient and _passes(self.trouble)):
                 break
             self._moved.clear()
             await self._moved.wait()
@@ -192,6 +191,8 @@ class Subscription:
                 exc_info=None if isinstance(error, StoreUnavailable) else error,
                 reason=error.reason if isinstance(error, StoreUnavailable) else repr(error),
             )
+        if self.trouble is None and isinstance(error, StoreUnavailable) and not error.retryable:
+            await self.client.insert(self.session_id, f"not-shown-{self.cursor + 1}", NOT_SHOWN)
         self.trouble = error
         self._moved.set()
         await asyncio.sleep(READ_AGAIN)
@@ -259,3 +260,10 @@ class Subscription:
     def _is_own(self, logged: Logged) -> bool:
         event = logged.event
         return isinstance(event, UserMessage) and event.message_id in self.own
+
+
+def _passes(error: Exception) -> bool:
+    """Whether the database, or another daemon, comes back."""
+    return isinstance(error, StoreClosed) or (
+        isinstance(error, StoreUnavailable) and error.retryable
+    )

@@ -9,19 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from pykoclaw_acp.errors import RowRefused, StoreUnavailable
 from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.scheduled import Task
 from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.sessions.scheduler import Scheduler
+from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.store import batch, preflight
 from pykoclaw_acp.store.database import Database
+from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.logs import Logs
 from pykoclaw_acp.store.open_file import OpenFile
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests import damaged, databases
 from tests.integration.rig import hanging, rig
-from tests.waiting import eventually
+from tests.waiting import eventually, not_within
 
 DATABASE = "pykoclaw.db"
 WELL = ("a", "b", "c")
@@ -100,6 +105,31 @@ async def test_damage_of_every_write_is_not_retryable(
             return data(refused.value) == ("store_damaged", False)
 
         await eventually(refused_for_good)
+
+
+async def test_damaged_tasks_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with hurt(tmp_path):
+        pass
+    damaged.table(tmp_path / DATABASE, "scheduled_tasks")
+    async with rig(tmp_path) as r:
+        looks: list[int] = []
+        store = SqlTaskStore(r.database)
+        due = store.due
+
+        async def counted(room: int) -> list[Task]:
+            looks.append(room)
+            return await due(room)
+
+        monkeypatch.setattr(store, "due", counted)
+        runs = TaskRuns(r.sessions, store, tmp_path)
+        with capture_logs() as told:
+            running = asyncio.create_task(Scheduler(store, runs, lambda: None).run())
+            await eventually(lambda: looks)
+            await not_within(lambda: len(looks) > 1)
+            runs.changed.set()
+            await eventually(lambda: len(looks) == 2)
+            running.cancel()
+        assert [one["action"] for one in told] == ["scheduler_failed"]
 
 
 async def test_prompt_whose_log_is_damaged_ends(tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
+from structlog.testing import capture_logs
 
 from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.limit_waits import PROMPT, LimitWait
 from pykoclaw_acp.model.session_environment import ClientEnvironment, StoredEnvironment
@@ -23,11 +25,12 @@ from pykoclaw_acp.sessions.limit_resuming import LimitResumer
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import limits
 from pykoclaw_acp.store import limit_waits
+from pykoclaw_acp.store.condition import unavailable
 from pykoclaw_acp.store.database import Statement, Unit
 from tests.integration.linked import there, until_there_is
 from tests.integration.rig import TIMES, Client, Rig, hanging, rig
 from tests.integration.scheduling import logs, scheduling, task
-from tests.waiting import eventually
+from tests.waiting import eventually, not_within
 
 TOKEN = "CLAUDE_CODE_OAUTH_TOKEN"
 PATIENCE: Final = 0.3  # s in which a cancel is not to be done
@@ -204,3 +207,23 @@ async def test_wait_is_given_up_whose_turn_was_ending(
         assert outcome.failure is not None
         assert "goes on by itself" in outcome.failure.message
         assert await r.database.read("SELECT 1 FROM acp_limit_waits") == []
+
+
+async def test_damaged_waits_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig(tmp_path) as r:
+        looks: list[int] = []
+        limit = GoingOn(r.sessions, r.journal)
+
+        async def damaged() -> list[LimitWait]:
+            looks.append(len(looks))
+            raise unavailable(DatabaseState.DAMAGED, "The database is damaged.")
+
+        monkeypatch.setattr(r.journal, "limit_waits", damaged)
+        with capture_logs() as told:
+            running = asyncio.create_task(limit.run())
+            await eventually(lambda: looks)
+            await not_within(lambda: len(looks) > 1)
+            limit.changed.set()
+            await eventually(lambda: len(looks) == 2)
+            running.cancel()
+        assert [one["action"] for one in told] == ["limit_waits_failed"]

@@ -22,6 +22,7 @@ from pykoclaw_acp.model.prompt_text import NOTES_TAG
 from pykoclaw_acp.sessions.ports import RowStanding
 from pykoclaw_acp.sessions.row_changes import RowChanges
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store.condition import unavailable
 from pykoclaw_acp.store.session_journal import SessionJournal
 from tests.double import rules
 from tests.double.agent import Canned
@@ -567,6 +568,25 @@ async def test_failed_look_is_told_and_prompt_runs(tmp_path: Path) -> None:
             transcripts.find(RowStanding.SAME, meanwhile=broken)
         await say(one, 3)
         assert one.text().count("may be missing here") == 1
+
+
+async def test_look_at_damaged_rows_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(tmp_path) as (r, transcripts, one, session):
+        looks: list[object] = []
+
+        async def damaged(*given: object) -> None:
+            looks.append(given)
+            raise unavailable(DatabaseState.DAMAGED, "The database is damaged.")
+
+        monkeypatch.setattr(r.journal, "followed", damaged)
+        transcripts.watched[SESSION]()
+        await eventually(lambda: "may be missing here" in one.text())
+        await not_within(lambda: len(looks) > 1)
+        await say(one, 3)
+        assert one.text().count("may be missing here") == 1
+        await settled(session)
 
 
 async def test_load_does_not_wait_for_unwritable_database(tmp_path: Path) -> None:

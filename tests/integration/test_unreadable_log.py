@@ -21,6 +21,7 @@ from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.sessions import subscription
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.store import work
+from pykoclaw_acp.store.condition import unavailable
 from tests.integration import asking, linked
 from tests.integration.asking import Person
 from tests.integration.linked import front, new, words
@@ -66,6 +67,16 @@ def fail_once(session: Session, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return failed
 
 
+def damage(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log cannot be read any more; nothing is in memory."""
+    session.log.forget()
+
+    async def read(*_: Any) -> list[Logged]:
+        raise unavailable(DatabaseState.DAMAGED, "The database is damaged.")
+
+    monkeypatch.setattr(session.log._store, "read", read)
+
+
 async def turn_is_done(r: Rig) -> None:
     """Wait until the journal says so."""
 
@@ -92,6 +103,24 @@ async def test_done_turn_is_answered_despite_failed_read(
         assert one.text() == "0 1 2 "
         await session.log.tell([Text("later", "of another turn")])
         await eventually(lambda: one.text().endswith("of another turn"))
+
+
+async def test_client_behind_damage_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch, AcpClient)
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await r.sessions.get(await new(one))
+        gate.open.clear()
+        one.call(2, "session/prompt", **words(session.id, "say 3"))
+        await turn_is_done(r)
+        damage(session, monkeypatch)
+        gate.open.set()
+        assert (await one.answer(2))["result"]["stopReason"] == "end_turn"
+        one.call(3, "session/prompt", **words(session.id, "say 1"))
+        assert (await one.answer(3))["result"]["stopReason"] == "end_turn"
+        told = [rest for rest in one.rests("notify") if subscription.NOT_SHOWN.strip() in rest]
+        assert len(told) == 1
 
 
 async def test_client_behind_is_asked_after_failed_read(
@@ -181,3 +210,23 @@ async def test_done_commands_prompt_is_answered_despite_failed_reads(
             assert (answer["result"]["state"], answer["result"]["text"]) == ("done", "0 1 2 ")
             assert failed
             assert len(said) == 2
+
+
+async def test_command_is_told_that_its_turn_is_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        prompts = outside.OutsidePrompts(r.sessions, r.database, tmp_path, r.sessions.get)
+        monkeypatch.setattr(linked, "METHODS", {**METHODS, **prompts.methods})
+        session = await r.session()
+
+        async def damaged(*_: Any) -> str:
+            raise unavailable(DatabaseState.DAMAGED, "The database is damaged.")
+
+        monkeypatch.setattr(work, "words", damaged)
+        async with front(r) as one:
+            one.call(2, "_pykoclaw.dev/prompt", session=session.id, text="say 3")
+            error = (await one.answer(2))["error"]
+        assert "The prompt was accepted" in error["message"]
+        assert error["data"]["errorKind"] == "store_damaged"
+        assert (error["data"]["turnState"], error["data"]["retryable"]) == ("unknown", False)
