@@ -216,6 +216,7 @@ async def test_damaged_waits_are_told_once(tmp_path: Path, monkeypatch: pytest.M
 
         async def damaged() -> list[LimitWait]:
             looks.append(len(looks))
+            await asyncio.sleep(0)  # as a real read lets others run
             raise unavailable(DatabaseState.DAMAGED, "The database is damaged.")
 
         monkeypatch.setattr(r.journal, "limit_waits", damaged)
