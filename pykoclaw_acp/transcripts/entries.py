@@ -47,6 +47,7 @@ class Entry(msgspec.Struct, rename="camel"):
     subtype: str | None = None
     uuid: str | None = None
     session_id: str | None = None
+    timestamp: str | None = None
     parent_uuid: str | None = None
     logical_parent_uuid: str | None = None
     leaf_uuid: str | None = None

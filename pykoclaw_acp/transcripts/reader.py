@@ -62,6 +62,7 @@ class TranscriptReader:
         for call, found in self._state.calls.items():
             self._ids.restore(call)
             found.restore(call, self._translation)
+            self._subagents.since[call] = found.since
         self._piece = Piece(scan.offset)
 
     def pieces(self) -> Iterator[Piece]:
@@ -188,7 +189,7 @@ class TranscriptReader:
         self._begin(entry, parent, "other", background=background)
         if background:
             why = self._translation.long.why(uuid, *task_notices.read(found.text))
-            said = [*self._task_ended(found.text), *why]
+            said = [*self._task_ended(found.text, entry), *why]
         elif command is not None:
             said = user_messages(uuid, [{"type": "text", "text": command}])
         else:
@@ -223,13 +224,13 @@ class TranscriptReader:
             self._tell(turn, uuid, self._assistant(turn, entry))
         elif entry.type == "user" and entries.by_claude_itself(entry):
             text = (entries.message(entry) or entries.Message()).text
-            self._tell(turn, uuid, self._task_ended(text))
+            self._tell(turn, uuid, self._task_ended(text, entry))
         elif entry.type == "user" and not entry.is_meta and not entry.is_compact_summary:
             self._tell(turn, uuid, self._results(entry))
         elif entry.type == "attachment" and (came := entries.queued(entry)) is not None:
             what, said = came
             if what == "task-notification":
-                self._tell(turn, uuid, self._task_ended(said.text))
+                self._tell(turn, uuid, self._task_ended(said.text, entry))
             elif what == "prompt":
                 self._tell(turn, uuid, user_messages(uuid, said.blocks))
         elif compacted != "own":
@@ -261,8 +262,10 @@ class TranscriptReader:
             text = block.get(str(kind))
             if entries.is_call(block):
                 call, (name, arguments) = self._ids.begun(block["id"], turn), entries.called(block)
+                self._subagents.begun(call, name, entry)
                 if len(self._state.calls) < MOST_CALLS:
                     self._state.calls[call] = OpenCall.begun(name, turn, arguments)
+                    self._state.calls[call].since = self._subagents.since.get(call, "")
                 events += self._translation.start_tool(call, name, arguments)
             elif kind in ("text", "thinking") and isinstance(text, str) and text:
                 events += self._translation.say(str(kind), f"{found.id}-{index}", text)
@@ -280,10 +283,10 @@ class TranscriptReader:
     def _results(self, entry: Entry) -> list[Event]:
         if not (results := tool_results(entry)):
             return stopped(str(entry.uuid), entries.message(entry))
-        return self._subagents.end_tools(results, entries.details(entry))
+        return self._subagents.end_tools(results, entry)
 
-    def _task_ended(self, text: str) -> list[Event]:
-        return self._subagents.end_task(*task_notices.read(text))
+    def _task_ended(self, text: str, entry: Entry) -> list[Event]:
+        return self._subagents.end_task(*task_notices.read(text), entry)
 
     def _end_calls(self, turn: str, uuid: str) -> None:
         """The calls of a turn that is over have got no result."""

@@ -58,6 +58,7 @@ class OpenCall(msgspec.Struct, omit_defaults=True):
     output: Output | None = None
     stopped: str | None = None
     end: TaskEnd | None = None  # which came before the result of the call
+    since: str = ""  # when it sent a subagent a message
 
     @classmethod
     def begun(cls, name: str, turn: str, arguments: dict[str, Any]) -> OpenCall:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.system.regular_files import opened
-from pykoclaw_acp.transcripts import entries, lines
+from pykoclaw_acp.transcripts import entries, lines, task_notices
 from pykoclaw_acp.transcripts.entries import Entry
 from pykoclaw_acp.translation import tasks
 from pykoclaw_acp.translation.call_ids import CallIds
@@ -27,6 +27,7 @@ from pykoclaw_acp.translation.translator import AGENT_ENDED, ToolResult, Transla
 MOST: Final = 4 * 1024 * 1024  # bytes of lines of one subagent that become events
 MOST_FILES: Final = 1000  # subagents of a session that are looked for
 MOST_META: Final = 64 * 1024  # bytes
+MOST_TIME: Final = 40  # characters
 DEPTH: Final = 4  # of subagents that call subagents
 LEFT_OUT: Final = "(What it did after this is not shown: it is too much.)"
 _META: Final = ".meta.json"
@@ -52,51 +53,67 @@ class Subagents:
         self._ids = ids
         self._folder = os.path.join(path.removesuffix(".jsonl"), "subagents")
         self._translation = translation
-        self._found: dict[str, _Found] = {}
+        self._found: dict[str, _Found] = {}  # by their calls, and by their ids
+        self.since: dict[str, str] = {}  # when calls sent a subagent a message
 
-    def end_tools(self, results: Sequence[ToolResult], details: object) -> list[Event]:
-        """Events of results, with what subagents have done whose calls they end."""
+    def begun(self, call: str, name: str, entry: Entry) -> None:
+        """A call was made: one that sends a subagent on is about what that does from now on."""
+        if name == tasks.MESSAGE and entry.timestamp is not None:
+            self.since[call] = entry.timestamp[:MOST_TIME]
+
+    def end_tools(self, results: Sequence[ToolResult], entry: Entry) -> list[Event]:
+        """Events of an entry's results, with what subagents have done whose calls they end."""
         results = [replace(one, tool_use_id=self._ids.of(one.tool_use_id)) for one in results]
-        return self._end_tools(results, details, DEPTH)
+        return self._end_tools(results, entry, DEPTH)
 
-    def end_task(self, call: str | None, end: TaskEnd) -> list[Event]:
-        """The end of a call that went on in the background."""
-        call = call and self._ids.of(call)
-        done = self._done(call, DEPTH) if call in self._translation.background else []
+    def end_task(self, call: str | None, end: TaskEnd, entry: Entry) -> list[Event]:
+        """The end of a call that went on in the background, as this entry tells it."""
+        return self._end_task(call and self._ids.of(call), end, entry, DEPTH)
+
+    def _end_task(self, call: str | None, end: TaskEnd, entry: Entry, left: int) -> list[Event]:
+        call = self._translation.ended_call(call, end)
+        ends = call in self._translation.background and not end.interim
+        done = self._done(call, entry, left) if ends else []
         return [*done, *self._translation.end_task(call, end)]
 
-    def _end_tools(self, results: Sequence[ToolResult], details: object, left: int) -> list[Event]:
+    def _end_tools(self, results: Sequence[ToolResult], entry: Entry, left: int) -> list[Event]:
         events: list[Event] = []
+        details = entries.details(entry)
         if tasks.goes_on(details) is None:
             for one in results:
                 if one.tool_use_id not in self._translation.background:
-                    events += self._done(one.tool_use_id, left)
+                    events += self._done(one.tool_use_id, entry, left)
         return [*events, *self._translation.end_tools(results, details)]
 
-    def _done(self, call: str | None, left: int) -> list[Event]:
-        """What the subagent of this call has done; nothing if it is no such call."""
+    def _done(self, call: str | None, end: Entry, left: int) -> list[Event]:
+        """What the subagent of this call has done until this entry; nothing if it is no such call.
+        Nothing else tells of its commands in the background that were stopped with it.
+        """
         translation = self._translation
-        name = translation.names.get(call or "")
-        if call not in translation.running or name not in tasks.AGENTS or not left:
+        name = translation.names.get(call or "", "")
+        agents = (*tasks.AGENTS, tasks.MESSAGE)
+        if call not in translation.running or name not in agents or not left:
             return []
-        found = self._find(call)
+        found = self._find(call, name)
         if found is None:
             return []
         translation.long.known.named_agent(call, found.meta.agent_type, found.meta.description)
         events: list[Event] = []
         with contextlib.suppress(OSError):
-            for entry in self._entries(call, found.path):
+            for entry in self._entries(call, found.path, end.timestamp):
                 events += self._taken(call, entry, left)
         inner = [one for one, parent in translation.running.items() if parent == call]
         return [*events, *translation.end_these(inner, AGENT_ENDED)]
 
-    def _entries(self, call: str, path: str) -> Iterator[Entry]:
-        weight = 0
+    def _entries(self, call: str, path: str, until: str | None) -> Iterator[Entry]:
+        weight, since = 0, self.since.get(call, "")
         with opened(path) as descriptor:
             for line in lines.read(descriptor, 0, os.fstat(descriptor).st_size):
                 entry = entries.decode(line.text)
                 if entry is None or entry.type not in ("assistant", "user"):
                     continue
+                if entry.timestamp and not since <= entry.timestamp <= (until or entry.timestamp):
+                    continue  # done before or after, under another call
                 weight += min(line.end - line.begin, lines.WHOLE)
                 if weight > MOST:
                     self._translation.long.say(call, "text", LEFT_OUT)
@@ -105,8 +122,9 @@ class Subagents:
 
     def _taken(self, call: str, entry: Entry, left: int) -> list[Event]:
         if entry.type == "user":
-            results = tool_results(entry)
-            return self._end_tools(results, entries.details(entry), left - 1) if results else []
+            if results := tool_results(entry):
+                return self._end_tools(results, entry, left - 1)
+            return self._told(entry, left - 1) if entries.by_claude_itself(entry) else []
         message = entries.message(entry)
         if message is None or entry.is_api_error_message or message.model == "<synthetic>":
             return []
@@ -116,26 +134,39 @@ class Subagents:
             text = block.get(str(kind))
             if entries.is_call(block):
                 name, arguments = entries.called(block)
+                self.begun(block["id"], name, entry)
                 events += self._translation.start_tool(block["id"], name, arguments, call)
             elif kind in ("text", "thinking") and isinstance(text, str):
                 self._translation.long.say(call, str(kind), text)
         return events
 
-    def _find(self, call: str) -> _Found | None:
+    def _told(self, entry: Entry, left: int) -> list[Event]:
+        """What a subagent is told of its own background work."""
+        text = (entries.message(entry) or entries.Message()).text
+        events: list[Event] = []
+        for notice in task_notices.each(text):
+            events += self._end_task(*task_notices.read(notice), entry, left)
+        return events
+
+    def _find(self, call: str, name: str) -> _Found | None:
+        if name == tasks.MESSAGE:
+            task = self._translation.long.known.calls.get(call)
+            call = "" if task is None else task.id
         if call not in self._found:
             with contextlib.suppress(OSError), os.scandir(self._folder) as files:
                 names = [one.name for one in files if one.name.endswith(_META)]
-                for name in names[:MOST_FILES]:
-                    self._note(os.path.join(self._folder, name))
+                for one in names[:MOST_FILES]:
+                    self._note(os.path.join(self._folder, one))
         return self._found.get(call)
 
     def _note(self, path: str) -> None:
         unreadable = (OSError, msgspec.MsgspecError, UnicodeError, RecursionError)
         with contextlib.suppress(*unreadable), opened(path) as descriptor:
             meta = msgspec.json.decode(os.read(descriptor, MOST_META), type=_Meta)
-            self._found[self._ids.of(meta.tool_use_id)] = _Found(
-                f"{path.removesuffix(_META)}.jsonl", meta
-            )
+            path = path.removesuffix(_META)
+            found = _Found(f"{path}.jsonl", meta)
+            self._found[self._ids.of(meta.tool_use_id)] = found
+            self._found[os.path.basename(path).removeprefix("agent-")] = found
 
 
 def tool_results(entry: Entry) -> list[ToolResult]:

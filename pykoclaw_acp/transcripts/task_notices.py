@@ -15,9 +15,12 @@ _USED: Final = {
 }
 
 
+_INTERIM: Final = "is waiting on its own background work"  # how the summary of such an end ends
+
+
 def read(text: str) -> tuple[str | None, TaskEnd]:
-    """The call that began the task, and its end; a subagent's summary is its report."""
-    call, status = (tags.word(text, tag) for tag in ("tool-use-id", "status"))
+    """The call that began the task, if it says so, and its end; a subagent's summary is its report."""
+    call, task, status = (tags.word(text, tag) for tag in ("tool-use-id", "task-id", "status"))
     summary = tags.between(text, "summary", 4_000)
     report = tags.between(text, "result", 262_144, last=True)
     said = report or summary
@@ -25,4 +28,11 @@ def read(text: str) -> tuple[str | None, TaskEnd]:
     usage: dict[str, Any] = {
         name: int(found[1]) for name, one in _USED.items() if (found := one.search(tail))
     }
-    return call, TaskEnd(status or "completed", said[0] if said else "", usage or None)
+    interim = summary is not None and summary[0].endswith(_INTERIM)
+    words = said[0] if said else ""
+    return call, TaskEnd(status or "completed", words, usage or None, task or "", interim)
+
+
+def each(text: str) -> list[str]:
+    """The notices in a text that has several."""
+    return text.split("<task-notification>")[1:]

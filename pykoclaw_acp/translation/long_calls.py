@@ -110,7 +110,7 @@ class LongCalls:
         return None if task is None else task.end
 
     def ended_early(self, tool_id: str, end: TaskEnd) -> None:
-        """A task has ended whose call has no result yet."""
+        """A task has ended whose call has no result yet, or has told of its end for now."""
         if (task := self.known.calls.get(tool_id)) is not None:
             task.end = end
 
@@ -155,12 +155,13 @@ class LongCalls:
 
     def why(self, turn: str, call: str | None, end: TaskEnd) -> list[Event]:
         """Why Claude has begun a turn by itself, when the task of this call had ended."""
-        task = self.known.calls.get(call or "")
+        task = self.known.calls.get(call or "") or self.known.of(end.task)
         return reasons.line(turn, [] if task is None else [task.describe_end(end)])
 
     def say(self, call: str, kind: str, text: str) -> None:
         """A subagent has said or thought something."""
-        if (task := self.known.calls.get(call)) is not None and not task.over:
+        task = self.known.calls.get(self.known.newest(call) or "")
+        if task is not None and not task.over:
             task.story.say(kind, text)
 
     def story(self, task_id: str) -> Story | None:

@@ -56,7 +56,8 @@ class Result(NamedTuple):
     cut: bool = False
 
 
-_SILENT: Final = (*EDITS, "Skill", "EnterPlanMode", "ExitPlanMode")  # once they have succeeded
+# Once they have succeeded
+_SILENT: Final = (*EDITS, "SendMessage", "Skill", "EnterPlanMode", "ExitPlanMode")
 _MARKDOWN: Final = ("Agent", "Task", "WebSearch", "WebFetch", "ExitPlanMode")
 # Where the CLI keeps an image of an MCP tool, said to the model beside the image.
 _IMAGE_PLACE: Final = re.compile(r"\[Image: source: [^\]\n]{1,4096}\]")

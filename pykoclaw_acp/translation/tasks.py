@@ -23,17 +23,22 @@ MOST_LINE: Final = 4096
 MOST: Final = 1000  # calls that are remembered
 MOST_SHOWN: Final = 8 * 1024  # bytes of a command's output that are shown as long as it runs
 AGENTS: Final = ("Agent", "Task")  # tools that begin subagents
+MESSAGE: Final = "SendMessage"  # with which one goes on
 _FAILED: Final = ("failed", "killed", "stopped", "error")
 _EXIT: Final = re.compile(r"\bexit code (-?\d{1,5})\b")
 _SUFFIX: Final = ".output"
 
 
 class TaskEnd(msgspec.Struct, frozen=True):
-    """What the CLI says when a task has ended."""
+    """What the CLI says when a task has ended; `task`: its id. `interim`: a subagent has stopped until
+    background work of its own ends; that it goes on then, and ends, is told again.
+    """
 
     status: str
     summary: str = ""
     usage: dict[str, Any] | None = None
+    task: str = ""
+    interim: bool = False
 
     @property
     def exit_code(self) -> int | None:
@@ -109,6 +114,8 @@ class ClaudeTask:
 
     def describe_end(self, end: TaskEnd) -> str:
         """Sentence that says how the task ended."""
+        if end.interim:
+            return f"The {self.words} waits for background work of its own."
         reason = self.reason(end)
         if reason is None:
             code = "" if end.exit_code is None else f" (exit code {end.exit_code})"
@@ -138,6 +145,9 @@ class ClaudeTasks:
         task = self.calls.get(call)
         if task is None:
             task = self._add(ClaudeTask(call, tool))
+        if tool == MESSAGE:
+            agent = self.of(task_id)
+            task.agent, task.what = (agent.agent, agent.what) if agent else ("agent", task.what)
         task.id, task.background = task_id, task.background or background
         if task_id:
             self._ids[task_id] = call
@@ -160,6 +170,13 @@ class ClaudeTasks:
     def of(self, task_id: str) -> ClaudeTask | None:
         """The task that the CLI names so."""
         return self.calls.get(self._ids.get(task_id, ""))
+
+    def newest(self, call: str | None) -> str | None:
+        """The call under which the subagent works now that this one has begun: one that has sent it
+        on, or the same.
+        """
+        task = self.calls.get(call or "")
+        return call if task is None else self._ids.get(task.id, call)
 
     def lands_on(self, tool: str, arguments: dict[str, Any]) -> ClaudeTask | None:
         """The task whose output the call asks for, or which it stops."""
@@ -201,6 +218,8 @@ def goes_on(details: object) -> tuple[str, str | None] | None:
         return str(task_id), _why_background(details)
     if "persistent" in details and details.get("taskId"):  # a monitor
         return str(details["taskId"]), None
+    if resumed := details.get("resumedAgentId"):
+        return str(resumed), None
     if details.get("isAsync") is True or details.get("status") == "async_launched":
         return str(details.get("agentId") or ""), None
     return None

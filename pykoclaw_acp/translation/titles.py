@@ -207,6 +207,7 @@ _TITLES: Final[dict[str, Callable[[Arguments, str], str | None]]] = {
     "WebSearch": _with("Search the web for {}", "query"),
     "Agent": _agent,
     "Task": _agent,
+    "SendMessage": _with("Message to the agent: {}", "summary", "to"),
     "Skill": _with("Use skill {}", "skill", "command"),
     "TaskStop": _with("Stop task {}", "task_id", "shell_id"),
     "KillShell": _with("Stop task {}", "shell_id", "task_id"),

@@ -33,6 +33,7 @@ KINDS: Final[dict[str, ToolKind]] = {
     "WebSearch": "fetch",
     "Agent": "think",
     "Task": "think",
+    "SendMessage": "think",
     "TodoWrite": "think",
     "TaskCreate": "think",
     "TaskUpdate": "think",
@@ -42,7 +43,13 @@ KINDS: Final[dict[str, ToolKind]] = {
     "ExitPlanMode": "switch_mode",
 }
 
-_ASKING: Final = ("Agent", "Task", "WebFetch")
+# What a call asks of another model, by its parameter
+_ASKING: Final = {
+    "Agent": "prompt",
+    "Task": "prompt",
+    "SendMessage": "message",
+    "WebFetch": "prompt",
+}
 _ON_FILES: Final = ("read", "edit", "search")
 MAX_LEVELS: Final = 100  # of lists and objects in an input that is shown
 
@@ -58,7 +65,7 @@ def content(name: str, arguments: dict[str, Any], cwd: str) -> tuple[ToolPart, .
     """
     if decided := deciding.content(name, arguments):
         return decided
-    if name in _ASKING and (prompt := titles.text(arguments, "prompt")) is not None:
+    if name in _ASKING and (prompt := titles.text(arguments, _ASKING[name])) is not None:
         return (TextPart(shorten(output_text(prompt)), beside=True),)
     return _command(name, arguments, cwd) or diffs.intended(name, arguments, cwd)
 

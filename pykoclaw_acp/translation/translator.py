@@ -108,6 +108,7 @@ class Translation:
         if tool_id in self.names:
             return []
         self.names[tool_id] = name
+        parent_id = self.long.known.newest(parent_id)
         if self.long.begin(tool_id, name, arguments, parent_id):
             return []
         return self._started(tool_id, name, arguments, parent_id)
@@ -206,6 +207,7 @@ class Translation:
                 continue  # of a call in the background only its end follows
             if self.long.note_background(tool_id, self.names[tool_id], details):
                 self.background[tool_id] = None
+                events.extend(self._sent_on(tool_id))
                 events.extend(self.long.launched(tool_id))
                 if (end := self.long.end_of(tool_id)) is not None:
                     events.extend(self.end_task(tool_id, end))
@@ -219,17 +221,53 @@ class Translation:
                 events.extend(self.tasks.ended(tool_id, details))
         return events
 
+    def task_end(self, status: str, summary: str, usage: Any, task_id: str) -> TaskEnd:
+        """What the CLI says of a task's end. That of a subagent is `interim` while commands or
+        subagents of its own go on.
+        """
+        end = TaskEnd(status, summary, dict(usage) if usage else None, task_id)
+        known = self.long.known
+        if (task := known.of(task_id)) is None or end.failed:
+            return end
+        own = any(known.newest(self.running.get(one)) == task.call for one in self.background)
+        return msgspec.structs.replace(end, interim=own)
+
     def end_task(self, tool_id: str | None, end: TaskEnd) -> list[Event]:
-        """The end of a call that went on in the background, with the calls of its subagent."""
+        """The end of a call that went on in the background, with the calls of its subagent; those
+        that are in the background themselves end later, as the CLI tells.
+        """
+        tool_id = self.ended_call(tool_id, end)
         if tool_id is None:
             return []
-        if tool_id not in self.background:
+        if tool_id not in self.background or end.interim:
             self.long.ended_early(tool_id, end)
             return []
-        inner = [one for one, parent in self.running.items() if parent == tool_id]
-        events = self.end_these(inner, AGENT_ENDED)
+        events = self.end_these(self.inner(tool_id), AGENT_ENDED)
         self._forget(tool_id)
         return [*events, self.long.ended(tool_id, end)]
+
+    def ended_call(self, tool_id: str | None, end: TaskEnd) -> str | None:
+        """The call that this is the end of: the CLI does not name one that it has named before."""
+        task = self.long.known.of(end.task)
+        return tool_id if tool_id in self.background or task is None else task.call
+
+    def inner(self, tool_id: str) -> list[str]:
+        """Running calls of the subagent of this call that end with it."""
+        return [
+            one
+            for one, parent in self.running.items()
+            if parent == tool_id and one not in self.background
+        ]
+
+    def _sent_on(self, tool_id: str) -> list[Event]:
+        """End the call whose subagent waited, and now goes on under this one."""
+        events: list[Event] = []
+        for one in list(self.background):
+            task = self.long.known.calls.get(one)
+            if one != tool_id and self.long.known.newest(one) == tool_id and task and task.end:
+                end = msgspec.structs.replace(task.end, task="", interim=False)
+                events.extend(self.end_task(one, end))
+        return events
 
     def end_unanswered(self, reason: str = UNANSWERED) -> list[Event]:
         """Calls that got no result by the end of their turn have failed: those of the main agent, and

@@ -15,7 +15,7 @@ from claude_agent_sdk import (
 )
 
 from pykoclaw_acp.model.events import Event
-from pykoclaw_acp.translation.tasks import TaskEnd
+from pykoclaw_acp.translation.tasks import MESSAGE
 from pykoclaw_acp.translation.translator import CANCELLED, Translation
 from pykoclaw_acp.worker.live_output import LiveOutput
 from pykoclaw_acp.worker.self_started import SelfStarted
@@ -30,6 +30,7 @@ class LongWork:
         self.tasks = 0  # that run in the background
         self._translation = translation
         self._long = translation.long
+        self._note = note
         self._live = LiveOutput(temporary, translation, note)
         self._own = SelfStarted()
 
@@ -80,10 +81,22 @@ class LongWork:
         if call is None:
             return
         known = self._long.known
+        task = known.calls.get(call)
+        if task is not None and task.over and task.agent is not None:
+            call = self._message(call, message)
         name = self._translation.names.get(call, "")
         known.named(call, message.task_id, background=background, tool=name)
         if not known.calls[call].what:
             known.calls[call].what = message.description
+
+    def _message(self, call: str, message: TaskStartedMessage) -> str:
+        """A subagent whose call has ended goes on with a message that had waited: in a call of ours."""
+        call = f"{call}-{message.uuid}"
+        given = {"summary": message.description, "message": message.data.get("prompt")}
+        for event in self._translation.start_tool(call, MESSAGE, given):
+            self._note(event)
+        self._translation.background[call] = None
+        return call
 
     def _updated(self, task_id: str, patch: Any) -> None:
         task = self._long.known.of(task_id)
@@ -106,4 +119,5 @@ class LongWork:
         task = self._long.known.of(message.task_id)
         # Claude does not answer to the end of a command that was stopped.
         if task is not None and task.background and message.status != "stopped":
-            self._own.task_ended(task.describe_end(TaskEnd(message.status, message.summary)))
+            end = self._translation.task_end(message.status, message.summary, None, task.id)
+            self._own.task_ended(task.describe_end(end))

@@ -29,7 +29,6 @@ from pykoclaw_acp.model.events import Event, Text
 from pykoclaw_acp.model.markdown import Blocks
 from pykoclaw_acp.model.plain import PlainPieces
 from pykoclaw_acp.translation import local_commands
-from pykoclaw_acp.translation.tasks import TaskEnd
 from pykoclaw_acp.translation.translator import CANCELLED, UNANSWERED, ToolResult, Translation
 from pykoclaw_acp.worker.announcing import Announcing
 from pykoclaw_acp.worker.raw_frames import NO_FRAME, RawFrame
@@ -88,9 +87,8 @@ class Translator(Translation):
             return [*self.tasks.cleared()]
         self.spoke = self.spoke or self.side_events.answered
         if isinstance(message, TaskNotificationMessage):
-            usage = dict(message.usage) if message.usage else None
-            end = TaskEnd(message.status, message.summary, usage)
-            return self.end_task(message.tool_use_id, end)
+            said = message.status, message.summary, message.usage, message.task_id
+            return self.end_task(message.tool_use_id, self.task_end(*said))
         return []
 
     def begin_turn(self) -> None:

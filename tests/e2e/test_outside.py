@@ -107,6 +107,37 @@ async def test_prompt_waits_for_work_in_the_background(shared: Stack) -> None:
     assert told["goesOn"] is False
 
 
+def waiting_agent() -> str:
+    """A subagent that stops until a command of its own ends, and then goes on."""
+    agent = {
+        "description": "look", "subagent_type": "claude", "run_in_background": True,
+        "prompt": script("background sleep 6; touch made", "text I wait."),
+    }  # fmt: skip
+    return script(
+        *(f"tool Agent {json.dumps(agent)}", "text It looks.", "stop end_turn"),
+        *("text It waits.", "stop end_turn", "text It is made."),
+    )
+
+
+async def test_prompt_waits_for_a_waiting_subagent(shared: Stack) -> None:
+    _, session = await talking(shared)
+    told = json.loads((await run(shared, "prompt", session, waiting_agent(), "--json")).out)
+    said = "It looks.\n\nIt waits.\n\nIt is made."
+    assert (told["state"], told["text"], told["goesOn"]) == ("done", said, False)
+    assert (shared.work / "made").exists()
+
+
+@pytest.mark.long
+async def test_task_waits_for_a_waiting_subagent(stack: Stack) -> None:
+    _, session = await conversation(stack)
+    schedule(stack, "aaaa1111", name(session), waiting_agent())
+    await done(stack, "tasks", "run", "aaaa1111")
+    await eventually(lambda: runs(stack, "aaaa1111"), 60)
+    [(status, result, error)] = runs(stack, "aaaa1111")
+    assert (status, error) == ("success", None)
+    assert result.endswith("It is made.")
+
+
 @pytest.mark.long
 async def test_prompt_with_a_key_runs_once(stack: Stack) -> None:
     _, session = await conversation(stack)

@@ -41,7 +41,7 @@ def outputs(stack: Stack) -> list[Path]:
     ]
 
 
-def tool(name: str, **arguments: Any) -> str:
+def tool(name: str, /, **arguments: Any) -> str:
     return f"tool {name} {json.dumps(arguments)}"
 
 
@@ -424,6 +424,63 @@ async def test_what_follows_subagents_question_is_shown_once(stack: Stack) -> No
     await client.prompt(session, text("Go on."))
     assert client.text(session).count("It has ended.") == 1
     assert stack.worker(session).pid == worker
+    await seen_again(stack, client, session, **NAMED)
+
+
+@pytest.mark.long
+async def test_waiting_subagents_command_and_report_are_shown(stack: Stack) -> None:
+    client = await begin(stack)
+    session = await client.new(stack.work)
+    command = waiting(stack.work / "gate")
+    agent = {"description": "look", "subagent_type": "claude", "run_in_background": True}
+    given = tool("Agent", **agent, prompt=script(f"background {command}", "text I wait."))
+    said = (
+        "text It looks.",
+        "stop end_turn",
+        "text It waits.",
+        "stop end_turn",
+        "text It is over.",
+    )
+    await client.prompt(session, script(given, *said))
+    await client.until(lambda: "It waits." in client.text(session))
+    ids = calls(client, session)
+    outer = ids["Agent: look (claude)"]
+    [inner] = (ids[title] for title in ids if title.startswith("claude: "))
+    states = [shown(client.of(session), one)["status"] for one in (outer, inner)]
+    assert states == ["in_progress", "in_progress"]
+    (stack.work / "gate").rmdir()
+    await client.until(lambda: "It is over." in client.text(session))
+    ended = [shown(client.of(session), one) for one in (outer, inner)]
+    assert [one["status"] for one in ended] == ["completed", "completed"]
+    assert "I wait." in words(ended[0])
+    assert "The script has no more steps." in words(ended[0])
+    assert "over" in words(ended[1])
+    assert "agent “look” waits for background work of its own." in client.text(session)
+    await seen_again(stack, client, session, **NAMED)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("waits", [False, True], ids=["ended", "running"])
+async def test_message_to_subagent_is_call_with_answer(stack: Stack, waits: bool) -> None:
+    """A message to one that runs, and calls no more tools, is handed to it when it has ended."""
+    client = await begin(stack)
+    session = await client.new(stack.work)
+    first = script(*(["hang 4s"] if waits else []), "text First.")
+    more = script("text Again.", "bash echo two", "text Second.")
+    agent = tool("Agent", description="look", name="looker", prompt=first, subagent_type="claude")
+    sent = tool("SendMessage", to="looker", summary="more", message=more)
+    before = [] if waits else ["text It looks.", "stop end_turn", "text Known."]
+    said = ("text Sent.", "stop end_turn", "text More.", "stop end_turn", "text Even more.")
+    await client.prompt(session, script(agent, *before, sent, *said))
+    await client.until(lambda: client.text(session).count("agent “look” has ended.") == 2)
+    ids = calls(client, session)
+    call = ids["Message to the agent: look" if waits else "Message to the agent: more"]
+    ended = shown(client.of(session), call)
+    assert ended["status"] == "completed"
+    assert words(ended).startswith("Again.\nSecond.\n")
+    [inner] = (ids[title] for title in ids if "echo two" in title)
+    assert shown(client.of(session), inner)["status"] == "completed"
+    assert "First." in words(shown(client.of(session), ids["Agent: look (claude)"]))
     await seen_again(stack, client, session, **NAMED)
 
 

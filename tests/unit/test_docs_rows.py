@@ -16,6 +16,8 @@ BACKGROUND: Final = "e2e/test_seen_background.py"
 STOPPED: Final = f"{BACKGROUND} test_cancel_stops_subagents_whose_prompt_was_answered"
 COMMANDS: Final = f"{BACKGROUND} test_commands_in_the_background"
 AGENTS: Final = f"{BACKGROUND} test_subagents_in_the_background_and_waited_for"
+WAITS: Final = f"{BACKGROUND} test_waiting_subagents_command_and_report_are_shown"
+MESSAGES: Final = f"{BACKGROUND} test_message_to_subagent_is_call_with_answer"
 DECIDING: Final = "e2e/test_seen_deciding.py"
 SERVERS: Final = "e2e/test_seen_servers.py test_servers_are_announced_reconnected_and_switched_off"
 BUILT_IN: Final = f"{MEANWHILE} test_compaction_clear_and_commands"
@@ -47,7 +49,7 @@ SHOWN_BY: Final[dict[str, str]] = {
     "Bash begins": TOOLS,
     "Bash has ended": TOOLS,
     "Bash wrote much": TOOLS,
-    "Agent, WebFetch begin": AGENTS,
+    "Agent, SendMessage, WebFetch begin": AGENTS,
     "Edit begins": "e2e/test_seen_tools.py test_edits_show_each_replaced_text_at_once",
     "a file was changed, or replaced by Write": TOOLS,
     "Write of a new file": TOOLS,
@@ -71,7 +73,12 @@ SHOWN_BY: Final[dict[str, str]] = {
     "a subagent says or thinks something": AGENTS,
     "a subagent calls a tool": AGENTS,
     "a subagent has ended, in the background or not": AGENTS,
+    "it waits for background work of its own": WAITS,
     "a call of its own is open when it ends": STOPPED,
+    "… which is in the background": WAITS,
+    "a subagent goes on with a message (SendMessage)": MESSAGES,
+    "a message to a subagent that runs": MESSAGES,
+    "such a message is read when that has ended": MESSAGES,
     "a call gets no result in its turn": STOPS,
     "a turn is cancelled, also by another program": STOPS,
     "a prompt waits for another program's turn": BESIDE,

@@ -100,6 +100,10 @@ def cli(tmp_path: Path) -> Cli:
     return Cli(tmp_path)
 
 
+def said(events: list[Event]) -> str:
+    return "".join(one.text for one in events if isinstance(one, Text))
+
+
 def call_of(events: list[Event]) -> list[str]:
     return [one.tool_call_id for one in events if isinstance(one, ToolStarted)]
 
@@ -285,6 +289,115 @@ async def test_a_subagents_command_has_its_exit_code(
     [ended] = await cli.result("inner", result)
     assert isinstance(ended, ToolEnded)
     assert (ended.status, ended.exit_code) == ("completed", code)
+
+
+async def waiting_agent(cli: Cli) -> None:
+    """A subagent that has stopped until a command of its own ends."""
+    await agent(cli, is_backgrounded=True)
+    await cli.result("agent", "launched", {"isAsync": True, "agentId": "a1"})
+    await cli.call("inner", parent="agent", command="make", run_in_background=True)
+    await cli.started("inner", "b1")
+    await cli.result("inner", "running with ID: b1", {"stdout": "", "backgroundTaskId": "b1"})
+    assert await cli.over() == []
+    cli.turn = cli.prompted = None
+    await cli.assistant({"type": "text", "text": "I wait."}, parent="agent")
+    assert await cli.ended("agent", "a1", "completed", "I wait.") == []
+
+
+async def test_waiting_subagent_ends_with_its_last_report(cli: Cli) -> None:
+    await waiting_agent(cli)
+    cli.turn = "own"
+    assert "> The background agent “Look” waits for background work of its own." in said(
+        await cli.assistant({"type": "text", "text": "It waits."})
+    )
+    await cli.over()
+    cli.turn = None
+    [inner] = await cli.ended("inner", "b1", "completed", "Background command (exit code 0)")
+    assert inner == ToolEnded("inner", "completed", exit_code=0, background=True)
+    await cli.started("agent", "a1", "local_agent")
+    await cli.assistant({"type": "text", "text": "It is made."}, parent="agent")
+    [ended] = await cli.ended("agent", "a1", "completed", "It is made.")
+    report = (TextPart("I wait."), TextPart("It is made."))
+    assert ended == ToolEnded("agent", "completed", report, background=True)
+
+
+async def test_failing_subagent_leaves_its_background_commands(cli: Cli) -> None:
+    await waiting_agent(cli)
+    await cli.started("agent", "a1", "local_agent")
+    [ended] = await cli.ended("agent", "a1", "killed", "Look")
+    assert isinstance(ended, ToolEnded)
+    assert (ended.tool_call_id, ended.status) == ("agent", "failed")
+    [inner] = await cli.ended("inner", "b1", "completed", "Background command (exit code 0)")
+    assert inner == ToolEnded("inner", "completed", exit_code=0, background=True)
+
+
+async def message(cli: Cli, call: str) -> list[Event]:
+    """Claude sends the subagent on."""
+    told = await cli.call(call, "SendMessage", to="a1", summary="more", message="Look again.")
+    await cli.started(call, "a1", "local_agent")
+    return told + await cli.result(call, '{"success":true}', {"resumedAgentId": "a1"})
+
+
+async def test_message_to_subagent_shows_its_answer(cli: Cli) -> None:
+    await agent(cli, is_backgrounded=True)
+    await cli.result("agent", "launched", {"isAsync": True, "agentId": "a1"})
+    await cli.ended("agent", "a1", "completed", "First.")
+    [sent] = await message(cli, "sent")
+    assert isinstance(sent, ToolStarted)
+    assert (sent.title, sent.tool_kind) == ("Message to the agent: more", "think")
+    assert sent.content == (TextPart("Look again.", beside=True),)
+    await cli.assistant({"type": "text", "text": "I go on."}, parent="agent")
+    [inner] = await cli.call("inner", parent="agent", command="ls")
+    assert isinstance(inner, ToolStarted)
+    assert (inner.parent_id, inner.title) == ("sent", "Explore: ls")
+    assert await cli.over() == []
+    [listed] = await cli.result("inner", "a.txt")
+    assert isinstance(listed, ToolEnded)
+    assert listed.status == "completed"
+    [ended] = await cli.ended("sent", "a1", "completed", "Second.")
+    report = (TextPart("I go on."), TextPart("Second."))
+    assert ended == ToolEnded("sent", "completed", report, background=True)
+    cli.turn, cli.prompted = "own", None
+    assert "> The background agent “Look” has ended." in said(
+        await cli.assistant({"type": "text", "text": "I see."})
+    )
+
+
+async def test_message_to_waiting_subagent_ends_its_call(cli: Cli) -> None:
+    await waiting_agent(cli)
+    sent, ended = await message(cli, "sent")
+    assert isinstance(sent, ToolStarted)
+    assert ended == ToolEnded("agent", "completed", (TextPart("I wait."),), background=True)
+    assert await cli.ended("sent", "a1", "completed", "I still wait.") == []
+    await cli.ended("inner", "b1", "completed", "Background command (exit code 0)")
+    [ended] = await cli.ended(None, "a1", "completed", "It is made.")
+    assert ended == ToolEnded("sent", "completed", (TextPart("It is made."),), background=True)
+
+
+async def test_message_that_waited_is_a_call(cli: Cli) -> None:
+    """The CLI hands it on when the subagent has ended, in the name of the ended call."""
+    await agent(cli, is_backgrounded=True)
+    await cli.result("agent", "launched", {"isAsync": True, "agentId": "a1"})
+    await cli.call("sent", "SendMessage", to="a1", summary="more", message="Look again.")
+    [sent] = await cli.result("sent", '{"success":true}', {"success": True, "message": "Queued"})
+    assert sent == ToolEnded("sent", "completed")
+    await cli.ended("agent", "a1", "completed", "First.")
+    fields = {"description": "Look", "is_backgrounded": True, "prompt": "Look again."}
+    await cli.system("task_started", task_id="a1", tool_use_id="agent", **fields)
+    begun = cli.events[-1]
+    assert isinstance(begun, ToolStarted)
+    assert (begun.title, begun.content) == (
+        "Message to the agent: Look",
+        (TextPart("Look again.", beside=True),),
+    )
+    [inner] = await cli.call("inner", parent="agent", command="ls")
+    assert isinstance(inner, ToolStarted)
+    assert inner.parent_id == begun.tool_call_id
+    assert await cli.over() == []
+    await cli.result("inner", "a.txt")
+    [ended] = await cli.ended("agent", "a1", "completed", "Second.")
+    parts = (TextPart("Second."),)
+    assert ended == ToolEnded(begun.tool_call_id, "completed", parts, background=True)
 
 
 async def test_failed_subagents_calls_end_with_it(cli: Cli) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,6 +85,76 @@ def test_background_subagent_is_shown_when_ended(t: Transcript) -> None:
     events = reading.look()
     assert words(events)[:3] == ["Explore: ls …", "ls completed", "agent completed"]
     assert report(events) == "I look.\nAll."
+
+
+def notice(t: Transcript, said: str, at: str, **more: Any) -> None:
+    text = f"<task-notification><task-id>a1</task-id>{said}</task-notification>"
+    t.prompt(text, turnOrigin="task_notification", timestamp=at, **more)
+
+
+def launched(t: Transcript) -> None:
+    t.prompt("Hello", "p1")
+    t.call("agent", "Agent", description="look", subagent_type="Explore", prompt="Look.")
+    t.result("agent", "metadata", toolUseResult={"isAsync": True, "agentId": "a1"})
+
+
+def test_a_waiting_subagent_ends_with_its_last_report(t: Transcript) -> None:
+    own = agent(t, "a1", "agent")
+    launched(t)
+    own.call("make", command="make", run_in_background=True)
+    own.result("make", "running", toolUseResult={"backgroundTaskId": "b1"})
+    own.say("I wait.")
+    waits = "<summary>Agent “look” is waiting on its own background work</summary>"
+    called = "<tool-use-id>agent</tool-use-id><status>completed</status>"
+    notice(t, f"{called}{waits}<result>I wait.</result>", "2026-01-01T00:00:01.000Z")
+    t.say("It waits.")
+    reading = Reading(t)
+    assert [one.strip() for one in words(reading.look())[-2:]] == [
+        "> The background agent “look” waits for background work of its own.", "It waits."
+    ]  # fmt: skip
+    ended = "<tool-use-id>make</tool-use-id><status>completed</status><summary>(exit code 0)"
+    own.prompt(
+        f"[SYSTEM]<task-notification>{ended}</summary></task-notification>",
+        origin={"kind": "task-notification"},
+        isMeta=True,
+    )
+    own.say("It is made.")
+    notice(t, "<status>completed</status><result>It is made.</result>", "2026-01-01T00:00:02.000Z")
+    t.say("I see.")
+    events = reading.look()
+    assert [one.strip() for one in words(events)] == [
+        *("Explore: make …", "make completed", "agent completed"),
+        *("> The background agent “look” has ended.", "I see."),
+    ]
+    assert report(events) == "I wait.\nIt is made."
+
+
+def test_message_to_subagent_shows_its_answer_only(t: Transcript) -> None:
+    """Also in a later look than the message."""
+    own = agent(t, "a1", "agent")
+    launched(t)
+    times = [f"2026-01-01T00:00:0{second}.000Z" for second in range(1, 6)]
+    own.say("I look.", timestamp=times[0])
+    own.say("I look again.", timestamp=times[3])
+    own.call("ls", command="ls")
+    own.result("ls", "a.txt")
+    said = "<tool-use-id>{}</tool-use-id><status>completed</status><result>{}</result>"
+    notice(t, said.format("agent", "First."), times[1])
+    block = {
+        "type": "tool_use", "id": "sent", "name": "SendMessage",
+        "input": {"to": "a1", "summary": "more", "message": "Again."},
+    }  # fmt: skip
+    t.assistant(block, None, timestamp=times[2])
+    t.result("sent", "{}", toolUseResult={"success": True, "resumedAgentId": "a1"})
+    reading = Reading(t)
+    events = reading.look()
+    assert report(events) == "I look.\nFirst."
+    assert words(events)[-1] == "Message to the agent: more …"
+    notice(t, said.format("sent", "Second."), times[4])
+    t.say("I see.")
+    events = reading.look()
+    assert words(events)[:3] == ["Explore: ls …", "ls completed", "sent completed"]
+    assert report(events, "sent") == "I look again.\nSecond."
 
 
 def test_repeated_results_of_background_subagent_read_nothing(t: Transcript) -> None:
