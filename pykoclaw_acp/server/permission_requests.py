@@ -29,6 +29,7 @@ PERMISSION: Final = "session/request_permission"
 ELICITATION: Final = "elicitation/create"
 _ACCEPT: Final = "accept"
 _SELECTED: Final = "selected"
+MOST_BEGUN: Final = 100  # requests whose answers so far are kept
 
 
 class PermissionRequests:
@@ -42,6 +43,8 @@ class PermissionRequests:
         self._requests = requests
         self._say = say
         self._told: set[str] = set()
+        # By request, what was chosen of each question so far; of the last one, it may be, not all
+        self._chosen: dict[str, list[list[str]]] = {}
         self._running: dict[str, asyncio.Task[dict[str, Any]]] = {}
         self._tasks = Tasks()
 
@@ -49,8 +52,8 @@ class PermissionRequests:
         self, session_id: str, request: PermissionRequest, traits: ClientTraits
     ) -> dict[str, Any]:
         """Ask the client, and return its answer (ACP's `RequestPermissionResponse`). A client that is
-        asked again, as after a load, gets what it has not answered yet once more; its earlier answers
-        count.
+        asked again, as after a load or when it was absent, gets what it has not answered yet once
+        more; its earlier answers count.
         """
         ask_id = request.ask_id
         if (running := self._running.get(ask_id)) is not None:
@@ -110,9 +113,11 @@ class PermissionRequests:
         """Ask one question after the other; of one that takes several choices, one choice after the
         other.
         """
-        answers: list[str] = []
-        for at, one in enumerate(request.questions):
-            chosen: list[str] = []
+        given = self._chosen.setdefault(request.ask_id, [[]])
+        if len(self._chosen) > MOST_BEGUN:
+            del self._chosen[next(iter(self._chosen))]
+        for at in range(len(given) - 1, len(request.questions)):
+            one, chosen = request.questions[at], given[at]
             while True:
                 params = questions.poll(
                     session_id, request, at, chosen, chat_first=traits.approves_by_itself
@@ -122,6 +127,7 @@ class PermissionRequests:
                     return {"action": "cancel"}
                 option = outcome.option_id or ""
                 if option == questions.IN_CHAT.option_id:
+                    self._chosen.pop(request.ask_id, None)
                     return {"action": "decline", "optionId": option}
                 label = questions.choice(one, option)
                 if label is not None and label not in chosen:
@@ -130,8 +136,9 @@ class PermissionRequests:
                     return {"action": "_not_offered"}
                 if option == questions.DONE or not one.multiple or len(chosen) == len(one.options):
                     break
-            answers.append(answering.joined(chosen))
-        return _answered(request, answers)
+            given.append([])
+        self._chosen.pop(request.ask_id, None)
+        return _answered(request, [answering.joined(chosen) for chosen in given[:-1]])
 
     async def _show(
         self, session_id: str, request: PermissionRequest, traits: ClientTraits
