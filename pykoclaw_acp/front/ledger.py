@@ -189,6 +189,15 @@ class Ledger:
             request_id = json.loads(notification).get("params", {}).get("requestId")
             self._asked.pop(request_id, None)
 
+    @property
+    def misreads_digits(self) -> bool:
+        """Whether the client is Mitto, or gives no name, as Mitto may: as a daemon judges it."""
+        if not isinstance(self._initialize, dict):
+            return False
+        info = self._initialize.get("clientInfo")
+        name = info.get("name") if isinstance(info, dict) else None
+        return name is None or (isinstance(name, str) and name.lower() in ("mitto", "unknown"))
+
     # --- for a new daemon
 
     def hello(self, arrived: dict[str, int]) -> bytes:

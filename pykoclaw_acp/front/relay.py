@@ -268,7 +268,7 @@ class Relay:
         assert self._failure is not None
         self._refused = True
         message, _, kind = self._failure
-        self._client.put(words.refusal(line.message["id"], message, kind, taken=line.taken))
+        self._client.put(words.refusal(line, message, kind, misread=self._ledger.misreads_digits))
         del self._ledger.lines[line.number]
 
     def _end(self) -> None:

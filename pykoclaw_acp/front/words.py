@@ -8,7 +8,7 @@ import json
 import os
 
 from pykoclaw_acp import __version__
-from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.error_kinds import ErrorKind, unmistakable
 from pykoclaw_acp.errors import StartupError, TurnFailed
 from pykoclaw_acp.front.dial import NotStarted
 from pykoclaw_acp.link.lines import MAX_NUMBER
@@ -18,6 +18,7 @@ TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
     from typing import Any, Final
 
+    from pykoclaw_acp.front.ledger import KeptLine
     from pykoclaw_acp.link.framing import Oversized
 
 REPLACED: Final = (
@@ -62,9 +63,14 @@ TAKEN: Final = (
 )
 
 
-def refusal(request_id: Any, message: str, kind: ErrorKind, *, taken: bool) -> bytes:
-    """The error answer of a request while there is no daemon; `taken`: an earlier one had it."""
-    if not taken:
+def refusal(line: KeptLine, message: str, kind: ErrorKind, *, misread: bool) -> bytes:
+    """The error answer of a request while there is no daemon. `misread`: the client would take digits
+    in it for a context that is too large.
+    """
+    request_id = line.message["id"]
+    if misread and not str(line.message["method"]).startswith("_pykoclaw.dev/"):
+        message = unmistakable(message)
+    if not line.taken:
         return _error(request_id, TurnFailed.code, message, {"errorKind": kind})
     data = {"errorKind": kind, "turnState": "unknown", "retryable": False}
     return _error(request_id, TurnFailed.code, message + TAKEN, data)

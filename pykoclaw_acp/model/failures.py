@@ -19,8 +19,6 @@ AUTHENTICATION: Final = (
     ErrorKind.AUTHENTICATION_GATEWAY,
     ErrorKind.AUTHENTICATION_WITHHELD,
 )
-MISREAD: Final = "413"  # Mitto takes any error with these digits, a port or an id, for a context that is too large
-_APART: Final = MISREAD[0] + "\u2060" + MISREAD[1:]  # reads alike, as nobody sees a word joiner
 # Kinds with which the same prompt may succeed when it is sent again, without a change by anybody.
 RETRYABLE: Final = frozenset(
     {
@@ -62,8 +60,3 @@ class TurnFailure(msgspec.Struct, frozen=True, omit_defaults=True):
     def retryable(self) -> bool:
         """Whether the same prompt may succeed later."""
         return self.kind in RETRYABLE
-
-
-def unmistakable(words: str) -> str:
-    """The words for a client that would take digits in them for a context that is too large."""
-    return words.replace(MISREAD, _APART)

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.error_kinds import ErrorKind, unmistakable
 from pykoclaw_acp.errors import (
     AcpError,
     InternalError,
@@ -24,7 +24,6 @@ from pykoclaw_acp.errors import (
     StoreClosed,
 )
 from pykoclaw_acp.link.framing import MAX_LINE_OUT
-from pykoclaw_acp.model.failures import unmistakable
 from pykoclaw_acp.protocol import jsonrpc, own_meta
 from pykoclaw_acp.protocol.messages import CancelRequestParams
 from pykoclaw_acp.server.acp_client import AcpClient

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Never
 
 from pykoclaw_acp import crash_points
-from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.error_kinds import MISREAD, ErrorKind
 from pykoclaw_acp.errors import AcpError, AuthRequired, TurnFailed
-from pykoclaw_acp.model.failures import AUTHENTICATION, MISREAD, TurnFailure
+from pykoclaw_acp.model.failures import AUTHENTICATION, TurnFailure
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.protocol import prompt as content
 from pykoclaw_acp.protocol.limits import MAX_KEY

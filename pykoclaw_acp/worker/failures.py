@@ -9,9 +9,9 @@ from typing import Final
 from claude_agent_sdk import ResultMessage
 from msgspec.structs import replace
 
-from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.error_kinds import MISREAD, ErrorKind
 from pykoclaw_acp.model.events import Event, note_event
-from pykoclaw_acp.model.failures import MISREAD, TurnFailure
+from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.system import shortage
 from pykoclaw_acp.translation import service_errors

@@ -11,8 +11,8 @@ from urllib.request import proxy_bypass
 
 from msgspec.structs import replace
 
-from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.model.failures import MISREAD, TurnFailure
+from pykoclaw_acp.error_kinds import MISREAD, ErrorKind
+from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.neutral import neutral
 
 # The codes that the CLI names in brackets; `{}` is the host.

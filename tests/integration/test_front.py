@@ -585,7 +585,7 @@ def test_input_before_first_daemon_is_sent_as_new(places: Places) -> None:
 
 
 def refused(client: Client, status: int, kind: str) -> Any:
-    """Two requests get the same error; returns it."""
+    """Two requests get the same error; returns it, without word joiners."""
     first = client.request("initialize", {"protocolVersion": 1})
     second = client.request("session/new", NEW)
     errors = {}
@@ -597,8 +597,9 @@ def refused(client: Client, status: int, kind: str) -> Any:
     assert client.process.wait(WAIT) == status
     assert error["code"] == -32010
     assert error["data"] == {"errorKind": kind}
-    assert client.said()[-1] == f"pykoclaw-acp: {error['message']}"
-    return error["message"]
+    message = error["message"].replace("\u2060", "")
+    assert client.said()[-1] == f"pykoclaw-acp: {message}"
+    return message
 
 
 def test_permanently_locked_data_directory_is_finally_an_error(places: Places) -> None:
@@ -606,6 +607,19 @@ def test_permanently_locked_data_directory_is_finally_an_error(places: Places) -
         message = refused(client, 75, "data_in_use")
     assert f"(pid {os.getpid()}) uses the data directory {places.data}." in message
     assert f"log is {places.log}" in message
+
+
+@pytest.mark.parametrize("name", ["mitto", "editor"])
+def test_mitto_mistakes_no_path_for_large_context(tmp_path: Path, name: str) -> None:
+    places = Places(str(tmp_path / "x413"), str(tmp_path / "state"), str(tmp_path / "run" / "acp"))
+    info = {"name": name, "version": "1"}
+    with Daemon(places, listens=False), Client(places, PYKOCLAW_DAEMON_TIMEOUT="0.5") as client:
+        client.request("initialize", {"protocolVersion": 1, "clientInfo": info})
+        refused = client.request("session/new", NEW)
+        told = {one["id"]: one for one in map(json.loads, iter(client.line, b""))}
+    message = told[refused]["error"]["message"]
+    assert ("x4\u206013" in message) == (name == "mitto")
+    assert ("413" in message) == (name != "mitto")
 
 
 def test_daemon_rejecting_every_hello_is_finally_an_error(places: Places) -> None:

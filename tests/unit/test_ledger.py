@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from pykoclaw_acp.front.ledger import Ledger
+from pykoclaw_acp.model import client_traits
 from pykoclaw_acp.server.introduction import FrontHello
 
 
@@ -32,6 +33,15 @@ def cancel(ledger: Ledger, session: str) -> int:
 
 def again(ledger: Ledger) -> list[int]:
     return [int(line.split(b" ", 2)[1]) for line in ledger.resent_lines()]
+
+
+@pytest.mark.parametrize("name", ["Mitto", "mitto", "unknown", "zed", "Toad", "other", None])
+def test_front_and_daemon_agree_who_misreads_digits(name: str | None) -> None:
+    ledger = Ledger()
+    assert not ledger.misreads_digits
+    info = {} if name is None else {"clientInfo": {"name": name, "version": "1"}}
+    say(ledger, id=1, method="initialize", params={"protocolVersion": 1, **info})
+    assert ledger.misreads_digits == client_traits.find(name, "1").misreads_digits
 
 
 def test_acknowledged_answer_is_not_given_to_renewed_question() -> None:
