@@ -30,7 +30,10 @@ def read(text: str) -> tuple[str | None, TaskEnd]:
     }
     interim = summary is not None and summary[0].endswith(_INTERIM)
     words = said[0] if said else ""
-    return call, TaskEnd(status or "completed", words, usage or None, task or "", interim)
+    ended = TaskEnd(
+        status or "completed", words, usage or None, task or "", report is not None, interim
+    )
+    return call, ended
 
 
 def each(text: str) -> list[str]:

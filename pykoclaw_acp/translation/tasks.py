@@ -30,19 +30,23 @@ _SUFFIX: Final = ".output"
 
 
 class TaskEnd(msgspec.Struct, frozen=True):
-    """What the CLI says when a task has ended; `task`: its id. `interim`: a subagent has stopped until
-    background work of its own ends; that it goes on then, and ends, is told again.
+    """What the CLI says when a task has ended; `task`: its id. `report`: the summary is a subagent's.
+    `interim`: it has stopped until background work of its own ends; that it goes on then, and ends,
+    is told again.
     """
 
     status: str
     summary: str = ""
     usage: dict[str, Any] | None = None
     task: str = ""
+    report: bool = False
     interim: bool = False
 
     @property
     def exit_code(self) -> int | None:
         """Exit code of a command; the CLI says it in words only."""
+        if self.report:
+            return None
         found = _EXIT.search(self.summary)
         return int(found[1]) if found else None
 

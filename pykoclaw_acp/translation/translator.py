@@ -225,9 +225,11 @@ class Translation:
         """What the CLI says of a task's end. That of a subagent is `interim` while commands or
         subagents of its own go on.
         """
-        end = TaskEnd(status, summary, dict(usage) if usage else None, task_id)
         known = self.long.known
-        if (task := known.of(task_id)) is None or end.failed:
+        task = known.of(task_id)
+        report = task is not None and task.agent is not None
+        end = TaskEnd(status, summary, dict(usage) if usage else None, task_id, report)
+        if task is None or end.failed:
             return end
         own = any(known.newest(self.running.get(one)) == task.call for one in self.background)
         return msgspec.structs.replace(end, interim=own)

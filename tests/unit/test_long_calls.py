@@ -291,6 +291,14 @@ async def test_a_subagents_command_has_its_exit_code(
     assert (ended.status, ended.exit_code) == ("completed", code)
 
 
+async def test_exit_code_in_report_is_not_the_subagents(cli: Cli) -> None:
+    await agent(cli, is_backgrounded=True)
+    await cli.result("agent", "launched", {"isAsync": True, "agentId": "a1"})
+    report = "The tests failed with exit code 1."
+    [ended] = await cli.ended("agent", "a1", "completed", report)
+    assert ended == ToolEnded("agent", "completed", (TextPart(report),), background=True)
+
+
 async def waiting_agent(cli: Cli) -> None:
     """A subagent that has stopped until a command of its own ends."""
     await agent(cli, is_backgrounded=True)

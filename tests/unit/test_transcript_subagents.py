@@ -118,15 +118,16 @@ def test_a_waiting_subagent_ends_with_its_last_report(t: Transcript) -> None:
         origin={"kind": "task-notification"},
         isMeta=True,
     )
-    own.say("It is made.")
-    notice(t, "<status>completed</status><result>It is made.</result>", "2026-01-01T00:00:02.000Z")
+    own.say("It is made, not with exit code 1.")
+    made = "<status>completed</status><result>It is made, not with exit code 1.</result>"
+    notice(t, made, "2026-01-01T00:00:02.000Z")
     t.say("I see.")
     events = reading.look()
     assert [one.strip() for one in words(events)] == [
         *("Explore: make …", "make completed", "agent completed"),
         *("> The background agent “look” has ended.", "I see."),
     ]
-    assert report(events) == "I wait.\nIt is made."
+    assert report(events) == "I wait.\nIt is made, not with exit code 1."
 
 
 def test_message_to_subagent_shows_its_answer_only(t: Transcript) -> None:
