@@ -18,7 +18,12 @@ _LOST: Final = (
     "Claude's worker was lost before its work in the background had ended. What was said until then"
     " is kept. Send a prompt to go on."
 )
-_BESIDE: Final = ("Agent", "Task", "Monitor")  # tools that may go on when their turn has ended
+_BESIDE: Final = (
+    "Agent",
+    "Task",
+    "Monitor",
+    "SendMessage",
+)  # tools that may go on when their turn has ended
 
 
 @dataclass(frozen=True, slots=True)

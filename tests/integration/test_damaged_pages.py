@@ -121,7 +121,7 @@ async def test_damaged_tasks_are_told_once(tmp_path: Path, monkeypatch: pytest.M
             return await due(room)
 
         monkeypatch.setattr(store, "due", counted)
-        runs = TaskRuns(r.sessions, store, tmp_path)
+        runs = TaskRuns(r.sessions, store, tmp_path, 100)
         with capture_logs() as told:
             running = asyncio.create_task(Scheduler(store, runs, lambda: None).run())
             await eventually(lambda: looks)

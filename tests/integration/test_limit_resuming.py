@@ -212,7 +212,7 @@ async def test_wait_is_given_up_whose_turn_was_ending(
 async def test_damaged_waits_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with rig(tmp_path) as r:
         looks: list[int] = []
-        limit = GoingOn(r.sessions, r.journal)
+        limit = LimitResumer(r.sessions, r.journal)
 
         async def damaged() -> list[LimitWait]:
             looks.append(len(looks))

@@ -391,7 +391,7 @@ async def test_earlier_runs_are_known_until_forgotten(s: Subject) -> None:
 
 
 @pytest.mark.parametrize("following", [PAST, None])
-async def test_run_aside_is_in_use_while_task_runs_again(s: Subject, following: str | None) -> None:
+async def test_run_aside_used_while_task_runs_again(s: Subject, following: str | None) -> None:
     session = await s.session("aside")
     later = s.journal.clock.now() + 1
     assert await s.journal.unused(later) == [session]

@@ -216,7 +216,7 @@ async def test_command_is_told_that_its_turn_is_damaged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path) as r:
-        prompts = outside.OutsidePrompts(r.sessions, r.database, tmp_path, r.sessions.get)
+        prompts = command_prompts.CommandPrompts(r.sessions, r.database, tmp_path, r.sessions.get)
         monkeypatch.setattr(linked, "METHODS", {**METHODS, **prompts.methods})
         session = await r.session()
 

@@ -103,7 +103,7 @@ def test_git_reads_configuration_alike(config: Path) -> None:
     assert list(gitconfig.entries(config.read_bytes())) == read
 
 
-def test_long_section_names_are_not_read_key_by_key(config: Path) -> None:
+def test_long_section_names_are_not_understood(config: Path) -> None:
     name = "a" * (gitconfig.MOST_SECTION + 1)
     config.write_text(f'[diff "{name}"]\n' + "x\n" * 100_000)
     with pytest.raises(ValueError, match="cannot be understood"):
