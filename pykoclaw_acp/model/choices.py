@@ -58,6 +58,16 @@ class Offer(msgspec.Struct, frozen=True):
     models: tuple[Model, ...] = ()
 
 
+class Configuration(msgspec.Struct, frozen=True):
+    """What decides, besides the directory, what Claude offers: the account, whose name is empty for
+    Claude's own configuration, the settings files and the CLI.
+    """
+
+    account: str = ""
+    setting_sources: tuple[str, ...] = ()
+    cli_path: str | None = None
+
+
 class Config(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is chosen besides mode and model. `effort` None: the default."""
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import math
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -94,11 +93,14 @@ class Choosing:
 
     async def selection(self) -> Selection:
         """What is chosen with the choices, as far as known without Claude."""
-        return self._selection(await self._offer())
+        return self._selection(await self.offer())
 
-    async def _offer(self) -> Offer | None:
-        options = self._state.options
-        return await self._store.offer(options.cwd, _configuration(options))
+    async def offer(self) -> Offer | None:
+        """What Claude offers to the session, as far as known without it."""
+        return await self._store.offer(self._state.options.cwd, self._configuration())
+
+    def _configuration(self) -> offers.Configuration:
+        return worker_options.configuration(self._state.record, self._state.options)
 
     async def _first_offer(self) -> Offer | None:
         """What a worker that is starting says that Claude offers; None if none is, or does not say."""
@@ -106,7 +108,7 @@ class Choosing:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(OFFER_WAIT):
                     await self._reported.wait()
-        return await self._offer()
+        return await self.offer()
 
     def _selection(self, offer: Offer | None) -> Selection:
         options = self._state.options
@@ -114,7 +116,7 @@ class Choosing:
 
     async def commands(self) -> tuple[Command, ...]:
         """Slash commands, as far as known without Claude."""
-        offer = await self._offer()
+        offer = await self.offer()
         return () if offer is None else offer.commands + self._server_commands()
 
     def _server_commands(self) -> tuple[Command, ...]:
@@ -155,7 +157,7 @@ class Choosing:
             return chosen
 
         async with self._choice:
-            offer = await self._offer()
+            offer = await self.offer()
             try:
                 chosen = change(offer)
             except InvalidParams:
@@ -217,7 +219,7 @@ class Choosing:
             self._taken_back = asyncio.get_running_loop().time()
             await self.tell_worker()
         unread = "What Claude offers could not be read"
-        offer = await until_done(self._offer, unread, after=StoreUnavailable)
+        offer = await until_done(self.offer, unread, after=StoreUnavailable)
         async with self._choice:
             holds = self._selection(offer)
             events = [*said, ModeChanged(holds.mode), ConfigChanged(holds)]
@@ -274,13 +276,13 @@ class Choosing:
         of_directory, of_servers = offers.by_place(offer.commands)
         try:
             with contextlib.suppress(StoreUnavailable):  # clients are told all of it
-                known = await self._offer()
+                known = await self.offer()
             if starts:
                 of_servers = of_servers or self._server_commands()
             told = None if known is None else known.commands + self._server_commands()
             offer = replace(offer, commands=of_directory)
             with contextlib.suppress(StoreUnavailable):  # the next worker reports it again
-                await self._store.keep_offer(options.cwd, offer, _configuration(options))
+                await self._store.keep_offer(options.cwd, offer, self._configuration())
             self._of_servers = options.mcp_servers, of_servers
         finally:
             self._reported.set()
@@ -307,11 +309,6 @@ def require(parameter: str, wanted: str, choices: tuple[Choice, ...], offer: Off
 def otherwise(offer: Offer | None, nothing: str) -> str:
     """What there is besides: `nothing`, if Claude has said what it offers."""
     return NOT_SAID if offer is None else nothing
-
-
-def _configuration(options: WorkerOptions) -> str:
-    """What decides about the commands that Claude and its user have, as one text."""
-    return json.dumps([options.account, sorted(options.setting_sources), options.cli_path])
 
 
 def _chosen(options: WorkerOptions) -> Chosen:

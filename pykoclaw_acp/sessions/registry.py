@@ -245,7 +245,7 @@ class Sessions:
 
         Raises InvalidParams for options that cannot be granted.
         """
-        await requested_options.grant(session, self._journal, self._template, requested)
+        await requested_options.grant(session, self._template, requested)
         session.record.cwd = session.record.cwd or cwd
         await resolve_links(session.record)
         session.record.additional_directories = directories

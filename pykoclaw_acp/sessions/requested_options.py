@@ -29,7 +29,8 @@ async def settle(
     named = requested.given
     if not named.keys() & {"mode", "model", "effort", "fast"}:
         return
-    offer = await store.offer(record.cwd or "")
+    options = worker_options.of(record, template, ())
+    offer = await store.offer(record.cwd or "", worker_options.configuration(record, options))
     model = record.model or template.model or offers.DEFAULT_MODEL
     chosen = Chosen(worker_options.mode(record, template), model)
     if requested.model is not None:
@@ -81,9 +82,7 @@ def taken_id(requested: RequestedOptions) -> InvalidParams:
     )
 
 
-async def grant(
-    session: Session, store: OfferStore, template: WorkerOptions, requested: RequestedOptions
-) -> None:
+async def grant(session: Session, template: WorkerOptions, requested: RequestedOptions) -> None:
     """Make what is asked for a session that is opened again its own, and tell its clients.
 
     Raises InvalidParams for what Claude does not offer there, and for another system prompt than
@@ -103,7 +102,7 @@ async def grant(
         )
     named, changes = requested.given, list[WantedChoice]()
     if requested.model is not None:
-        offer = await store.offer(session.options.cwd)
+        offer = await session.choosing.offer()
         changes.append(WantedChoice(named["model"], model=_model(requested, offer)))
     if requested.mode is not None:
         changes.append(WantedChoice(named["mode"], mode=requested.mode))

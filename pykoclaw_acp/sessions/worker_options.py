@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from pykoclaw_acp.channel.options import McpServer, WorkerOptions
 from pykoclaw_acp.model import former_mode
-from pykoclaw_acp.model.choices import BYPASS, DEFAULT_MODEL, FALLBACK_MODE
+from pykoclaw_acp.model.choices import BYPASS, DEFAULT_MODEL, FALLBACK_MODE, Configuration
 from pykoclaw_acp.model.events import ConfigChanged, ModeChanged
 from pykoclaw_acp.model.session_options import SessionOptions
 from pykoclaw_acp.model.turns import SessionRecord
@@ -48,6 +48,13 @@ def opened(
         setting_sources=_sources(record.options, template),
     )
     return narrowed(made, record.options)
+
+
+def configuration(record: SessionRecord, options: WorkerOptions) -> Configuration:
+    """What decides about that which Claude offers to the session's workers, with these options."""
+    return Configuration(
+        record.surroundings.account, tuple(sorted(options.setting_sources)), options.cli_path
+    )
 
 
 def mode(record: SessionRecord, template: WorkerOptions) -> str:

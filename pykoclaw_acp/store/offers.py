@@ -1,37 +1,39 @@
-"""`acp_offers`: what Claude offers in a directory, as its last worker reported."""
+"""`acp_offers`: what Claude offers in a directory under a configuration, as the last worker reported."""
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 import msgspec
 
-from pykoclaw_acp.model.choices import Command, Model, Offer
+from pykoclaw_acp.model.choices import Command, Configuration, Model, Offer
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 
-KEPT: Final = 300  # directories
+KEPT: Final = 300  # offers
 
 
-def keep(cwd: str, offer: Offer, configuration: str) -> Statement:
-    """Replace the directory's offer."""
+def keep(cwd: str, offer: Offer, configuration: Configuration) -> Statement:
+    """Replace the directory's offer under this configuration."""
     return Statement(
-        "INSERT INTO acp_offers (cwd, commands, models, updated_at, configuration, position)"
-        " VALUES (?, ?, ?, ?, ?, (SELECT COALESCE(MAX(position), 0) + 1 FROM acp_offers)) ON CONFLICT (cwd) DO UPDATE"
-        " SET commands = excluded.commands, models = excluded.models, updated_at = excluded.updated_at,"
-        " configuration = excluded.configuration, position = excluded.position",
+        "INSERT INTO acp_offers (cwd, account, configuration, commands, models, updated_at, position)"
+        " VALUES (?, ?, ?, ?, ?, ?, (SELECT COALESCE(MAX(position), 0) + 1 FROM acp_offers))"
+        " ON CONFLICT (cwd, configuration) DO UPDATE SET commands = excluded.commands, models = excluded.models,"
+        " updated_at = excluded.updated_at, position = excluded.position",
         (
             cwd,
+            configuration.account,
+            _text(configuration),
             msgspec.json.encode(offer.commands).decode(),
             msgspec.json.encode(offer.models).decode(),
             now_ms(),
-            configuration,
         ),
     )
 
 
 def drop_old() -> Statement:
-    """Delete the offers of all but the newest directories, which use those of others then."""
+    """Delete all but the newest offers; their directories use those of others then."""
     return Statement(
         "DELETE FROM acp_offers WHERE position < (SELECT position FROM acp_offers"
         " ORDER BY position DESC LIMIT 1 OFFSET ?)",
@@ -39,26 +41,38 @@ def drop_old() -> Statement:
     )
 
 
-async def of(database: Database, cwd: str) -> tuple[Offer | None, str | None]:
-    """The directory's offer, None if no worker ran there; and its configuration, if that is known."""
+async def of(database: Database, cwd: str, configuration: Configuration) -> Offer | None:
+    """The directory's offer under this configuration; None if no worker ran there with it."""
     rows = await database.read(
-        "SELECT commands, models, configuration FROM acp_offers WHERE cwd = ?", (cwd,)
-    )
-    return (_offer(*rows[0][:2]), rows[0][2]) if rows else (None, None)
-
-
-async def newest(database: Database, configuration: str | None = None) -> Offer | None:
-    """The newest offer of any directory, of this configuration if one is given: models belong to the
-    account.
-    """
-    where, given = (
-        ("", ()) if configuration is None else ("WHERE configuration = ?", (configuration,))
-    )
-    rows = await database.read(
-        f"SELECT commands, models FROM acp_offers {where} ORDER BY position DESC LIMIT 1",  # noqa: S608
-        given,
+        "SELECT commands, models FROM acp_offers WHERE cwd = ? AND configuration = ?",
+        (cwd, _text(configuration)),
     )
     return _offer(*rows[0]) if rows else None
+
+
+async def newest(database: Database, configuration: Configuration) -> Offer | None:
+    """The newest offer of any directory under this configuration."""
+    rows = await database.read(
+        "SELECT commands, models FROM acp_offers WHERE configuration = ? ORDER BY position DESC LIMIT 1",
+        (_text(configuration),),
+    )
+    return _offer(*rows[0]) if rows else None
+
+
+async def newest_of_account(database: Database, account: str) -> Offer | None:
+    """The newest offer of any directory to this account, to which models belong."""
+    rows = await database.read(
+        "SELECT commands, models FROM acp_offers WHERE account = ? ORDER BY position DESC LIMIT 1",
+        (account,),
+    )
+    return _offer(*rows[0]) if rows else None
+
+
+def _text(configuration: Configuration) -> str:
+    """A configuration as rows have it, also those of earlier versions."""
+    return json.dumps(
+        [configuration.account, configuration.setting_sources, configuration.cli_path]
+    )
 
 
 def _offer(commands: str, models: str) -> Offer | None:

@@ -119,6 +119,21 @@ async def test_only_known_conversation_directories_get_trust_at_upgrade(path: Pa
     assert len(query(path, "SELECT * FROM acp_trust")) == 1
 
 
+@pytest.mark.parametrize(("account", "kept"), [("", 1), ("work", 0)])
+def test_offers_are_kept_where_nobody_has_accounts(
+    path: Path, connection: sqlite3.Connection, account: str, kept: int
+) -> None:
+    files = migrate.load()
+    migrate.apply(connection, [one for one in files if one.version < 56], path)
+    connection.execute(
+        "INSERT INTO acp_offers (cwd, commands, models, updated_at, configuration, position)"
+        " VALUES ('/a', '[]', '[]', 1, '[\"\", [], null]', 1), ('/b', '[]', '[]', 1, NULL, 2)"
+    )
+    connection.execute("INSERT INTO acp_surroundings VALUES ('s', ?, '{}', '[]')", (account,))
+    migrate.apply(connection, files, path)
+    assert query(path, "SELECT COUNT(*) FROM acp_offers") == [(kept,)]
+
+
 async def test_columns_that_pykoclaw_added_later_are_added(path: Path) -> None:
     files.first_schema(path.parent)
     await open_and_close(path)

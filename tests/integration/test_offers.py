@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp.model.choices import Command, Model, Offer
+from pykoclaw_acp.model.choices import Command, Configuration, Model, Offer
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.journal.offers import SqlOfferStore
 from pykoclaw_acp.store.sqlite import sqlite3
 
 OPUS, SONNET = (Model("opus", "Opus"),), (Model("sonnet", "Sonnet"),)
-HERE = "one configuration"
+HERE = Configuration()
+NARROWER = Configuration(setting_sources=("user",))
 OFFER = Offer((Command("compact"), Command("lint", "Lint (project)")), OPUS)
 OF_USER = Command("mine", "Mine (user)")
 
@@ -67,11 +68,11 @@ async def test_unchanged_offer_is_not_written_again(
         (Offer(OFFER.commands, SONNET), HERE),
         (Offer((*OFFER.commands, OF_USER), OPUS), HERE),
         (Offer(OFFER.commands[:1], OPUS), HERE),
-        (OFFER, "another"),
+        (OFFER, NARROWER),
     ],
 )
 async def test_changed_offer_is_written(
-    database: Database, written: Callable[[], bool], offer: Offer, configuration: str
+    database: Database, written: Callable[[], bool], offer: Offer, configuration: Configuration
 ) -> None:
     store = SqlOfferStore(database)
     await store.keep_offer("/a", OFFER, HERE)

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from pykoclaw_acp.channel.options import WorkerOptions
-from pykoclaw_acp.model.choices import Config, Model, Offer
+from pykoclaw_acp.model.choices import Config, Configuration, Model, Offer
 from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.session_options import SessionOptions, SystemPrompt
 from pykoclaw_acp.store import session_options
@@ -105,7 +105,7 @@ async def test_acps_own_system_prompt_reaches_the_worker(tmp_path: Path) -> None
 
 async def test_mode_model_and_effort_of_a_new_session(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
-        await r.journal.keep_offer("/", OFFER)
+        await r.journal.keep_offer("/", OFFER, Configuration())
         wanted = {"permissionMode": "plan", "model": "claude-big", "effort": "max"}
         made = await new(wire, claudeCode={"options": wanted}, **{"pykoclaw.dev/fast": True})
         assert values(made) == {"mode": "plan", "model": "default", "effort": "max", "fast": "on"}
@@ -118,7 +118,7 @@ async def test_mode_model_and_effort_of_a_new_session(tmp_path: Path) -> None:
 
 async def test_option_claude_lacks_is_refused_without_session(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
-        await r.journal.keep_offer("/", OFFER)
+        await r.journal.keep_offer("/", OFFER, Configuration())
         for wanted, named in (
             ({"model": "gpt"}, "haiku"),
             ({"permissionMode": "bypassPermissions"}, "acceptEdits"),
@@ -245,7 +245,7 @@ async def test_an_id_of_a_claude_session_is_taken(tmp_path: Path) -> None:
 
 async def test_options_change_when_a_session_is_opened_again(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
-        await r.journal.keep_offer("/", OFFER)
+        await r.journal.keep_offer("/", OFFER, Configuration())
         session = (await new(wire, **ASKED))["result"]["sessionId"]
         other = {"systemPrompt": {"append": "Be long."}}
         await load(wire, session, **other)  # nothing was said yet
@@ -266,7 +266,7 @@ async def test_options_change_when_a_session_is_opened_again(tmp_path: Path) -> 
 
 async def test_refused_load_changes_none_of_its_choices(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
-        await r.journal.keep_offer("/", OFFER)
+        await r.journal.keep_offer("/", OFFER, Configuration())
         session = (await new(wire))["result"]["sessionId"]
         before = values(await load(wire, session))
         wanted = {"model": "haiku", "permissionMode": "plan", "effort": "low"}
@@ -281,7 +281,7 @@ async def test_load_that_cannot_be_recorded_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
-        await r.journal.keep_offer("/", OFFER)
+        await r.journal.keep_offer("/", OFFER, Configuration())
         session = (await new(wire))["result"]["sessionId"]
         before = values(await load(wire, session))
         wanted = {"permissionMode": "plan", "maxTurns": 9}

@@ -24,7 +24,7 @@ from pykoclaw_acp.channel.frames import (
 )
 from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model import choices
-from pykoclaw_acp.model.choices import Command, Config, Model, Offer
+from pykoclaw_acp.model.choices import Command, Config, Configuration, Model, Offer
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import ConfigChanged, ModeChanged
 from pykoclaw_acp.model.turns import Turn
@@ -288,7 +288,7 @@ async def test_model_options_reach_all_and_survive_restart(tmp_path: Path) -> No
     async with rig(tmp_path) as r, client(r) as wire, client(r) as other:
         session, running, channel, turn = await hanging(r, wire)
         await load(other, session)
-        await r.journal.keep_offer("/", ABLE)
+        await r.journal.keep_offer("/", ABLE, Configuration())
         frames = received(channel)
         assert options((await set_option(wire, session, "effort", "max"))["result"]) == {
             "mode": "default", "model": "default", "effort": "max", "fast": "off",
@@ -313,7 +313,7 @@ async def test_model_options_reach_all_and_survive_restart(tmp_path: Path) -> No
 async def test_another_model_resets_what_it_lacks(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session = await new(wire)
-        await r.journal.keep_offer("/", ABLE)
+        await r.journal.keep_offer("/", ABLE, Configuration())
         await set_option(wire, session, "mode", "auto")
         await set_option(wire, session, "effort", "max")
         answer = await set_option(wire, session, "model", "haiku")

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.errors import Conflict, RowRefused, StaleEpoch, StoreClosed
 from pykoclaw_acp.model.branches import ForkedAt, Rewound
-from pykoclaw_acp.model.choices import Offer
+from pykoclaw_acp.model.choices import Configuration, Offer
 from pykoclaw_acp.model.cursors import Cursor
 from pykoclaw_acp.model.events import ConfigChanged, Event, ModeChanged, TitleChanged
 from pykoclaw_acp.model.imports import TranscriptRow, TranscriptTurn
@@ -126,8 +126,8 @@ class MemoryDatabase:
     notes: dict[str, tuple[str, str]] = field(default_factory=dict)  # session and text
     carriers: dict[str, str] = field(default_factory=dict)  # turn, by note
     limit_waits: dict[str, LimitWait] = field(default_factory=dict)  # by session
-    # with their configurations, the newest last
-    offers: dict[str, tuple[Offer, str]] = field(default_factory=dict)
+    # by directory and configuration, the newest last
+    offers: dict[tuple[str, Configuration], Offer] = field(default_factory=dict)
     acknowledged: dict[tuple[str, int], int] = field(
         default_factory=dict
     )  # frame, by session and epoch

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from pykoclaw_acp.model.choices import Offer, elsewhere
+from pykoclaw_acp.model.choices import Configuration, Offer, elsewhere
 from pykoclaw_acp.store.offers import KEPT
 from tests.twins.base import MemoryStore
 
 
 class MemoryOfferStore(MemoryStore):
-    async def offer(self, cwd: str, configuration: str | None = None) -> Offer | None:
+    async def offer(self, cwd: str, configuration: Configuration) -> Offer | None:
         offers = self.database.read().offers
-        found, made_under = offers.get(cwd, (None, None))
-        if not offers or (found is not None and configuration in (None, made_under)):
-            return found
-        alike = [offer for offer, name in offers.values() if name == configuration]
-        newest = found or (alike or [offer for offer, _ in offers.values()])[-1]
-        return elsewhere(alike[-1] if alike else None, newest.models)
+        if (cwd, configuration) in offers:
+            return offers[cwd, configuration]
+        made_under = [(one, offer) for (_, one), offer in reversed(offers.items())]
+        alike = next((offer for one, offer in made_under if one == configuration), None)
+        account = configuration.account
+        newest = next((offer for one, offer in made_under if one.account == account), None)
+        other = alike or newest
+        return None if other is None else elsewhere(alike, other.models)
 
-    async def keep_offer(self, cwd: str, offer: Offer, configuration: str = "") -> None:
+    async def keep_offer(self, cwd: str, offer: Offer, configuration: Configuration) -> None:
         def keep() -> None:
-            self.database.offers.pop(cwd, None)
-            self.database.offers[cwd] = offer, configuration
+            self.database.offers.pop((cwd, configuration), None)
+            self.database.offers[cwd, configuration] = offer
             for old in list(self.database.offers)[:-KEPT]:
                 del self.database.offers[old]
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pykoclaw_acp.model.choices import Offer
+from pykoclaw_acp.model.choices import Configuration, Offer
 from pykoclaw_acp.sessions.ports.store import Store
 
 
 class OfferStore(Store, Protocol):
-    """Models and slash commands, as the last worker in each directory reported them."""
+    """Models and slash commands, as the last worker of each directory and configuration reported."""
 
-    async def offer(self, cwd: str, configuration: str | None = None) -> Offer | None:
-        """The directory's offer; None if no worker ever ran.
+    async def offer(self, cwd: str, configuration: Configuration) -> Offer | None:
+        """The directory's offer under this configuration.
 
-        Where none ran under this configuration: the newest offer under it, with those commands that
-        it has for every directory; without one, the models of the newest offer anywhere. Without a
-        configuration the commands do not matter.
+        Where there is none: the newest offer under it, with those commands that it has for every
+        directory; without one, the models of the account's newest offer; None if its workers never
+        ran: what others may use says nothing of it.
         """
 
-    async def keep_offer(self, cwd: str, offer: Offer, configuration: str = "") -> None:
-        """Replace the directory's offer by the newest one, made under this configuration."""
+    async def keep_offer(self, cwd: str, offer: Offer, configuration: Configuration) -> None:
+        """Replace the directory's offer under this configuration by this one, the newest."""

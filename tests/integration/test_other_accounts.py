@@ -1,0 +1,74 @@
+"""Sessions of several accounts in one directory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pykoclaw_acp.model.choices import Model, Offer
+from pykoclaw_acp.model.surroundings import House
+from pykoclaw_acp.sessions.new_session import Beginnings
+from tests.integration.rig import Rig, rig
+from tests.integration.wires import Wire, client
+from tests.workers import OPTIONS
+
+ACCOUNT = "pykoclaw.dev/account"
+MODEL = "pykoclaw.dev/model"
+OPUS = Offer(models=(Model("default", "Default"), Model("opus", "Opus")))
+HAIKU = Offer(models=(Model("default", "Default"), Model("haiku", "Haiku")))
+
+
+@pytest.fixture
+async def r(tmp_path: Path) -> AsyncIterator[Rig]:
+    """It has an account `work` besides Claude's own configuration."""
+    (tmp_path / "accounts/work").mkdir(parents=True)
+    async with rig(tmp_path) as made:
+        made.sessions.house = House(accounts=str(tmp_path / "accounts"))
+        made.sessions.beginnings = Beginnings(made.sessions.house, OPTIONS)
+        yield made
+
+
+async def new(wire: Wire, **meta: Any) -> dict[str, Any]:
+    return await wire.call("session/new", cwd="/", mcpServers=[], _meta=meta)
+
+
+async def load(wire: Wire, session: str, **meta: Any) -> dict[str, Any]:
+    return await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[], _meta=meta)
+
+
+async def choose(wire: Wire, session: str, model: str) -> dict[str, Any]:
+    return await wire.call(
+        "session/set_config_option", sessionId=session, configId="model", value=model
+    )
+
+
+def models(answer: dict[str, Any]) -> list[str]:
+    (picker,) = (one for one in answer["result"]["configOptions"] if one["id"] == "model")
+    return [one["value"] for one in picker["options"]]
+
+
+async def test_each_account_chooses_among_its_own_models(r: Rig) -> None:
+    async with client(r) as wire:
+        own = (await new(wire))["result"]["sessionId"]
+        work = (await new(wire, **{ACCOUNT: "work"}))["result"]["sessionId"]
+        await (await r.sessions.get(work)).choosing.keep_offer(HAIKU, starts=True)
+        await (await r.sessions.get(own)).choosing.keep_offer(OPUS, starts=True)
+        assert "result" in await choose(wire, work, "haiku")
+        assert "default, haiku" in (await choose(wire, work, "opus"))["error"]["message"]
+        assert models(await load(wire, work)) == ["default", "haiku"]
+        assert models(await load(wire, own)) == ["default", "opus"]
+        for model, answer in (("haiku", "result"), ("opus", "error")):
+            assert answer in await new(wire, **{ACCOUNT: "work", MODEL: model})
+            assert answer in await load(wire, work, **{ACCOUNT: "work", MODEL: model})
+
+
+async def test_models_of_other_account_refuse_nothing(r: Rig) -> None:
+    """Claude has not said yet what the account has; its worker takes back what that is not."""
+    async with client(r) as wire:
+        own = (await new(wire))["result"]["sessionId"]
+        await (await r.sessions.get(own)).choosing.keep_offer(OPUS, starts=True)
+        assert "error" in await new(wire, **{MODEL: "fable"})
+        assert "result" in await new(wire, **{ACCOUNT: "work", MODEL: "fable"})
