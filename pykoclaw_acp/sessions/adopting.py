@@ -16,6 +16,7 @@ from pykoclaw_acp.errors import Conflict, InvalidParams, RowRefused, SessionNotF
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions import directories
+from pykoclaw_acp.sessions.new_session import require_same
 from pykoclaw_acp.sessions.ports import ConversationStore
 from pykoclaw_acp.system import disks
 from pykoclaw_acp.tasks import Pace
@@ -92,19 +93,24 @@ async def _names(store: ConversationStore, match: Callable[[str], bool]) -> list
 
 
 async def adopt(
-    store: ConversationStore, session_id: str, cwd: str | None, client: str | None
+    store: ConversationStore,
+    session_id: str,
+    cwd: str | None,
+    client: str | None,
+    account: str | None = None,
 ) -> str:
     """Make this id, which no session has, one of a session; returns the session's id.
 
     The session is a new one in `cwd`, or the one that the conversation has. Raises SessionNotFound
     if no conversation is meant, or another client's id has it; InvalidParams if there is no such
-    directory.
+    directory, or another account than Claude's own configuration is asked for.
     """
     name = await name_of(store, session_id)
     if name is None:
         raise SessionNotFound(session_id)
     owner = await store.owner_of(name)
     if owner is None:
+        require_same("", account)
         await directories.require_own(cwd)
         record = SessionRecord(
             session_id, name, cwd, title=conversations.title(name), client=client

@@ -28,6 +28,7 @@ from pykoclaw_acp.model.session_environment import StoredEnvironment
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions import adopting
 from pykoclaw_acp.sessions.names import ConversationNames
+from pykoclaw_acp.sessions.new_session import require_same
 from pykoclaw_acp.sessions.ports import FoundTranscripts
 from pykoclaw_acp.sessions.ports.journal import ListAndTranscripts
 from pykoclaw_acp.sessions.session import Session
@@ -56,8 +57,12 @@ class SessionLifecycle(Protocol):
     async def find(self, session_id: str) -> Session | None:
         """The session with this id or alias; None if there is none."""
 
-    async def adopt(self, session_id: str, cwd: str | None, client: str | None) -> Session:
-        """The session of a conversation that another program began; raises SessionNotFound."""
+    async def adopt(
+        self, session_id: str, cwd: str | None, client: str | None, account: str | None = None
+    ) -> Session:
+        """The session of a conversation that another program began; raises SessionNotFound, and
+        InvalidParams if it would be made and is not of `account`.
+        """
 
     async def close(self, session: Session) -> None:
         """End turns and worker."""
@@ -188,22 +193,27 @@ class Catalogue:
         cwd: str | None = None,
         client: str | None = None,
         *,
+        account: str | None = None,
         elsewhere: bool = False,
     ) -> Session:
         """The session of whatever a list has under this id; one is made for a conversation of another
         program, and for a transcript.
 
-        Raises SessionNotFound, and unless `elsewhere`, InvalidParams if the transcript's directory is
-        not `cwd`.
+        Raises SessionNotFound, and InvalidParams if it is not of `account`, or, unless `elsewhere`, if
+        the transcript's directory is not `cwd`. Nothing is made then.
         """
         try:
-            return await self._known(session_id, cwd, client)
+            known = await self._known(session_id, cwd, client, account)
         except SessionNotFound:
             found = None if self._found is None else await self._found.find(session_id)
             if found is None:
                 raise
+        else:
+            require_same(known.surroundings.account, account)
+            return known
         if not elsewhere and cwd is not None and not await adopting.is_same_place(found.cwd, cwd):
             raise InvalidParams(adopting.OTHER_DIRECTORY, {"sessionCwd": found.cwd, "cwd": cwd})
+        require_same(found.account, account)
         await self._adopt(found, client)
         session = await self._sessions.find(session_id)
         if session is None:
@@ -220,10 +230,16 @@ class Catalogue:
         return self.transcripts if self.settings.list_transcripts == "on" else None
 
     async def _known(
-        self, session_id: str, cwd: str | None = None, client: str | None = None
+        self,
+        session_id: str,
+        cwd: str | None = None,
+        client: str | None = None,
+        account: str | None = None,
     ) -> Session:
         session = await self._sessions.find(session_id)
-        return await self._sessions.adopt(session_id, cwd, client) if session is None else session
+        if session is not None:
+            return session
+        return await self._sessions.adopt(session_id, cwd, client, account)
 
     async def _adopt(self, found: FoundTranscript, client: str | None) -> None:
         """Make a session of a transcript, unless another request was first, or it was deleted."""

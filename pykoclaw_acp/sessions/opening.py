@@ -20,7 +20,7 @@ from pykoclaw_acp.model.choices import Selection
 from pykoclaw_acp.model.log import TurnsPlace
 from pykoclaw_acp.model.seams import Left
 from pykoclaw_acp.model.session_options import NOTHING_REQUESTED, RequestedOptions
-from pykoclaw_acp.sessions import directories, new_session
+from pykoclaw_acp.sessions import directories
 from pykoclaw_acp.sessions.adopting import OTHER_DIRECTORY, is_same_place
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.seams import SeamInserter
@@ -203,8 +203,9 @@ async def fork(
     to its last complete turn. The client has it open from there on.
     """
     sessions = subscriber.sessions
-    source = await sessions.catalogue.open(session_id, options.cwd, subscriber.name, elsewhere=True)
-    new_session.require_same(source.environment.account, options.account)
+    source = await sessions.catalogue.open(
+        session_id, options.cwd, subscriber.name, account=options.account, elsewhere=True
+    )
     await directories.require_own(options.cwd)
     await directories.require_added(options.directories, source.record.additional_directories)
     if not source.busy:
@@ -272,15 +273,14 @@ async def _show_again(
 
 async def _reopen(subscriber: Subscriber, session_id: str, options: OpenOptions) -> Session:
     sessions = subscriber.sessions
-    session = await sessions.find(session_id)
-    known = None if session is None else session.record.cwd
+    found = await sessions.find(session_id)
+    known = None if found is None else found.record.cwd
     if known is not None and not await is_same_place(known, options.cwd):
         raise InvalidParams(OTHER_DIRECTORY, {"sessionCwd": known, "cwd": options.cwd})
-    if session is not None:
-        new_session.require_same(session.environment.account, options.account)
-    if session is None:
-        session = await sessions.catalogue.open(session_id, options.cwd, subscriber.name)
-    elif known is None:
+    session = await sessions.catalogue.open(
+        session_id, options.cwd, subscriber.name, account=options.account
+    )
+    if found is not None and known is None:
         await directories.require_own(options.cwd)
     await directories.require_added(options.directories, session.record.additional_directories)
     if not session.busy:  # else when its turn has ended

@@ -180,11 +180,13 @@ class Sessions:
             raise SessionNotFound(session_id)
         return session
 
-    async def adopt(self, session_id: str, cwd: str | None, client: str | None) -> Session:
+    async def adopt(
+        self, session_id: str, cwd: str | None, client: str | None, account: str | None = None
+    ) -> Session:
         """The session of a conversation that another program began, under an id that no session
-        has; raises SessionNotFound.
+        has; raises what `adopting.adopt` does.
         """
-        owner = await adopting.adopt(self._journal, session_id, cwd, client)
+        owner = await adopting.adopt(self._journal, session_id, cwd, client, account)
         if owner != session_id:
             self._owners[session_id] = owner
         return await self.get(session_id)

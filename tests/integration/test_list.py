@@ -382,6 +382,19 @@ async def test_a_transcript_keeps_its_directory(tmp_path: Path) -> None:
         assert "result" in await wire.call("session/load", **params, cwd="/gone/since")
 
 
+@pytest.mark.parametrize("method", ["session/load", "session/resume"])
+async def test_transcript_of_other_account_is_not_opened(tmp_path: Path, method: str) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        found = with_transcripts(r)
+        found.there[CLAUDE] = replace(found.there[CLAUDE], account="work")
+        params = {"sessionId": CLAUDE, "mcpServers": [], "cwd": "/"}
+        other = await wire.call(method, **params, _meta={"pykoclaw.dev/account": "default"})
+        assert (other["error"]["code"], other["error"]["data"]) == (-32602, {"account": "work"})
+        assert await r.database.read("SELECT 1 FROM acp_sessions") == []
+        same = {"pykoclaw.dev/account": "work"}
+        assert "result" in await wire.call("session/load", **params, _meta=same)
+
+
 async def test_transcripts_make_no_sessions_if_that_is_off(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         found = with_transcripts(r, list_transcripts="off")

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.choices import Model, Offer
+from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.surroundings import House
 from pykoclaw_acp.sessions.new_session import Beginnings
+from tests.integration.programs import upsert_row
 from tests.integration.rig import Rig, rig
 from tests.integration.wires import Wire, client
 from tests.workers import OPTIONS
@@ -72,3 +76,18 @@ async def test_models_of_other_account_refuse_nothing(r: Rig) -> None:
         await (await r.sessions.get(own)).choosing.keep_offer(OPUS, starts=True)
         assert "error" in await new(wire, **{MODEL: "fable"})
         assert "result" in await new(wire, **{ACCOUNT: "work", MODEL: "fable"})
+
+
+@pytest.mark.parametrize("method", ["session/load", "session/resume"])
+async def test_other_programs_conversation_keeps_claudes_account(r: Rig, method: str) -> None:
+    await upsert_row(r.database, Conversation("wa-x", str(uuid4()), "/", None))
+    wanted = {"sessionId": conversations.id_of("wa-x"), "cwd": "/", "mcpServers": []}
+    async with client(r) as wire:
+        for _ in range(2):
+            other = await wire.call(method, **wanted, _meta={ACCOUNT: "work"})
+            assert (other["error"]["code"], other["error"]["data"]["account"]) == (
+                -32602,
+                "default",
+            )
+        assert await r.database.read("SELECT 1 FROM acp_sessions") == []
+        assert "result" in await wire.call(method, **wanted, _meta={ACCOUNT: "default"})
