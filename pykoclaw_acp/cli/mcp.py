@@ -6,6 +6,12 @@ import click
 
 from pykoclaw_acp.cli.options import JSON
 
+ACCOUNT = click.option(
+    "--account",
+    metavar="NAME",
+    help="The account of the sessions; default: each one's, for your Claude settings PYKOCLAW_ACCOUNT.",
+)
+
 
 @click.group(invoke_without_command=True, short_help="List MCP servers, sign in or out.")
 @click.pass_context
@@ -31,21 +37,26 @@ def list_servers(as_json: bool) -> None:
 
 @mcp.command(short_help="Sign in to an MCP server.")
 @click.argument("server")
-def login(server: str) -> None:
+@ACCOUNT
+def login(server: str, account: str | None) -> None:
     """Sign in to SERVER, an MCP server over http or sse: its name, or its address.
 
-    It is one that a client has given to a session, or one of your Claude settings. Shows a page to
+    It is one that a client has given to a session, else one of your Claude settings. Shows a page to
     open in a browser. Claude keeps the token where it keeps its own credential, and sessions have
     the server with their next prompt.
+
+    Else it is, by its name, one of the directory in which you are. Claude's own command signs in to
+    that: in a terminal, and to one of an .mcp.json once you have approved it in `claude` there.
     """
     from pykoclaw_acp.commands import mcp as command
 
-    command.login(server)
+    command.login(server, account)
 
 
 @mcp.command(short_help="Sign out of an MCP server.")
 @click.argument("server")
-def logout(server: str) -> None:
+@ACCOUNT
+def logout(server: str, account: str | None) -> None:
     """Sign out of SERVER, an MCP server over http or sse: its name, or its address.
 
     Claude forgets the token that `mcp login`, or the sign-in in a client, has left, and has the
@@ -54,4 +65,4 @@ def logout(server: str) -> None:
     """
     from pykoclaw_acp.commands import mcp as command
 
-    command.logout(server)
+    command.logout(server, account)

@@ -20,7 +20,7 @@ INTERRUPTED = 130
 def login(account: str | None, *, options: list[str]) -> int:
     """Run the CLI's login on this terminal; returns its exit status."""
     settings = loading.load()
-    name, directory = _account(settings, account, make=True)
+    name, directory = account_directory(settings, account, make=True)
     status = _run(settings, directory, ["auth", "login", *options])
     if status:
         terminal.complain(f"pykoclaw-acp: Claude's login has ended with status {status}.")
@@ -37,7 +37,7 @@ def login(account: str | None, *, options: list[str]) -> int:
 def logout(account: str | None) -> int:
     """Run the CLI's logout; returns its exit status."""
     settings = loading.load()
-    name, directory = _account(settings, account, make=False)
+    name, directory = account_directory(settings, account, make=False)
     status = _run(settings, directory, ["auth", "logout"])
     if status:
         terminal.complain(f"pykoclaw-acp: Claude's logout has ended with status {status}.")
@@ -49,7 +49,9 @@ def logout(account: str | None) -> int:
     return 0
 
 
-def _account(settings: Settings, chosen: str | None, *, make: bool) -> tuple[str, str | None]:
+def account_directory(
+    settings: Settings, chosen: str | None, *, make: bool
+) -> tuple[str, str | None]:
     """Name and configuration directory of the account, None for Claude's own; raises CommandFailed,
     ConfigurationError.
     """

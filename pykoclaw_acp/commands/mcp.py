@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
@@ -13,14 +14,19 @@ from typing import Any, Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands.daemon import ask
+from pykoclaw_acp.commands.login import account_directory
+from pykoclaw_acp.config import loading
+from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.errors import CommandFailed, DaemonNotRunning
+from pykoclaw_acp.system import credentials
 
 STATE_WAIT: Final = 60.0  # s; for the servers to have been tried
 PAGE_WAIT: Final = 600.0  # s in which the user may open the page
 LOOK: Final = 0.3  # s between two looks at a server's state
 UNKNOWN: Final = (
     "There is no MCP server {}: no client has given one of this name or address to a session, and your Claude settings"
-    " have none. Open the session in your client first; `pykoclaw-acp mcp list` shows what is known."
+    " (account {}) have none, nor those of this directory. Open the session in your client first, or run this in the"
+    " session's directory; `pykoclaw-acp mcp list` shows what clients have given."
 )
 MAX_PASTED: Final = 64 * 1024  # bytes
 
@@ -39,43 +45,74 @@ def list_all(as_json: bool) -> None:
         terminal.line("No client has given an MCP server.")
 
 
-def login(server: str) -> None:
+def login(server: str, account: str | None) -> None:
     """Sign in to all servers of this name or address; raises CommandFailed."""
-    _for_each(server, _login)
+    _for_each(server, account, "login", _login)
 
 
-def logout(server: str) -> None:
+def logout(server: str, account: str | None) -> None:
     """Sign out of all servers of this name or address; raises CommandFailed."""
-    _for_each(server, _logout)
+    _for_each(server, account, "logout", _logout)
 
 
 def _for_each(
-    server: str, work: Callable[[str, Mapping[str, Any] | None], Coroutine[Any, Any, None]]
+    server: str,
+    account: str | None,
+    command: str,
+    work: Callable[[str, Mapping[str, Any] | None, str], Coroutine[Any, Any, bool]],
 ) -> None:
+    """Do `work` with the servers that clients have given, in sessions of this account or, without
+    one, of any; else with that of the account's own settings, else with that of this directory.
+    """
+    settings = loading.load()
+    name, directory = account_directory(settings, account, make=False)
     try:
         found = ask("mcp/find", start=False, server=server)
     except DaemonNotRunning:
         found = {"servers": [], "claudeConfigDir": os.environ.get("CLAUDE_CONFIG_DIR")}
-    for one in found["servers"] or [None]:
+    own = directory or found["claudeConfigDir"]
+    given = [one for one in found["servers"] if account is None or one["claudeConfigDir"] == own]
+    for one in given or [None]:
         # Of the session's account; Claude keeps the sign-in there.
-        place = (found if one is None else one)["claudeConfigDir"]
+        place = own if one is None else one["claudeConfigDir"]
         os.environ.pop("CLAUDE_CONFIG_DIR", None)
         if place is not None:
             os.environ["CLAUDE_CONFIG_DIR"] = place
         try:
-            asyncio.run(work(server, one))
+            if not asyncio.run(work(server, one, name)):
+                _with_cli(settings, command, server, name)
         except KeyboardInterrupt:
             raise CommandFailed("It was stopped. Nothing was stored or removed.") from None
 
 
-async def _logout(server: str, given: Mapping[str, Any] | None) -> None:
+def _with_cli(settings: Settings, command: str, server: str, account: str) -> None:
+    """Let the CLI do it, which knows the servers of this directory, and which of them its user has
+    approved; raises CommandFailed.
+    """
+    cli = str(settings.cli_path or credentials.bundled_cli() or "claude")
+    known = subprocess.run(
+        [cli, "mcp", "get", "--", server],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    if known.returncode:
+        raise CommandFailed(UNKNOWN.format(server, account))
+    status = subprocess.run([cli, "mcp", command, "--", server], check=False).returncode
+    if status:
+        raise CommandFailed(
+            f"Claude's own `mcp {command}` has ended with status {status}; it says why. Nothing else was changed."
+        )
+
+
+async def _logout(server: str, given: Mapping[str, Any] | None, account: str) -> bool:
     from pykoclaw_acp.worker import sdk_private
 
     configured = {} if given is None else {given["name"]: given["config"]}
     async with _claude(configured) as client:
         found = await _state(client, server if given is None else given["name"])
         if found is None:
-            raise CommandFailed(UNKNOWN.format(server))
+            return False
         name = str(found["name"])
         try:
             await sdk_private.sign_out(client, name)
@@ -84,21 +121,32 @@ async def _logout(server: str, given: Mapping[str, Any] | None) -> None:
                 f"Claude could not sign out of {name}: {error}. What it keeps of the sign-in is as before."
             ) from error
     terminal.line(
-        f"Signed out of {name}. A session that runs keeps its connection until its worker ends"
+        f"Signed out of {name}{_of(given, account)}. A session that runs keeps its connection until its worker ends"
         " (`pykoclaw-acp workers stop`)."
     )
+    return True
 
 
-async def _login(server: str, given: Mapping[str, Any] | None) -> None:
+async def _login(server: str, given: Mapping[str, Any] | None, account: str) -> bool:
     configured = {} if given is None else {given["name"]: given["config"]}
     async with _claude(configured) as client:
         found = await _settled(client, server if given is None else given["name"])
+        if not found:
+            return False
         name = str(found["name"])
         if found["status"] == "connected":
             terminal.line(f"{name} works already; there is nothing to sign in to.")
-            return
+            return True
         await _sign_in(client, name)
-    terminal.line(f"Signed in to {name}. Sessions have it with their next prompt.")
+    terminal.line(
+        f"Signed in to {name}{_of(given, account)}. Sessions have it with their next prompt."
+    )
+    return True
+
+
+def _of(given: Mapping[str, Any] | None, account: str) -> str:
+    """What is said of the account: a server that clients have given is found with its own."""
+    return "" if given is not None else f", account {account}"
 
 
 async def _sign_in(client: Any, name: str) -> None:
@@ -138,7 +186,6 @@ async def _claude(configured: dict[str, Any]) -> AsyncIterator[Any]:
     """The CLI with these servers and those of the user's own settings, in an empty directory."""
     from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient, ClaudeSDKError
 
-    from pykoclaw_acp.config import loading
     from pykoclaw_acp.worker import options
 
     with tempfile.TemporaryDirectory(prefix="pykoclaw-acp-") as directory:
@@ -167,16 +214,14 @@ async def _claude(configured: dict[str, Any]) -> AsyncIterator[Any]:
 
 
 async def _settled(client: Any, server: str) -> dict[str, Any]:
-    """What the CLI knows of the server, by name or address, once it has tried it; raises
-    CommandFailed if there is none, or it does not work.
+    """What the CLI knows of the server, by name or address, once it has tried it; empty if there
+    is none. Raises CommandFailed if it does not work.
     """
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(STATE_WAIT):
             while (found := await _state(client, server) or {}).get("status") == "pending":  # noqa: ASYNC110
                 await asyncio.sleep(LOOK)
-    if not found:
-        raise CommandFailed(UNKNOWN.format(server))
-    if found["status"] not in ("connected", "needs-auth"):
+    if found and found["status"] not in ("connected", "needs-auth"):
         why = found.get("error") or f"its state is {found['status']}"
         raise CommandFailed(f"{found['name']} does not work: {why}")
     return found

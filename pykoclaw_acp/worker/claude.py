@@ -71,7 +71,7 @@ class ClaudeSession:
         self.permissions.former_mode = self.choices.former_mode
         self.servers = Servers(spec, calls, WorkerFiles.plugins(temporary))
         said = spec.told.partition(STATES)[2]
-        self._states = ServerStates(said, spec.options.mcp_servers, self.permissions)
+        self._states = ServerStates(said, spec.options, self.permissions)
         self._quiet = False  # nobody reads the turn's answer
         self._client: ClaudeSDKClient | None = None
         self.stderr: deque[str] = deque(maxlen=20)  # last lines of the CLI
@@ -147,8 +147,9 @@ class ClaudeSession:
         await self._interrupts.answered()
         if self._client is not None:
             await self._states.retry(self._client)
-            clean = self._states.without_secrets
-            self._translator.instead = await instead_of(self._client, prompt.content, clean)
+            self._translator.instead = await instead_of(
+                self._client, prompt.content, self._states.without_secrets, self._states.account
+            )
         self._expect(prompt.turn_id)
         self._ends.failure = None
         if isinstance(prompt, Steer):

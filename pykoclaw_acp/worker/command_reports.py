@@ -12,12 +12,12 @@ from pykoclaw_acp.worker.server_report import Clean
 
 
 async def instead_of(
-    client: ClaudeSDKClient, content: Sequence[dict[str, Any]], clean: Clean
+    client: ClaudeSDKClient, content: Sequence[dict[str, Any]], clean: Clean, account: str
 ) -> str | None:
     """The report for a prompt that is one of these commands; None where the CLI's output stays."""
     words = str(content[0].get("text", "")) if len(content) == 1 else ""
     if words.strip() == usage_report.COMMAND:
         return await usage_report.report(client)
     if (asked := server_report.asked(words)) is not None:
-        return await server_report.report(client, *asked, clean)
+        return await server_report.report(client, *asked, clean, account)
     return None

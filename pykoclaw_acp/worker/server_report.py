@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import structlog
 from claude_agent_sdk import ClaudeSDKClient
 
-from pykoclaw_acp.neutral import neutral
+from pykoclaw_acp.worker.server_states import sign_in_command
 from pykoclaw_acp.worker.usage_report import plain
 
 LIMIT: Final = 10.0  # s; for the states
@@ -47,32 +46,34 @@ def asked(words: str) -> tuple[str | None, str] | None:
 
 
 async def report(
-    client: ClaudeSDKClient, action: str | None, wanted: str, clean: Clean
+    client: ClaudeSDKClient, action: str | None, wanted: str, clean: Clean, account: str
 ) -> str | None:
-    """Do `action` with the `wanted` server, then report all; None if the CLI does not know them."""
+    """Do `action` with the `wanted` server, then report all; None if the CLI does not know them.
+    `account`: of the session.
+    """
     try:
         lines = await _do(client, action, wanted, clean) if action else []
-        return "\n\n".join([*lines, markdown(await _known(client), clean)])
+        return "\n\n".join([*lines, markdown(await _known(client), clean, account)])
     except Exception as error:  # noqa: BLE001  the SDK raises bare ones, and an answer may be another
         log.info("The MCP servers are not known", action="mcp_unknown", why=str(error)[:200])
         return None
 
 
-def markdown(servers: Mapping[str, Mapping[str, Any]], clean: Clean) -> str:
+def markdown(servers: Mapping[str, Mapping[str, Any]], clean: Clean, account: str) -> str:
     """The states of servers; raises what a value of another type raises."""
     if not servers:
         return "There are no MCP servers in this session."
-    rows = "\n".join(_rows(servers, clean))
+    rows = "\n".join(_rows(servers, clean, account))
     return f"## MCP servers\n\n| server | state | tools | |\n|---|---|--:|---|\n{rows}\n\n{HINT}"
 
 
-def _rows(servers: Mapping[str, Mapping[str, Any]], clean: Clean) -> Iterator[str]:
+def _rows(servers: Mapping[str, Mapping[str, Any]], clean: Clean, account: str) -> Iterator[str]:
     for name, one in servers.items():
         state = str(one.get("status"))
         tools = len(one.get("tools") or ()) if state == "connected" else ""
         why = plain(clean(name, str(one.get("error") or "")))
         if state == "needs-auth":
-            why = f"`pykoclaw-acp mcp login {neutral(shlex.quote(name), 'command')}`"
+            why = sign_in_command(name, one, account).rstrip(",")
         yield f"| {plain(name)} | {_STATES.get(state, plain(state))} | {tools} | {why} |"
 
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import structlog
 from claude_agent_sdk import ClaudeSDKClient, Message, SystemMessage
 
-from pykoclaw_acp.channel.options import McpServer
+from pykoclaw_acp.channel.options import McpServer, WorkerOptions
 from pykoclaw_acp.model.events import Event, note_event
 from pykoclaw_acp.model.permissions import Form
 from pykoclaw_acp.neutral import neutral
@@ -32,6 +32,7 @@ ASK_WAIT: Final = 5.0  # s; for the CLI to say why a server failed
 RETRY_WAIT: Final = 3.0  # s that a prompt waits for servers that are tried again
 SIGN_IN_WAIT: Final = 600.0  # s in which the user may open the page
 SHORTEST_SECRET: Final = 4  # characters
+OF_DIRECTORY: Final = ("local", "project")  # scopes of servers
 SIGN_IN: Final = "Sign in, so that Claude can use this MCP server."
 
 log: Final = structlog.get_logger()
@@ -43,11 +44,10 @@ class ServerStates:
     `told` is what an earlier worker of the session gave as such.
     """
 
-    def __init__(
-        self, told: str, given: tuple[McpServer, ...], permissions: PermissionCallbacks
-    ) -> None:
+    def __init__(self, told: str, options: WorkerOptions, permissions: PermissionCallbacks) -> None:
         self._told = set(told.split())
-        self._given = {one.name: one for one in given}
+        self._given = {one.name: one for one in options.mcp_servers}
+        self.account = options.account
         self._permissions = permissions
         self._lacking: dict[str, str] = {}  # states by name
         self._hanging: set[str] = set()  # not tried again in this worker
@@ -121,9 +121,9 @@ class ServerStates:
         if asks:
             self._tasks.start(self._offer_sign_in(name, client, turn_id))
         page = "Open the page that you are asked for, or run" if asks else "Run"
-        command = f"pykoclaw-acp mcp login {neutral(shlex.quote(name), 'command')}"
+        command = sign_in_command(name, detail, self.account)
         return (
-            f"{shown} wants you to sign in.** {page} `{command}` in a terminal. Claude goes on without it, and has it "
+            f"{shown} wants you to sign in.** {page} {command} in a terminal. Claude goes on without it, and has it "
             "with the prompt after that."
         )
 
@@ -153,6 +153,19 @@ class ServerStates:
                 if len(one) >= SHORTEST_SECRET:
                     words = words.replace(one, "…")
         return in_one_line(words)
+
+
+def sign_in_command(name: str, detail: Mapping[str, Any], account: str) -> str:
+    """The command that signs in to a server of which the CLI knows this, and where it is run: a
+    directory's servers are known there alone.
+    """
+    of = f"--account {account} " if account else ""
+    command = f"`pykoclaw-acp mcp login {of}{neutral(shlex.quote(name), 'command')}`"
+    return (
+        f"{command}, in this session's directory,"
+        if detail.get("scope") in OF_DIRECTORY
+        else command
+    )
 
 
 def _states(message: Message) -> dict[str, str] | None:

@@ -18,7 +18,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
         made.append(("usage",))
         return "usage"
 
-    async def servers(client: object, action: str | None, wanted: str, clean: object) -> str:
+    async def servers(
+        client: object, action: str | None, wanted: str, clean: object, account: str
+    ) -> str:
+        assert account == "work"
         made.append(("servers", action, wanted))
         return "servers"
 
@@ -30,7 +33,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[object, ...]]:
 async def shown(*texts: str) -> str | None:
     client: Any = None
     content = [{"type": "text", "text": text} for text in texts]
-    return await command_reports.instead_of(client, content, lambda _, words: words)
+    return await command_reports.instead_of(client, content, lambda _, words: words, "work")
 
 
 @pytest.mark.parametrize(

@@ -1264,8 +1264,9 @@ def test_each_account_signs_in_at_its_place(
 ) -> None:
     places: list[str | None] = []
 
-    async def work(*_: object) -> None:
+    async def work(*_: object) -> bool:
         places.append(os.environ.get("CLAUDE_CONFIG_DIR"))
+        return True
 
     monkeypatch.setattr(mcp, f"_{command}", work)
     given = {"name": "web", "config": {}}
@@ -1276,3 +1277,60 @@ def test_each_account_signs_in_at_its_place(
         monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/of/the/shell")
         assert run("mcp", command, "web").exit_code == 0
     assert places == ["/work", None, "/of/the/shell"]
+
+
+@pytest.mark.parametrize("command", ["login", "logout"])
+def test_server_of_settings_is_of_the_account(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    """One that a client has given is of its session's account, unless another one is asked for."""
+    work = tmp_path / "data/accounts/work"
+    work.mkdir(parents=True)
+    monkeypatch.setenv("PYKOCLAW_DATA", str(tmp_path / "data"))
+    places: list[str | None] = []
+
+    async def sign(*_: object) -> bool:
+        places.append(os.environ.get("CLAUDE_CONFIG_DIR"))
+        return True
+
+    monkeypatch.setattr(mcp, f"_{command}", sign)
+    given: dict[str, Any] = {"name": "web", "config": {}, "claudeConfigDir": None}
+    for servers in ([], [given]):
+        ANSWERS["mcp/find"] = {"servers": servers, "claudeConfigDir": None}
+        for chosen in ([], ["--account", "work"], ["--account", "default"]):
+            assert run("mcp", command, "web", *chosen).exit_code == 0
+    assert places == [None, str(work), None, None, str(work), None]
+    monkeypatch.setenv("PYKOCLAW_ACCOUNT", "work")
+    ANSWERS["mcp/find"] = {"servers": [], "claudeConfigDir": None}
+    assert run("mcp", command, "web").exit_code == 0
+    assert places[-1] == str(work)
+    assert "no account gone" in run("mcp", command, "web", "--account", "gone").stderr
+
+
+@pytest.mark.parametrize("command", ["login", "logout"])
+def test_cli_signs_in_to_servers_of_directory(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    cli, calls = tmp_path / "claude", tmp_path / "calls"
+    cli.write_text(
+        f'#!/bin/sh\necho "$PWD $*" >> {calls}\ncase "$*" in *-x) exit 1;; "mcp log"*bad) exit 3;; esac\n'
+    )
+    cli.chmod(0o755)
+    monkeypatch.setenv("PYKOCLAW_CLI_PATH", str(cli))
+    monkeypatch.chdir(tmp_path)
+
+    async def unknown(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(mcp, f"_{command}", unknown)
+    ANSWERS["mcp/find"] = {"servers": [], "claudeConfigDir": None}
+    assert run("mcp", command, "web").exit_code == 0
+    assert calls.read_text().splitlines() == [
+        f"{tmp_path} mcp get -- web",
+        f"{tmp_path} mcp {command} -- web",
+    ]
+    assert "status 3" in run("mcp", command, "bad").stderr
+    refused = run("mcp", command, "--", "-x")
+    assert refused.exit_code == 1
+    assert "There is no MCP server -x" in refused.stderr
+    assert "this directory" in refused.stderr

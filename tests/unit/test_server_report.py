@@ -39,7 +39,7 @@ def some() -> Cli:
     return Cli(
         fine={"status": "connected", "tools": [{}, {}, {}]},
         bad={"status": "failed", "error": "GET s3cret | refused"},
-        web={"status": "needs-auth"},
+        web={"status": "needs-auth", "scope": "local"},
         off={"status": "disabled"},
     )
 
@@ -50,7 +50,7 @@ def clean(_: str, words: str) -> str:
 
 async def shown(cli: Cli, words: str) -> str | None:
     client: Any = cli
-    return await instead_of(client, [{"type": "text", "text": words}], clean)
+    return await instead_of(client, [{"type": "text", "text": words}], clean, "work")
 
 
 async def test_states_are_a_table() -> None:
@@ -60,7 +60,7 @@ async def test_states_are_a_table() -> None:
         "| server | state | tools | |",
         "| fine | connected | 3 |  |",
         "| bad | does not work |  | GET … \\| refused |",
-        "| web | wants a sign-in |  | `pykoclaw-acp mcp login web` |",
+        "| web | wants a sign-in |  | `pykoclaw-acp mcp login --account work web`, in this session's directory |",
         "| off | disabled |  |  |",
     ]
     assert await shown(Cli(), "/mcp") == "There are no MCP servers in this session."

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from claude_agent_sdk import SystemMessage
+from msgspec.structs import replace
 
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.model.events import Text
@@ -14,6 +15,7 @@ from pykoclaw_acp.model.permissions import Form
 from pykoclaw_acp.worker import server_states
 from pykoclaw_acp.worker.server_states import ServerStates
 from tests.waiting import eventually
+from tests.workers import OPTIONS
 
 SECRET = "s3cret-value"
 PAGE = "https://example.org/authorize"
@@ -60,8 +62,11 @@ class User:
         return {"action": "accept"}
 
 
-def states(user: User | None = None, told: str = "", *given: McpServer) -> ServerStates:
-    return ServerStates(told, given, user or User())  # type: ignore[arg-type]
+def states(
+    user: User | None = None, told: str = "", *given: McpServer, account: str = ""
+) -> ServerStates:
+    options = replace(OPTIONS, mcp_servers=given, account=account)
+    return ServerStates(told, options, user or User())  # type: ignore[arg-type]
 
 
 async def said(one: ServerStates, cli: Cli) -> str:
@@ -145,6 +150,20 @@ async def test_page_whose_address_may_hide_secret_stays_hidden(url: str) -> None
     words = await said(states(user, "", given), Cli({"a": "needs-auth"}))
     assert "Run `pykoclaw-acp mcp login a`" in words
     assert user.asked == []
+
+
+@pytest.mark.parametrize(
+    ("scope", "account", "told"),
+    [
+        ("user", "", "Run `pykoclaw-acp mcp login a` in a terminal."),
+        ("user", "work", "Run `pykoclaw-acp mcp login --account work a` in a terminal."),
+        ("local", "", "login a`, in this session's directory, in a terminal."),
+        ("project", "work", "--account work a`, in this session's directory, in a terminal."),
+    ],
+)
+async def test_sign_in_command_fits_the_servers_scope(scope: str, account: str, told: str) -> None:
+    cli = Cli({"a": "needs-auth"}, a={"scope": scope})
+    assert told in await said(states(account=account), cli)
 
 
 async def test_connectors_of_the_account_are_not_told() -> None:
