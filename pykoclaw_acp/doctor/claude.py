@@ -13,10 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from pykoclaw_acp.config.dotenv import IN_HOME
 from pykoclaw_acp.doctor.report import TOOL_WAIT, Context, Finding
 from pykoclaw_acp.model.choices import BYPASS, may_bypass
-from pykoclaw_acp.model.session_environment import OWN
+from pykoclaw_acp.model.session_environment import OWN, shown
+from pykoclaw_acp.server.accounts import every
 from pykoclaw_acp.sessions.user_settings import trouble
 from pykoclaw_acp.system import credentials, dotenv
 from pykoclaw_acp.trust.looking import Looking
@@ -63,16 +66,17 @@ def credential(context: Context) -> Finding:
         return Finding("credential", "ok", f"{name} in {context.home / IN_HOME}")
     if handed := credentials.handed(environment):
         return Finding("credential", "ok", f"{', '.join(handed)} from systemd, for {whose}")
-    folder = credentials.configuration(environment, context.home)
+    account, folder = configuration(context)
     file = credentials.login(folder)
     if file is None:
         # What a client gives to its own sessions no other process can see.
         if (name := credentials.in_environment(context.environment)) is not None:
             found = f"{name} in this shell: for clients that have it, too, and their sessions only"
             return Finding("credential", "ok", found)
+        of = "" if account == OWN else f" --account {account}"
         advice = (
-            "Log in with `pykoclaw-acp login`, or set ANTHROPIC_API_KEY in the environment that your client gives to"
-            " pykoclaw-acp, which cannot be seen from here."
+            f"Log in with `pykoclaw-acp login{of}`, or set ANTHROPIC_API_KEY in the environment that your client gives"
+            " to pykoclaw-acp, which cannot be seen from here."
         )
         found = f"none in the environment of {whose}, and none in {folder}"
         return Finding("credential", "problem", found, advice)
@@ -88,8 +92,7 @@ def credential(context: Context) -> Finding:
 
 def user_settings(context: Context) -> Finding:
     """Claude reads the user's own settings, which it leaves out in silence if they are broken."""
-    environment, _ = workers_environment(context)
-    path = os.path.join(credentials.configuration(environment, context.home), "settings.json")
+    path = os.path.join(configuration(context)[1], "settings.json")
     if wrong := trouble(path):
         found = f"{path} {wrong}: Claude does without it, also without what it forbids"
         return Finding("Claude settings", "warning", found, "Correct the file; it counts at once.")
@@ -98,7 +101,7 @@ def user_settings(context: Context) -> Finding:
 
 def accounts(context: Context) -> Finding:
     """Further accounts have a login."""
-    known = [] if context.status is None else context.status.get("accounts", [])
+    known = _accounts(context)
     named = [one["name"] for one in known if one["name"] != OWN]
     without = [one["name"] for one in known if one["name"] in named and one["credential"] is None]
     if without:
@@ -106,6 +109,28 @@ def accounts(context: Context) -> Finding:
         advice = f"Log in with `pykoclaw-acp login --account {without[0]}`."
         return Finding("accounts", "warning", found, advice)
     return Finding("accounts", "ok", ", ".join(named) or "none besides Claude's own configuration")
+
+
+def configuration(context: Context) -> tuple[str, str]:
+    """The account of new sessions whose client names none, and Claude's configuration directory
+    for it.
+    """
+    account = context.house.account
+    name, directory = shown(account), context.house.configuration(account)
+    for one in () if context.status is None else _accounts(context):
+        if one.get("chosen"):
+            name, directory = one["name"], one["directory"]
+    environment, _ = workers_environment(context)
+    if name == OWN or directory is None:
+        return OWN, credentials.configuration(environment, context.home)
+    return name, directory
+
+
+def _accounts(context: Context) -> list[dict[str, Any]]:
+    """As the daemon knows them, else as it would."""
+    if context.status is not None:
+        return list(context.status.get("accounts", []))
+    return [msgspec.structs.asdict(one) for one in every(context.house)]
 
 
 def environment(context: Context) -> Finding:

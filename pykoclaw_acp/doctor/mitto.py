@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from pykoclaw_acp.doctor.claude import read_json, workers_environment
+from pykoclaw_acp.doctor.claude import configuration, read_json, workers_environment
 from pykoclaw_acp.doctor.report import Context, Finding
+from pykoclaw_acp.model.surroundings import OWN
 from pykoclaw_acp.system import credentials
 
 CHECK: Final = "Mitto's tools"
@@ -25,8 +26,9 @@ def mitto_tools(context: Context) -> Finding:
     if not (context.home / ".mittorc").exists() and not folder.is_dir():
         return Finding(CHECK, "ok", "no configuration of it here")
     environment, _ = workers_environment(context)
-    claude = Path(credentials.configuration(environment, context.home))
-    own = claude if environment.get("CLAUDE_CONFIG_DIR") else context.home
+    account, directory = configuration(context)
+    claude = Path(directory)
+    own = claude if account != OWN or environment.get("CLAUDE_CONFIG_DIR") else context.home
     users = own / ".claude.json"
     blocked = []
     if _has_mitto(read_json(users)):
@@ -86,6 +88,9 @@ def _left_out(path: Path, source: str) -> Finding:
 
 def _advice(context: Context) -> str:
     cli = context.cli_path or credentials.bundled_cli() or "claude"
+    account, directory = configuration(context)
+    if account != OWN:
+        cli = f"CLAUDE_CONFIG_DIR={shlex.quote(directory)} {cli}"
     return (
         f"Add it for your user: `{cli} mcp add --scope user --transport http mitto {ADDRESS}`; or"
         " write it into the workspace's .mcp.json and trust that directory with"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.model.surroundings import House
 
 Level = Literal["ok", "warning", "problem"]
 
@@ -52,6 +53,8 @@ class Context:
     setting_sources: Sequence[str] = ("user", "project", "local")
     trusted: Sequence[tuple[str, bool]] | None = None
     """Trusted directories, each with whether all below it is; None: not known, or none needs trust."""
+    house: House = field(default_factory=House)
+    """Account of new sessions, and where accounts are, by the settings here."""
     notify: str | None = None
     """PYKOCLAW_NOTIFY, if it is valid."""
     proc: Path = field(default=Path("/proc"))

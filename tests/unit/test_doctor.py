@@ -19,6 +19,7 @@ from pykoclaw_acp.doctor import database as doctor_database
 from pykoclaw_acp.doctor.report import Context, Finding
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import Places
+from pykoclaw_acp.model.surroundings import House
 from pykoclaw_acp.notify import targets
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.store import engine
@@ -505,6 +506,32 @@ def test_accounts_without_login_and_clients_settings_are_named(context: Context)
     for before in (None, status()):  # of an older daemon
         assert claude.accounts(replace(context, status=before)).level == "ok"
         assert claude.environment(replace(context, status=before)).level == "ok"
+
+
+def test_new_sessions_account_is_looked_at(context: Context) -> None:
+    work = context.home / "accounts/work"
+    work.mkdir(parents=True)
+    own = context.home / ".claude"
+    own.mkdir()
+    (own / ".credentials.json").write_text('{"claudeAiOauth": {}}')
+    (own / ".credentials.json").chmod(0o600)
+    (work / "settings.json").write_text("{")
+    folder = str(context.home / "accounts")
+    chosen = {"name": "work", "directory": str(work), "chosen": True, "credential": None}
+    theirs = replace(context, house=House("work", folder))
+    process = context.home / "proc" / str(os.getpid())
+    process.mkdir(parents=True)
+    (process / "environ").write_text("")
+    running = replace(context, status=status() | {"accounts": [chosen]}, proc=process.parent)
+    for one in (theirs, running):
+        found = claude.credential(one)
+        assert (found.level, "login --account work" in found.advice) == ("problem", True)
+        assert str(work) in claude.user_settings(one).found
+        assert claude.accounts(one).found == "no login for work"
+    shutil.move(own / ".credentials.json", work)
+    assert claude.credential(theirs).level == "ok"
+    assert (claude.accounts(theirs).level, claude.accounts(theirs).found) == ("ok", "work")
+    assert claude.credential(replace(context, house=House("", folder))).level == "problem"
 
 
 def test_this_shells_key_is_for_its_clients(context: Context) -> None:
