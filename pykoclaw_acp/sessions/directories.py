@@ -48,6 +48,7 @@ class Directories:
     ) -> None:
         self._state = state
         self._workers = workers
+         house=self._daemon_environment = daemon_environment= house
         self._settings = BrokenSettings(state, daemon_environment)
         self._seen: dict[str, _Inode | None] = {}  # at the last prompt; None: gone
         self._read: dict[str, Stamp | None] = {}  # when a worker was started before its prompt
@@ -95,8 +96,9 @@ class Directories:
             path: one for path, (one, _) in seen.items() if one is not None or path in said
         }
         cwd = self._state.options.cwd
+        user = self._daemon_environment.configuration(self._state.record.environment.account) or config_home()
         with contextlib.suppress(TimeoutError):  # then its next prompt is refused
-            self._read = await disks.call(cwd, partial(_read_in, cwd))
+            self._read = await disks.call(cwd, partial(_read_in, cwd, user))
 
     async def _look(self) -> dict[str, tuple[_Inode | None, str]]:
         options = self._state.options
@@ -144,12 +146,11 @@ def _gone(path: str, why: str) -> str:
     )
 
 
-def _read_in(cwd: str) -> dict[str, Stamp | None]:
+def _read_in(cwd: str, user: str) -> dict[str, Stamp | None]:
     """What Claude reads when it starts there, as it is now: its memory, also above, and what acts,
-    of which the directory itself tells also when it is gone again; the user's own, too.
+    of which the directory itself tells also when it is gone again; and the user's own, in `user`.
     """
     looking = Looking(os.path.realpath(cwd))
-    user = config_home()
     memory = (os.path.join(place, name) for place in upwards(cwd) for name in _MEMORY)
     own = (os.path.join(user, name) for name in ("CLAUDE.md", "settings.json"))
     for path in (cwd, os.path.join(cwd, ".claude"), *memory, *own):

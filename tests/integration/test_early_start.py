@@ -16,10 +16,12 @@ from pykoclaw_acp.channel.options import McpServer, WorkerOptions
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StoreUnavailable, WorkerFailed
 from pykoclaw_acp.model.contexts import Loss, TurnEnd
+from pykoclaw_acp.model.surroundings import House, Surroundings
 from pykoclaw_acp.sessions import early_starts
 from pykoclaw_acp.sessions.directories import Directories
 from pykoclaw_acp.sessions.early_start import EarlyStart
 from pykoclaw_acp.sessions.early_starts import MOST, EarlyStarts
+from pykoclaw_acp.sessions.new_session import SessionBeginning
 from pykoclaw_acp.sessions.ports import RowStanding
 from pykoclaw_acp.sessions.rewinding import Rewinding
 from pykoclaw_acp.sessions.session import Session
@@ -456,18 +458,27 @@ async def test_changed_directory_at_prompt_gets_another_worker(
 
 @pytest.mark.parametrize(
     "changed",
-    ["CLAUDE.md", "place/.claude/rules/a.md", "user/rules/deep/a.md", "user/CLAUDE.md"],
+    [
+        "CLAUDE.md",
+        "place/.claude/rules/a.md",
+        "user/rules/deep/a.md",
+        "user/CLAUDE.md",
+        "accounts/work/CLAUDE.md",
+    ],
 )
 async def test_memory_written_before_prompt_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "user"))
+    of_account = Surroundings("work" if changed.startswith("accounts") else "")
     place, memory = tmp_path / "place", tmp_path / changed
     for directory in (place, memory.parent):
         directory.mkdir(parents=True, exist_ok=True)
     memory.write_text("Be clear.")
     async with rig(tmp_path) as r:
-        session = await begin(r, await r.sessions.create(str(place), (), ()))
+        r.sessions.house = House(accounts=str(tmp_path / "accounts"))
+        begun = SessionBeginning(surroundings=of_account)
+        session = await begin(r, await r.sessions.create(str(place), (), (), begun=begun))
         await started(r, session)
         memory.write_text("Be brief.")
         assert (await r.run(session, "say 1")).state == "done"
