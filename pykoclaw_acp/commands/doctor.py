@@ -13,7 +13,7 @@ from pykoclaw_acp.config import dotenv, listing, loading, unknown
 from pykoclaw_acp.doctor import checks, report
 from pykoclaw_acp.errors import CommandFailed, ConfigurationError, DaemonNotRunning, StartupError
 from pykoclaw_acp.link.places import Places, lock_holder
-from pykoclaw_acp.model.surroundings import House
+from pykoclaw_acp.model.session_environment import DaemonEnvironment
 from pykoclaw_acp.store import privacy
 
 MARKS: Final = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "red")}
@@ -42,7 +42,7 @@ def _context() -> report.Context:
     places = Places.find()
     status, unreachable, cli_path, bad_settings, group = None, None, None, None, None
     profile, mode, here = "editor", "default", []
-    notify, house = None, House()
+    notify, daemon_environment = None, DaemonEnvironment()
     sources: tuple[str, ...] = ("user", "project", "local")
     asks = True
     try:
@@ -55,7 +55,7 @@ def _context() -> report.Context:
             if line.source == str(Path(".env").absolute())
         ]
         cli_path = None if settings.cli_path is None else str(settings.cli_path)
-        notify, house = settings.notify, settings.house({})
+        notify, daemon_environment = settings.notify, settings.daemon_environment({})
         group = privacy.group_id(settings.group)
     except ConfigurationError as error:
         bad_settings = str(error)
@@ -84,7 +84,7 @@ def _context() -> report.Context:
         permission_mode=mode,
         setting_sources=sources,
         trusted=_trusted() if asks and status is not None else None,
-        house=house,
+        daemon_environment=daemon_environment,
         notify=notify,
     )
 

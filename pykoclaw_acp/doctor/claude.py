@@ -115,8 +115,8 @@ def configuration(context: Context) -> tuple[str, str]:
     """The account of new sessions whose client names none, and Claude's configuration directory
     for it.
     """
-    account = context.house.account
-    name, directory = shown(account), context.house.configuration(account)
+    account = context.daemon_environment.account
+    name, directory = shown(account), context.daemon_environment.configuration(account)
     for one in () if context.status is None else _accounts(context):
         if one.get("chosen"):
             name, directory = one["name"], one["directory"]
@@ -130,7 +130,7 @@ def _accounts(context: Context) -> list[dict[str, Any]]:
     """As the daemon knows them, else as it would."""
     if context.status is not None:
         return list(context.status.get("accounts", []))
-    return [msgspec.structs.asdict(one) for one in every(context.house)]
+    return [msgspec.structs.asdict(one) for one in every(context.daemon_environment)]
 
 
 def environment(context: Context) -> Finding:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.doctor.claude import configuration, read_json, workers_environment
 from pykoclaw_acp.doctor.report import Context, Finding
-from pykoclaw_acp.model.surroundings import OWN
+from pykoclaw_acp.model.session_environment import OWN
 from pykoclaw_acp.system import credentials
 
 CHECK: Final = "Mitto's tools"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from pykoclaw_acp.link.places import Places
-from pykoclaw_acp.model.surroundings import House
+from pykoclaw_acp.model.session_environment import DaemonEnvironment
 
 Level = Literal["ok", "warning", "problem"]
 
@@ -53,7 +53,7 @@ class Context:
     setting_sources: Sequence[str] = ("user", "project", "local")
     trusted: Sequence[tuple[str, bool]] | None = None
     """Trusted directories, each with whether all below it is; None: not known, or none needs trust."""
-    house: House = field(default_factory=House)
+    daemon_environment: DaemonEnvironment = field(default_factory=DaemonEnvironment)
     """Account of new sessions, and where accounts are, by the settings here."""
     notify: str | None = None
     """PYKOCLAW_NOTIFY, if it is valid."""

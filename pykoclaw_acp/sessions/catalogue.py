@@ -209,7 +209,7 @@ class Catalogue:
             if found is None:
                 raise
         else:
-            require_same(known.surroundings.account, account)
+            require_same(known.environment.account, account)
             return known
         if not elsewhere and cwd is not None and not await adopting.is_same_place(found.cwd, cwd):
             raise InvalidParams(adopting.OTHER_DIRECTORY, {"sessionCwd": found.cwd, "cwd": cwd})

@@ -48,7 +48,7 @@ class Directories:
     ) -> None:
         self._state = state
         self._workers = workers
-         house=self._daemon_environment = daemon_environment= house
+        self._daemon_environment = daemon_environment
         self._settings = BrokenSettings(state, daemon_environment)
         self._seen: dict[str, _Inode | None] = {}  # at the last prompt; None: gone
         self._read: dict[str, Stamp | None] = {}  # when a worker was started before its prompt
@@ -96,7 +96,10 @@ class Directories:
             path: one for path, (one, _) in seen.items() if one is not None or path in said
         }
         cwd = self._state.options.cwd
-        user = self._daemon_environment.configuration(self._state.record.environment.account) or config_home()
+        user = (
+            self._daemon_environment.configuration(self._state.record.environment.account)
+            or config_home()
+        )
         with contextlib.suppress(TimeoutError):  # then its next prompt is refused
             self._read = await disks.call(cwd, partial(_read_in, cwd, user))
 

@@ -19,6 +19,7 @@ from pykoclaw_acp.model.events import Event, OpenTools, Plan, TitleChanged, Tool
 from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.sessions.context_summary import ContextSummary
+from pykoclaw_acp.sessions.directories import resolve_links
 from pykoclaw_acp.sessions.names import ConversationNames
 from pykoclaw_acp.sessions.ports.restoring import RestoreStore
 from pykoclaw_acp.sessions.session import Session
@@ -69,6 +70,7 @@ class Restorer:
         session_id = str(uuid4())
         async with self._names.reserve(session_id) as name:
             record = replace(wanted, session_id=session_id, conversation_name=name)
+            await resolve_links(record)
             await self._store.begin_restoring(record)
             try:
                 await self._fill(record, title, batches, words)

@@ -53,7 +53,7 @@ def opened(
 def configuration(record: SessionRecord, options: WorkerOptions) -> Configuration:
     """What decides about that which Claude offers to the session's workers, with these options."""
     return Configuration(
-        record.surroundings.account, tuple(sorted(options.setting_sources)), options.cli_path
+        record.environment.account, tuple(sorted(options.setting_sources)), options.cli_path
     )
 
 

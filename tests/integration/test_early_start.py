@@ -16,7 +16,7 @@ from pykoclaw_acp.channel.options import McpServer, WorkerOptions
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StoreUnavailable, WorkerFailed
 from pykoclaw_acp.model.contexts import Loss, TurnEnd
-from pykoclaw_acp.model.surroundings import House, Surroundings
+from pykoclaw_acp.model.session_environment import DaemonEnvironment, StoredEnvironment
 from pykoclaw_acp.sessions import early_starts
 from pykoclaw_acp.sessions.directories import Directories
 from pykoclaw_acp.sessions.early_start import EarlyStart
@@ -470,14 +470,14 @@ async def test_memory_written_before_prompt_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "user"))
-    of_account = Surroundings("work" if changed.startswith("accounts") else "")
+    of_account = StoredEnvironment("work" if changed.startswith("accounts") else "")
     place, memory = tmp_path / "place", tmp_path / changed
     for directory in (place, memory.parent):
         directory.mkdir(parents=True, exist_ok=True)
     memory.write_text("Be clear.")
     async with rig(tmp_path) as r:
-        r.sessions.house = House(accounts=str(tmp_path / "accounts"))
-        begun = SessionBeginning(surroundings=of_account)
+        r.sessions.daemon_environment = DaemonEnvironment(accounts=str(tmp_path / "accounts"))
+        begun = SessionBeginning(environment=of_account)
         session = await begin(r, await r.sessions.create(str(place), (), (), begun=begun))
         await started(r, session)
         memory.write_text("Be brief.")

@@ -102,6 +102,19 @@ async def listed(r: Rig) -> list[str]:
     return [one.session_id for one in (await r.sessions.catalogue.page()).sessions]
 
 
+async def test_import_through_link_is_listed_by_place(tmp_path: Path) -> None:
+    for name in ("here", "there", "real"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to("real")
+    lines = await exported(tmp_path / "here", SAID)
+    async with rig(tmp_path / "there") as r, caller(r, tmp_path / "there") as cli:
+        name = await upload(cli, lines)
+        made = await cli.call("import/finish", upload=name, cwd=str(tmp_path / "link"))
+        for directory in ("link", "real"):
+            page = await r.sessions.catalogue.page(cwd=str(tmp_path / directory))
+            assert [one.session_id for one in page.sessions] == [made["session"]]
+
+
 async def test_a_session_goes_on_elsewhere(tmp_path: Path) -> None:
     for name in ("here", "there"):
         (tmp_path / name).mkdir()

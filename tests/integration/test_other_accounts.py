@@ -12,7 +12,7 @@ import pytest
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.choices import Model, Offer
 from pykoclaw_acp.model.conversations import Conversation
-from pykoclaw_acp.model.surroundings import House
+from pykoclaw_acp.model.session_environment import DaemonEnvironment
 from pykoclaw_acp.sessions.new_session import Beginnings
 from tests.integration.programs import upsert_row
 from tests.integration.rig import Rig, rig
@@ -30,8 +30,8 @@ async def r(tmp_path: Path) -> AsyncIterator[Rig]:
     """It has an account `work` besides Claude's own configuration."""
     (tmp_path / "accounts/work").mkdir(parents=True)
     async with rig(tmp_path) as made:
-        made.sessions.house = House(accounts=str(tmp_path / "accounts"))
-        made.sessions.beginnings = Beginnings(made.sessions.house, OPTIONS)
+        made.sessions.daemon_environment = DaemonEnvironment(accounts=str(tmp_path / "accounts"))
+        made.sessions.beginnings = Beginnings(made.sessions.daemon_environment, OPTIONS)
         yield made
 
 

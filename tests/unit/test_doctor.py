@@ -19,7 +19,7 @@ from pykoclaw_acp.doctor import database as doctor_database
 from pykoclaw_acp.doctor.report import Context, Finding
 from pykoclaw_acp.link import records
 from pykoclaw_acp.link.places import Places
-from pykoclaw_acp.model.surroundings import House
+from pykoclaw_acp.model.session_environment import DaemonEnvironment
 from pykoclaw_acp.notify import targets
 from pykoclaw_acp.pool import leftovers
 from pykoclaw_acp.store import engine
@@ -518,7 +518,7 @@ def test_new_sessions_account_is_looked_at(context: Context) -> None:
     (work / "settings.json").write_text("{")
     folder = str(context.home / "accounts")
     chosen = {"name": "work", "directory": str(work), "chosen": True, "credential": None}
-    theirs = replace(context, house=House("work", folder))
+    theirs = replace(context, daemon_environment=DaemonEnvironment("work", folder))
     process = context.home / "proc" / str(os.getpid())
     process.mkdir(parents=True)
     (process / "environ").write_text("")
@@ -531,7 +531,10 @@ def test_new_sessions_account_is_looked_at(context: Context) -> None:
     shutil.move(own / ".credentials.json", work)
     assert claude.credential(theirs).level == "ok"
     assert (claude.accounts(theirs).level, claude.accounts(theirs).found) == ("ok", "work")
-    assert claude.credential(replace(context, house=House("", folder))).level == "problem"
+    assert (
+        claude.credential(replace(context, daemon_environment=DaemonEnvironment("", folder))).level
+        == "problem"
+    )
 
 
 def test_this_shells_key_is_for_its_clients(context: Context) -> None:
