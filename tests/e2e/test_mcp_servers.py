@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import pty
+import re
 import signal
 import socket
-from asyncio.subprocess import PIPE
+from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,7 @@ from tests.e2e.harness.client import selected
 from tests.e2e.harness.processes import environment
 from tests.e2e.harness.stack import PROGRAM
 from tests.e2e.mcp_web import approve, ending, serving
+from tests.e2e.other_programs import BUNDLED
 from tests.waiting import eventually
 
 SECRET = "s3cret-of-a-server"
@@ -240,3 +244,42 @@ async def test_command_signs_in_to_clients_server(stack: Stack) -> None:
         await client.prompt(session, text("Without it again."))
         assert notes(client, session).count("wants you to sign in") == 2
         await no_secret_seen(stack)
+
+
+@pytest.mark.long
+async def test_command_signs_in_to_directorys_server(stack: Stack) -> None:
+    """One that `claude mcp add` has added there: Claude's own command does it, in a terminal."""
+    async with serving(sign_in=True) as web:
+        added = await asyncio.create_subprocess_exec(
+            BUNDLED, "mcp", "add", "--transport", "http", "web", f"{web.url}/mcp",
+            cwd=stack.work, env=stack.environment, stdin=DEVNULL, stdout=DEVNULL,
+        )  # fmt: skip
+        assert await asyncio.wait_for(added.wait(), 120) == 0
+        client = await stack.front()
+        session = await client.new(stack.work)
+        await client.prompt(session, text("Without it."))
+        told = "Run `pykoclaw-acp mcp login web`, in this session's directory, in a terminal."
+        assert told in notes(client, session)
+        assert "There is no MCP server web" in (await run(stack, "mcp", "login", "web")).error
+        terminal, theirs = pty.openpty()
+        try:
+            command = await asyncio.create_subprocess_exec(
+                *PROGRAM, "mcp", "login", "web", cwd=stack.work, env=stack.environment,
+                stdin=theirs, stdout=theirs, stderr=theirs,
+            )  # fmt: skip
+            os.close(theirs)
+            said = b""
+            page = re.compile(re.escape(f"{web.url}/authorize?".encode()) + rb"[^\s\x1b\x07]+")
+            while not (b"paste" in said and page.search(said)):
+                said += await asyncio.to_thread(os.read, terminal, 4096)
+            (found,) = set(page.findall(said))
+            os.write(terminal, f"{await ending(found.decode())}\r".encode())
+            with contextlib.suppress(OSError):  # the command has ended
+                while await asyncio.to_thread(os.read, terminal, 4096):
+                    pass
+            assert await asyncio.wait_for(command.wait(), 120) == 0
+        finally:
+            os.close(terminal)
+        call = 'tool mcp__web__greet {"name": "Ada"}'
+        await client.prompt(session, script(call, "text With it."))
+        assert "Hello, Ada." in "".join(results(client, session))
