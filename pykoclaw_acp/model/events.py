@@ -104,16 +104,20 @@ WHY: Final = "-why"
 
 
 class Text(_Event, frozen=True, tag="text"):
-    """A part of the agent's message; `note`: of a message of ours, not of Claude."""
+    """A part of the agent's message; `note`: of a message of ours, not of Claude.
+
+    `calls`: in a note that says why Claude has begun a turn, the calls of whose ends it has heard.
+    """
 
     message_id: str
     text: str
     note: bool = False
+    calls: tuple[str, ...] | None = None
 
 
-def note_event(message_id: str, words: str) -> Text:
+def note_event(message_id: str, words: str, calls: tuple[str, ...] | None = None) -> Text:
     """A message of ours with these words, between empty lines: clients join the messages of a turn."""
-    return Text(message_id, f"\n\n{words}\n\n", note=True)
+    return Text(message_id, f"\n\n{words}\n\n", note=True, calls=calls)
 
 
 class Thinking(_Event, frozen=True, tag="thinking"):

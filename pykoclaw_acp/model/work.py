@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.model.events import Event, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.model.events import WHY, Event, Text, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.scheduled import RULE, answer
 from pykoclaw_acp.model.turns import Outcome, TurnState
@@ -44,26 +43,25 @@ class Work:
 
 
 def led_to(
-    turns: Sequence[tuple[str, int, Outcome]],
-    logged: Iterable[tuple[int, str | None, Event | None]],
+    turns: Sequence[tuple[str, Outcome]],
+    logged: Iterable[tuple[str | None, Event | None]],
 ) -> Work:
-    """What the first of these turns has led to; the others are Claude's own since, with where they begin
-    in the log. `logged`: the log from its first event on, of prompts only those since its end.
+    """What the first of these turns has led to; the others are Claude's own since. `logged`: the log from
+    its first event on, with the turn of each event, of prompts only those since its end.
     """
     if not turns:
         return Work()
-    (of, _, _), *own = turns
-    story = _Story(of, {one: begin for one, begin, _ in own})
-    for seq, turn_id, event in logged:
-        story.begin_turns(seq)
+    (of, _), *own = turns
+    story = _Story(of, [one for one, _ in own])
+    for turn_id, event in logged:
         story.follow(turn_id, event)
-    story.begin_turns()
-    ends = (one for turn_id, _, one in own if turn_id in story.said)
-    unanswered = (one for one in ends if one.state in _WITHOUT_ANSWER)
+    story.take_unexplained()
+    said = {one: story.said[one] for one, _ in turns if one in story.said}
+    unanswered = (one for turn_id, one in own if turn_id in said and one.state in _WITHOUT_ANSWER)
     lost = Outcome(TurnState.FAILED, failure=TurnFailure(ErrorKind.WORKER_LOST, _LOST))
     return Work(
-        tuple(story.said),
-        joined([answer(events) for events in story.said.values()], RULE),
+        tuple(said),
+        joined([answer(events) for events in said.values()], RULE),
         frozenset(story.calls),
         not story.passed and story.beside,
         not story.passed and story.just_over,
@@ -74,28 +72,23 @@ def led_to(
 class _Story:
     """What is of a turn, and what of others that go on beside it.
 
-    Claude tells of each end in a turn of its own, in their order, or within a turn of which a call ends
-    then. So of its own turns those are of the turn that come for an end of one of the turn's calls, or in
-    which it hears of one; and without any end, as for news, those while a Monitor of the turn runs.
+    A turn of Claude's own begins with a note that names the calls of whose ends it tells. Of an end that
+    no note names, Claude has heard in the turn that ran then.
     """
 
-    def __init__(self, turn_id: str, own: dict[str, int]) -> None:
+    def __init__(self, turn_id: str, own: Sequence[str]) -> None:
         self.said: dict[str, list[Event]] = {turn_id: []}
         self.calls: dict[str, tuple[str, ToolStarted]] = {}
-        # A prompt came when no call was open: Claude's own turns are about that
+        # A prompt came when no call was open: Claude has heard of all ends with it
         self.passed = False
         self.cut = False
         self.just_over = False
-        self._others: dict[str, list[Event]] = {}
-        self._to_come = own
+        self._others: dict[str, list[Event]] = {one: [] for one in own}
+        self._explained: set[str] = set()
         # Calls of any turn, and the turn in which they ended
         self._over: dict[str, str | None] = {}
-        # Of any turn; others are of subagents
-        self._own_calls: set[str] = set()
-        # Ends in the background; whether of the turn's calls
-        self._untold: list[bool] = []
-        # Ends of the turn's calls of which Claude was told already, or never is, it seems
-        self._late = 0
+        # Ends in the background that no note has named so far
+        self._unnamed: dict[str, str | None] = {}
 
     @property
     def beside(self) -> bool:
@@ -105,74 +98,63 @@ class _Story:
             for one, (turn_id, call) in self.calls.items()
         )
 
-    def begin_turns(self, upto: float = math.inf) -> None:
-        """Begin Claude's own turns up to this place in the log."""
-        for turn_id in [one for one, at in self._to_come.items() if at <= upto]:
-            del self._to_come[turn_id]
-            if self._is_about_it() and not self.passed:
-                self.said[turn_id] = []
-            else:
-                self._others[turn_id] = []
-
-    def _is_about_it(self) -> bool:
-        if self._untold:
-            return self._untold.pop(0)
-        if self._late:
-            self._late -= 1
-            return True
-        return any(call.name == "Monitor" for call in self._open())
-
-    def _open(self) -> Iterator[ToolStarted]:
-        return (call for one, (_, call) in self.calls.items() if one not in self._over)
-
     def follow(self, turn_id: str | None, event: Event | None) -> None:
         """The next event of the log."""
         if isinstance(event, UserMessage):
             self.passed = self.passed or not any(self._open())
-            self._told()
         elif isinstance(event, ToolEnded):
-            self._ended(turn_id, event)
-        elif event is not None and turn_id is not None:
-            if isinstance(event, ToolStarted) and event.parent_id is None:
-                self._own_calls.add(event.tool_call_id)
-            if (events := self._others.get(turn_id)) is not None:
-                events.append(event)
-            elif turn_id in self.said:
-                self._say(turn_id, event)
+            self._end(turn_id, event)
+        elif isinstance(event, Text) and event.note and event.message_id.endswith(WHY):
+            self._explain(event.message_id.removesuffix(WHY), event.calls)
+        elif event is not None and turn_id in self.said:
+            self._say(turn_id, event)
+        elif event is not None and turn_id in self._others:
+            self._others[turn_id].append(event)
+
+    def take_unexplained(self) -> None:
+        """Claude's own turns that ended without a word, or in which it has heard of ends."""
+        silent = [one for one in self._others if one not in self._explained]
+        unheard = [one for one in self._unnamed.values() if one is None]
+        heard_in = [one for one in self._others if one in self._unnamed.values()]
+        for turn_id in dict.fromkeys([*heard_in, *silent[: len(unheard)]]):
+            self._take(turn_id)
+
+    def _explain(self, turn_id: str, calls: tuple[str, ...] | None) -> None:
+        self._explained.add(turn_id)
+        heard = self.calls.keys() & (calls or ())
+        for one in heard:
+            self._unnamed.pop(one, None)
+        if calls is None:  # of a worker of an earlier version
+            is_about_it = not self.passed
+        elif calls:
+            is_about_it = bool(heard)
+        else:
+            is_about_it = any(call.name == "Monitor" for call in self._open())
+        if is_about_it and turn_id in self._others:
+            self._take(turn_id)
+
+    def _take(self, turn_id: str) -> None:
+        self.said[turn_id] = []
+        for event in self._others.pop(turn_id):
+            self._say(turn_id, event)
 
     def _say(self, turn_id: str, event: Event) -> None:
         self.said[turn_id].append(event)
         if isinstance(event, ToolStarted) and event.parent_id in (None, *self.calls):
             self.calls[event.tool_call_id] = turn_id, event
 
-    def _ended(self, turn_id: str | None, event: ToolEnded) -> None:
+    def _open(self) -> Iterator[ToolStarted]:
+        return (call for one, (_, call) in self.calls.items() if one not in self._over)
+
+    def _end(self, turn_id: str | None, event: ToolEnded) -> None:
         self._over[event.tool_call_id] = turn_id
         began_in, _ = self.calls.get(event.tool_call_id, (None, None))
-        if began_in is not None:
-            self.cut = self.cut or (event.reason or "").startswith(CUT_OFF)
-            self.just_over = self.just_over or (began_in == turn_id and event.background)
-        if event.tool_call_id not in self._own_calls and not event.background:
+        if began_in is None:
             return
-        # Workers of earlier versions do not say that a call had gone on in the background.
-        later = began_in not in (None, turn_id)
-        if event.background or (later and event.status == "completed"):
-            self._untold.append(began_in is not None)
-        elif later:
-            self._late += 1
-        elif turn_id is not None:
-            if any(self._untold) and turn_id in self._others and not self.passed:
-                self._take_in(turn_id)
-            self._told()
-
-    def _told(self) -> None:
-        self._late += sum(self._untold)
-        self._untold.clear()
-
-    def _take_in(self, turn_id: str) -> None:
-        """A turn that was about something else tells of an end as well."""
-        self.said[turn_id] = []
-        for event in self._others.pop(turn_id):
-            self._say(turn_id, event)
+        self.cut = self.cut or (event.reason or "").startswith(CUT_OFF)
+        self.just_over = self.just_over or (began_in == turn_id and event.background)
+        if event.background:
+            self._unnamed[event.tool_call_id] = turn_id
 
 
 _WITHOUT_ANSWER: Final = (TurnState.FAILED, TurnState.CANCELLED, TurnState.UNKNOWN)

@@ -33,34 +33,32 @@ async def words(database: Database, *turn_ids: str) -> str:
 
 def _of_turn(turn_id: str, rows: Rows) -> Work:
     found = rows(
-        "SELECT b.turn_id, b.position, COALESCE(b.first_seq, 0), b.state, b.error FROM acp_turns t"  # noqa: S608  constants
+        "SELECT b.turn_id, b.position, b.state, b.error FROM acp_turns t"  # noqa: S608  constants
         " JOIN acp_turns b ON b.acp_session_id = t.acp_session_id"
         f" WHERE t.turn_id = ? AND (b.turn_id = t.turn_id OR (b.origin = {BACKGROUND}"
         " AND b.position > t.position AND b.first_seq > t.first_seq)) ORDER BY b.position",
         (turn_id,),
     )
     turns = [
-        (one, begin, Outcome(TurnState(state), failure=failure_of(error)))
-        for one, _, begin, state, error in found
+        (one, Outcome(TurnState(state), failure=failure_of(error)))
+        for one, _, state, error in found
     ]
     ids = {position: one for one, position, *_ in found}
-    # A call ends outside of turns, or with a turn of others if the worker is lost in that.
+    # A call ends outside of turns, or with a turn of others if the worker is lost in that. What
+    # explains a turn comes before it.
     logged = rows(
-        "SELECT e.seq, e.turn, e.payload FROM acp_turns t"  # noqa: S608  constants
+        "SELECT e.turn, e.payload FROM acp_turns t"  # noqa: S608  constants
         " JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"
         " JOIN acp_log e ON e.log_key = s.log_key AND e.seq >= t.first_seq"
         f" WHERE t.turn_id = ? AND (e.kind IN {kinds(ToolStarted, ToolEnded)}"
         f" OR (e.kind = {kind(UserMessage)} AND e.seq > t.last_seq)"
-        f" OR (e.turn IN ({', '.join('?' * len(ids))}) AND e.kind = {kind(Text)}))"
+        f" OR ((e.turn IS NULL OR e.turn IN ({', '.join('?' * len(ids))})) AND e.kind = {kind(Text)}))"
         " ORDER BY e.seq",
         (turn_id, *ids),
     )
     return led_to(
         turns,
-        (
-            (seq, None if at is None else ids.get(at, OTHERS), decode(payload))
-            for seq, at, payload in logged
-        ),
+        ((None if at is None else ids.get(at, OTHERS), decode(payload)) for at, payload in logged),
     )
 
 

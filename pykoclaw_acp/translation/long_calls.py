@@ -156,7 +156,7 @@ class LongCalls:
     def why(self, turn: str, call: str | None, end: TaskEnd) -> list[Event]:
         """Why Claude has begun a turn by itself, when the task of this call had ended."""
         task = self.known.calls.get(call or "") or self.known.of(end.task)
-        return reasons.line(turn, [] if task is None else [task.describe_end(end)])
+        return reasons.line(turn, {} if task is None else {task.call: task.describe_end(end)})
 
     def say(self, call: str, kind: str, text: str) -> None:
         """A subagent has said or thought something."""

@@ -41,7 +41,9 @@ class LongWork:
             self._ended(message)
         elif isinstance(message, SystemMessage):
             data = message.data
-            if message.subtype == "background_tasks_changed":
+            if data.get("status") == "requesting":
+                self._own.requested()
+            elif message.subtype == "background_tasks_changed":
                 tasks = data.get("tasks")
                 self.tasks = len(tasks) if isinstance(tasks, list) else 0
                 return True
@@ -120,4 +122,4 @@ class LongWork:
         # Claude does not answer to the end of a command that was stopped.
         if task is not None and task.background and message.status != "stopped":
             end = self._translation.task_end(message.status, message.summary, None, task.id)
-            self._own.task_ended(task.describe_end(end))
+            self._own.task_ended(task.call, task.describe_end(end))

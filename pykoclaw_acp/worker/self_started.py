@@ -19,15 +19,26 @@ class SelfStarted:
     """What has ended that Claude has not heard of, and which turn was explained."""
 
     def __init__(self) -> None:
-        self._ended: list[str] = []
+        # Calls of tasks, and what is said of their ends: those of which Claude has not heard, and
+        # those of which it hears with the request that runs
+        self._ended: dict[str, str] = {}
+        self._heard: dict[str, str] = {}
         self._repeated: str | None = None  # the prompt that the CLI took up last
         self._begun: str | None = None  # the turn in which Claude spoke last
         self._explained: str | None = None
         self._said: str | None = None  # the message that Claude said last
 
-    def task_ended(self, words: str) -> None:
-        """A task has ended, of which Claude will hear with its next request."""
-        self._ended = [*self._ended, words][-MOST_ENDED:]
+    def task_ended(self, call: str, words: str) -> None:
+        """The task of this call has ended, of which Claude will hear with its next request."""
+        self._ended.pop(call, None)
+        self._ended[call] = words
+        if len(self._ended) > MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
+
+    def requested(self) -> None:
+        """The CLI sends a request, in whatever turn: Claude hears of what has ended."""
+        self._heard |= self._ended
+        self._ended.clear()
 
     def begin(
         self, message: Message, turn: str | None, prompted: str | None, watched: Sequence[str] = ()
@@ -40,7 +51,7 @@ class SelfStarted:
             self._repeated = prompted
         if turn is None or not _speaks(message):
             return []
-        ended, self._ended = self._ended, []
+        ended, self._heard = self._heard, {}
         first, self._begun = self._begun != turn, turn
         before = first and bool(ended) and self._repeated != prompted
         if not (turn != prompted or before) or self._explained == turn:

@@ -38,7 +38,7 @@ from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import LaunchFailed
 from pykoclaw_acp.link.records import Site
 from pykoclaw_acp.model.choices import Config
-from pykoclaw_acp.model.events import Text
+from pykoclaw_acp.model.events import WHY, Text, note_event
 from pykoclaw_acp.pool.launcher import Deliver, Inheritance
 from pykoclaw_acp.pool.whereabouts import Sighting, Unlisted, Whereabouts
 
@@ -131,6 +131,13 @@ class MemoryChannel:
         return TurnStarted(
             epoch=self.spec.epoch, n=self.last, turn_id=turn_id, background=background
         )
+
+    def begin_own(self, turn_id: str, *calls: str) -> None:
+        """Claude begins a turn by itself, as these calls have ended."""
+        self.say(self.started(turn_id, background=True))
+        self.last += 1
+        why = note_event(f"{turn_id}{WHY}", "> Why.", calls)
+        self.say(EventFrame(epoch=self.spec.epoch, n=self.last, turn_id=None, event=why))
 
     def background(self, running: int) -> None:
         self.last += 1

@@ -14,7 +14,7 @@ from tests.integration.rig import Rig, rig
 from tests.waiting import eventually
 
 AGENT = ToolStarted("call", "Agent", "look", "think")
-ENDED = ToolEnded("call", "completed")
+ENDED = ToolEnded("call", "completed", background=True)
 
 
 def tell(worker: MemoryChannel, turn: str | None, *events: Event) -> None:
@@ -54,7 +54,7 @@ async def test_prompt_followed_again_shows_every_word(tmp_path: Path) -> None:
         seen = r.sessions.live[session].last_seq
         tell(worker, None, ENDED)
         worker.background(0)
-        worker.say(worker.started("own", background=True))
+        worker.begin_own("own", "call")
         tell(worker, "own", Text("b", "Eight files."))
         await eventually(lambda: worker.acked == worker.last)
         resumed = again(two, session, after=seen)
@@ -78,7 +78,7 @@ async def test_repeated_prompt_keeps_its_outcome(tmp_path: Path) -> None:
         begun = f"SELECT 1 FROM acp_turns WHERE turn_id = '{later}' AND state != 'queued'"
         await eventually(lambda: fetch(tmp_path / "pykoclaw.db", begun))
         worker.say(worker.ended(later))
-        worker.say(worker.started("own", background=True))
+        worker.begin_own("own", "made by the other prompt")
         tell(worker, "own", Text("b", "About the other prompt."))
         await eventually(lambda: worker.acked == worker.last)
         worker.kill()
@@ -94,7 +94,7 @@ async def test_repeated_prompt_keeps_its_outcome(tmp_path: Path) -> None:
 async def test_finished_subagent_holds_up_no_prompt(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as one:
         session, at, worker, turn = await running(r, tmp_path, one)
-        tell(worker, turn, AGENT, ENDED, Text("a", "Done."))
+        tell(worker, turn, AGENT, ToolEnded("call", "completed"), Text("a", "Done."))
         other = one.begin("prompt", session=session, text="hang", detach=True)
         await eventually(lambda: other in one.answers)
         worker.say(worker.ended(turn))
@@ -109,11 +109,10 @@ async def test_finished_subagent_holds_up_no_prompt(tmp_path: Path) -> None:
 async def test_subagent_that_ended_early_is_told_of(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as one:
         _, at, worker, turn = await running(r, tmp_path, one)
-        over = ToolEnded("call", "completed", background=True)
-        tell(worker, turn, AGENT, over, Text("a", "It looks."))
+        tell(worker, turn, AGENT, ENDED, Text("a", "It looks."))
         worker.say(worker.ended(turn))
         await eventually(lambda: one.told("waits"))
-        worker.say(worker.started("own", background=True))
+        worker.begin_own("own", "call")
         tell(worker, "own", Text("b", "Done."))
         worker.say(worker.ended("own"))
         await eventually(lambda: at in one.answers)

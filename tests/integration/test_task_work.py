@@ -51,9 +51,9 @@ async def launched(r: Rig, path: Path, mode: str) -> tuple[str, MemoryChannel]:
 
 def tell_result(worker: MemoryChannel) -> None:
     """The subagent ends, and Claude begins a turn about it."""
-    tell(worker, None, ToolEnded("call", "completed"))
+    tell(worker, None, ToolEnded("call", "completed", background=True))
     worker.background(0)
-    worker.say(worker.started("own", background=True))
+    worker.begin_own("own", "call")
     worker.background(1)
     tell(worker, "own", Text("b", "Eight files."))
 
@@ -153,7 +153,7 @@ async def test_question_does_not_prolong_work_endlessly(
     monkeypatch.setattr(work, "ASKED", 0.5)
     async with rig(tmp_path) as r, scheduling(r):
         one, worker = await launched(r, path, "group")
-        worker.say(worker.started("own", background=True))
+        worker.begin_own("own", "call")
         worker.last += 1
         worker.say(
             PermissionRequest(
@@ -189,7 +189,7 @@ async def test_result_is_without_other_background_work(tmp_path: Path, path: Pat
     async with rig(tmp_path) as r, scheduling(r):
         one, worker = await launched(r, path, "group")
         tell(worker, None, ToolEnded("deploy", "failed", exit_code=1, background=True))
-        worker.say(worker.started("other", background=True))
+        worker.begin_own("other", "deploy")
         tell(worker, "other", Text("c", "The deploy failed."))
         worker.say(worker.ended("other"))
         tell_result(worker)

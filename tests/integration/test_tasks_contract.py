@@ -14,7 +14,7 @@ from pykoclaw_acp.channel.frames import EventFrame, Numbered, TurnStarted
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.branches import Branch
 from pykoclaw_acp.model.conversations import Conversation
-from pykoclaw_acp.model.events import Event, Text, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.model.events import WHY, Event, Text, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.scheduled import TaskResult, TaskRun
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.model.work import Work
@@ -273,8 +273,10 @@ async def test_prompt_ends_what_turn_leads_to(s: Subject, ends_before: bool) -> 
     if not ends_before:
         await s.journal.append(session, [ToolEnded("call", "completed")])
     own = TurnStarted(epoch=epoch, n=4, turn_id="own", background=True)
-    said = EventFrame(epoch=epoch, n=5, turn_id="own", event=Text("b", "Done."))
-    await s.journal.record(session, epoch, [own, said], {})
+    why = Text(f"own{WHY}", "Why.", note=True, calls=() if ends_before else ("call",))
+    explained = EventFrame(epoch=epoch, n=5, turn_id=None, event=why)
+    said = EventFrame(epoch=epoch, n=6, turn_id="own", event=Text("b", "Done."))
+    await s.journal.record(session, epoch, [own, explained, said], {})
     work = await s.tasks.work("turn")
     assert work.turns == (("turn",) if ends_before else ("turn", "own"))
     assert (work.text, work.beside) == (("", False) if ends_before else ("Done.", True))
@@ -282,24 +284,24 @@ async def test_prompt_ends_what_turn_leads_to(s: Subject, ends_before: bool) -> 
 
 STARTED = ToolStarted("mine", "Agent", "a", "think")
 MINE = ToolEnded("mine", "completed", background=True)
+MINE_LATER = changed(MINE, exit_code=0)  # outside of turns
 FOREIGN = ToolEnded("foreign", "completed", background=True)
-STOPPED = ToolEnded("foreign", "failed", reason="It was stopped.")
 LOOK = ToolStarted("look", "Bash", "ls", "execute")
 LOOKED = ToolEnded("look", "completed")
 MONITOR = ToolStarted("mine", "Monitor", "a", "execute")
 HAPPENS = {
-    "one after the other": ([], [FOREIGN, "b", MINE, "c"], ["c"]),
-    "ends in its turn": ([FOREIGN], ["b", MINE, "c"], ["c"]),
-    "both end together": ([], [MINE, FOREIGN, "b", "c"], ["b"]),
-    "both end together, this one later": ([], [FOREIGN, MINE, "b", "c"], ["c"]),
-    "other one was stopped": ([], [STOPPED, MINE, "b"], ["b"]),
-    "told within its turn": ([LOOK, FOREIGN, LOOKED], [MINE, "b"], ["b"]),
-    "told within the other turn": ([], [FOREIGN, "b", LOOK, MINE, LOOKED], ["b"]),
-    "probably told in its turn": ([LOOK, MINE, LOOKED], ["b", FOREIGN, "c"], ["b"]),
-    "nothing ends": ([], ["b", MINE, "c"], ["c"]),
-    "news of its monitor": ([MONITOR], ["b", FOREIGN, "c"], ["b"]),
-    "it was stopped": ([], [changed(MINE, status="failed", background=False), "b"], ["b"]),
-    "earlier version": ([], [ToolEnded("mine", "completed"), "b"], ["b"]),
+    "one after the other": ([], [FOREIGN, "b:foreign", MINE, "c:mine"], ["c"]),
+    "ends in its turn": ([FOREIGN], ["b:foreign", MINE, "c:mine"], ["c"]),
+    "both end together": ([], [FOREIGN, MINE, "b:foreign", "c:mine"], ["c"]),
+    "told of both at once": ([], [FOREIGN, MINE, "b:foreign,mine"], ["b"]),
+    "told within its turn": ([LOOK, MINE, LOOKED], ["b:foreign"], []),
+    "told within the other turn": ([], [FOREIGN, "b:foreign", LOOK, MINE, LOOKED], ["b"]),
+    "waits for work of its own": ([], ["b:mine", MINE, "c:mine"], ["b", "c"]),
+    "nothing ends": ([], ["b:", MINE, "c:mine"], ["c"]),
+    "news of its monitor": ([MONITOR], ["b:", FOREIGN, "c:foreign"], ["b"]),
+    "it was stopped": ([], [changed(MINE, status="failed", background=False), "b:"], []),
+    "ends without a word": ([], [FOREIGN, "b:foreign", MINE_LATER, "c"], ["c"]),
+    "earlier version": ([], [ToolEnded("mine", "completed"), "b?"], ["b"]),
 }
 
 
@@ -320,16 +322,24 @@ async def test_turn_leads_to_what_its_calls_do(
     turn = None
     for one in after:
         if isinstance(one, str):
-            turn = one
-            frames.append(TurnStarted(epoch=epoch, n=len(frames) + 2, turn_id=one, background=True))
-            frame(one, Text(one, f"Said in {one}."))
+            turn, is_explained, named = one[0], len(one) > 1, one[2:]
+            frames.append(
+                TurnStarted(epoch=epoch, n=len(frames) + 2, turn_id=turn, background=True)
+            )
+            if is_explained:
+                calls = None if one[1] == "?" else tuple(filter(None, named.split(",")))
+                frame(None, Text(f"{turn}{WHY}", "Why.", note=True, calls=calls))
+                frame(turn, Text(turn, f"Said in {turn}."))
+            else:
+                frame(turn, Text(f"{turn}-failed", "It failed.", note=True))
         else:
-            frame(turn, one)
+            frame(None if one is MINE_LATER else turn, one)
     await s.journal.record(session, epoch, frames, {"turn": DONE})
     work = await s.tasks.work("turn")
     assert work.turns == ("turn", *told)
-    assert work.text == "\n\n---\n\n".join(f"Said in {one}." for one in told)
-    assert ("look" in work.calls) == (LOOK in within or (told == ["b"] and LOOK in after))
+    explained = [one for one in told if one not in after]
+    assert work.text == "\n\n---\n\n".join(f"Said in {one}." for one in explained)
+    assert ("look" in work.calls) == (LOOK in within or LOOK in after)
 
 
 async def test_calls_of_other_subagents_are_foreign(s: Subject) -> None:

@@ -109,12 +109,9 @@ class MemoryTaskStore(MemoryStore):
         later = (one for one in own if begins.get(one.turn_id, 0) > since)
         turns = [turn, *sorted(later, key=lambda one: one.position)]
         return led_to(
+            [(one.turn_id, one.outcome or Outcome(one.state)) for one in turns],
             [
-                (one.turn_id, begins.get(one.turn_id, 0), one.outcome or Outcome(one.state))
-                for one in turns
-            ],
-            [
-                (one.seq, one.turn_id, one.event)
+                (one.turn_id, one.event)
                 for one in log
                 if one.seq >= since
                 and not (

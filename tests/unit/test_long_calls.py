@@ -54,6 +54,12 @@ class Cli:
     async def system(self, subtype: str, **fields: Any) -> list[Event]:
         return await self.say(type="system", subtype=subtype, **fields)
 
+    async def speaks(self) -> list[Event]:
+        """A request, and the beginning of its answer."""
+        told = await self.system("status", status="requesting")
+        start = {"type": "message_start", "message": {"id": "m2"}}
+        return told + await self.say(type="stream_event", event=start)
+
     async def assistant(self, *blocks: dict[str, Any], parent: str | None = None) -> list[Event]:
         message = {"id": "m", "model": "x", "content": list(blocks)}
         return await self.say(type="assistant", message=message, parent_tool_use_id=parent)
@@ -315,6 +321,7 @@ async def waiting_agent(cli: Cli) -> None:
 async def test_waiting_subagent_ends_with_its_last_report(cli: Cli) -> None:
     await waiting_agent(cli)
     cli.turn = "own"
+    await cli.system("status", status="requesting")
     assert "> The background agent “Look” waits for background work of its own." in said(
         await cli.assistant({"type": "text", "text": "It waits."})
     )
@@ -366,6 +373,7 @@ async def test_message_to_subagent_shows_its_answer(cli: Cli) -> None:
     report = (TextPart("I go on."), TextPart("Second."))
     assert ended == ToolEnded("sent", "completed", report, background=True)
     cli.turn, cli.prompted = "own", None
+    await cli.system("status", status="requesting")
     assert "> The background agent “Look” has ended." in said(
         await cli.assistant({"type": "text", "text": "I see."})
     )
@@ -472,27 +480,40 @@ async def test_claudes_own_turn_says_why_and_stands_apart(cli: Cli) -> None:
     cli.turn = cli.prompted = None
     await cli.ended("call", "b1", "completed", "(exit code 0)")
     cli.turn = "own"
-    start = {"type": "message_start", "message": {"id": "m2"}}
-    [why] = await cli.say(type="stream_event", event=start)
+    [why] = await cli.speaks()
     assert why == Text(
         "own-why",
         "\n\n> The background command `npm test` has ended (exit code 0).\n\n",
         note=True,
+        calls=("call",),
     )
     [said] = await cli.assistant({"type": "text", "text": "done"})
     assert isinstance(said, Text)
     assert await cli.over() == [Text(said.message_id, "\n\n")]
 
 
-async def test_tasks_heard_of_in_turn_need_no_line(cli: Cli) -> None:
+async def test_task_that_ends_during_request_is_told_of_later(cli: Cli) -> None:
     await cli.background("call", "b1")
-    await cli.ended("call", "b1", "failed", "failed with exit code 3")
+    await cli.system("status", status="requesting")
+    await cli.ended("call", "b1", "completed", "(exit code 0)")
     start = {"type": "message_start", "message": {"id": "m2"}}
-    await cli.say(type="user", message={"content": "prompt"}, uuid="turn")
     assert await cli.say(type="stream_event", event=start) == []
     await cli.over()
     cli.turn, cli.prompted = "own", None
-    [why] = await cli.say(type="stream_event", event=start)
+    [why] = await cli.speaks()
+    assert isinstance(why, Text)
+    assert "has ended" in why.text
+    assert why.calls == ("call",)
+
+
+async def test_tasks_heard_of_in_turn_need_no_line(cli: Cli) -> None:
+    await cli.background("call", "b1")
+    await cli.ended("call", "b1", "failed", "failed with exit code 3")
+    await cli.say(type="user", message={"content": "prompt"}, uuid="turn")
+    assert await cli.speaks() == []
+    await cli.over()
+    cli.turn, cli.prompted = "own", None
+    [why] = await cli.speaks()
     assert isinstance(why, Text)
     assert why.text == "\n\n> Claude goes on by itself.\n\n"
 
@@ -503,14 +524,13 @@ async def test_claudes_own_turn_before_prompt_is_told_apart(cli: Cli) -> None:
     cli.turn = cli.prompted = None
     await cli.ended("call", "b1", "failed", "failed with exit code 3")
     cli.turn = cli.prompted = "next"  # the prompt was given, and the CLI has not taken it up
-    start = {"type": "message_start", "message": {"id": "m2"}}
-    [why] = await cli.say(type="stream_event", event=start)
+    [why] = await cli.speaks()
     assert isinstance(why, Text)
     assert "`make` has failed (exit code 3)" in why.text
     await cli.assistant({"type": "text", "text": "done"})
     assert [type(one) for one in cli.work.end("next")] == [Text]
     await cli.say(type="user", message={"content": "prompt"}, uuid="next")
-    assert await cli.say(type="stream_event", event=start) == []
+    assert await cli.speaks() == []
 
 
 async def test_monitors_news_do_not_end_it(cli: Cli) -> None:
@@ -520,15 +540,14 @@ async def test_monitors_news_do_not_end_it(cli: Cli) -> None:
     assert await cli.result("call", "Monitor started (task b1 …)", details) == []
     assert await cli.over() == []
     cli.turn, cli.prompted = "own", None
-    start = {"type": "message_start", "message": {"id": "m2"}}
-    [why] = await cli.say(type="stream_event", event=start)
+    [why] = await cli.speaks()
     assert isinstance(why, Text)
     assert why.text == "\n\n> Claude has news of the monitor “Watch the log”.\n\n"
     await cli.over()
     told = await cli.ended("call", "b1", "completed", 'Monitor "Watch the log" stream ended')
     assert told == [ToolEnded("call", "completed", background=True)]
     cli.turn = "next"
-    [why] = await cli.say(type="stream_event", event=start)
+    [why] = await cli.speaks()
     assert isinstance(why, Text)
     assert why.text == "\n\n> The monitor “Watch the log” has ended.\n\n"
 
