@@ -17,12 +17,8 @@ _LOST: Final = (
     "Claude's worker was lost before its work in the background had ended. What was said until then"
     " is kept. Send a prompt to go on."
 )
-_BESIDE: Final = (
-    "Agent",
-    "Task",
-    "Monitor",
-    "SendMessage",
-)  # tools that may go on when their turn has ended
+# Tools that may go on when their turn has ended
+_BESIDE: Final = ("Agent", "Task", "Monitor", "SendMessage")
 
 
 @dataclass(frozen=True, slots=True)

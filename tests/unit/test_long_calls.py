@@ -492,7 +492,7 @@ async def test_claudes_own_turn_says_why_and_stands_apart(cli: Cli) -> None:
     assert await cli.over() == [Text(said.message_id, "\n\n")]
 
 
-async def test_task_that_ends_during_request_is_told_of_later(cli: Cli) -> None:
+async def test_task_ended_during_request_is_told_later(cli: Cli) -> None:
     await cli.background("call", "b1")
     await cli.system("status", status="requesting")
     await cli.ended("call", "b1", "completed", "(exit code 0)")
