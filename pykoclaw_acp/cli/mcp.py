@@ -9,7 +9,7 @@ from pykoclaw_acp.cli.options import JSON
 ACCOUNT = click.option(
     "--account",
     metavar="NAME",
-    help="The account of the sessions; default: each one's, for your Claude settings PYKOCLAW_ACCOUNT.",
+    help="Account whose sessions or settings have the server; default: any session's, or PYKOCLAW_ACCOUNT's settings.",
 )
 
 
@@ -45,8 +45,8 @@ def login(server: str, account: str | None) -> None:
     open in a browser. Claude keeps the token where it keeps its own credential, and sessions have
     the server with their next prompt.
 
-    Else it is, by its name, one of the directory in which you are. Claude's own command signs in to
-    that: in a terminal, and to one of an .mcp.json once you have approved it in `claude` there.
+    If there is none, SERVER is the name of a server of the current directory. Claude's own command
+    signs in to that: in a terminal, and to one of an .mcp.json once you have approved it in `claude`.
     """
     from pykoclaw_acp.commands import mcp as command
 

@@ -236,8 +236,10 @@ def _state(summary: dict[str, Any], asks: Container[str]) -> str:
 
 
 def stop_waiting(session: str) -> None:
-    """Do not let a session go on by itself when a usage limit ends."""
+    """Cancel the automatic resume of a session after a usage limit."""
     waited = ask("waits/stop", session=session)["waited"]
     terminal.line(
-        "It does not go on by itself any more." if waited else "It does not wait for a usage limit."
+        "It does not resume by itself any more."
+        if waited
+        else "It does not wait for a usage limit."
     )

@@ -184,7 +184,7 @@ def _limit_waits(waits: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [
         (
             "usage limit",
-            f"session {one['session']} goes on by itself at {show.when(one['due'])}",
+            f"session {one['session']} resumes by itself at {show.when(one['due'])}",
         )
         for one in waits
     ]

@@ -15,7 +15,7 @@ PROMPT: Final = (
     " and do not repeat what is done already."
 )
 LEFT: Final = (
-    "**This session does not go on by itself here when the usage limit ends.** This is a copy of the data directory"
+    "**This session does not resume by itself here when the usage limit ends.** This is a copy of the data directory"
     " {path}: the original goes on. Here it goes on when you send a prompt."
 )
 GIVEN_UP: Final = "**This session no longer waits for the end of the usage limit.** It goes on when you send a prompt."
@@ -51,7 +51,7 @@ def tries_of(request_key: str) -> int:
 
 
 def given_up(turn_id: str) -> list[Event]:
-    """What the log says when the session does not go on by itself any more."""
+    """What the log says when the session does not resume by itself any more."""
     return [note_event(f"{turn_id}-limit", GIVEN_UP)]
 
 

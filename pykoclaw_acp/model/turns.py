@@ -76,7 +76,7 @@ class SessionRecord:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """End of a turn; `usage`: tokens of this turn, under ACP's names. `last_uuid`: its last entry in
-    Claude's transcript. `goes_on_at`: when the session goes on by itself (seconds since 1970), after
+    Claude's transcript. `goes_on_at`: when the session resumes by itself (seconds since 1970), after
     so many `tries`. `told`: if it was cancelled, the log needs no line that says so.
     """
 

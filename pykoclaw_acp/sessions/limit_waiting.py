@@ -1,4 +1,4 @@
-"""A session that would go on by itself after a usage limit is told not to."""
+"""A session that would resume by itself after a usage limit is told not to."""
 
 from __future__ import annotations
 

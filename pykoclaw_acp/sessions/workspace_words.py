@@ -102,7 +102,7 @@ def left_out(turn_id: str, workspaces: Sequence[Workspace]) -> list[Event]:
     adds = "\n".join(f"pykoclaw-acp trust add {shlex.quote(one.path)}" for one in workspaces)
     said = (
         f"**Claude runs here without what acts in {_names(workspaces)}**, because that is not trusted."
-        " The question above lists it.\n\nInstructions such as CLAUDE.md count."
+        " The request above lists it.\n\nInstructions such as CLAUDE.md count."
         " To let the rest count, from the next prompt on:"
         f"\n\n{fenced(adds, 'sh')}"
     )

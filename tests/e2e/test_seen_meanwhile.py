@@ -323,7 +323,7 @@ async def test_limit_wait_outlives_killed_daemons_and_ends_once(stack: Stack) ->
     for session in (goes_on, cancelled):
         with pytest.raises(RpcError) as error:
             await client.prompt(session, f"{stopped} {session}")
-        assert "goes on by itself then" in error.value.message
+        assert "resumes by itself then" in error.value.message
     await client.close()
     await stack.end_daemon(signal.SIGKILL)
 
@@ -365,13 +365,13 @@ async def test_waiting_session_can_be_told_not_to(stack: Stack) -> None:
     await wait()
     (told,) = (await commands.done(stack, "status", "--json")).json["limitWaits"]
     assert told["session"] == session
-    assert f"session {session} goes on by itself" in (await commands.done(stack, "status")).out
+    assert f"session {session} resumes by itself" in (await commands.done(stack, "status")).out
     client.notify("session/cancel", sessionId=session)
     await client.until(lambda: "no longer waits" in client.text(session))
     assert not stack.rows(WAITS)
     await wait()
     done = await commands.done(stack, "sessions", "stop-waiting", session)
-    assert done.out.startswith("It does not go on by itself any more")
+    assert done.out.startswith("It does not resume by itself any more")
     assert not stack.rows(WAITS)
     await wait()
     await client.prompt(session, text("I go on."))

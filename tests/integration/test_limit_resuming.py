@@ -205,7 +205,7 @@ async def test_wait_is_given_up_whose_turn_was_ending(
         await asyncio.wait_for(asyncio.gather(*leaving), 60)
         outcome, _ = await asyncio.wait_for(turn.ended, 60)
         assert outcome.failure is not None
-        assert "goes on by itself" in outcome.failure.message
+        assert "resumes by itself" in outcome.failure.message
         assert await r.database.read("SELECT 1 FROM acp_limit_waits") == []
 
 

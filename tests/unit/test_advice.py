@@ -42,6 +42,6 @@ async def test_limit_names_command_for_its_session() -> None:
     outcome = limits.told(Outcome(TurnState.FAILED, failure=failure), turn, WAIT)
     assert outcome.failure is not None
     assert outcome.failure.message == (
-        "The limit is reached. The session goes on by itself then, unless you send a prompt or close"
+        "The limit is reached. The session resumes by itself then, unless you send a prompt or close"
         " the session before, or run `pykoclaw-acp sessions stop-waiting 5e550123`."
     )

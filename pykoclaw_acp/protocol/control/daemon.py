@@ -102,7 +102,7 @@ class OtherSettings(FullAnswer, frozen=True, kw_only=True):
 
 
 class LimitWaitInfo(FullAnswer, frozen=True, kw_only=True):
-    """A session that goes on by itself when a usage limit ends, at `due` (ms since 1970)."""
+    """A session that resumes by itself when a usage limit ends, at `due` (ms since 1970)."""
 
     session: str
     due: int

@@ -108,7 +108,7 @@ def parked_note(request: PermissionRequest) -> list[Event]:
     """The note in the log of a turn that is stopped because nobody is there to answer
     its request.
     """
-    waits = f"The question whether “{request.title}” may run still waits"
+    waits = f"The permission request “{request.title}” still waits"
     if request.questions:
         waits = "Claude's questions still wait"
     elif request.plan:

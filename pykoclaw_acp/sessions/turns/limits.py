@@ -22,7 +22,7 @@ _UNLESS: Final = (
     "unless you send a prompt or close the session before, or run"
     " `pykoclaw-acp sessions stop-waiting {}`."
 )
-GOES_ON: Final = f"The session goes on by itself then, {_UNLESS}"
+GOES_ON: Final = f"The session resumes by itself then, {_UNLESS}"
 TRIES_AGAIN: Final = f"The session tries again by itself to go on, {_UNLESS}"
 
 
