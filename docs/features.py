@@ -186,7 +186,7 @@ VERDICTS: Final = {
         "the hunk with context at its lines",
     ),
     "A file that is written anew": Verdict(
-        "the whole difference, in the question too",
+        "the whole difference, in the permission request",
         "a new file, and at the end the difference",
     ),
     "A tool of an MCP server": Verdict(

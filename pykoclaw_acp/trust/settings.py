@@ -116,7 +116,7 @@ def strings(value: Any) -> Iterator[str]:
 
 def shown(text: str) -> str:
     """The text with a single blank for several; line breaks stay, as they mean something to a shell."""
-    return _BLANKS.sub(" ", text).strip(" ")
+    return _BLANKS.sub(" ", text).strip()
 
 
 def _of_key(key: str, value: Any) -> Iterator[str]:

@@ -168,7 +168,7 @@ def slow_commands(text: str) -> list[str]:
     looked = (text, _SUBSTITUTED.sub("", text))
     found = (list(_SHELL.finditer(some)) for some in looked)
     return [
-        " ".join((one[1] or one[2] or one[3] or "…").split())
+        re.sub(r"[ \t]+", " ", one[1] or one[2] or one[3] or "…").strip()
         for one in next(filter(None, found), [])
     ]
 
