@@ -129,7 +129,7 @@ class Thinking(_Event, frozen=True, tag="thinking"):
 
 class ToolStarted(_Event, frozen=True, tag="tool_started"):
     """A tool call; `input` is complete. `pending`: it is still being written, and the whole call
-    replaces this report of it.
+    replaces this report of it. `continues`: the call whose subagent goes on in this one.
     """
 
     tool_call_id: str
@@ -141,6 +141,7 @@ class ToolStarted(_Event, frozen=True, tag="tool_started"):
     locations: tuple[Location, ...] = ()
     parent_id: str | None = None
     pending: bool = False
+    continues: str | None = None
 
 
 class ToolProgressed(_Event, frozen=True, tag="tool_progressed"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,7 +40,7 @@ class Work:
 
 def led_to(
     turns: Sequence[tuple[str, Outcome]],
-    logged: Iterable[tuple[str | None, Event | None]],
+    logged: Sequence[tuple[str | None, Event | None]],
 ) -> Work:
     """What the first of these turns has led to; the others are Claude's own since. `logged`: the log from
     its first event on, with the turn of each event, of prompts only those since its end.
@@ -48,10 +48,14 @@ def led_to(
     if not turns:
         return Work()
     (of, _), *own = turns
-    story = _Story(of, [one for one, _ in own])
-    for turn_id, event in logged:
-        story.follow(turn_id, event)
-    story.take_unexplained()
+    taken = {of}
+    while True:
+        story = _Story(of, [one for one, _ in own], taken)
+        for turn_id, event in logged:
+            story.follow(turn_id, event)
+        if not (further := story.heard_of_late()):
+            break
+        taken |= further
     said = {one: story.said[one] for one, _ in turns if one in story.said}
     unanswered = (one for turn_id, one in own if turn_id in said and one.state in _WITHOUT_ANSWER)
     lost = Outcome(TurnState.FAILED, failure=TurnFailure(ErrorKind.WORKER_LOST, _LOST))
@@ -69,17 +73,17 @@ class _Story:
     """What is of a turn, and what of others that go on beside it.
 
     A turn of Claude's own begins with a note that names the calls of whose ends it tells. Of an end that
-    no note names, Claude has heard in the turn that ran then.
+    no note names, Claude has heard in the turn that ran then. `taken`: turns that are known to be of it.
     """
 
-    def __init__(self, turn_id: str, own: Sequence[str]) -> None:
-        self.said: dict[str, list[Event]] = {turn_id: []}
-        self.calls: dict[str, tuple[str, ToolStarted]] = {}
+    def __init__(self, turn_id: str, own: Sequence[str], taken: Collection[str]) -> None:
+        self.said: dict[str, list[Event]] = {one: [] for one in (turn_id, *own) if one in taken}
+        self.calls: dict[str, tuple[str | None, ToolStarted]] = {}
         # A prompt came when no call was open: Claude has heard of all ends with it
         self.passed = False
         self.cut = False
         self.just_over = False
-        self._others: dict[str, list[Event]] = {one: [] for one in own}
+        self._others: dict[str, list[Event]] = {one: [] for one in own if one not in taken}
         self._explained: set[str] = set()
         # Calls of any turn, and the turn in which they ended
         self._over: dict[str, str | None] = {}
@@ -90,7 +94,8 @@ class _Story:
     def beside(self) -> bool:
         """Whether there was a call that may go on when its turn has ended."""
         return any(
-            self._over.get(one, "") != turn_id and (call.name in _BESIDE or _in_background(call))
+            not (one in self._over and self._over[one] == turn_id)
+            and (call.name in _BESIDE or _in_background(call))
             for one, (turn_id, call) in self.calls.items()
         )
 
@@ -106,14 +111,17 @@ class _Story:
             self._say(turn_id, event)
         elif event is not None and turn_id in self._others:
             self._others[turn_id].append(event)
+        elif isinstance(event, ToolStarted) and event.continues in self.calls:
+            self.calls[event.tool_call_id] = turn_id, event
 
-    def take_unexplained(self) -> None:
-        """Claude's own turns that ended without a word, or in which it has heard of ends."""
+    def heard_of_late(self) -> set[str]:
+        """Claude's own turns, not taken so far, in which it has heard of ends, or which ended without a
+        word.
+        """
+        heard_in = {one for one in self._others if one in self._unnamed.values()}
         silent = [one for one in self._others if one not in self._explained]
         unheard = [one for one in self._unnamed.values() if one is None]
-        heard_in = [one for one in self._others if one in self._unnamed.values()]
-        for turn_id in dict.fromkeys([*heard_in, *silent[: len(unheard)]]):
-            self._take(turn_id)
+        return {*heard_in, *silent[: len(unheard)]}
 
     def _explain(self, turn_id: str, calls: tuple[str, ...] | None) -> None:
         self._explained.add(turn_id)
@@ -127,12 +135,9 @@ class _Story:
         else:
             is_about_it = any(call.name == "Monitor" for call in self._open())
         if is_about_it and turn_id in self._others:
-            self._take(turn_id)
-
-    def _take(self, turn_id: str) -> None:
-        self.said[turn_id] = []
-        for event in self._others.pop(turn_id):
-            self._say(turn_id, event)
+            self.said[turn_id] = []
+            for event in self._others.pop(turn_id):
+                self._say(turn_id, event)
 
     def _say(self, turn_id: str, event: Event) -> None:
         self.said[turn_id].append(event)
@@ -144,12 +149,17 @@ class _Story:
 
     def _end(self, turn_id: str | None, event: ToolEnded) -> None:
         self._over[event.tool_call_id] = turn_id
-        began_in, _ = self.calls.get(event.tool_call_id, (None, None))
-        if began_in is None:
+        if event.tool_call_id not in self.calls:
             return
+        began_in, call = self.calls[event.tool_call_id]
         self.cut = self.cut or (event.reason or "").startswith(CUT_OFF)
-        self.just_over = self.just_over or (began_in == turn_id and event.background)
-        if event.background:
+        # Workers of earlier versions do not say that a call had gone on in the background
+        known = event.status == "completed" or event.exit_code is not None
+        in_background = event.background or (
+            known and (_in_background(call) or began_in != turn_id)
+        )
+        self.just_over = self.just_over or (began_in == turn_id and in_background)
+        if in_background:
             self._unnamed[event.tool_call_id] = turn_id
 
 

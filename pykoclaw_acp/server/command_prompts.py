@@ -210,7 +210,7 @@ class _TurnClient(CommandClient):
             return turn_id == self._turn.turn_id
         if turn_id is None:
             if isinstance(event, ToolStarted):
-                return event.parent_id in self.calls
+                return not self.calls.isdisjoint((event.parent_id, event.continues))
             if isinstance(event, ToolProgressed | ToolEnded):
                 return event.tool_call_id in self.calls
             return False

@@ -58,7 +58,7 @@ def _of_turn(turn_id: str, rows: Rows) -> Work:
     )
     return led_to(
         turns,
-        ((None if at is None else ids.get(at, OTHERS), decode(payload)) for at, payload in logged),
+        [(None if at is None else ids.get(at, OTHERS), decode(payload)) for at, payload in logged],
     )
 
 

@@ -13,8 +13,9 @@ from claude_agent_sdk import (
     TaskNotificationMessage,
     TaskStartedMessage,
 )
+from msgspec.structs import replace
 
-from pykoclaw_acp.model.events import Event
+from pykoclaw_acp.model.events import Event, ToolStarted
 from pykoclaw_acp.translation.tasks import MESSAGE
 from pykoclaw_acp.translation.translator import CANCELLED, Translation
 from pykoclaw_acp.worker.live_output import LiveOutput
@@ -83,6 +84,7 @@ class LongWork:
         if call is None:
             return
         known = self._long.known
+        call = known.newest(call) or call
         task = known.calls.get(call)
         if task is not None and task.over and task.agent is not None:
             call = self._message(call, message)
@@ -91,12 +93,13 @@ class LongWork:
         if not known.calls[call].what:
             known.calls[call].what = message.description
 
-    def _message(self, call: str, message: TaskStartedMessage) -> str:
+    def _message(self, former: str, message: TaskStartedMessage) -> str:
         """A subagent whose call has ended goes on with a message that had waited: in a call of ours."""
-        call = f"{call}-{message.uuid}"
+        call = f"{message.tool_use_id}-{message.uuid}"
         given = {"summary": message.description, "message": message.data.get("prompt")}
         for event in self._translation.start_tool(call, MESSAGE, given):
-            self._note(event)
+            continues = isinstance(event, ToolStarted) and event.tool_call_id == call
+            self._note(replace(event, continues=former) if continues else event)
         self._translation.background[call] = None
         return call
 

@@ -33,7 +33,7 @@ def temporary(tmp_path: Path) -> Path:
     return path
 
 
-def environment(temporary: Path, **more: str) -> dict[str, str]:
+def variables(temporary: Path, **more: str) -> dict[str, str]:
     return {**os.environ, "TMPDIR": str(temporary), **more}
 
 
@@ -108,8 +108,8 @@ def test_demo_passes_in_pipe_beside_terminals_one(
         "ANTHROPIC_MODEL": "mine",
         "XDG_RUNTIME_DIR": str(runtime),
     }
-    plain = environment(temporary, FORCE_COLOR="1", COLUMNS="200", **own)
-    fancy = environment(temporary, TERM="xterm-256color", PYTHONIOENCODING="utf-8")
+    plain = variables(temporary, FORCE_COLOR="1", COLUMNS="200", **own)
+    fancy = variables(temporary, TERM="xterm-256color", PYTHONIOENCODING="utf-8")
     terminal = start_in_terminal(80, fancy) if beside else None
     piped = subprocess.run(COMMAND, env=plain, capture_output=True, timeout=LONGEST, check=False)
     if terminal is not None:
@@ -144,7 +144,7 @@ def test_it_says_which_step_is_wrong(
 ) -> None:
     done = subprocess.run(
         COMMAND,
-        env=environment(temporary, **environment),
+        env=variables(temporary, **environment),
         capture_output=True,
         timeout=LONGEST,
         check=False,
@@ -223,7 +223,7 @@ def test_interrupted_it_leaves_nothing(
     # A process group of its own, as in a terminal, where Ctrl-C reaches the scripted model too.
     process = subprocess.Popen(
         COMMAND,
-        env=environment(temporary),
+        env=variables(temporary),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         process_group=0,

@@ -128,6 +128,29 @@ async def test_prompt_waits_for_a_waiting_subagent(shared: Stack) -> None:
 
 
 @pytest.mark.long
+async def test_prompt_has_answer_to_message_that_waited(shared: Stack) -> None:
+    """The subagent gets it when it has ended, and waits for a command of its own then."""
+    _, session = await talking(shared)
+    agent = {
+        "description": "look", "name": "looker", "subagent_type": "claude",
+        "prompt": script("hang 4s", "text First."),
+    }  # fmt: skip
+    message = {
+        "to": "looker", "summary": "more",
+        "message": script("text Again.", "background sleep 4; touch made", "text I wait."),
+    }  # fmt: skip
+    left = script(
+        f"tool Agent {json.dumps(agent)}",
+        f"tool SendMessage {json.dumps(message)}",
+        *("text Sent.", "stop end_turn", "text More.", "stop end_turn"),
+        *("text It waits.", "stop end_turn", "text It is made."),
+    )
+    told = json.loads((await run(shared, "prompt", session, left, "--json")).out)
+    said = "Sent.\n\nMore.\n\nIt waits.\n\nIt is made."
+    assert (told["state"], told["text"], told["goesOn"]) == ("done", said, False)
+
+
+@pytest.mark.long
 async def test_task_waits_for_a_waiting_subagent(stack: Stack) -> None:
     _, session = await conversation(stack)
     schedule(stack, "aaaa1111", name(session), waiting_agent())

@@ -284,6 +284,10 @@ async def test_prompt_ends_what_turn_leads_to(s: Subject, ends_before: bool) -> 
 
 STARTED = ToolStarted("mine", "Agent", "a", "think")
 MINE = ToolEnded("mine", "completed", background=True)
+SENT = ToolStarted("sent", "SendMessage", "a", "think", continues="mine")
+AGAIN = ToolStarted("again", "Agent", "a", "think")
+AGAIN_OVER = ToolEnded("again", "completed", background=True)
+SHELL = ToolStarted("mine", "Bash", "a", "execute", input={"run_in_background": True})
 MINE_LATER = changed(MINE, exit_code=0)  # outside of turns
 FOREIGN = ToolEnded("foreign", "completed", background=True)
 LOOK = ToolStarted("look", "Bash", "ls", "execute")
@@ -295,12 +299,19 @@ HAPPENS = {
     "both end together": ([], [FOREIGN, MINE, "b:foreign", "c:mine"], ["c"]),
     "told of both at once": ([], [FOREIGN, MINE, "b:foreign,mine"], ["b"]),
     "told within its turn": ([LOOK, MINE, LOOKED], ["b:foreign"], []),
+    "goes on with a message": ([MINE], [SENT, "b:sent"], ["b"]),
+    "follow-up in the other turn": (
+        [],
+        [FOREIGN, "b:foreign", LOOK, MINE, LOOKED, AGAIN, AGAIN_OVER, "c:again"],
+        ["b", "c"],
+    ),
     "told within the other turn": ([], [FOREIGN, "b:foreign", LOOK, MINE, LOOKED], ["b"]),
     "waits for work of its own": ([], ["b:mine", MINE, "c:mine"], ["b", "c"]),
     "nothing ends": ([], ["b:", MINE, "c:mine"], ["c"]),
     "news of its monitor": ([MONITOR], ["b:", FOREIGN, "c:foreign"], ["b"]),
     "it was stopped": ([], [changed(MINE, status="failed", background=False), "b:"], []),
     "ends without a word": ([], [FOREIGN, "b:foreign", MINE_LATER, "c"], ["c"]),
+    "earlier version, in its turn": ([SHELL, changed(MINE, background=False)], ["b?"], ["b"]),
     "earlier version": ([], [ToolEnded("mine", "completed"), "b?"], ["b"]),
 }
 
@@ -333,7 +344,7 @@ async def test_turn_leads_to_what_its_calls_do(
             else:
                 frame(turn, Text(f"{turn}-failed", "It failed.", note=True))
         else:
-            frame(None if one is MINE_LATER else turn, one)
+            frame(None if one in (MINE_LATER, SENT) else turn, one)
     await s.journal.record(session, epoch, frames, {"turn": DONE})
     work = await s.tasks.work("turn")
     assert work.turns == ("turn", *told)
@@ -355,20 +366,23 @@ async def test_calls_of_other_subagents_are_foreign(s: Subject) -> None:
     assert (work.calls, work.beside) == (frozenset({"mine"}), False)
 
 
-@pytest.mark.parametrize("background", [True, False])
-async def test_background_call_ended_in_turn_is_just_over(s: Subject, background: bool) -> None:
+@pytest.mark.parametrize(
+    ("call", "background", "over"),
+    [(STARTED, True, True), (STARTED, False, False), (SHELL, False, True)],
+    ids=["background", "foreground", "earlier version"],
+)
+async def test_background_call_ended_in_turn_is_just_over(
+    s: Subject, call: ToolStarted, background: bool, over: bool
+) -> None:
     session = await s.session()
     _, epoch = await s.running(session)
-    of_turn: list[Event] = [
-        ToolStarted("call", "Agent", "a", "think"),
-        ToolEnded("call", "completed", background=background),
-    ]
+    of_turn: list[Event] = [call, changed(MINE, background=background)]
     frames = [
         EventFrame(epoch=epoch, n=n, turn_id="turn", event=one) for n, one in enumerate(of_turn, 2)
     ]
     await s.journal.record(session, epoch, [*frames, end(epoch, 4, "turn")], {"turn": DONE})
     work = await s.tasks.work("turn")
-    assert (work.beside, work.just_over) == (False, background)
+    assert (work.beside, work.just_over) == (False, over)
 
 
 async def test_session_of_conversation_may_be_deleted(s: Subject) -> None:

@@ -406,6 +406,7 @@ async def test_message_that_waited_is_a_call(cli: Cli) -> None:
         "Message to the agent: Look",
         (TextPart("Look again.", beside=True),),
     )
+    assert begun.continues == "agent"
     [inner] = await cli.call("inner", parent="agent", command="ls")
     assert isinstance(inner, ToolStarted)
     assert inner.parent_id == begun.tool_call_id
@@ -414,6 +415,29 @@ async def test_message_that_waited_is_a_call(cli: Cli) -> None:
     [ended] = await cli.ended("agent", "a1", "completed", "Second.")
     parts = (TextPart("Second."),)
     assert ended == ToolEnded(begun.tool_call_id, "completed", parts, background=True)
+
+
+async def test_waiting_subagent_goes_on_in_its_newest_call(cli: Cli) -> None:
+    """The CLI names the first call again when the subagent goes on after work of its own."""
+    await agent(cli, is_backgrounded=True)
+    await cli.result("agent", "launched", {"isAsync": True, "agentId": "a1"})
+    await cli.ended("agent", "a1", "completed", "First.")
+    fields = {"description": "Look", "is_backgrounded": True}
+    of = {"task_id": "a1", "tool_use_id": "agent"}
+    await cli.system("task_started", **of, **fields, prompt="Look again.")
+    begun = cli.events[-1]
+    assert isinstance(begun, ToolStarted)
+    await cli.call("inner", parent="agent", command="make", run_in_background=True)
+    await cli.started("inner", "b1")
+    await cli.result("inner", "running with ID: b1", {"stdout": "", "backgroundTaskId": "b1"})
+    assert await cli.ended("agent", "a1", "completed", "I wait.") == []
+    await cli.ended("inner", "b1", "completed", "Background command (exit code 0)")
+    known = len(cli.events)
+    await cli.system("task_started", **of, **fields)
+    assert cli.events[known:] == []
+    [ended] = await cli.ended("agent", "a1", "completed", "It is made.")
+    assert isinstance(ended, ToolEnded)
+    assert ended.tool_call_id == begun.tool_call_id
 
 
 async def test_failed_subagents_calls_end_with_it(cli: Cli) -> None:
