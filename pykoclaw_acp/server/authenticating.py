@@ -41,7 +41,7 @@ async def authenticate(call: Call, params: AuthenticateParams) -> Empty:
         raise InvalidParams("`methodId`: must be one of `authMethods`.")
     client = call.client
     if await asyncio.to_thread(credential_of, call.sessions.daemon_environment, client) is None:
-        raise AuthRequired(_missing(client), {"errorKind": ErrorKind.AUTHENTICATION_MISSING})
+        raise AuthRequired(_missing(call), {"errorKind": ErrorKind.AUTHENTICATION_MISSING})
     client.log_in()
     return Empty()
 
@@ -57,6 +57,7 @@ async def logout(call: Call, params: Params) -> Empty:  # noqa: ARG001
             _log_out,
             call.sessions.daemon_environment.cli_path,
             environment.get(names.CONFIGURATION),
+            _option(call),
         )
     client.log_out()
     if call.sessions.early is not None:
@@ -132,18 +133,24 @@ def _login(directory: str) -> str | None:
         return credentials.login(directory)
 
 
-def _missing(client: AcpClient) -> str:
-    given = client.given
-    named = f" --account {given.account}" if given is not None and given.account else ""
+def _missing(call: Call) -> str:
     return (
-        f"There is no credential for Claude. Run `pykoclaw-acp login{named}` in a terminal, or set ANTHROPIC_API_KEY in"
-        " the environment that the client gives to this agent, and start the client again."
+        f"There is no credential for Claude. Run `pykoclaw-acp login{_option(call)}` in a terminal, or set"
+        " ANTHROPIC_API_KEY in the environment that the client gives to this agent, and start the client again."
     )
 
 
-def _log_out(cli_path: str | None, directory: str | None) -> None:
-    """Let the CLI remove its login; `directory` None: that of Claude's own configuration. Raises
-    InternalError.
+def _option(call: Call) -> str:
+    """What names the client's account to commands; empty if neither it nor a setting names one."""
+    daemon, given = call.sessions.daemon_environment, call.client.given
+    if not daemon.account and (given is None or given.account is None):
+        return ""
+    return f" --account {rules.shown(account_of(daemon, call.client))}"
+
+
+def _log_out(cli_path: str | None, directory: str | None, option: str) -> None:
+    """Let the CLI remove its login; `directory` None: that of Claude's own configuration; `option`:
+    what names the account to commands. Raises InternalError.
     """
     cli = cli_path or credentials.bundled_cli() or "claude"
     withheld = names.of_one_client(os.environ)
@@ -158,5 +165,5 @@ def _log_out(cli_path: str | None, directory: str | None) -> None:
     except (OSError, subprocess.SubprocessError) as error:
         log.warning("The CLI did not log out", action="logout_failed", error=str(error)[:200])
         raise InternalError(
-            "Claude's CLI did not log out. Run `pykoclaw-acp logout` in a terminal, which shows why."
+            f"Claude's CLI did not log out. Run `pykoclaw-acp logout{option}` in a terminal, which shows why."
         ) from error

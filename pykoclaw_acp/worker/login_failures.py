@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from pykoclaw_acp.channel.options import WorkerOptions
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.model.session_environment import shown
 from pykoclaw_acp.system import credentials, shortage
 from pykoclaw_acp.worker import failures, gateway, unreachable
 
@@ -52,8 +53,8 @@ def _without_keys(said: str) -> str:
 def _reason(
     status: int | None, words: str, options: WorkerOptions, environment: Mapping[str, str]
 ) -> tuple[ErrorKind, str]:
-    account = f" --account {options.account}" if options.account else ""
-    login = f"`pykoclaw-acp login{account}`"
+    # Always named: without one, PYKOCLAW_ACCOUNT says whose it is, which a worker does not know.
+    login = f"`pykoclaw-acp login --account {shown(options.account)}`"
     if status is None and _SAID in words and (lack := _lack(words, environment)) is not None:
         return lack[0], (
             f"Claude's credential{_of(options)} cannot be read now: {lack[1]} Then send the prompt again."

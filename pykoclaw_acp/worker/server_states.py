@@ -20,6 +20,7 @@ from claude_agent_sdk import ClaudeSDKClient, Message, SystemMessage
 from pykoclaw_acp.channel.options import McpServer, WorkerOptions
 from pykoclaw_acp.model.events import Event, note_event
 from pykoclaw_acp.model.permissions import Form
+from pykoclaw_acp.model.session_environment import shown
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.tasks import Tasks
 from pykoclaw_acp.worker import sdk_private, unreachable
@@ -159,8 +160,9 @@ def sign_in_command(name: str, detail: Mapping[str, Any], account: str) -> str:
     """The command that signs in to a server of which the CLI knows this, and where it is run: a
     directory's servers are known there alone.
     """
-    of = f"--account {account} " if account else ""
-    command = f"`pykoclaw-acp mcp login {of}{neutral(shlex.quote(name), 'command')}`"
+    # Always named: without one, PYKOCLAW_ACCOUNT says whose it is, which a worker does not know.
+    of = f"--account {shown(account)}"
+    command = f"`pykoclaw-acp mcp login {of} {neutral(shlex.quote(name), 'command')}`"
     return (
         f"{command}, in this session's directory,"
         if detail.get("scope") in OF_DIRECTORY

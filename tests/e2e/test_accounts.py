@@ -105,7 +105,7 @@ async def test_a_login_helps_at_once(stack: Stack) -> None:
     assert await client.call("auth/status") == {"state": "unauthenticated"}
     missing = await refused(client, session)
     assert missing.kind == "authentication_missing"
-    assert "`pykoclaw-acp login`" in missing.message
+    assert "`pykoclaw-acp login --account default`" in missing.message
     assert (
         "default (of new sessions): not logged in (the key of a client"
         in (await run(stack, "status")).out
@@ -114,6 +114,7 @@ async def test_a_login_helps_at_once(stack: Stack) -> None:
     with pytest.raises(RpcError) as unknown:
         await client.call("authenticate", methodId="anthropic-api-key")
     assert unknown.value.code == -32000
+    assert "`pykoclaw-acp login`" in unknown.value.message
     login(stack.home / ".claude")
     assert await client.call("authenticate", methodId="anthropic-api-key") == {}
     login_of_claude = {"label": "Claude, account default", "active": True}

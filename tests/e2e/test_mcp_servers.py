@@ -124,7 +124,10 @@ async def test_broken_server_is_told_once_and_tried_again(shared: Stack) -> None
         said = notes(client, session)
         assert "**MCP server `dead` does not work: " in said
         assert "ECONNREFUSED" in said
-        assert "**MCP server `web` wants you to sign in.** Run `pykoclaw-acp mcp login web`" in said
+        assert (
+            "**MCP server `web` wants you to sign in.** Run `pykoclaw-acp mcp login --account default web`"
+            in said
+        )
         assert SECRET not in said
         await client.prompt(session, text("Two."))
         await client.prompt(session, "/mcp")
@@ -258,7 +261,7 @@ async def test_command_signs_in_to_directorys_server(stack: Stack) -> None:
         client = await stack.front()
         session = await client.new(stack.work)
         await client.prompt(session, text("Without it."))
-        told = "Run `pykoclaw-acp mcp login web`, in this session's directory, in a terminal."
+        told = "Run `pykoclaw-acp mcp login --account default web`, in this session's directory, in a terminal."
         assert told in notes(client, session)
         assert "There is no MCP server web" in (await run(stack, "mcp", "login", "web")).error
         terminal, theirs = pty.openpty()

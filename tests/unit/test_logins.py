@@ -80,7 +80,7 @@ def test_front_remembers_logout_for_next_daemon() -> None:
 SAID = "Not logged in · Please run /login"
 GATEWAY = {"ANTHROPIC_BASE_URL": "https://me:word@gateway.test:8443/v1", **KEY}
 CASES = [
-    (None, SAID, {}, "authentication_missing", "`pykoclaw-acp login`"),
+    (None, SAID, {}, "authentication_missing", "`pykoclaw-acp login --account default`"),
     (401, "API Error: 401", KEY, "authentication_failed", "ANTHROPIC_API_KEY"),
     (401, "OAuth token has expired", {}, "authentication_expired", "has expired"),
     (403, "API Error: 403", GATEWAY, "authentication_gateway", "The gateway in ANTHROPIC_BASE_URL"),

@@ -137,7 +137,10 @@ async def test_missing_program_is_said_in_words() -> None:
 async def test_user_signs_in_where_page_can_open() -> None:
     user, cli = User(links=True), Cli({"my web": "needs-auth"})
     words = await said(states(user), cli)
-    assert "Open the page that you are asked for, or run `pykoclaw-acp mcp login 'my web'`" in words
+    assert (
+        "Open the page that you are asked for, or run `pykoclaw-acp mcp login --account default 'my web'`"
+        in words
+    )
     await eventually(lambda: user.asked)
     ((form, turn_id),) = user.asked
     assert (form.server, form.url, turn_id) == ("my web", PAGE, "t")
@@ -148,16 +151,16 @@ async def test_page_whose_address_may_hide_secret_stays_hidden(url: str) -> None
     user = User(links=True)
     given = McpServer(name="a", transport="http", url=url)
     words = await said(states(user, "", given), Cli({"a": "needs-auth"}))
-    assert "Run `pykoclaw-acp mcp login a`" in words
+    assert "Run `pykoclaw-acp mcp login --account default a`" in words
     assert user.asked == []
 
 
 @pytest.mark.parametrize(
     ("scope", "account", "told"),
     [
-        ("user", "", "Run `pykoclaw-acp mcp login a` in a terminal."),
+        ("user", "", "Run `pykoclaw-acp mcp login --account default a` in a terminal."),
         ("user", "work", "Run `pykoclaw-acp mcp login --account work a` in a terminal."),
-        ("local", "", "login a`, in this session's directory, in a terminal."),
+        ("local", "", "--account default a`, in this session's directory, in a terminal."),
         ("project", "work", "--account work a`, in this session's directory, in a terminal."),
     ],
 )
