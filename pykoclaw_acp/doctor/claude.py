@@ -10,6 +10,7 @@ import shutil
 import stat
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,7 +74,8 @@ def credential(context: Context) -> Finding:
         if (name := credentials.in_environment(context.environment)) is not None:
             found = f"{name} in this shell: for clients that have it, too, and their sessions only"
             return Finding("credential", "ok", found)
-        of = "" if account == OWN else f" --account {account}"
+        chosen = shown(context.daemon_environment.account)  # by the settings here
+        of = "" if account == chosen == OWN else f" --account {account}"
         advice = (
             f"Log in with `pykoclaw-acp login{of}`, or set ANTHROPIC_API_KEY in the environment that your client gives"
             " to pykoclaw-acp, which cannot be seen from here."
@@ -130,7 +132,9 @@ def _accounts(context: Context) -> list[dict[str, Any]]:
     """As the daemon knows them, else as it would."""
     if context.status is not None:
         return list(context.status.get("accounts", []))
-    return [msgspec.structs.asdict(one) for one in every(context.daemon_environment)]
+    variables = {**_of_home_file(context), **context.environment}
+    would = replace(context.daemon_environment, variables=variables)
+    return [msgspec.structs.asdict(one) for one in every(would)]
 
 
 def environment(context: Context) -> Finding:

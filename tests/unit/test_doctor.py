@@ -537,6 +537,34 @@ def test_new_sessions_account_is_looked_at(context: Context) -> None:
     )
 
 
+def test_login_is_for_the_account_that_lacks_it(context: Context) -> None:
+    """Also where the settings of this shell name another one than those of the daemon."""
+    process = context.home / "proc" / str(os.getpid())
+    process.mkdir(parents=True)
+    (process / "environ").write_text("")
+    chosen = {"name": "default", "directory": str(context.home), "chosen": True, "credential": None}
+    running = replace(context, status=status() | {"accounts": [chosen]}, proc=process.parent)
+    for account, command in (("", "login`"), ("work", "login --account default`")):
+        one = replace(running, daemon_environment=DaemonEnvironment(account, "/none"))
+        assert f"pykoclaw-acp {command}" in claude.credential(one).advice
+
+
+def test_account_with_key_needs_no_login(context: Context) -> None:
+    (context.home / "accounts/work").mkdir(parents=True)
+    folder = str(context.home / "accounts")
+    one = replace(context, daemon_environment=DaemonEnvironment("work", folder))
+    assert claude.accounts(one).level == "warning"
+    key = {"ANTHROPIC_API_KEY": "sk-1"}
+    with_key = replace(one, environment={**context.environment, **key})
+    assert claude.accounts(with_key).level == "ok"
+    others = replace(with_key, daemon_environment=DaemonEnvironment("", folder))
+    assert claude.accounts(others).found == "no login for work"
+    file = context.home / ".local/share/pykoclaw/.env"
+    file.parent.mkdir(parents=True)
+    file.write_text("ANTHROPIC_API_KEY=sk-1\n")
+    assert claude.accounts(one).level == "ok"
+
+
 def test_this_shells_key_is_for_its_clients(context: Context) -> None:
     daemon = subprocess.Popen(["sleep", "600"], env={"PATH": os.environ["PATH"]})
     try:
