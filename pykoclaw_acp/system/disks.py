@@ -54,6 +54,11 @@ async def quick_call(path: str, function: Callable[[], T]) -> T:
     return function() if disks.is_local(path) else await disks.call(path, function, WAIT)
 
 
+def disk_of(path: str) -> str:
+    """The disk of a network or of another process that the path is on, else the path itself."""
+    return _of_loop().disk_of(path)
+
+
 def is_local(path: str) -> bool:
     """Whether the path is on no disk whose server may be gone, as far as is known from `locate`."""
     return _of_loop().is_local(path)
@@ -88,6 +93,10 @@ class _Disks:
         self._each: dict[str, asyncio.Semaphore] = {}
         self._users: Counter[str] = Counter()
         self._hanging: Counter[str] = Counter()
+
+    def disk_of(self, path: str) -> str:
+        """What may hang as one with the path."""
+        return self._mounts.disk_of(path)
 
     def is_local(self, path: str) -> bool:
         """Whether the path is on no disk whose server may be gone, as far as is known."""

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
+from weakref import WeakValueDictionary
 
 from pykoclaw_acp.errors import WorkerFailed
 from pykoclaw_acp.model.permissions import Workspace
@@ -20,7 +21,7 @@ from pykoclaw_acp.trust.scan import scan, unchanged
 
 T = TypeVar("T")
 
-LOOKS: Final = 2  # at a time: they compute for long, and share the threads for calls about disks
+LOOKS: Final = 5  # at a time: they compute for long, and share the threads for calls about disks
 LOOK_WAIT: Final = 30.0  # s; a look ends by itself before, unless its disk hangs
 OVERDUE: Final = f"it could not be looked at within {LOOK_WAIT:g} s"
 
@@ -30,6 +31,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._looks = asyncio.Semaphore(LOOKS)
+        self._each: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by disk
         self._tasks = Tasks()
 
     async def look(
@@ -52,7 +54,9 @@ class Watch:
             )
 
     async def _look(self, place: str, look: Callable[[], Content], begun: asyncio.Event) -> Content:
-        async with self._looks:
+        # Looks at a slow disk wait here, where they keep none at another from beginning.
+        each = self._each.setdefault(disks.disk_of(place), asyncio.Semaphore(disks.EACH))
+        async with each, self._looks:
             begun.set()
             return await _call(place, look)
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.system import disks, threads
+from pykoclaw_acp.system.mounts import Mounts
 from pykoclaw_acp.trust import below, looking, markdown, watch
 from pykoclaw_acp.trust.content import Content
 from pykoclaw_acp.trust.scan import scan, unchanged
@@ -63,6 +64,34 @@ async def test_slow_looks_leave_threads_to_other_calls(slow: Slow, tmp_path: Pat
     seen = await asyncio.gather(*looks.values())
     assert [one.resolved for one in seen] == [{one: one} for one in looks]
     assert waiting not in slow.begun
+
+
+async def test_slow_disk_keeps_no_other_waiting(
+    slow: Slow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many looks at it wait."""
+    asyncio.get_running_loop().set_default_executor(threads.started())
+    net, here = tmp_path / "net", str(tmp_path)
+
+    def scan(cwd: str, *more: Any) -> Content:
+        return Content(resolved={cwd: cwd}) if cwd == here else slow.scan(cwd, *more)
+
+    def disk_of(_: Mounts, path: str) -> str:
+        return str(net) if path.startswith(str(net)) else path
+
+    monkeypatch.setattr(watch, "scan", scan)
+    monkeypatch.setattr(Mounts, "disk_of", disk_of)
+    watching = watch.Watch()
+    try:
+        names = [str(net / str(number)) for number in range(MANY)]
+        looks = [asyncio.create_task(watching.look(one, (), ALL)) for one in names]
+        await eventually(lambda: len(slow.begun) == disks.EACH)
+        async with asyncio.timeout(30):
+            assert (await watching.look(here, (), ALL)).resolved == {here: here}
+        assert len(slow.begun) == disks.EACH
+    finally:
+        slow.may_end.set()
+    assert len(await asyncio.gather(*looks)) == MANY
 
 
 def test_look_ends_when_its_time_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
