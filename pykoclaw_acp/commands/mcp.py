@@ -24,9 +24,14 @@ STATE_WAIT: Final = 60.0  # s; for the servers to have been tried
 PAGE_WAIT: Final = 600.0  # s in which the user may open the page
 LOOK: Final = 0.3  # s between two looks at a server's state
 UNKNOWN: Final = (
-    "There is no MCP server {}: no client has given one of this name or address to a session, and your Claude settings"
-    " (account {}) have none, nor those of this directory. Open the session in your client first, or run this in the"
-    " session's directory; `pykoclaw-acp mcp list` shows what clients have given."
+    "There is no MCP server {}: no client has given one of this name or address to a session, your Claude settings"
+    " (account {}) have none, and this directory has none of this name. Open the session in your client first, or run"
+    " this in the session's directory, there with the server's name; `pykoclaw-acp mcp list` shows what clients have"
+    " given."
+)
+OF_ANOTHER: Final = (
+    "Clients have given the MCP server {} only to sessions of another account than {}, whose Claude settings have none"
+    " of this name or address, nor has this directory one of this name. Run this without --account, or with that one."
 )
 MAX_PASTED: Final = 64 * 1024  # bytes
 
@@ -65,13 +70,18 @@ def _for_each(
     one, of any; else with that of the account's own settings, else with that of this directory.
     """
     settings = loading.load()
-    name, directory = account_directory(settings, account, make=False)
+    name, directory = settings.account, None
+    if account is not None:
+        name, directory = account_directory(settings, account, make=False)
     try:
         found = ask("mcp/find", start=False, server=server)
     except DaemonNotRunning:
         found = {"servers": [], "claudeConfigDir": os.environ.get("CLAUDE_CONFIG_DIR")}
+    if account is None and not found["servers"]:
+        name, directory = account_directory(settings, account, make=False)
     own = directory or found["claudeConfigDir"]
     given = [one for one in found["servers"] if account is None or one["claudeConfigDir"] == own]
+    unknown = OF_ANOTHER if found["servers"] and not given else UNKNOWN
     for one in given or [None]:
         # Of the session's account; Claude keeps the sign-in there.
         place = own if one is None else one["claudeConfigDir"]
@@ -80,14 +90,14 @@ def _for_each(
             os.environ["CLAUDE_CONFIG_DIR"] = place
         try:
             if not asyncio.run(work(server, one, name)):
-                _with_cli(settings, command, server, name)
+                _with_cli(settings, command, server, unknown.format(server, name))
         except KeyboardInterrupt:
             raise CommandFailed("It was stopped. Nothing was stored or removed.") from None
 
 
-def _with_cli(settings: Settings, command: str, server: str, account: str) -> None:
+def _with_cli(settings: Settings, command: str, server: str, unknown: str) -> None:
     """Let the CLI do it, which knows the servers of this directory, and which of them its user has
-    approved; raises CommandFailed.
+    approved; raises CommandFailed, with `unknown` if it knows none.
     """
     cli = str(settings.cli_path or credentials.bundled_cli() or "claude")
     known = subprocess.run(
@@ -97,7 +107,7 @@ def _with_cli(settings: Settings, command: str, server: str, account: str) -> No
         check=False,
     )
     if known.returncode:
-        raise CommandFailed(UNKNOWN.format(server, account))
+        raise CommandFailed(unknown)
     status = subprocess.run([cli, "mcp", command, "--", server], check=False).returncode
     if status:
         raise CommandFailed(

@@ -1308,6 +1308,42 @@ def test_server_of_settings_is_of_the_account(
 
 
 @pytest.mark.parametrize("command", ["login", "logout"])
+def test_given_server_needs_no_account_here(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    monkeypatch.setenv("PYKOCLAW_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("PYKOCLAW_ACCOUNT", "gone")
+
+    async def known(*_: object) -> bool:
+        return True
+
+    monkeypatch.setattr(mcp, f"_{command}", known)
+    given: dict[str, Any] = {"name": "web", "config": {}, "claudeConfigDir": "/work"}
+    ANSWERS["mcp/find"] = {"servers": [given], "claudeConfigDir": None}
+    assert run("mcp", command, "web").exit_code == 0
+    for chosen, servers in ([], []), (["--account", "gone"], [given]):
+        ANSWERS["mcp/find"] = {"servers": servers, "claudeConfigDir": None}
+        assert "no account gone" in run("mcp", command, "web", *chosen).stderr
+
+
+@pytest.mark.parametrize("command", ["login", "logout"])
+def test_server_of_another_account_is_not_denied(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("PYKOCLAW_CLI_PATH", "/bin/false")
+
+    async def unknown(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(mcp, f"_{command}", unknown)
+    given: dict[str, Any] = {"name": "web", "config": {}, "claudeConfigDir": "/work"}
+    ANSWERS["mcp/find"] = {"servers": [given], "claudeConfigDir": None}
+    said = run("mcp", command, "web", "--account", "default").stderr
+    assert "only to sessions of another account than default" in said
+    assert "no client has given" not in said
+
+
+@pytest.mark.parametrize("command", ["login", "logout"])
 def test_cli_signs_in_to_servers_of_directory(
     asked: list[Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
 ) -> None:
@@ -1333,4 +1369,4 @@ def test_cli_signs_in_to_servers_of_directory(
     refused = run("mcp", command, "--", "-x")
     assert refused.exit_code == 1
     assert "There is no MCP server -x" in refused.stderr
-    assert "this directory" in refused.stderr
+    assert "this directory has none of this name" in refused.stderr
