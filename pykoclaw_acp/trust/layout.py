@@ -113,8 +113,8 @@ def _repositories(looking: Looking, above: Sequence[str]) -> tuple[str, ...]:
     for directory in above:
         git = os.path.join(directory, ".git")
         kind = looking.kind(git)
-        folder = git if kind == stat.S_IFDIR else None
-        if kind and folder is None:
+        folder = git if kind == stat.S_IFDIR and not _is_closed(git) else None
+        if kind and kind != stat.S_IFDIR:
             folder = _named(looking, git, b"gitdir: ", directory)
         for one in (folder, directory):  # in git's order
             if one is None:
@@ -123,12 +123,23 @@ def _repositories(looking: Looking, above: Sequence[str]) -> tuple[str, ...]:
             common = _named(looking, pointer, b"", one) or one
             parts = [os.path.join(common, name) for name in ("objects", "refs")]
             # What cannot be looked at may be anything, so each part is looked at.
-            kinds = [looking.kind(path) for path in (os.path.join(one, "HEAD"), *parts)]
-            if one == folder or looking.kind(pointer) or all(kinds):
+            head = os.path.join(one, "HEAD")
+            kinds = [looking.kind(path) for path in (head, *parts)]
+            # Git takes a link for a HEAD wherever it leads.
+            is_headed = kinds[0] or os.path.islink(head)
+            if one == folder or (is_headed and (looking.kind(pointer) or all(kinds[1:]))):
                 found |= dict.fromkeys((one, common))
             if kinds[1:] == [stat.S_IFDIR] * 2 and _has_head(looking, one):
                 return tuple(found)
     return tuple(found)
+
+
+def _is_closed(folder: str) -> bool:
+    """Whether git passes over the directory, as another user has closed it to ours."""
+    try:
+        return os.stat(folder).st_uid != os.geteuid() and not os.access(folder, os.X_OK)
+    except OSError:
+        return False
 
 
 def _has_head(looking: Looking, folder: str) -> bool:

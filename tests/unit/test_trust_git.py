@@ -12,7 +12,7 @@ import pytest
 
 from pykoclaw_acp.trust import gitconfig
 from pykoclaw_acp.trust.content import Content
-from pykoclaw_acp.trust.scan import scan
+from pykoclaw_acp.trust.scan import scan, unchanged
 from pykoclaw_acp.trust.settings import UNCLEAR
 
 ORDINARY = """[core]
@@ -271,6 +271,24 @@ def linked_head_below(clone: Path) -> Path:
     return here
 
 
+def bare_with_dangling_head(clone: Path) -> Path:
+    """Git asks of a link only that it names a reference."""
+    for path in (clone / ".git").iterdir():
+        path.rename(clone / path.name)
+    (clone / ".git").rmdir()
+    git(clone, "config", "core.worktree", str(clone))
+    (clone / "HEAD").unlink()
+    (clone / "HEAD").symlink_to("refs/heads/main")
+    return clone
+
+
+def bare_common_with_dangling_head(clone: Path) -> Path:
+    here = bare_common(clone)
+    (here / "HEAD").unlink()
+    (here / "HEAD").symlink_to("refs/heads/main")
+    return here
+
+
 def pointer_with_blank(clone: Path) -> Path:
     (clone / ".git").rename(clone / "r ")
     (clone / ".git").write_text("gitdir: r \r\n")
@@ -292,6 +310,8 @@ def pointer_with_nul(clone: Path) -> Path:
         empty_below,
         decoy_below,
         linked_head_below,
+        bare_with_dangling_head,
+        bare_common_with_dangling_head,
         pointer_with_blank,
         pointer_with_nul,
     ],
@@ -304,6 +324,31 @@ def test_program_that_git_would_run_is_found(clone: Path, hide: Callable[[Path],
     where = os.path.relpath(folder / "config", here)
     said = "has git run or read something (core.fsmonitor): touch ran; false"
     assert f"{where}: {said}" in place.found
+
+
+@pytest.mark.parametrize("below", ["", "sub"])
+def test_directory_without_head_is_no_repository(tmp_path: Path, below: str) -> None:
+    """Anybody can make a `commondir` in a directory such as /tmp."""
+    (tmp_path / "commondir").mkdir()
+    (tmp_path / "config").write_text("[core]fsmonitor = touch X\n")
+    (tmp_path / "sub").mkdir()
+    assert look(tmp_path / below).acting == ()
+    before = look(tmp_path / below)
+    (tmp_path / "HEAD").write_text("ref: refs/heads/main")
+    assert not unchanged(before)
+
+
+@pytest.mark.parametrize("whose", ["ours", "another's"])
+def test_repository_closed_by_another_is_passed_over(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    """As git does; what our own user has closed it can open again."""
+    closed, may = str(clone / ".git"), os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != closed and may(path, mode))
+    if whose != "ours":
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    (clone / "sub").mkdir()
+    assert bool(look(clone / "sub").acting) == (whose == "ours")
 
 
 def test_nearest_repository_hides_those_above(clone: Path) -> None:
