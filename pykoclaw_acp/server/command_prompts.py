@@ -114,7 +114,6 @@ class CommandPrompts:
         if params.present:  # it is asked itself
             watching.cancel()
         led_to, goes_on = Work((known.turn_id,)), False
-        told = known.ended.done() and params.after is None  # its outcome, as what came of it then
         try:
             outcome, seq = await asyncio.shield(known.ended)
             await subscription.reached(seq)
@@ -123,8 +122,7 @@ class CommandPrompts:
                 session.mark_answered(known)
             if params.whole and outcome.state == TurnState.DONE:
                 led_to, goes_on = await self._work(call, session, find)
-                if led_to.failed is not None and not told:
-                    outcome = led_to.failed
+                outcome = led_to.failed or outcome
                 seq = session.last_seq
                 await subscription.reached(seq)
         finally:

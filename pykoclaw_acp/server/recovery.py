@@ -327,7 +327,11 @@ async def _end_turn(
     else:
         why = last_words or TurnFailure(ErrorKind.SERVER_LOST, endings.STOPPED)
         spoke = turn.spoke or turn.taken_by is not None
-        outcome = endings.interrupted(spoke=spoke, kind=why.kind, message=why.message)
+        outcome = (
+            endings.background_lost(why.message, why.kind)
+            if left.background
+            else endings.interrupted(spoke=spoke, kind=why.kind, message=why.message)
+        )
         if turn.unsaid:
             said.extend(await in_pieces(endings.user_messages(turn)))
         open_tools = await events.open_tools(database, turn.session_id, left.epoch or 0)

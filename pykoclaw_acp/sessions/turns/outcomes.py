@@ -221,11 +221,9 @@ def end_missing(turn: Turn | None = None) -> Outcome:
     return Outcome(TurnState.UNKNOWN, failure=TurnFailure(ErrorKind.END_LOST, ENDED))
 
 
-def background_lost(message: str) -> Outcome:
+def background_lost(message: str, kind: ErrorKind = ErrorKind.WORKER_LOST) -> Outcome:
     """Claude's own turn, after background work ended, was cut off."""
-    failure = TurnFailure(
-        ErrorKind.WORKER_LOST, f"{message} It was telling of background work that ended."
-    )
+    failure = TurnFailure(kind, f"{message} Claude was telling of background work that ended.")
     return Outcome(TurnState.FAILED, failure=failure)
 
 
