@@ -48,8 +48,10 @@ class LimitResumer:
                 if error.retryable:
                     continue
                 if error.reason != unread:  # damage: once, as it stays
-                    log.exception("Sessions that wait cannot be read", action="limit_waits_failed")
-                unread, pause = error.reason, AFTER_FAILURE
+                    log.exception("Sessions that wait cannot go on", action="limit_waits_failed")
+                unread = error.reason
+                await asyncio.sleep(AFTER_FAILURE)  # each try keeps everybody from writing
+                continue
             except Exception:
                 log.exception("Sessions that wait were not looked at", action="limit_waits_failed")
                 pause = AFTER_FAILURE
@@ -62,16 +64,27 @@ class LimitResumer:
     async def _round(self) -> float:
         """Let those go on that are due; returns for how long (s) none is."""
         pause = LONGEST_PAUSE
+        damage: StoreUnavailable | None = None
         if self._sessions.awaits_recovery:
             return pause
         for wait in await self._store.limit_waits():
             left = wait.due - time.time()
             if left > 0:
-                return min(left, pause)
+                pause = min(left, pause)
+                break
             try:
                 gone_on = await self._go_on(wait)
-            except (StoreClosed, StoreUnavailable):
+            except StoreClosed:
                 raise
+            except StoreUnavailable as error:
+                if error.retryable:
+                    raise
+                damage = error
+                log.warning(
+                    "A session cannot go on", action="limit_wait_failed", session=wait.session_id
+                )
+                await self._store.writable()  # the others may not need what is damaged
+                continue
             except Exception:  # those that are due later must not wait behind it
                 log.exception(
                     "A session cannot go on", action="limit_wait_failed", session=wait.session_id
@@ -79,6 +92,8 @@ class LimitResumer:
                 gone_on = False
             if not gone_on:
                 pause = AFTER_FAILURE
+        if damage is not None:
+            raise damage
         return pause
 
     async def _go_on(self, wait: LimitWait) -> bool:
@@ -97,9 +112,9 @@ class LimitResumer:
             await session.accept_unattended(turn)
         except Conflict:
             log.info("A session waits no more", action="limit_wait_over", session=wait.session_id)
-        except AcpError as error:  # too much waits there, or it is damaged
-            if isinstance(error, StoreUnavailable) and error.retryable:
-                raise
+        except StoreUnavailable:
+            raise
+        except AcpError as error:  # too much waits there
             log.warning("A session cannot go on", action="limit_wait_failed", reason=str(error))
             return False
         else:

@@ -18,6 +18,7 @@ from pykoclaw_acp.sessions.ports import ConversationStore
 from pykoclaw_acp.sessions.registry import Sessions
 
 PAUSE: Final = 60.0  # s between two looks at the rows of sessions without clients
+SAME_PAUSE: Final = 10.0  # s between two looks of an attended session at what its row names
 
 log: Final = structlog.get_logger()
 
@@ -34,6 +35,8 @@ class RowChanges:
         self._sessions = sessions
         self._store = store
         self._seen: dict[str, str] = {}  # Claude sessions in rows that were looked at, by session
+        self._attended: dict[str, tuple[str, float]] = {}  # of attended ones, and when again
+        self._later: asyncio.TimerHandle | None = None  # until that
 
     async def run(self) -> None:
         """Look at each change in sessions that have clients until cancelled, or until the store is
@@ -62,10 +65,25 @@ class RowChanges:
             await asyncio.sleep(pause)
 
     async def look(self) -> None:
-        """Let sessions that have clients look now."""
+        """Let sessions that have clients look now; at the same again later, as a look that meets
+        damage changes the database itself.
+        """
+        loop = asyncio.get_running_loop()
         attended = {one.id: one for one in self._sessions.live.values() if one.subscriptions}
-        for session_id in await self._store.changed_rows(attended):
+        changed = await self._store.changed_rows(attended)
+        now, later = loop.time(), []
+        seen, self._attended = self._attended, {}
+        for session_id, claude in changed.items():
+            before, again = seen.get(session_id, ("", now))
+            if before == claude and now < again:
+                self._attended[session_id] = before, again
+                later.append(again)
+                continue
+            self._attended[session_id] = claude, now + SAME_PAUSE
             attended[session_id].others.changed()
+        if self._later is not None:
+            self._later.cancel()
+        self._later = loop.call_at(min(later), self.changed.set) if later else None
 
     async def look_unattended(self) -> None:
         """Let the others look now, one after the other, but not twice at the same. Raises

@@ -52,8 +52,10 @@ class Scheduler:
                     await self._store.writable()
                     continue
                 if error.reason != unread:  # damage: once, as it stays
-                    log.exception("Tasks cannot be read", action="scheduler_failed")
-                unread, pause = error.reason, AFTER_FAILURE
+                    log.exception("Tasks cannot be read or run", action="scheduler_failed")
+                unread = error.reason
+                await asyncio.sleep(AFTER_FAILURE)  # each try keeps everybody from writing
+                continue
             except Exception:
                 log.exception("Tasks could not be looked at", action="scheduler_failed")
                 pause = AFTER_FAILURE
@@ -67,7 +69,21 @@ class Scheduler:
         due = await self._store.due(room)
         if due and await self._look_for_other():
             return STANDING_BY
-        claimed = [await self._claim(task) for task in due]
+        claimed: list[bool] = []
+        damage: StoreUnavailable | None = None
+        for task in due:
+            try:
+                claimed.append(await self._claim(task))
+            except StoreUnavailable as error:
+                if error.retryable:
+                    raise
+                damage = error
+                log.info(
+                    "A task was not claimed", action="task_left", task=task.id, reason=error.reason
+                )
+                await self._store.writable()  # the others may not need what is damaged
+        if damage is not None:
+            raise damage
         if due and not any(claimed):
             return AFTER_FAILURE  # the same ones are due again
         return _until(await self._store.next_due()) if len(due) < room else 0

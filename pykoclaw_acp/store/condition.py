@@ -126,6 +126,11 @@ class StoreCondition:
         """Whether commits are attempted."""
         return self.state == DatabaseState.WRITABLE
 
+    @property
+    def is_suspect(self) -> bool:
+        """Whether a unit has met damage that no probe has: others may be committed."""
+        return self.state == DatabaseState.DAMAGED and not self._proven
+
     def require(self) -> None:
         """Raises StoreUnavailable unless the database can be written."""
         if not self.is_writable:
@@ -135,7 +140,7 @@ class StoreCondition:
         """The error for a request that cannot be carried out now; `error` is that of its commit."""
         if isinstance(error, KeptOrNot):
             return StoreUncertain(self.state, self.reason)
-        if self.state == DatabaseState.DAMAGED and error is None and not self._proven:
+        if error is None and self.is_suspect:
             return StoreSuspect(self.state, self.reason)
         return unavailable(self.state, self.reason)
 

@@ -50,7 +50,8 @@ FIRST_PROBE = 0.05
 LONGEST_PAUSE = 2.0
 """Seconds between two probes, at most."""
 RELAPSE = 10.0
-"""Seconds after a recovery in which a new failure continues the old probing interval."""
+"""Seconds after a recovery in which a new failure continues the old probing interval, unless it is damage that
+one unit has met: others do not wait for that."""
 
 
 class Database:
@@ -254,7 +255,7 @@ class Database:
         pause, recovered = FIRST_PROBE, loop.time()
         while True:
             await self.condition.in_trouble()
-            if loop.time() - recovered > RELAPSE:
+            if loop.time() - recovered > RELAPSE or self.condition.is_suspect:
                 pause = FIRST_PROBE
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)

@@ -121,19 +121,20 @@ async def followed(database: Database, session_id: str) -> FollowedConversation:
     return FollowedConversation(row, own, own_hash)
 
 
-async def changed_rows(database: Database, session_ids: Collection[str]) -> list[str]:
-    """Return the sessions whose rows name another Claude session than the one they follow."""
+async def changed_rows(database: Database, session_ids: Collection[str]) -> dict[str, str]:
+    """Return the Claude sessions in rows of those sessions that follow another one, by session."""
     ids = list(session_ids)
-    found: list[str] = []
+    found: dict[str, str] = {}
     for at in range(0, len(ids), MOST_AT_ONCE):
         some = ids[at : at + MOST_AT_ONCE]
         rows = await database.read(
-            "SELECT s.acp_session_id FROM acp_sessions s JOIN conversations c ON c.name = s.conversation_name"  # noqa: S608
+            "SELECT s.acp_session_id, c.session_id FROM acp_sessions s"  # noqa: S608
+            " JOIN conversations c ON c.name = s.conversation_name"
             f" WHERE s.acp_session_id IN {places(some)} AND {CONTINUED}"
             " AND c.session_id <> COALESCE(s.followed, '')",
             tuple(some),
         )
-        found += [session_id for (session_id,) in rows]
+        found.update(rows)
     return found
 
 

@@ -186,13 +186,13 @@ async def test_changed_rows_are_those_not_followed(s: Subject) -> None:
     await s.others.upsert(ROW)
     await s.journal.adopt(SESSION)
     assert await s.journal.followed("session") == FollowedConversation(ROW, None, None)
-    assert await s.journal.changed_rows(["session", "nothing"]) == ["session"]
+    assert await s.journal.changed_rows(["session", "nothing"]) == {"session": "claude-1"}
     await s.journal.follow_claude_session("session", ROW)
     found = await s.journal.followed("session")
     assert (found, found.is_current) == (FollowedConversation(ROW, "claude-1", "hash-1"), True)
-    assert await s.journal.changed_rows(["session"]) == []
+    assert await s.journal.changed_rows(["session"]) == {}
     other = replace(ROW, claude_session_id="other", prompt_hash=None)
-    for row, changed in ((replace(ROW, claude_session_id=""), []), (other, ["session"])):
+    for row, changed in ((replace(ROW, claude_session_id=""), {}), (other, {"session": "other"})):
         await s.others.upsert(row)
         assert await s.journal.changed_rows(["session"]) == changed
     await s.journal.follow_claude_session(

@@ -15,9 +15,10 @@ from pykoclaw_acp.errors import RowRefused, StoreUnavailable
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.scheduled import Task
 from pykoclaw_acp.model.turns import SessionRecord
+from pykoclaw_acp.sessions import scheduler
 from pykoclaw_acp.sessions.scheduler import Scheduler
 from pykoclaw_acp.sessions.task_runs import TaskRuns
-from pykoclaw_acp.store import batch, preflight
+from pykoclaw_acp.store import batch, database, preflight
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.logs import Logs
@@ -26,7 +27,7 @@ from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from tests import damaged, databases
 from tests.integration.rig import hanging, rig
-from tests.waiting import eventually, not_within
+from tests.waiting import eventually, not_within, pass_loop_time
 
 DATABASE = "pykoclaw.db"
 WELL = ("a", "b", "c")
@@ -107,6 +108,17 @@ async def test_damage_of_every_write_is_not_retryable(
         await eventually(refused_for_good)
 
 
+async def test_damage_of_one_unit_delays_others_shortly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "LONGEST_PAUSE", 1000.0)
+    async with hurt(tmp_path) as (opened, journal):
+        for _ in range(12):  # the last pause would be one of 100 s
+            with pytest.raises(StoreUnavailable):
+                await journal.append("hurt", [Text("n", "new")])
+            await asyncio.wait_for(opened.condition.writable(), 30)
+
+
 async def test_damaged_tasks_are_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with hurt(tmp_path):
         pass
@@ -125,8 +137,9 @@ async def test_damaged_tasks_are_told_once(tmp_path: Path, monkeypatch: pytest.M
         with capture_logs() as told:
             running = asyncio.create_task(Scheduler(store, runs, lambda: None).run())
             await eventually(lambda: looks)
-            await not_within(lambda: len(looks) > 1)
             runs.changed.set()
+            await not_within(lambda: len(looks) > 1)
+            pass_loop_time(scheduler.AFTER_FAILURE)
             await eventually(lambda: len(looks) == 2)
             running.cancel()
         assert [one["action"] for one in told] == ["scheduler_failed"]

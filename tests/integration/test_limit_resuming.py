@@ -20,36 +20,20 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.limit_waits import PROMPT, LimitWait
 from pykoclaw_acp.model.session_environment import ClientEnvironment, StoredEnvironment
 from pykoclaw_acp.model.turns import PromptKeys, TurnState
-from pykoclaw_acp.sessions import prompting, session_environment
+from pykoclaw_acp.sessions import limit_resuming, prompting, session_environment
 from pykoclaw_acp.sessions.limit_resuming import LimitResumer
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import limits
 from pykoclaw_acp.store import limit_waits
 from pykoclaw_acp.store.condition import unavailable
 from pykoclaw_acp.store.database import Statement, Unit
+from tests.integration.limit_waiting import TOKEN, waiting
 from tests.integration.linked import there, until_there_is
 from tests.integration.rig import TIMES, Client, Rig, hanging, rig
 from tests.integration.scheduling import logs, scheduling, task
-from tests.waiting import eventually, not_within
+from tests.waiting import eventually, not_within, pass_loop_time
 
-TOKEN = "CLAUDE_CODE_OAUTH_TOKEN"
 PATIENCE: Final = 0.3  # s in which a cancel is not to be done
-
-
-async def waiting(r: Rig, tries: int = 0) -> Session:
-    """A session that is to go on, without the client that gives its credential."""
-    session = await r.session()
-    await r.run(session, "say 1")
-    session.record.environment = StoredEnvironment(secrets=(TOKEN,))
-    for subscription in list(session.subscriptions):
-        subscription.close()
-    r.pool.retire(session.id)
-    await eventually(lambda: not r.launcher.live)
-    newest = "SELECT turn_id FROM acp_turns ORDER BY rowid DESC LIMIT 1"
-    ((turn_id,),) = await r.database.read(newest)
-    wait = LimitWait(session.id, turn_id, 1, tries)
-    await r.database.commit(Unit((limit_waits.add(wait),)))
-    return session
 
 
 @asynccontextmanager
@@ -223,8 +207,9 @@ async def test_damaged_waits_are_told_once(tmp_path: Path, monkeypatch: pytest.M
         with capture_logs() as told:
             running = asyncio.create_task(limit.run())
             await eventually(lambda: looks)
-            await not_within(lambda: len(looks) > 1)
             limit.changed.set()
+            await not_within(lambda: len(looks) > 1)
+            pass_loop_time(limit_resuming.AFTER_FAILURE)
             await eventually(lambda: len(looks) == 2)
             running.cancel()
         assert [one["action"] for one in told] == ["limit_waits_failed"]

@@ -19,6 +19,7 @@ from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.conversations import Conversation
 from pykoclaw_acp.model.events import ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.prompt_text import NOTES_TAG
+from pykoclaw_acp.sessions import row_changes
 from pykoclaw_acp.sessions.ports import RowStanding
 from pykoclaw_acp.sessions.row_changes import RowChanges
 from pykoclaw_acp.sessions.session import Session
@@ -35,7 +36,7 @@ from tests.integration.linked import words as prompt
 from tests.integration.programs import upsert_row
 from tests.integration.rig import Rig, hanging, rig
 from tests.integration.scripted_transcripts import ScriptedTranscripts
-from tests.waiting import eventually, not_within
+from tests.waiting import eventually, not_within, pass_loop_time
 
 __all__ = ["alive"]
 
@@ -444,6 +445,24 @@ async def test_attached_sessions_changed_row_is_noticed(tmp_path: Path) -> None:
         await upsert_row(r.database, replace(ROW, claude_session_id="side-2"))
         await rows.look()
         assert transcripts.looks == []
+
+
+async def test_unchanged_row_is_looked_at_again_later(tmp_path: Path) -> None:
+    async with opened(tmp_path) as (r, transcripts, _, session):
+        rows, looks = RowChanges(r.sessions, SessionJournal(r.database)), transcripts.looks
+        running = asyncio.create_task(rows.run())
+        for number, claude in ((1, "gone"), (2, "gone-2")):
+            await upsert_row(r.database, replace(ROW, claude_session_id=claude))
+            transcripts.find(RowStanding.MISSING)
+            rows.changed.set()
+            await eventually(lambda number=number: len(looks) == number)  # type: ignore[misc]
+            await settled(session)
+        transcripts.find(RowStanding.MISSING)
+        rows.changed.set()  # as the look itself may have changed the database
+        await not_within(lambda: len(looks) > 2)
+        pass_loop_time(row_changes.SAME_PAUSE)
+        await eventually(lambda: len(looks) == 3)
+        running.cancel()
 
 
 async def test_side_turn_is_left_while_nobody_is_there(tmp_path: Path) -> None:

@@ -78,23 +78,22 @@ class MemoryConversationStore(MemoryStore):
         known = await self.conversation(row.record.conversation_name)
         return FollowedConversation(known, self.database.followed.get(session_id), row.prompt_hash)
 
-    async def changed_rows(self, session_ids: Collection[str]) -> list[str]:
+    async def changed_rows(self, session_ids: Collection[str]) -> dict[str, str]:
         known = [one for one in session_ids if one in self.database.read().sessions]
         found = [(one, await self.followed(one)) for one in known]
-        return [
-            session_id
+        return {
+            session_id: one.row.claude_session_id
             for session_id, one in found
             if one.row is not None
             and one.row.claude_session_id is not None
             and one.row.claude_session_id != one.claude_session_id
-        ]
+        }
 
     async def moved_rows(self) -> dict[str, str]:
         rows = self.database.read().sessions
         own = [one for one in rows if rows[one].alias_of is None and not rows[one].deleted]
-        moved = [one for one in await self.changed_rows(own) if one in self.database.followed]
-        found = {one: (await self.followed(one)).row for one in moved}
-        return {one: row.claude_session_id or "" for one, row in found.items() if row is not None}
+        moved = await self.changed_rows(own)
+        return {one: claude for one, claude in moved.items() if one in self.database.followed}
 
     async def follow_claude_session(self, session_id: str, conversation: Conversation) -> None:
         def follow() -> None:

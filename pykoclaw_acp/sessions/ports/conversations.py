@@ -48,9 +48,9 @@ class ConversationStore(Store, Protocol):
     async def followed(self, session_id: str) -> FollowedConversation:
         """What the session follows. Raises Conflict if there is no such session."""
 
-    async def changed_rows(self, session_ids: Collection[str]) -> list[str]:
-        """Return those of these sessions whose conversations' rows name another Claude session
-        than the one that they follow.
+    async def changed_rows(self, session_ids: Collection[str]) -> dict[str, str]:
+        """Return the Claude sessions in conversations' rows that name another one than the session
+        follows, by session; of these sessions.
         """
 
     async def moved_rows(self) -> dict[str, str]:

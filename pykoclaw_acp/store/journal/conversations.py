@@ -45,8 +45,8 @@ class SqlConversationStore(SqlStore):
         """What the session follows."""
         return await shared_conversations.followed(self._database, session_id)
 
-    async def changed_rows(self, session_ids: Collection[str]) -> list[str]:
-        """Return those of these sessions whose rows name another Claude session."""
+    async def changed_rows(self, session_ids: Collection[str]) -> dict[str, str]:
+        """Return the other Claude sessions that rows of these sessions name, by session."""
         return await shared_conversations.changed_rows(self._database, session_ids)
 
     async def moved_rows(self) -> dict[str, str]:

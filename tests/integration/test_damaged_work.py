@@ -1,0 +1,101 @@
+"""Damage that the daemon meets in what it does by itself: it rests, and all else goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from pykoclaw_acp.model.condition import DatabaseState
+from pykoclaw_acp.sessions import deliveries
+from pykoclaw_acp.sessions.limit_resuming import LimitResumer
+from pykoclaw_acp.store import changes, limit_waits, preflight
+from pykoclaw_acp.store.batch import _Transaction
+from pykoclaw_acp.store.condition import unavailable
+from pykoclaw_acp.store.logs import Log, Logs
+from pykoclaw_acp.store.sqlite import sqlite3
+from pykoclaw_acp.store.units import Statement
+from tests.integration.limit_waiting import waiting
+from tests.integration.rig import rig
+from tests.integration.scheduling import logs, scheduling, task
+from tests.waiting import eventually, not_within
+
+WHILE = 1.0  # s; many times as long as a change needs to be noticed
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "pykoclaw.db"
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preflight, "FULL_CHECK_LIMIT", 0)  # as for a large file
+    monkeypatch.setattr(changes, "LOOK", 0.02)
+    monkeypatch.setattr(deliveries, "PAUSE", 0.0)
+
+
+def failure() -> sqlite3.Error:
+    error = sqlite3.DatabaseError("database disk image is malformed")
+    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    return error
+
+
+def damage_log(monkeypatch: pytest.MonkeyPatch, session: str) -> None:
+    """Nothing can be added to the session's log."""
+    of = Logs.of
+
+    def damaged(self: Logs, connection: sqlite3.Connection, session_id: str) -> Log:
+        if session_id == session:
+            raise failure()
+        return of(self, connection, session_id)
+
+    monkeypatch.setattr(Logs, "of", damaged)
+
+
+def damage_writes(monkeypatch: pytest.MonkeyPatch, begin: str, value: str) -> list[str]:
+    """Statements that begin so meet damage if they have this value; returns those that did."""
+    execute_one, met = _Transaction._execute, list[str]()
+
+    def damaged(self: _Transaction, statement: Statement) -> None:
+        if statement.sql.startswith(begin) and value in statement.parameters:
+            met.append(statement.sql)
+            raise failure()
+        execute_one(self, statement)
+
+    monkeypatch.setattr(_Transaction, "_execute", damaged)
+    return met
+
+
+def unreadable() -> Exception:
+    return unavailable(DatabaseState.DAMAGED, "The database is damaged.")
+
+
+async def test_damaged_claim_rests_and_others_run(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        hurt, well = task(path, "wa-1", "say 1"), task(path, "wa-2", "say 1")
+        met = damage_writes(monkeypatch, "INSERT INTO acp_task_runs", hurt)
+        async with scheduling(r):
+            await eventually(lambda: met and logs(path, well))
+            await not_within(lambda: len(met) > 1, WHILE)
+        assert r.database.condition.troubles == 1
+
+
+async def test_damaged_wait_rests_and_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        hurt, well = await waiting(r), await waiting(r)
+        met = damage_writes(monkeypatch, "INSERT INTO acp_turns", hurt.id)
+        limits, looking = LimitResumer(r.sessions, r.journal), changes.Changes(r.database.path)
+        looking.tell(limits.changed)
+        running = [asyncio.create_task(limits.run()), asyncio.create_task(looking.run())]
+        await eventually(lambda: met and well.busy)
+        await not_within(lambda: len(met) > 1, WHILE)
+        for one in running:
+            one.cancel()
+        assert r.database.condition.troubles == 1
+        assert [one.session_id for one in await limit_waits.every(r.database)] == [hurt.id]
