@@ -78,9 +78,11 @@ class DeliveredTurns:
         try:
             said = await self._store.taken_in(session.id, delivery, self._used.get(session.id, 0))
             return [one.seq for one in said if is_of_run(delivery, await _said_at(one))]
-        except (StoreUnavailable, StoreClosed):
+        except StoreClosed:
             raise
-        except Exception:  # what is shown twice is read, what is not shown is lost
+        except Exception as error:  # what is shown twice is read, what is not shown is lost
+            if isinstance(error, StoreUnavailable) and error.retryable:
+                raise
             log.exception(
                 "A delivery is shown without a look for its turn",
                 action="delivery_not_compared",
@@ -92,9 +94,11 @@ class DeliveredTurns:
         """The delivery, if it was said in the conversation that it is for and can be read."""
         try:
             delivery = await self._store.delivery(delivery_id)
-        except (StoreUnavailable, StoreClosed):
+        except StoreClosed:
             raise
-        except Exception:  # noqa: BLE001  which its delivery meets, too, and counts
+        except Exception as error:  # which its delivery meets, too, and counts
+            if isinstance(error, StoreUnavailable) and error.retryable:
+                raise
             return None
         return delivery if delivery is not None and delivery.own else None
 

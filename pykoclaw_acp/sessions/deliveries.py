@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from pykoclaw_acp.errors import Conflict, StoreClosed, StoreUnavailable
+from pykoclaw_acp.errors import Conflict, StoreClosed, StoreUnavailable, StoreUncertain
 from pykoclaw_acp.model.deliveries import WaitingDeliveries
 from pykoclaw_acp.model.turns import TurnState
 from pykoclaw_acp.sessions.delivered_turns import DeliveredTurns, FoundTurns
@@ -22,7 +22,7 @@ from pykoclaw_acp.tasks import Tasks
 
 MOST_TRIES: Final = 3  # of a delivery that cannot be written for a reason of its own
 PAUSE: Final = 0.5  # s before the next try
-LONG_PAUSE: Final = 10.0  # s after a look that failed
+LONG_PAUSE: Final = 10.0  # s after what failed; no change cuts it short, as damage makes changes
 MOST_AT_ONCE: Final = 8  # messages that are written
 TOGETHER: Final = 100  # messages of a session whose transcripts are looked at together
 LONGEST_HOLD: Final = 0.5  # s that a prompt waits for messages; those left come after its turn
@@ -46,6 +46,7 @@ class Deliverer:
         self._wanted = sessions.deliveries_wanted
         self._tasks = Tasks()
         self._active: set[str] = set()  # sessions whose deliveries are being delivered
+        self._resting: dict[str, float] = {}  # sessions that failed, and until when they are left
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
         self._turns = DeliveredTurns(store)
 
@@ -76,10 +77,13 @@ class Deliverer:
                 self._later(PAUSE)
                 return 0.0
             log.exception("Deliveries could not be read", action="deliveries_unread")
-            self._later(LONG_PAUSE)
+            await asyncio.sleep(LONG_PAUSE)
+            self._wanted.set()
             return 0.0
+        now = asyncio.get_running_loop().time()
+        self._resting = {one: until for one, until in self._resting.items() if until > now}
         for one in waiting:
-            if one.session_id not in self._active:
+            if one.session_id not in self._active and one.session_id not in self._resting:
                 self._active.add(one.session_id)
                 self._tasks.start(self._of_session(one), name="deliveries")
         return took
@@ -87,21 +91,27 @@ class Deliverer:
     def _later(self, pause: float) -> None:
         asyncio.get_running_loop().call_later(pause, self._wanted.set)
 
+    def _rest(self, session_id: str) -> None:
+        loop = asyncio.get_running_loop()
+        self._resting[session_id] = until = loop.time() + LONG_PAUSE
+        loop.call_at(until, self._wanted.set)
+
     async def _of_session(self, waiting: WaitingDeliveries) -> None:
         try:
             await self._deliver_all(waiting)
         except (StoreUnavailable, Conflict) as error:
             # A conflict: one was marked by another program, or the session is going or gone.
             log.info("Deliveries wait", action="deliveries_wait", reason=str(error))
-            damaged = isinstance(error, StoreUnavailable) and not error.retryable
-            # After PAUSE the look waits until the store can be written.
-            self._later(LONG_PAUSE if damaged else PAUSE)
+            if isinstance(error, StoreUnavailable) and not error.retryable:
+                self._rest(waiting.session_id)
+            else:
+                self._later(PAUSE)  # then the look waits until the store can be written
         except StoreClosed:
             pass
         except Exception:
             session = waiting.session_id
             log.exception("Deliveries failed", action="deliveries_failed", session=session)
-            self._later(LONG_PAUSE)
+            self._rest(session)
         else:
             self._wanted.set()  # what came meanwhile
         finally:
@@ -150,9 +160,13 @@ class Deliverer:
                 await session.receive(delivery, self._store, known=turn is not None)
             if turn is not None:
                 self._turns.use(session, turn)
-        except (StoreUnavailable, StoreClosed, Conflict):
+        except (StoreUncertain, StoreClosed, Conflict):
             raise
         except Exception as error:
+            if isinstance(error, StoreUnavailable):
+                if error.retryable:
+                    raise
+                await self._store.writable()  # what it needs is damaged: that others can be stored
             reason = str(error) or type(error).__name__
             tries = await self._store.count_attempt(delivery_id, reason)
             log.exception(

@@ -8,15 +8,19 @@ from pathlib import Path
 import pytest
 
 from pykoclaw_acp.model.condition import DatabaseState
+from pykoclaw_acp.model.deliveries import Delivery, ImportedDelivery
 from pykoclaw_acp.sessions import deliveries
 from pykoclaw_acp.sessions.limit_resuming import LimitResumer
 from pykoclaw_acp.store import changes, limit_waits, preflight
 from pykoclaw_acp.store.batch import _Transaction
 from pykoclaw_acp.store.condition import unavailable
+from pykoclaw_acp.store.journal.deliveries import SqlDeliveryStore
 from pykoclaw_acp.store.logs import Log, Logs
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Statement
+from tests.integration.delivering import attached, delivering, name
 from tests.integration.limit_waiting import waiting
+from tests.integration.queueing import enqueue, fetch, status
 from tests.integration.rig import rig
 from tests.integration.scheduling import logs, scheduling, task
 from tests.waiting import eventually, not_within
@@ -70,6 +74,73 @@ def damage_writes(monkeypatch: pytest.MonkeyPatch, begin: str, value: str) -> li
 
 def unreadable() -> Exception:
     return unavailable(DatabaseState.DAMAGED, "The database is damaged.")
+
+
+async def test_damaged_delivery_and_count_wait_long(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        (hurt, _), (well, client) = await attached(r), await attached(r)
+        bad = enqueue(path, name(hurt), "news")
+        damage_log(monkeypatch, hurt.id)
+        met = damage_writes(monkeypatch, "INSERT INTO acp_deliveries", bad)
+        async with delivering(r):
+            await eventually(lambda: met)
+            await eventually(lambda: r.database.condition.is_writable)
+            good = enqueue(path, name(well), "good news")
+            await eventually(lambda: status(path, good) == "delivered")
+            await not_within(lambda: len(met) > 1, WHILE)
+            assert r.database.condition.troubles == 2
+        await eventually(lambda: "good news" in client.text)
+
+
+async def test_delivery_into_damaged_log_is_given_up(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        session, _ = await attached(r)
+        damage_log(monkeypatch, session.id)
+        async with delivering(r):
+            bad = enqueue(path, name(session), "news")
+            await eventually(lambda: status(path, bad) == "failed")
+        ((attempts, reason),) = fetch(path, "SELECT attempts, reason FROM acp_deliveries")
+        assert attempts > deliveries.MOST_TRIES - 1
+        assert "The database is damaged." in reason
+
+
+async def test_unreadable_delivery_lets_next_one_pass(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        session, client = await attached(r)
+        bad = enqueue(path, name(session), "news")
+        good = enqueue(path, name(session), "good news")
+        delivery = SqlDeliveryStore.delivery
+
+        async def damaged(store: SqlDeliveryStore, delivery_id: str) -> Delivery | None:
+            if delivery_id == bad:
+                raise unreadable()
+            return await delivery(store, delivery_id)
+
+        monkeypatch.setattr(SqlDeliveryStore, "delivery", damaged)
+        async with delivering(r):
+            await eventually(lambda: status(path, good) == "delivered")
+        assert status(path, bad) == "failed"
+        await eventually(lambda: "good news" in client.text)
+
+
+async def test_delivery_is_shown_beside_damaged_imported_turns(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def damaged(*_: object) -> list[ImportedDelivery]:
+        raise unreadable()
+
+    monkeypatch.setattr(SqlDeliveryStore, "taken_in", damaged)
+    async with rig(tmp_path) as r, delivering(r):
+        session, client = await attached(r)
+        one = enqueue(path, name(session), "news")
+        await eventually(lambda: status(path, one) == "delivered")
+        await eventually(lambda: "news" in client.text)
 
 
 async def test_damaged_claim_rests_and_others_run(
