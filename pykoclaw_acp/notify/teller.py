@@ -124,8 +124,10 @@ class Teller:
                 await decide(one)
             except Exception as error:
                 waiting.setdefault(one, now + RETRY)
-                if isinstance(error, StoreClosed | StoreUnavailable):
+                if isinstance(error, StoreClosed):
                     raise
+                if isinstance(error, StoreUnavailable) and error.retryable:
+                    raise  # the others would meet it, too; but not what is damaged
                 log.exception("A notice is delayed", action="notices_delayed", about=one)
         return len(due)
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import pytest
 
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.notices import DeliveryTarget
 from pykoclaw_acp.model.permissions import Decision
 from pykoclaw_acp.model.turns import AWAY_GRACE
@@ -34,6 +35,7 @@ from pykoclaw_acp.notify.targets import CommandTarget, Target, Webhook
 from pykoclaw_acp.notify.teller import Teller
 from pykoclaw_acp.server import notices as server_notices
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store.condition import unavailable
 from pykoclaw_acp.store.journal.notices import SqlNoticeStore
 from pykoclaw_acp.store.notices import AT_A_TIME
 from pykoclaw_acp.system import processes
@@ -454,6 +456,20 @@ async def test_what_cannot_be_read_delays_no_other_notice(tmp_path: Path) -> Non
         await r.run(session, "say 1")
         await eventually(lambda: notices(r))
         assert await _count(r, 1)
+
+
+async def test_damaged_request_delays_no_other_notice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def damaged(_: SqlNoticeStore, ask_id: str) -> None:
+        raise unavailable(DatabaseState.DAMAGED, ask_id)
+
+    monkeypatch.setattr(SqlNoticeStore, "waiting_request", damaged)
+    async with rig(tmp_path) as r, telling(r, CHAT) as one:
+        for ask_id in ("damaged", "other"):
+            one.request_waits(ask_id)
+        await r.run(await away(r), "say 1")
+        await eventually(lambda: notices(r), timeout=teller.RETRY / 2)
 
 
 async def test_failing_notice_holds_up_no_other_one(
