@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from typing import Final
 
 import structlog
@@ -46,14 +47,33 @@ class LeftRuns:
             if session_id is not None:
                 if self._sessions.live.in_use(session_id):
                     continue
-                await self._delete(session_id)
-            await self._store.forget(turn_id)
+                if not await self._done(self._delete(session_id), session_id):
+                    continue
+            await self._done(self._store.forget(turn_id), session_id)
 
     async def tidy_before(self, run: TaskRun) -> None:
-        """Keep the newest run of a task that runs aside, and no other."""
-        for session_id in await self._store.left_aside(run):
-            await self._delete(session_id)
-        await self._store.forget_earlier(run)
+        """Keep the newest run of a task that runs aside, and no other; what cannot be deleted is kept in
+        mind.
+        """
+        sessions = await self._store.left_aside(run)
+        if all([await self._done(self._delete(one), one) for one in sessions]):
+            await self._store.forget_earlier(run)
+
+    async def _done(self, deleting: Awaitable[None], session_id: str | None) -> bool:
+        """Whether it was deleted: the others must not wait behind what is damaged."""
+        try:
+            await deleting
+        except StoreClosed:
+            raise
+        except Exception as error:
+            if isinstance(error, StoreUnavailable) and error.retryable:
+                raise
+            log.exception(
+                "A run of a task could not be tidied", action="task_tidy_failed", session=session_id
+            )
+            await self._store.writable()  # damage keeps everybody from writing for a moment
+            return False
+        return True
 
     async def _delete(self, session_id: str) -> None:
         if (session := await self._sessions.find(session_id)) is not None:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.deliveries import Delivery, ImportedDelivery
+from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.sessions import deliveries
+from pykoclaw_acp.sessions.left_runs import LeftRuns
 from pykoclaw_acp.sessions.limit_resuming import LimitResumer
 from pykoclaw_acp.store import changes, limit_waits, preflight
 from pykoclaw_acp.store.batch import _Transaction
 from pykoclaw_acp.store.condition import unavailable
 from pykoclaw_acp.store.journal.deliveries import SqlDeliveryStore
+from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from pykoclaw_acp.store.logs import Log, Logs
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.units import Statement
 from tests.integration.delivering import attached, delivering, name
 from tests.integration.limit_waiting import waiting
-from tests.integration.queueing import enqueue, fetch, status
+from tests.integration.queueing import enqueue, execute, fetch, status
 from tests.integration.rig import rig
 from tests.integration.scheduling import logs, scheduling, task
 from tests.waiting import eventually, not_within
@@ -170,3 +174,54 @@ async def test_damaged_wait_rests_and_others_go_on(
             one.cancel()
         assert r.database.condition.troubles == 1
         assert [one.session_id for one in await limit_waits.every(r.database)] == [hurt.id]
+
+
+async def test_damaged_run_keeps_no_other_from_tidying(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = "SELECT turn_id FROM acp_task_runs ORDER BY started_at"
+    async with rig(tmp_path) as r:
+        async with scheduling(r):
+            session = await r.session()
+            for _ in range(2):
+                one = task(path, session.record.conversation_name, "say 1")
+                await eventually(lambda one=one: logs(path, one))  # type: ignore[misc]
+        first, second = (turn for (turn,) in fetch(path, runs))
+        execute(path, "DELETE FROM scheduled_tasks")
+        execute(path, "UPDATE acp_sessions SET auxiliary = 1")
+        damage_writes(monkeypatch, "DELETE FROM acp_task_runs", first)
+        await LeftRuns(r.sessions, SqlTaskStore(r.database)).tidy()
+        assert fetch(path, runs) == [(first,)]
+        assert second != first
+
+
+async def test_run_aside_is_deleted_beside_damaged_one(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        (hurt, well), store = (await r.session(), await r.session()), SqlTaskStore(r.database)
+        forgotten: list[TaskRun] = []
+        discarded: list[str] = []
+        aside = [hurt.id, well.id]
+
+        async def left(_: TaskRun) -> list[str]:
+            return aside
+
+        async def discard(session_id: str) -> None:
+            if session_id == hurt.id:
+                raise unreadable()
+            discarded.append(session_id)
+
+        async def forget(run: TaskRun) -> None:
+            forgotten.append(run)
+
+        monkeypatch.setattr(store, "left_aside", left)
+        monkeypatch.setattr(store, "discard_aside", discard)
+        monkeypatch.setattr(store, "forget_earlier", forget)
+        newest: Any = object()
+        tidying = LeftRuns(r.sessions, store)
+        await tidying.tidy_before(newest)
+        assert (discarded, forgotten) == ([well.id], [])
+        aside.remove(hurt.id)
+        await tidying.tidy_before(newest)
+        assert forgotten == [newest]
