@@ -191,7 +191,8 @@ class Subscription:
                 exc_info=None if isinstance(error, StoreUnavailable) else error,
                 reason=error.reason if isinstance(error, StoreUnavailable) else repr(error),
             )
-        if self.trouble is None and isinstance(error, StoreUnavailable) and not error.retryable:
+        lasts = isinstance(error, StoreUnavailable) and not error.retryable
+        if lasts and (self.trouble is None or _passes(self.trouble)):
             await self.client.insert(self.session_id, f"not-shown-{self.cursor + 1}", NOT_SHOWN)
         self.trouble = error
         self._moved.set()

@@ -28,6 +28,8 @@ from tests.integration.linked import front, new, words
 from tests.integration.rig import Client, Rig, rig
 from tests.waiting import eventually
 
+NOT_SHOWN = subscription.NOT_SHOWN.strip()
+
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,8 +121,30 @@ async def test_client_behind_damage_is_answered(
         assert (await one.answer(2))["result"]["stopReason"] == "end_turn"
         one.call(3, "session/prompt", **words(session.id, "say 1"))
         assert (await one.answer(3))["result"]["stopReason"] == "end_turn"
-        told = [rest for rest in one.rests("notify") if subscription.NOT_SHOWN.strip() in rest]
+        told = [rest for rest in one.rests("notify") if NOT_SHOWN in rest]
         assert len(told) == 1
+
+
+async def test_damage_after_other_trouble_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failing disk reports an error first, and other bytes then."""
+    gate = Gate(monkeypatch, AcpClient)
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await r.sessions.get(await new(one))
+        gate.open.clear()
+        one.call(2, "session/prompt", **words(session.id, "say 3"))
+        await turn_is_done(r)
+        states = iter([DatabaseState.BLOCKED, DatabaseState.BLOCKED])
+
+        async def read(*_: Any) -> list[Logged]:
+            raise unavailable(next(states, DatabaseState.DAMAGED), "The disk reports an error.")
+
+        monkeypatch.setattr(session.log._store, "read", read)
+        session.log.forget()
+        gate.open.set()
+        assert (await one.answer(2))["result"]["stopReason"] == "end_turn"
+        assert any(NOT_SHOWN in rest for rest in one.rests("notify"))
 
 
 async def test_client_behind_is_asked_after_failed_read(
@@ -159,7 +183,7 @@ async def test_event_that_cannot_be_shown_is_noted(
         session = await new(one)
         one.call(2, "session/prompt", **words(session, "say 3"))
         assert (await one.answer(2))["result"]["stopReason"] == "end_turn"
-        assert any(subscription.NOT_SHOWN.strip() in rest for rest in one.rests("notify"))
+        assert any(NOT_SHOWN in rest for rest in one.rests("notify"))
         one.call(3, "session/prompt", **words(session, "say 1"))
         assert (await one.answer(3))["result"]["stopReason"] == "end_turn"
         assert one.text().endswith("0 ")
