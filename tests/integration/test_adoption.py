@@ -620,6 +620,19 @@ async def test_limit_in_dead_workers_spool_is_waited_for(
         assert waits == ([(turn.turn_id, resets_at)] if usage_limit == "wait" else [])
 
 
+async def test_lost_turn_of_claudes_own_needs_no_repetition(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    async with killed(tmp_path, alive) as first:
+        session, _ = await own_turn(first)
+    await _die(alive)
+    async with daemon(tmp_path) as after:
+        assert (await after.states())["own"] == "failed"
+        *_, last = await SessionJournal(after.database).read(session.id, 0, 100)
+        assert isinstance(last.event, Failure)
+        assert last.event.text.endswith("Claude was telling of background work that ended.")
+
+
 async def test_dead_workers_last_words_are_shown_to_user(
     tmp_path: Path, alive: WorkerProcess
 ) -> None:

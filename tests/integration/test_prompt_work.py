@@ -117,3 +117,16 @@ async def test_subagent_that_ended_early_is_told_of(tmp_path: Path) -> None:
         worker.say(worker.ended("own"))
         await eventually(lambda: at in one.answers)
         assert one.answers[at]["result"]["text"] == "It looks.\n\nDone."
+
+
+async def test_repeated_prompt_is_told_of_lost_work(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as one, caller(r, tmp_path) as two:
+        session, at, worker = await launched(r, tmp_path, one)
+        repeated = again(two, session)
+        await eventually(lambda: two.told("waits"))
+        worker.kill()
+        await eventually(lambda: at in one.answers and repeated in two.answers)
+        later = again(two, session)
+        await eventually(lambda: later in two.answers)
+        for answer in (one.answers[at], two.answers[repeated], two.answers[later]):
+            assert (answer["result"]["state"], answer["result"]["text"]) == ("failed", "Started.")
