@@ -171,7 +171,8 @@ class PendingRequests:
         typed, asks = line.strip(), bool(question.get("questions"))
         if not typed:
             return False
-        if refused := (_ANSWER_REFUSED if asks else _REFUSED).fullmatch(typed):
+        refused = (_ANSWER_REFUSED if asks else _REFUSED).fullmatch(typed)
+        if refused and typed not in _labels(question):
             reason = (refused["reason"] or "").strip()
             return self._decide(question["id"], "deny", **({"reason": reason} if reason else {}))
         unseen = question["id"] in self._unseen
@@ -185,8 +186,12 @@ class PendingRequests:
         elif unseen:
             self._page.note(f"  View the whole request first: {LOOK} and Enter.", fg="red")
         elif asks:
-            answers = [one.strip() for one in line.split(";")]
-            return self._decide(question["id"], "allow_once", answers=answers)
+            count = len(question["questions"])
+            answers = [one.strip() for one in (typed.split(";") if count > 1 else [typed])]
+            if len(answers) == count and any(answers):
+                return self._decide(question["id"], "allow_once", answers=answers)
+            keys = "; ".join(self._keys(question))
+            self._page.note(f"  Not answered: Claude asks {count} questions. [{keys}]", fg="red")
         elif decision is not None:
             return self._decide(question["id"], decision)
         return False
@@ -217,12 +222,15 @@ class PendingRequests:
     def _keys(self, question: dict[str, Any]) -> list[str]:
         """What can be typed, and what it means."""
         keys = choices(question, KEYS)
+        if KEYS["deny"] in _labels(question):  # there it is an answer
+            keys = []
         if tells_why(question):
             why = "what to change in the plan" if is_plan(question) else "the reason, for Claude"
             keys.append(f"{KEYS['deny']} because …: with {why}")
         if question.get("questions"):
-            between = ", with ; between two questions" if len(question["questions"]) > 1 else ""
-            keys.insert(0, f"type the answer{between}")
+            several = len(question["questions"]) > 1
+            how = "answers, in order, with ; between two questions" if several else "answer"
+            keys.insert(0, f"type the {how}")
         if question["id"] in self._unseen:
             lines = rendered(question).count("\n")
             keys.insert(0, f"{LOOK}: view all {lines} lines, which comes first")
@@ -232,6 +240,15 @@ class PendingRequests:
 def _offered(question: dict[str, Any]) -> Sequence[str]:
     """The decisions that the request offers, as far as the daemon says."""
     return list(question.get("choices") or DONE)
+
+
+def _labels(question: dict[str, Any]) -> set[str]:
+    """The labels of its choices."""
+    return {
+        choice["label"]
+        for one in question.get("questions") or []
+        for choice in one.get("options", ())
+    }
 
 
 def _is_pending(question: str) -> bool:

@@ -35,6 +35,7 @@ class Attached:
         self.decided: list[tuple[str, str]] = []
         self.over: set[str] = set()
         self.reasons: list[str] = []
+        self.answers: list[list[str]] = []
         self.before_answer: Callable[[], None] = lambda: None
         self._written: list[str] = []
         self.requests = attach.PendingRequests(TranscriptPrinter(self.write), attach.Screen())
@@ -57,6 +58,7 @@ class Attached:
             raise CommandFailed(NOT_PENDING)
         self.decided.append((question, params["decision"]))
         self.reasons.append(params.get("reason", ""))
+        self.answers.append(params.get("answers", []))
         return {}
 
     def read(self) -> None:
@@ -177,6 +179,35 @@ def test_answer_that_begins_with_n_is_one(attached: Attached) -> None:
     attached.requests.answer("n because none fits\n")
     assert attached.decided == [("q1", "allow_once"), ("q2", "deny")]
     assert attached.reasons == ["", "because none fits"]
+
+
+def test_label_that_is_a_key_is_an_answer(attached: Attached) -> None:
+    for name, label in (("q1", "N"), ("q2", "n")):
+        which = {"question": "Which?", "options": [{"label": "Y"}, {"label": label}]}
+        attached.requests.asked(asked(name, questions=[which], choices={"deny": "Decline"}))
+        attached.requests.answer(f"{label}\n")
+    assert "(q1)  [type the answer; n: Decline; n because …" in attached.written
+    assert "(q2)  [type the answer; n because …" in attached.written
+    attached.requests.asked(asked("q3", questions=[which], choices={"deny": "Decline"}))
+    attached.requests.answer("N\n")
+    assert attached.decided == [("q1", "allow_once"), ("q2", "allow_once"), ("q3", "deny")]
+    assert attached.answers == [["N"], ["n"], []]
+
+
+def test_several_questions_take_as_many_answers(attached: Attached) -> None:
+    which = [{"question": "Which?"}, {"question": "How many?"}]
+    attached.requests.asked(asked("q1", questions=which, choices={"deny": "Decline"}))
+    how = "[type the answers, in order, with ; between two questions; n: Decline"
+    assert f"(q1)  {how}" in attached.written
+    for line in ("Blue", "Blue; 2; 3", ";"):
+        attached.requests.answer(f"{line}\n")
+        said = attached.written.splitlines()[-1]
+        assert said.startswith(f"  Not answered: Claude asks 2 questions. {how}")
+    assert attached.decided == []
+    attached.requests.answer("Blue; 2\n")
+    attached.requests.asked(asked("q2", questions=which[:1], choices={"deny": "Decline"}))
+    attached.requests.answer("Blue; it is calm\n")
+    assert attached.answers == [["Blue", "2"], ["Blue; it is calm"]]
 
 
 def test_question_that_ended_unheard_makes_way(attached: Attached) -> None:

@@ -387,7 +387,7 @@ def question_of_claude(*multiple: bool) -> dict[str, Any]:
         ([False], "a label, or text.", "--answer TEXT: answer", "type the answer; n: Decline"),
         ([True], "a label, several with commas, or text.", "--answer TEXT: answer", "type the answer; n"),
         ([False, True], "a label, several with commas, or text, for each of the 2 questions.",
-         "--answer TEXT --answer TEXT: answer", "type the answer, with ; between two questions; n"),
+         "--answer TEXT --answer TEXT: answer", "type the answers, in order, with ; between two questions; n"),
     ],
 )  # fmt: skip
 def test_a_question_names_what_answers_it(
