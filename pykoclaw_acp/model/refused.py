@@ -43,7 +43,7 @@ UNANSWERED: Final = (
 _SHOWN: Final = {
     REFUSED: "Refused.",
     KEEP_PLANNING: "Kept planning.",
-    IN_CHAT: "Answered in the chat.",
+    IN_CHAT: "To be answered in the chat.",
     DECLINED: "Declined to answer.",
     NOBODY: "Nobody was there to answer.",
     UNANSWERED: "Not answered.",

@@ -35,7 +35,8 @@ def form(session_id: str, request: PermissionRequest) -> CreateElicitation:
         name = neutral(one.header) or f"Question {at + 1}"
         if one.options:
             fields[f"question_{at}"] = {**_choices(one), "title": name, **_about(one)}
-        words = {"type": "string", "title": f"{name}: in your own words"}
+        instead = ", in place of a choice" if one.options and not one.multiple else ""
+        words = {"type": "string", "title": f"{name}: in your own words{instead}"}
         fields[f"question_{at}_custom"] = words if one.options else {**words, **_about(one)}
     only = request.questions[0].question if len(request.questions) == 1 else ""
     return CreateElicitation(

@@ -296,6 +296,10 @@ async def test_client_with_forms_gets_all_questions_together(tmp_path: Path) -> 
             "const": "Red", "title": "Red", "description": "As a rose",
         }  # fmt: skip
         assert fields["question_1"]["description"] == "Which size?"
+        own = [fields[f"question_{at}_custom"]["title"] for at in (0, 1)]
+        assert [title.partition(": ")[2] for title in own] == [
+            "in your own words", "in your own words, in place of a choice",
+        ]  # fmt: skip
         content = {
             "question_0": ["Red", "Blue"],
             "question_1": "Large",

@@ -43,7 +43,7 @@ def seen(tool: str, arguments: dict[str, Any], told: str) -> str:
          "Kept planning: Use fewer\nsteps"),
         ("ExitPlanMode", PLAN, Decision(RequestOutcome.TIMEOUT),
          "Nobody decided the permission request in time. The plan is not approved."),
-        ("AskUserQuestion", ASKED, Decision(CHOSEN, IN_CHAT), "Answered in the chat."),
+        ("AskUserQuestion", ASKED, Decision(CHOSEN, IN_CHAT), "To be answered in the chat."),
         ("AskUserQuestion", ASKED, Decision(RequestOutcome.DECLINE), "Declined to answer."),
         ("AskUserQuestion", ASKED, Decision(RequestOutcome.DECLINE, content={"reason": "No idea"}),
          "Declined to answer: No idea"),
