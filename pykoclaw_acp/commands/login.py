@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 
 from pykoclaw_acp import terminal
@@ -20,8 +21,17 @@ INTERRUPTED = 130
 def login(account: str | None, *, options: list[str]) -> int:
     """Run the CLI's login on this terminal; returns its exit status."""
     settings = loading.load()
-    name, directory = account_directory(settings, account, make=True)
-    status = _run(settings, directory, ["auth", "login", *options])
+    name, directory = _place(settings, account)
+    made = None if directory is None or os.path.isdir(directory) else directory
+    if directory is not None:
+        secure_directory(os.path.dirname(directory))
+        secure_directory(directory)
+    status = INTERRUPTED
+    try:
+        status = _run(settings, directory, ["auth", "login", *options])
+    finally:
+        if status and made is not None and credentials.login(made) is None:
+            shutil.rmtree(made, ignore_errors=True)
     if status:
         terminal.complain(f"pykoclaw-acp: Claude's login has ended with status {status}.")
         return status
@@ -37,7 +47,7 @@ def login(account: str | None, *, options: list[str]) -> int:
 def logout(account: str | None) -> int:
     """Run the CLI's logout; returns its exit status."""
     settings = loading.load()
-    name, directory = account_directory(settings, account, make=False)
+    name, directory = account_directory(settings, account)
     status = _run(settings, directory, ["auth", "logout"])
     if status:
         terminal.complain(f"pykoclaw-acp: Claude's logout has ended with status {status}.")
@@ -49,24 +59,21 @@ def logout(account: str | None) -> int:
     return 0
 
 
-def account_directory(
-    settings: Settings, chosen: str | None, *, make: bool
-) -> tuple[str, str | None]:
-    """Name and configuration directory of the account, None for Claude's own; raises CommandFailed,
-    ConfigurationError.
+def account_directory(settings: Settings, chosen: str | None) -> tuple[str, str | None]:
+    """Name and configuration directory of an account that there is, None for Claude's own; raises
+    CommandFailed.
     """
+    name, directory = _place(settings, chosen)
+    if directory is not None and not os.path.isdir(directory):
+        raise CommandFailed(f"There is no account {name}: {directory} does not exist.")
+    return name, directory
+
+
+def _place(settings: Settings, chosen: str | None) -> tuple[str, str | None]:
     name = settings.account if chosen is None else chosen
     if not session_environment.is_account(name):
         raise CommandFailed(f"{name} cannot be an account: {session_environment.ACCOUNT_RULE}.")
-    directory = settings.daemon_environment({}).configuration(session_environment.stored(name))
-    if directory is None:
-        return name, None
-    if make:
-        secure_directory(os.path.dirname(directory))
-        secure_directory(directory)
-    elif not os.path.isdir(directory):
-        raise CommandFailed(f"There is no account {name}: {directory} does not exist.")
-    return name, directory
+    return name, settings.daemon_environment({}).configuration(session_environment.stored(name))
 
 
 def _run(settings: Settings, directory: str | None, arguments: list[str]) -> int:

@@ -72,13 +72,13 @@ def _for_each(
     settings = loading.load()
     name, directory = settings.account, None
     if account is not None:
-        name, directory = account_directory(settings, account, make=False)
+        name, directory = account_directory(settings, account)
     try:
         found = ask("mcp/find", start=False, server=server)
     except DaemonNotRunning:
         found = {"servers": [], "claudeConfigDir": os.environ.get("CLAUDE_CONFIG_DIR")}
     if account is None and not found["servers"]:
-        name, directory = account_directory(settings, account, make=False)
+        name, directory = account_directory(settings, account)
     own = directory or found["claudeConfigDir"]
     given = [one for one in found["servers"] if account is None or one["claudeConfigDir"] == own]
     unknown = OF_ANOTHER if found["servers"] and not given else UNKNOWN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -124,6 +125,41 @@ def test_logout_is_claudes_for_the_account(cli_calls: Path, tmp_path: Path) -> N
     assert "Claude's logout has ended with status 4." in broken.stderr
     said = [f"auth logout {accounts / name}" for name in ("work", "broken")]
     assert cli_calls.read_text().splitlines()[1:] == said
+
+
+def test_login_that_fails_leaves_no_account(
+    cli_calls: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accounts, cli = tmp_path / "accounts", cli_calls.with_name("claude")
+    assert run("login", "--account", "broken").exit_code == 4
+    assert not (accounts / "broken").exists()
+    kept = accounts / "broken/settings.json"
+    kept.parent.mkdir(0o700)
+    kept.write_text("{}")
+    assert run("login", "--account", "broken").exit_code == 4
+    assert kept.exists(), "that account was there before"
+    cli.unlink()
+    assert "Claude's CLI does not run" in run("login", "--account", "none").stderr
+    assert not (accounts / "none").exists()
+
+    def interrupted(*_: object, env: dict[str, str], **__: object) -> None:
+        Path(env["CLAUDE_CONFIG_DIR"], ".claude.json").touch()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess, "run", interrupted)
+    assert run("login", "--account", "ended").exit_code == 130
+    assert not (accounts / "ended").exists()
+
+
+def test_login_is_kept_wherever_claude_keeps_it(cli_calls: Path, tmp_path: Path) -> None:
+    """With a status that is not 0, too, if it is in the directory."""
+    assert run("login", "--account", "keychain").exit_code == 0
+    cli_calls.with_name("claude").write_text(
+        '#!/bin/sh\necho \'{"claudeAiOauth": {}}\' > "$CLAUDE_CONFIG_DIR/.credentials.json"\nexit 1\n'
+    )
+    assert run("login", "--account", "late").exit_code == 1
+    kept = sorted(one.name for one in (tmp_path / "accounts").iterdir())
+    assert kept == ["keychain", "late"]
 
 
 def test_logout_without_a_cli_says_so(cli_calls: Path) -> None:
