@@ -110,7 +110,7 @@ def _accounts(accounts: list[dict[str, Any]]) -> list[tuple[str, str]]:
         "login": "logged in",
         "environment": "a key of the daemon",
         "unread": "cannot be read now, for want of memory or descriptors",
-        None: "not logged in (the key of a client is used where it gives one)",
+        None: "not logged in (the key of a client that has this account is used)",
     }
     shown = [
         f"{one['name']}{' (of new sessions)' if one['chosen'] else ''}: {words[one['credential']]}"

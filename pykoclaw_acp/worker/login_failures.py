@@ -24,10 +24,6 @@ _OVER: Final = ("expired", "revoked")
 _WORDS: Final = re.compile(r"API Error: \d{3} (\w.* .*)", re.DOTALL)  # the service's, in the CLI's
 _WORD: Final = re.compile(r"\S+")
 _IN_KEYS: Final = re.compile(r"sk-|[\w-]{24}")  # some gateways repeat them
-_KEY: Final = (
-    "set ANTHROPIC_API_KEY in the environment that your client gives to this agent, "
-    "then start the client again"
-)
 
 
 def explained(
@@ -61,7 +57,7 @@ def _reason(
         )
     if status is None and _SAID in words:
         return ErrorKind.AUTHENTICATION_MISSING, (
-            f"There is no credential for Claude{_of(options)}. Run {login} in a terminal, or {_KEY}."
+            f"There is no credential for Claude{_of(options)}. Run {login} in a terminal, or {_set_key(options)}."
             " Then send the prompt again."
         )
     code = "" if status is None else f" (HTTP status {status})"
@@ -82,8 +78,20 @@ def _reason(
             f"The login{_of(options)} has expired. Run {login} in a terminal, then send the prompt again."
         )
     return ErrorKind.AUTHENTICATION_FAILED, (
-        f"Claude refused the login{_of(options)}{code}. Run {login} in a terminal to log in anew, or {_KEY}."
+        f"Claude refused the login{_of(options)}{code}. Run {login} in a terminal to log in anew, or"
+        f" {_set_key(options)}."
     )
+
+
+def _set_key(options: WorkerOptions) -> str:
+    # Whose account the client has, a worker does not know either.
+    where = "in the environment that your client gives to this agent"
+    key = (
+        f"set ANTHROPIC_API_KEY and PYKOCLAW_ACCOUNT={options.account} {where}"
+        if options.account
+        else f"set ANTHROPIC_API_KEY {where}, and PYKOCLAW_ACCOUNT=default if that names another account"
+    )
+    return f"{key}, then start the client again (a key counts for its client's own account only)"
 
 
 def _of(options: WorkerOptions) -> str:

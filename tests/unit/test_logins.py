@@ -138,6 +138,23 @@ def test_words_name_the_account_and_other_failures_stay(tmp_path: Path) -> None:
     assert explained(other, "Wait.", OPTIONS, {}) == other
 
 
+@pytest.mark.parametrize(("status", "words"), [(None, SAID), (401, "API Error: 401")])
+def test_key_is_asked_for_with_its_account(status: int | None, words: str, tmp_path: Path) -> None:
+    """A client's key counts for the client's own account only, which may be another one."""
+    failure = TurnFailure(ErrorKind.AUTHENTICATION_FAILED, words, status)
+    around = {"CLAUDE_CONFIG_DIR": str(tmp_path)}
+    work, own = (
+        explained(failure, words, replace(OPTIONS, account=account), around).message
+        for account in ("work", "")
+    )
+    assert "of the account work" in work
+    assert "or set ANTHROPIC_API_KEY and PYKOCLAW_ACCOUNT=work in the environment" in work
+    assert "or set ANTHROPIC_API_KEY in the environment that your client gives" in own
+    assert "PYKOCLAW_ACCOUNT=default if that names another account" in own
+    for said in (work, own):
+        assert "(a key counts for its client's own account only)" in said
+
+
 def test_a_login_that_is_over_has_expired(tmp_path: Path) -> None:
     login = {"claudeAiOauth": {"expiresAt": 1}}
     (tmp_path / ".credentials.json").write_text(json.dumps(login))
