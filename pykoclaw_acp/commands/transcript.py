@@ -209,7 +209,7 @@ def _why(tool: ShownCall) -> str:
         before = []  # that stands there already
     shown_before = [line.strip() for text in before for line in text.split("\n") if line.strip()]
     first = next((line.strip() for line in last.split("\n") if line.strip()), "")
-    whole = ": ".join([first, *shown_before])
+    whole = ": ".join([first.removesuffix(".") if shown_before else first, *shown_before])
     told = first if len(shown_before) > 1 or len(whole) > SHORT else whole
     return told if len(told) <= SHORT else f"{told[: SHORT - 1]}…"
 

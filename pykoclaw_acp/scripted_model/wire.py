@@ -38,6 +38,7 @@ ERROR_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
+_WORDS = {"api_error": "Internal server error"}  # the service's, where the type says less
 _ALPHABET = string.ascii_letters + string.digits
 _CHARACTERS_PER_TOKEN = 4
 _JSON_DELTA_CHARACTERS = 48
@@ -78,7 +79,7 @@ def new_id(prefix: str) -> str:
 
 def error_body(kind: str, message: str) -> dict[str, Any]:
     """Body of an HTTP error, and data of an error event."""
-    text = message or kind.removesuffix("_error").replace("_", " ").capitalize()
+    text = message or _WORDS.get(kind) or kind.removesuffix("_error").replace("_", " ").capitalize()
     return {"type": "error", "error": {"type": kind, "message": text}, "request_id": new_id("req")}
 
 

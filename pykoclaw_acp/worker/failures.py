@@ -62,7 +62,7 @@ _CRASHES: Final = {
     -signal.SIGILL,
     -signal.SIGBUS,
 }
-_SAID: Final = "Overloaded"  # which our own words say
+_SAID: Final = ("Overloaded", "Internal server error")  # which our own words say
 _LOST: Final = re.compile(
     r"connection (?:to the API )?(?:was )?(?:lost|closed|error)|ECONNRESET", re.IGNORECASE
 )
@@ -179,7 +179,7 @@ def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> Tu
         detail = neutral(" ".join(words[:LOOKED_AT].split()))[:LONGEST]
     if refused is not None and refused.guessed and status is not None:
         detail = f"HTTP status {status}"
-    if sentence and detail.rstrip(".") != _SAID:
+    if sentence and detail.rstrip(".") not in _SAID:
         sentence = f"{sentence} ({detail})"
     return TurnFailure(kind=kind, message=sentence or detail, status=status)
 

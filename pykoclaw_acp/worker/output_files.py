@@ -19,7 +19,7 @@ MOST_FILES: Final = 1000  # that are looked at
 MOST_LINE: Final = 256 * 1024  # bytes of a command line
 _EVAL: Final = "eval "  # before the user's command, which the CLI quotes
 _QUOTED: Final = re.compile(r"""'([^']*)'|"([^"]*)"|\\(.)|([^\s'"\\]+)""", re.DOTALL)
-_END: Final = re.compile(r"\n?\[exited with code (-?\d{1,5})\]\n?\Z")
+_END: Final = re.compile(r"\n?\[(?:exited with code (?:-?\d{1,5}|unknown)|killed)\]\n?\Z")
 
 
 class OutputFile(NamedTuple):

@@ -225,7 +225,7 @@ async def test_turn_goes_on_after_one_task_stops(shared: Stack) -> None:
     client = await shared.start()
     session = await client.new(shared.work)
     running = client.prompting(
-        session, script("background sleep 1000", "bash sleep 3", "text Done.")
+        session, script("background echo begun; sleep 1000", "bash sleep 3", "text Done.")
     )
     await client.until(lambda: len(client.of(session, "tool_call")) == 2)
     call = client.of(session, "tool_call")[0]["toolCallId"]
@@ -234,7 +234,8 @@ async def test_turn_goes_on_after_one_task_stops(shared: Stack) -> None:
     ends = {one["toolCallId"]: one["status"] for one in client.of(session, "tool_call_update")}
     assert ends[call] == "failed"
     [why] = [one for one in client.of(session, "tool_call_update") if one.get("status") == "failed"]
-    assert why["content"][-1]["content"]["text"] == "Stopped by the user."
+    *_, output, reason = (part["content"]["text"] for part in why["content"])
+    assert (output, reason) == ("```\nbegun\n```", "Stopped by the user.")
     assert client.text(session) == "Done."
     with pytest.raises(RpcError, match="No subagent and no command"):
         await client.call("_pykoclaw.dev/toolcalls/stop", session=session, toolCallId=call)

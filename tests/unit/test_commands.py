@@ -387,6 +387,7 @@ def test_uninterrupted_calls_of_history_take_one_line_each() -> None:
         ("failed", ["Exit code 2"], "✗ Run it — Exit code 2"),
         ("failed", ["```\nno such file\n```", "Exit code 2"], "✗ Run it — Exit code 2: no such file"),
         ("failed", ["one\ntwo", "Exit code 2"], "✗ Run it — Exit code 2"),
+        ("failed", ["1 tool call", "Stopped by the user."], "✗ Run it — Stopped by the user: 1 tool call"),
         ("failed", ["File not found.\x1b[31m"], "✗ Run it — File not found."),
         ("failed", ["x" * 500], f"✗ Run it — {'x' * 99}…"),
     ],

@@ -55,6 +55,8 @@ def failed(words: str, status: int) -> TurnFailure:
          "Claude is overloaded. Wait a moment, then send the prompt again."),
         ("API Error: 500 boom. This is a server-side issue, usually temporary — try again in a moment.", 500,
          "Claude's service had an error. Send the prompt again. (boom.)"),
+        ("API Error: 500 Internal server error. This is a server-side issue, usually temporary — try again.", 500,
+         "Claude's service had an error. Send the prompt again."),
     ],
 )  # fmt: skip
 def test_what_claude_says_is_not_said_again(words: str, status: int, told: str) -> None:

@@ -280,6 +280,20 @@ async def test_end_has_output_without_clis_mark(w: Watching, folder: Path) -> No
     ]
 
 
+@pytest.mark.parametrize("mark", ["killed", "exited with code unknown"])
+async def test_output_of_stopped_command_has_no_mark(w: Watching, folder: Path, mark: str) -> None:
+    w.background("call", "b1")
+    (folder / "b1.output").write_text(f"all\n\n[{mark}]\n")
+    await w.live.finish("b1")
+    (ended,) = w.calls.end_task("call", TaskEnd("killed", "stopped"))
+    assert isinstance(ended, ToolEnded)
+    assert ended.content == (
+        TextPart(
+            "```\nall\n```",
+        ),
+    )
+
+
 async def test_subagents_words_are_shown_as_they_come(w: Watching) -> None:
     w.calls.start_tool("agent", "Agent", {"description": "Look", "subagent_type": "Explore"})
     w.calls.long.say("agent", "text", "I look.")
