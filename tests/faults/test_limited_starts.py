@@ -92,7 +92,7 @@ async def test_start_on_locked_database_serves_and_goes_on(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("patience", ["60", "10"])
+@pytest.mark.parametrize("patience", ["60", "30"])
 async def test_locked_old_database_is_converted_later(
     stack: Stack, locked: Limit, patience: str
 ) -> None:
@@ -101,7 +101,7 @@ async def test_locked_old_database_is_converted_later(
     locked.on()
     client = await stack.front(PYKOCLAW_DAEMON_TIMEOUT=patience)
     loading = asyncio.ensure_future(client.load(OLD, stack.work))
-    if patience == "10":
+    if patience == "30":
         with pytest.raises(RpcError, match="keeps the database") as caught:
             await loading
         assert caught.value.kind == "database_busy"
@@ -109,7 +109,7 @@ async def test_locked_old_database_is_converted_later(
         await asyncio.wait([loading], timeout=15)  # the first daemon gives up after 10 s
         assert not loading.done()
     locked.off()
-    if patience == "10":
+    if patience == "30":
         client = await stack.front()
         await client.load(OLD, stack.work)
     else:
