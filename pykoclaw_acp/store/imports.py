@@ -55,6 +55,10 @@ _TURNS: Final = (
     " WHERE x.acp_session_id = ? ORDER BY x.position DESC LIMIT ?"
 )
 _AT_ONCE: Final = 500  # sources that are asked for
+_LAST: Final = (  # in the transcript; of a turn that the service did not answer nothing else is known
+    f"SELECT last_uuid FROM acp_turns WHERE acp_session_id = ? AND origin = {BACKGROUND}"  # noqa: S608  constant
+    " AND last_uuid IS NOT NULL ORDER BY position DESC LIMIT ?"
+)
 _RUNNING: Final = (
     f"SELECT 1 FROM acp_turns WHERE acp_session_id = ? AND origin = {BACKGROUND}"  # noqa: S608  constant
     f" AND state IN {UNFINISHED} LIMIT 1"
@@ -99,10 +103,12 @@ async def own(database: Database, session_id: str, *, new: bool) -> list[str]:
 
 
 async def background(database: Database, session_id: str, limit: int) -> tuple[list[str], bool]:
-    """Ids with which turns began that Claude began by itself; and whether one is running."""
+    """Ids with which turns began and ended that Claude began by itself; and whether one is running."""
+    running = bool(await database.read(_RUNNING, (session_id,)))  # first: one may end meanwhile
     rows = await database.read(_BACKGROUND, (session_id, limit, session_id))
+    last = await database.read(_LAST, (session_id, limit))
     ids = [one for (payload,) in rows for one in _ids(payload)]
-    return ids, bool(await database.read(_RUNNING, (session_id,)))
+    return [*ids, *(uuid for (uuid,) in last)], running
 
 
 async def scheduled(database: Database, conversation: str) -> list[str]:

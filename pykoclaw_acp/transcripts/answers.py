@@ -43,7 +43,11 @@ class Answers:
                 continue
             below.add(entry.uuid)
             if entry.type == "assistant" and (found := entries.message(entry)) is not None:
-                ids = {found.id, *(one.get("id") for one in found.blocks if entries.is_call(one))}
+                ids = {
+                    entry.uuid,
+                    found.id,
+                    *(one.get("id") for one in found.blocks if entries.is_call(one)),
+                }
                 if not self._own_messages.isdisjoint(ids):
                     return "own"
                 if all(one.get("type") in entries.THOUGHTS for one in found.blocks):

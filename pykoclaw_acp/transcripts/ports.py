@@ -31,8 +31,9 @@ class ImportStore(Protocol):
         """
 
     async def background_messages(self, session_id: str, limit: int) -> tuple[list[str], bool]:
-        """Ids of messages and tool calls with which turns began that Claude began by itself, of the
-        newest `limit` of them; and whether one of them has not ended.
+        """Ids of messages and tool calls with which turns began that Claude began by itself, and of
+        the entries with which they ended, of the newest `limit` of them; and whether one of them
+        has not ended.
         """
 
     async def scheduled_prompts(self, conversation: str) -> list[str]:

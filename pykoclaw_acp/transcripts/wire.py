@@ -15,7 +15,7 @@ class Scan(msgspec.Struct, tag="scan", omit_defaults=True):
     """Read a transcript on from `offset`, with the `state` that came with it.
 
     Turns whose prompts are in `own`, and those that Claude began by itself in which one of
-    `own_messages` (ids of messages and tool calls) occurs, are left out. Of a turn in `known`, what
+    `own_messages` (ids of messages, tool calls and entries) occurs, are left out. Of a turn in `known`, what
     follows the entry named there is read. `hold`: one that Claude began by itself may be ours if
     none of these occurs.
     """

@@ -66,6 +66,8 @@ _SAID: Final = ("Overloaded", "Internal server error")  # which our own words sa
 _LOST: Final = re.compile(
     r"connection (?:to the API )?(?:was )?(?:lost|closed|error)|ECONNRESET", re.IGNORECASE
 )
+_AGAIN: Final = re.compile(r"(?<=[Ss]end )the prompt again")
+_GO_ON: Final = "a prompt to have it go on"
 LONGEST: Final = 300  # characters of other programs' words
 
 _SPOOL_LIMIT: Final = (
@@ -182,6 +184,16 @@ def turn_failure(result: ResultMessage, api_error: tuple[str, str] | None) -> Tu
     if sentence and detail.rstrip(".") not in _SAID:
         sentence = f"{sentence} ({detail})"
     return TurnFailure(kind=kind, message=sentence or detail, status=status)
+
+
+def of_own_turn(failure: TurnFailure) -> TurnFailure:
+    """The failure of a turn that Claude began by itself: its prompt has had its answer, and sent again
+    would do all again.
+    """
+    advice, changed = _AGAIN.subn(_GO_ON, failure.message)
+    if not changed and failure.resets_at is None:  # what follows a limit's end is said later
+        advice = f"{advice} Send {_GO_ON}."
+    return replace(failure, message=f"Claude could not go on by itself. {advice}")
 
 
 def naming(failure: TurnFailure, model: str) -> TurnFailure:

@@ -56,7 +56,7 @@ class SelfStarted:
         before = first and bool(ended) and self._repeated != prompted
         if not (turn != prompted or before) or self._explained == turn:
             return []
-        self._explained = turn
+        self._explained, self._said = turn, None
         return reasons.line(turn, ended, watched)
 
     def follow(self, event: Event) -> None:

@@ -14,7 +14,7 @@ from pykoclaw_acp.model.events import Event
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.worker import raw_frames, results
 from pykoclaw_acp.worker.choices import Choices
-from pykoclaw_acp.worker.failures import early_end, naming
+from pykoclaw_acp.worker.failures import early_end, naming, of_own_turn
 from pykoclaw_acp.worker.login_failures import explained
 from pykoclaw_acp.worker.servers import Servers
 from pykoclaw_acp.worker.side_events import SideEvents
@@ -59,7 +59,10 @@ class TurnEnds:
             words = self.api_error[1] if self.api_error else result.result or ""
             error = naming(ended.error, self._choices.running)
             told = explained(error, words, self._spec.options)
-            ended = replace(ended, error=self._side_events.explain(told))
+            told = self._side_events.explain(told)
+            if not mine and failure is not NOT_UNDERSTOOD:
+                told = of_own_turn(told)
+            ended = replace(ended, error=told)
         notice = self._servers.notice(turn_id) if mine else []
         events = [*early_end(turn_id, ended.stop_reason), *notice]
         untaken = mine and self._side_events.take_blocked()

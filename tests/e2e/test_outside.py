@@ -205,6 +205,17 @@ async def test_prompt_survives_a_restart_of_the_daemon(stack: Stack) -> None:
     assert len(stack.asked()) == 2
 
 
+async def test_prompt_fails_with_claudes_later_report(shared: Stack) -> None:
+    _, session = await talking(shared)
+    left = script("background true", "text It runs.", "stop end_turn", "error 400 nope")
+    result = await run(shared, "prompt", session, left, "--json")
+    assert result.out, result.error
+    told = json.loads(result.out)
+    assert (result.status, told["state"], told["text"]) == (1, "failed", "It runs.")
+    assert told["error"]["message"].startswith("Claude could not go on by itself. ")
+    assert told["error"]["message"].endswith(" Send a prompt to have it go on.")
+
+
 @pytest.mark.long
 async def test_exit_status_says_how_the_turn_ended(shared: Stack) -> None:
     client, session = await talking(shared)

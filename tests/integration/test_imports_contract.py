@@ -135,6 +135,19 @@ async def test_claudes_own_turns_are_known_by_first_message(s: Subject) -> None:
     assert (await s.imports.known_transcripts(session)).followed == "claude"
 
 
+async def test_claudes_own_turns_are_known_by_last_entry(s: Subject) -> None:
+    """One that its service has not answered has no message."""
+    session = await s.session()
+    _, epoch = await s.running(session)
+    started = TurnStarted(epoch=epoch, n=3, turn_id="b1", background=True)
+    ended = TurnEnded(epoch=epoch, n=4, turn_id="b1", stop_reason=None, claude_session_id="claude")
+    outcome = replace(DONE, last_uuid="e9")
+    await s.journal.record(
+        session, epoch, [end(epoch, 2, "turn"), started, ended], {"turn": DONE, "b1": outcome}
+    )
+    assert await s.imports.background_messages(session, 1) == (["e9"], False)
+
+
 async def test_subagents_calls_are_no_messages_of_claudes(s: Subject) -> None:
     """A turn may begin with the question of a subagent, whose calls are not in that transcript."""
     session = await s.session()

@@ -46,6 +46,8 @@ class MemoryImportStore(MemoryStore):
         ]
         ids: list[str] = []
         for turn in sorted(turns, key=lambda one: -one.position)[:limit]:
+            if turn.outcome is not None and turn.outcome.last_uuid is not None:
+                ids.append(turn.outcome.last_uuid)
             for one in tables.logs.get(session_id, []):
                 if one.turn_id != turn.turn_id:
                     continue

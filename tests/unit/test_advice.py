@@ -36,6 +36,14 @@ def test_nobody_is_told_to_send_cancel() -> None:
     assert [one for one in found if "session/cancel" in one[1]] == []
 
 
+def test_limit_of_claudes_own_turn_repeats_no_prompt() -> None:
+    failure = TurnFailure(ErrorKind.USAGE_LIMIT, "The limit is reached.", resets_at=2_000_000_000)
+    outcome = limits.told(Outcome(TurnState.FAILED, failure=failure), None, WAIT)
+    assert outcome.failure is not None
+    said = "The limit is reached. Send a prompt then to have Claude go on."
+    assert outcome.failure.message == said
+
+
 async def test_limit_names_command_for_its_session() -> None:
     failure = TurnFailure(ErrorKind.USAGE_LIMIT, "The limit is reached.", resets_at=2_000_000_000)
     turn = Turn("t", "5e550123-and-more", [])

@@ -12,6 +12,7 @@ from pykoclaw_acp.worker.failures import (
     fault,
     in_one_line,
     naming,
+    of_own_turn,
     refused_to_root,
     turn_failure,
 )
@@ -34,6 +35,15 @@ def test_foreign_text_holds_no_digits_mitto_misreads() -> None:
     assert in_one_line("port 8413 is\n  busy (request req_413ab)") == "port … is busy (request …"
     assert len(in_one_line("x" * 1000)) == 300
     assert in_one_line("\x1b[31mred\0") == "\\x1b[31mred\\x00"
+
+
+def test_claudes_own_turn_has_no_prompt_to_send_again() -> None:
+    overloaded = of_own_turn(failed("API Error: 529 Overloaded.", 529)).message
+    begun = "Claude could not go on by itself. "
+    wait = "Claude is overloaded. Wait a moment, then send a prompt to have it go on."
+    assert overloaded == begun + wait
+    refused = of_own_turn(failed("API Error: 400 nope", 400)).message
+    assert refused.endswith(" (nope) Send a prompt to have it go on.")
 
 
 def error(words: str, status: int) -> str:

@@ -516,6 +516,17 @@ async def test_claudes_own_turn_says_why_and_stands_apart(cli: Cli) -> None:
     assert await cli.over() == [Text(said.message_id, "\n\n")]
 
 
+async def test_own_turn_without_words_adds_none(cli: Cli) -> None:
+    await cli.background("call", "b1", "make")
+    await cli.assistant({"type": "text", "text": "It runs."})
+    await cli.over()
+    cli.turn = cli.prompted = None
+    await cli.ended("call", "b1", "completed", "(exit code 0)")
+    cli.turn = "own"
+    await cli.speaks()
+    assert await cli.over(is_error=True) == []
+
+
 async def test_task_ended_during_request_is_told_later(cli: Cli) -> None:
     await cli.background("call", "b1")
     await cli.system("status", status="requesting")

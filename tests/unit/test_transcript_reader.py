@@ -15,6 +15,7 @@ from pykoclaw_acp.model.events import (
     Failure,
     Output,
     Plan,
+    Text,
     TextPart,
     ToolEnded,
     ToolProgressed,
@@ -326,6 +327,18 @@ def test_notice_ends_call_continuing_in_background(t: Transcript) -> None:
         "\n\n> The background command `sleep 9` has ended (exit code 0).\n\n",
         "It is done.",
     ]
+
+
+def test_own_turn_without_answer_is_known_by_its_end(t: Transcript) -> None:
+    """Claude's service did not answer: the log has why, and the transcript an error."""
+    notice = "<task-notification>\n<task-id>b1</task-id>\n</task-notification>"
+    t.prompt("one", "p1")
+    t.say("started")
+    t.prompt(notice, "b1", turnOrigin="task_notification")
+    last = t.say("API Error: 529 Overloaded.", "synthetic", isApiErrorMessage=True)
+    assert Reading(t, own=("p1",), fields={"own_messages": [last]}).look() == []
+    theirs = Reading(t, own=("p1",)).look()
+    assert [type(one) for one in theirs] == [Text, Failure]
 
 
 def test_background_tasks_polls_and_report_land_on_call(t: Transcript) -> None:

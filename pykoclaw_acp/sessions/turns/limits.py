@@ -18,6 +18,7 @@ SHORTEST: Final = 60  # s before a session goes on that has gone on and met the 
 LONGEST: Final = 3600  # s between two tries to go on
 MOST_TRIES: Final = 10  # that fail; the last one is made some 6 hours after the first
 SEND: Final = "Send the prompt again then."
+GO_ON: Final = "Send a prompt then to have Claude go on."
 _UNLESS: Final = (
     "unless you send a prompt or close the session before, or run"
     " `pykoclaw-acp sessions stop-waiting {}`."
@@ -35,7 +36,9 @@ def told(outcome: Outcome, turn: Turn | None, setting: str, *, auxiliary: bool =
         return again(outcome, turn)
     if failure is None or failure.kind != ErrorKind.USAGE_LIMIT or failure.resets_at is None:
         return outcome
-    if turn is None or setting != WAIT or auxiliary or not _may_go_on(turn):
+    if turn is None:  # of a turn of Claude's own, or a prompt that another turn has taken up
+        return replace(outcome, failure=replaced(failure, message=f"{failure.message} {GO_ON}"))
+    if setting != WAIT or auxiliary or not _may_go_on(turn):
         return replace(outcome, failure=replaced(failure, message=f"{failure.message} {SEND}"))
     due = failure.resets_at
     if goes_on_from(turn.keys.request) is not None:

@@ -35,7 +35,9 @@ class SqlImportStore(SqlStore):
         return await imports.own(self._database, session_id, new=new)
 
     async def background_messages(self, session_id: str, limit: int) -> tuple[list[str], bool]:
-        """Ids with which turns began that Claude began by itself; and whether one has not ended."""
+        """Ids with which turns began and ended that Claude began by itself; and whether one has not
+        ended.
+        """
         return await imports.background(self._database, session_id, limit)
 
     async def scheduled_prompts(self, conversation: str) -> list[str]:
