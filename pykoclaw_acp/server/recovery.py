@@ -83,12 +83,9 @@ async def recover(
         for session_id, record in records.items()
         if record is not None
     }
-    started = {
-        left.turn.turn_id: left.turn
-        for left in await turns.unfinished(database)
-        if left.turn.state in STARTED
-    }
-    working = {turn.session_id for turn in started.values()}
+    started = [one for one in await turns.unfinished(database) if one.turn.state in STARTED]
+    given = {one.turn.turn_id: one.turn for one in started if not one.background}
+    working = {one.turn.session_id for one in started}
     # The last one of a conversation is adopted
     rows.sort(key=lambda row: row.session_id in working)
     own = [row for row in rows if standing.owns(row)]
@@ -109,7 +106,7 @@ async def recover(
             row.session_id in sessions
             and words is None
             and not await _take_spool(
-                launcher, journal, row, last_words, partial(_outcome, started, records, usage_limit)
+                launcher, journal, row, last_words, partial(_outcome, given, records, usage_limit)
             )
         ):
             unread.append(row)
@@ -269,13 +266,13 @@ async def _take_spool(
 
 
 def _outcome(
-    started: Mapping[str, Turn],
+    given: Mapping[str, Turn],
     records: Mapping[str, SessionRecord | None],
     usage_limit: str,
     frame: TurnEnded,
 ) -> Outcome:
     """The outcome that a worker has told, with what follows if a usage limit has ended the turn."""
-    turn = started.get(frame.turn_id) if frame.into is None else None
+    turn = given.get(frame.turn_id) if frame.into is None else None
     record = None if turn is None else records[turn.session_id]
     outcome = endings.of_frame(frame, cancelled=False)
     auxiliary = record is not None and record.auxiliary

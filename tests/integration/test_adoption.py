@@ -633,6 +633,25 @@ async def test_lost_turn_of_claudes_own_needs_no_repetition(
         assert last.event.text.endswith("Claude was telling of background work that ended.")
 
 
+async def test_own_turns_limit_in_dead_workers_spool_repeats_nothing(
+    tmp_path: Path, alive: WorkerProcess
+) -> None:
+    """Claude began the turn by itself: there is no prompt of it to send again, or to go on with."""
+    async with killed(tmp_path, alive) as first:
+        _, channel = await own_turn(first)
+    resets_at = int(time.time()) + 3600
+    failure = TurnFailure(ErrorKind.USAGE_LIMIT, "The limit is reached.", resets_at=resets_at)
+    end = replaced(channel.ended("own"), stop_reason=None, error=failure)
+    _write_spool(channel, encode(channel.told[-1]) + encode(end))
+    await _die(alive)
+    async with rig(tmp_path) as after:
+        await recovered(after, tmp_path, usage_limit="wait")
+        assert (await after.states())["own"] == "failed"
+        assert await after.database.read("SELECT turn_id FROM acp_limit_waits") == []
+        [(error,)] = await after.database.read("SELECT error FROM acp_turns WHERE turn_id = 'own'")
+        assert "Send a prompt then to have Claude go on." in error
+
+
 async def test_dead_workers_last_words_are_shown_to_user(
     tmp_path: Path, alive: WorkerProcess
 ) -> None:
