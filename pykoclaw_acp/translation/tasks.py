@@ -72,8 +72,18 @@ class ClaudeTask:
     story: Story = field(default_factory=Story)
     stopped: str | None = None  # why, if we know
     error: str | None = None
-    end: TaskEnd | None = None  # which came before the result of its call
+    end: TaskEnd | None = None  # which came before the result of its call, or is for now
     over: bool = False
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has stopped until background work of its own ends."""
+        return self.end is not None and self.end.interim and not self.over
+
+    @property
+    def runs(self) -> bool:
+        """Whether the CLI can stop it."""
+        return bool(self.id) and not self.over and (self.end is None or self.waits)
 
     @property
     def words(self) -> str:

@@ -218,7 +218,6 @@ class ClaudeSession:
     async def _take(self, message: Message, frame: raw_frames.RawFrame) -> None:
         if self.steered.note_taken(message, self._turn):
             return
-        self._requests.follow(message)
         self._ignored.follow(message)
         self._transcript.follow(message)
         if isinstance(message, SystemMessage):

@@ -90,6 +90,7 @@ class LongWork:
             call = self._message(call, message)
         name = self._translation.names.get(call, "")
         known.named(call, message.task_id, background=background, tool=name)
+        known.calls[call].end = None  # it goes on, if it had waited
         if not known.calls[call].what:
             known.calls[call].what = message.description
 
@@ -111,6 +112,11 @@ class LongWork:
             task.background = True
         if isinstance(patch.get("error"), str):
             task.error = patch["error"]
+        if patch.get("status") == "killed" and task.end is not None and task.waits:
+            # The CLI tells this end neither otherwise nor to Claude
+            end = replace(task.end, status="stopped", interim=False)
+            for event in self._translation.end_task(task.call, end):
+                self._note(event)
 
     def _progress(self, data: dict[str, Any]) -> None:
         story = self._long.story(str(data.get("task_id")))

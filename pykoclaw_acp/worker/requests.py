@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import structlog
-from claude_agent_sdk import ClaudeSDKClient, Message, TaskNotificationMessage, TaskStartedMessage
+from claude_agent_sdk import ClaudeSDKClient
 
 from pykoclaw_acp.channel.requests import (
     MakeTitle,
@@ -20,27 +20,16 @@ from pykoclaw_acp.worker.interrupts import Interrupts
 
 NO_TASK: Final = "No subagent and no command in the background runs under this tool call."
 BY_USER: Final = "Stopped by the user."
-MOST_TASKS: Final = 1000
 
 log: Final = structlog.get_logger()
 
 
 class TaskRequests:
-    """Knows the tasks that run, by the tool calls that began them."""
+    """Carries requests out; `calls` has the tasks that run, by their tool calls."""
 
     def __init__(self, calls: LongCalls, interrupts: Interrupts) -> None:
         self._calls = calls
         self._interrupts = interrupts
-        self._tasks: dict[str, str] = {}
-
-    def follow(self, message: Message) -> None:
-        """Note which tasks begin and end."""
-        if isinstance(message, TaskStartedMessage) and message.tool_use_id:
-            self._tasks[message.tool_use_id] = message.task_id
-            if len(self._tasks) > MOST_TASKS:
-                del self._tasks[next(iter(self._tasks))]
-        elif isinstance(message, TaskNotificationMessage) and message.tool_use_id:
-            self._tasks.pop(message.tool_use_id, None)
 
     async def carry_out(
         self, client: ClaudeSDKClient | None, request: WorkerRequest
@@ -69,8 +58,8 @@ class TaskRequests:
                 # After `stop_task`, Claude would go on by itself
                 await self._interrupts.send(client)
             return {}
-        task = self._tasks.get(request.tool_call_id)
-        if task is None:
+        task = self._calls.known.calls.get(request.tool_call_id)
+        if task is None or not task.runs:
             raise LookupError(NO_TASK)
         with self._calls.stopped(request.tool_call_id, BY_USER):
-            return await sdk_private.control(client, {"subtype": "stop_task", "task_id": task})
+            return await sdk_private.control(client, {"subtype": "stop_task", "task_id": task.id})

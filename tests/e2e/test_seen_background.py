@@ -19,6 +19,7 @@ from pykoclaw_acp.worker.output_files import OutputFile
 from tests.e2e.harness.client import Client
 from tests.e2e.harness.seen import seen, seen_again
 from tests.e2e.harness.stack import Stack, script, text
+from tests.e2e.rewinds import front
 from tests.waiting import eventually
 
 NAMED: Final[dict[str, Any]] = {"clientInfo": {"name": "editor", "version": "1"}}
@@ -457,6 +458,30 @@ async def test_waiting_subagents_command_and_report_are_shown(stack: Stack) -> N
     assert "over" in words(ended[1])
     assert "agent “look” waits for background work of its own." in client.text(session)
     await seen_again(stack, client, session, **NAMED)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("cancels", [False, True], ids=["stopped", "cancelled"])
+async def test_waiting_subagent_is_stopped_with_its_command(stack: Stack, cancels: bool) -> None:
+    client = await front(stack)
+    session = await client.new(stack.work)
+    agent = {"description": "look", "subagent_type": "claude", "run_in_background": True}
+    given = tool("Agent", **agent, prompt=script("background sleep 1000", "text I wait."))
+    said = ("text It looks.", "stop end_turn", "text It waits.", "stop end_turn")
+    await client.prompt(session, script(given, *said))
+    await client.until(lambda: "It waits." in client.text(session))
+    ids = calls(client, session)
+    outer = ids["Agent: look (claude)"]
+    [inner] = (ids[title] for title in ids if title.startswith("claude: "))
+    if cancels:
+        client.cancel(session)
+    else:
+        await client.call("_pykoclaw.dev/toolcalls/stop", session=session, toolCallId=outer)
+    await until_shown(client, session, outer, "Stopped by the user.")
+    await until_shown(client, session, inner, "It was stopped.")
+    ended = [shown(client.of(session), one)["status"] for one in (outer, inner)]
+    assert ended == ["failed", "failed"]
+    assert (await client.prompt(session, text("Go on.")))["stopReason"] == "end_turn"
 
 
 @pytest.mark.long

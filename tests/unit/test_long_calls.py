@@ -5,12 +5,13 @@ CLI 2.1.327 sends, read by the SDK's own parser.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from claude_agent_sdk import ResultMessage
+from claude_agent_sdk import ClaudeSDKClient, ResultMessage
 from claude_agent_sdk._internal.message_parser import parse_message
 
+from pykoclaw_acp.channel.requests import StopTask
 from pykoclaw_acp.model.events import (
     Event,
     Output,
@@ -22,7 +23,10 @@ from pykoclaw_acp.model.events import (
 )
 from pykoclaw_acp.translation.long_calls import progress
 from pykoclaw_acp.translation.results import CUT, LAST_MISSING, STOPPED
+from pykoclaw_acp.worker import sdk_private
+from pykoclaw_acp.worker.interrupts import Interrupts
 from pykoclaw_acp.worker.long_work import LongWork
+from pykoclaw_acp.worker.requests import NO_TASK, TaskRequests
 from pykoclaw_acp.worker.translate import Translator
 
 
@@ -32,9 +36,14 @@ class Cli:
     def __init__(self, tmp_path: Path) -> None:
         self.translator = Translator("/work")
         self.events: list[Event] = []
-        self.work = LongWork(str(tmp_path), self.translator, self.events.append)
+        self.noted: list[Event] = []  # those of no turn
+        self.work = LongWork(str(tmp_path), self.translator, self._note)
         self.turn: str | None = "turn"
         self.prompted: str | None = "turn"
+
+    def _note(self, event: Event) -> None:
+        self.events.append(event)
+        self.noted.append(event)
 
     async def say(self, **frame: Any) -> list[Event]:
         message = parse_message({"uuid": "u", "session_id": "s", **frame})
@@ -344,6 +353,56 @@ async def test_failing_subagent_leaves_its_background_commands(cli: Cli) -> None
     assert (ended.tool_call_id, ended.status) == ("agent", "failed")
     [inner] = await cli.ended("inner", "b1", "completed", "Background command (exit code 0)")
     assert inner == ToolEnded("inner", "completed", exit_code=0, background=True)
+
+
+async def test_stopped_subagent_ends_though_it_waited(cli: Cli) -> None:
+    """The CLI tells its end, and that of its command, without a notification of its own."""
+    await waiting_agent(cli)
+    cli.translator.long.known.calls["agent"].stopped = "Stopped by the user."
+    await cli.system("task_updated", task_id="a1", patch={"status": "killed", "end_time": 1})
+    shown = (TextPart("I wait."),)
+    assert cli.noted == [ToolEnded("agent", "failed", shown, reason="Stopped by the user.")]
+    [inner] = await cli.ended("inner", "b1", "stopped", "Count")
+    assert inner == ToolEnded("inner", "failed", reason="It was stopped.")
+    await cli.system("task_updated", task_id="a1", patch={"status": "killed", "end_time": 1})
+    assert len(cli.noted) == 1
+
+
+async def test_subagent_stopped_after_waiting_ends_once(cli: Cli) -> None:
+    await waiting_agent(cli)
+    await cli.ended("inner", "b1", "completed", "Background command (exit code 0)")
+    await cli.started("agent", "a1", "local_agent")
+    cli.work.interrupted()
+    await cli.system("task_updated", task_id="a1", patch={"status": "killed", "end_time": 1})
+    assert cli.noted == []
+    [ended] = await cli.ended("agent", "a1", "killed", "Look")
+    assert isinstance(ended, ToolEnded)
+    assert ended.reason == "Stopped, as its turn was cancelled."
+
+
+async def test_only_tasks_that_go_on_are_stopped(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def control(_client: object, body: dict[str, Any]) -> dict[str, Any]:
+        asked.append(body["task_id"])
+        return {}
+
+    monkeypatch.setattr(sdk_private, "control", control)
+    requests = TaskRequests(cli.translator.long, Interrupts())
+
+    async def stop(call: str) -> str | None:
+        frame = StopTask(epoch=1, request=1, tool_call_id=call)
+        return (await requests.carry_out(cast("ClaudeSDKClient", object()), frame)).error
+
+    await cli.call("over", command="ls")
+    await cli.result("over", "a.txt")
+    await waiting_agent(cli)
+    assert [await stop(one) for one in ("over", "none")] == [NO_TASK, NO_TASK]
+    assert [await stop(one) for one in ("inner", "agent")] == [None, None]
+    await cli.system("task_updated", task_id="a1", patch={"status": "killed", "end_time": 1})
+    await cli.ended("inner", "b1", "stopped", "Count")
+    assert [await stop(one) for one in ("inner", "agent")] == [NO_TASK, NO_TASK]
+    assert asked == ["b1", "a1"]
 
 
 async def message(cli: Cli, call: str) -> list[Event]:
