@@ -21,6 +21,7 @@ _DETAILS: Final = (
     *("file_path", "notebook_path", "path", "pattern", "url", "query"),
     *("subject", "skill", "command", "description"),
 )
+_AGENT_ID: Final = re.compile(r"a(?:.+-)?[0-9a-f]{16}")  # the CLI's, of subagents
 _BETWEEN: Final = re.compile(r"[_\-\s]+")
 
 
@@ -165,6 +166,13 @@ def _agent(arguments: Arguments, _cwd: str) -> str | None:
     return f"Agent: {said} ({kind})" if kind else f"Agent: {said}"
 
 
+def _message(arguments: Arguments, _cwd: str) -> str:
+    """To the name that Claude has given a subagent; an id says nothing."""
+    to, said = text(arguments, "to"), text(arguments, "summary")
+    words = f"Message to {'the agent' if to is None or _AGENT_ID.fullmatch(to) else to}"
+    return f"{words}: {said}" if said else words
+
+
 def _ask(arguments: Arguments, _cwd: str) -> str | None:
     questions = arguments.get("questions")
     first = questions[0] if isinstance(questions, list) and questions else None
@@ -207,7 +215,7 @@ _TITLES: Final[dict[str, Callable[[Arguments, str], str | None]]] = {
     "WebSearch": _with("Search the web for {}", "query"),
     "Agent": _agent,
     "Task": _agent,
-    "SendMessage": _with("Message to the agent: {}", "summary", "to"),
+    "SendMessage": _message,
     "Skill": _with("Use skill {}", "skill", "command"),
     "TaskStop": _with("Stop task {}", "task_id", "shell_id"),
     "KillShell": _with("Stop task {}", "shell_id", "task_id"),

@@ -312,6 +312,7 @@ class Translation:
 
     def _ended(self, tool_id: str, failed: bool, content: object, details: object) -> Event:
         found = result(self.names[tool_id], content, failed=failed, details=details, cwd=self.cwd)
+        failed = failed or found.failed
         stopped = found.parts == (TextPart(STOPPED),)
         if (stopped or found.cut) and (live := self.long.left(tool_id)):
             self._forget(tool_id)
@@ -341,8 +342,7 @@ class Translation:
         return ended
 
     def _forget(self, tool_id: str) -> None:
-        known: tuple[dict[str, Any], ...]
-        known = (
+        known: tuple[dict[str, Any], ...] = (
             *(self.running, self.background, self.commands, self.started),
             *(self.quiet, self.decided, self.asked),
         )

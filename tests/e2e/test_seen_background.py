@@ -499,13 +499,31 @@ async def test_message_to_subagent_is_call_with_answer(stack: Stack, waits: bool
     await client.prompt(session, script(agent, *before, sent, *said))
     await client.until(lambda: client.text(session).count("agent “look” has ended.") == 2)
     ids = calls(client, session)
-    call = ids["Message to the agent: look" if waits else "Message to the agent: more"]
+    call = ids["Message to the agent: look" if waits else "Message to looker: more"]
     ended = shown(client.of(session), call)
     assert ended["status"] == "completed"
     assert words(ended).startswith("Again.\nSecond.\n")
     [inner] = (ids[title] for title in ids if "echo two" in title)
     assert shown(client.of(session), inner)["status"] == "completed"
     assert "First." in words(shown(client.of(session), ids["Agent: look (claude)"]))
+    await seen_again(stack, client, session, **NAMED)
+
+
+@pytest.mark.long
+async def test_message_that_reaches_no_subagent_has_failed(stack: Stack) -> None:
+    """One of Claude's, and one of a subagent's."""
+    client = await begin(stack)
+    session = await client.new(stack.work)
+    sent = tool("SendMessage", to="nobody", summary="hurry", message="Please hurry.")
+    agent = {"description": "look", "subagent_type": "claude", "run_in_background": False}
+    given = tool("Agent", **agent, prompt=script(sent, "text Looked."))
+    await client.prompt(session, script(sent, given, "text Done."))
+    ids = calls(client, session)
+    for title in ("Message to nobody: hurry", "claude: Message to nobody: hurry"):
+        ended = shown(client.of(session), ids[title])
+        assert ended["status"] == "failed"
+        assert "No agent named 'nobody' is reachable" in words(ended)
+        assert "success" not in words(ended)
     await seen_again(stack, client, session, **NAMED)
 
 

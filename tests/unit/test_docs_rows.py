@@ -27,6 +27,7 @@ ANEW: Final = f"{MEANWHILE} test_fallback_model_lost_connection_and_compaction_a
 TASKS: Final = f"{DECIDING} test_questions_are_answered_one_by_one"
 PLANS: Final = f"{DECIDING} test_plan_is_shown_asked_and_its_mode_follows"
 TITLES: Final = "e2e/test_seen_titles.py test_session_is_named_reshown_and_carried_elsewhere"
+UNDELIVERED: Final = f"{BACKGROUND} test_message_that_reaches_no_subagent_has_failed"
 LIMIT_OVER: Final = f"{BACKGROUND} test_command_beyond_time_limit_continues_in_background"
 OUTPUT: Final = f"{BACKGROUND} test_running_commands_output_comes_live_and_once"
 WATCHES: Final = f"{BACKGROUND} test_monitors_lines_start_claudes_own_turns"
@@ -79,6 +80,7 @@ SHOWN_BY: Final[dict[str, str]] = {
     "a subagent goes on with a message (SendMessage)": MESSAGES,
     "a message to a subagent that runs": MESSAGES,
     "such a message is read when that has ended": MESSAGES,
+    "a message that reaches no subagent": UNDELIVERED,
     "a call gets no result in its turn": STOPS,
     "a turn is cancelled, also by another program": STOPS,
     "a prompt waits for another program's turn": BESIDE,

@@ -4,6 +4,7 @@ CLI 2.1.327 sends, read by the SDK's own parser.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -407,7 +408,7 @@ async def test_only_tasks_that_go_on_are_stopped(cli: Cli, monkeypatch: pytest.M
 
 async def message(cli: Cli, call: str) -> list[Event]:
     """Claude sends the subagent on."""
-    told = await cli.call(call, "SendMessage", to="a1", summary="more", message="Look again.")
+    told = await cli.call(call, "SendMessage", to="looker", summary="more", message="Look again.")
     await cli.started(call, "a1", "local_agent")
     return told + await cli.result(call, '{"success":true}', {"resumedAgentId": "a1"})
 
@@ -418,7 +419,7 @@ async def test_message_to_subagent_shows_its_answer(cli: Cli) -> None:
     await cli.ended("agent", "a1", "completed", "First.")
     [sent] = await message(cli, "sent")
     assert isinstance(sent, ToolStarted)
-    assert (sent.title, sent.tool_kind) == ("Message to the agent: more", "think")
+    assert (sent.title, sent.tool_kind) == ("Message to looker: more", "think")
     assert sent.content == (TextPart("Look again.", beside=True),)
     await cli.assistant({"type": "text", "text": "I go on."}, parent="agent")
     [inner] = await cli.call("inner", parent="agent", command="ls")
@@ -453,7 +454,7 @@ async def test_message_that_waited_is_a_call(cli: Cli) -> None:
     """The CLI hands it on when the subagent has ended, in the name of the ended call."""
     await agent(cli, is_backgrounded=True)
     await cli.result("agent", "launched", {"isAsync": True, "agentId": "a1"})
-    await cli.call("sent", "SendMessage", to="a1", summary="more", message="Look again.")
+    await cli.call("sent", "SendMessage", to="looker", summary="more", message="Look again.")
     [sent] = await cli.result("sent", '{"success":true}', {"success": True, "message": "Queued"})
     assert sent == ToolEnded("sent", "completed")
     await cli.ended("agent", "a1", "completed", "First.")
@@ -474,6 +475,15 @@ async def test_message_that_waited_is_a_call(cli: Cli) -> None:
     [ended] = await cli.ended("agent", "a1", "completed", "Second.")
     parts = (TextPart("Second."),)
     assert ended == ToolEnded(begun.tool_call_id, "completed", parts, background=True)
+
+
+async def test_message_that_reaches_nobody_has_failed(cli: Cli) -> None:
+    [sent] = await cli.call("sent", "SendMessage", to="nobody", summary="more", message="Look.")
+    assert isinstance(sent, ToolStarted)
+    assert sent.title == "Message to nobody: more"
+    told = {"success": False, "message": "No agent named 'nobody' is reachable."}
+    [ended] = await cli.result("sent", [{"type": "text", "text": json.dumps(told)}], told)
+    assert ended == ToolEnded("sent", "failed", (TextPart(f"```\n{told['message']}\n```"),))
 
 
 async def test_waiting_subagent_goes_on_in_its_newest_call(cli: Cli) -> None:

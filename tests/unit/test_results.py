@@ -5,6 +5,7 @@ The results are those of CLI 2.1.327, as it sent them.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -265,6 +266,22 @@ def test_images_are_kept_and_giant_ones_named() -> None:
     source["data"] = "A" * (MAX_IMAGE + 1)
     [part] = result("Read", [image], failed=False).parts
     assert isinstance(part, TextPart)
+
+
+UNREACHED = {"success": False, "message": "No agent named 'nobody' is reachable."}
+
+
+@pytest.mark.parametrize("details", [UNREACHED, None], ids=["of Claude", "of a subagent"])
+def test_message_that_was_not_delivered_has_failed(details: object) -> None:
+    blocks = [{"type": "text", "text": json.dumps(UNREACHED)}]
+    found = result("SendMessage", blocks, failed=False, details=details)
+    assert found == Result((TextPart(f"```\n{UNREACHED['message']}\n```"),), failed=True)
+
+
+@pytest.mark.parametrize("details", [{"success": True, "message": "Queued"}, None])
+@pytest.mark.parametrize("text", ['{"success": true}', "{", "[]", ""])
+def test_message_that_was_delivered_shows_nothing(details: object, text: str) -> None:
+    assert result("SendMessage", text, failed=False, details=details) == Result()
 
 
 def test_input_for_the_log_is_bounded() -> None:

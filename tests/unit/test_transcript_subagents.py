@@ -143,14 +143,14 @@ def test_message_to_subagent_shows_its_answer_only(t: Transcript) -> None:
     notice(t, said.format("agent", "First."), times[1])
     block = {
         "type": "tool_use", "id": "sent", "name": "SendMessage",
-        "input": {"to": "a1", "summary": "more", "message": "Again."},
+        "input": {"to": "looker", "summary": "more", "message": "Again."},
     }  # fmt: skip
     t.assistant(block, None, timestamp=times[2])
     t.result("sent", "{}", toolUseResult={"success": True, "resumedAgentId": "a1"})
     reading = Reading(t)
     events = reading.look()
     assert report(events) == "I look.\nFirst."
-    assert words(events)[-1] == "Message to the agent: more …"
+    assert words(events)[-1] == "Message to looker: more …"
     notice(t, said.format("sent", "Second."), times[4])
     t.say("I see.")
     events = reading.look()
