@@ -222,16 +222,16 @@ class Translation:
         return events
 
     def task_end(self, status: str, summary: str, usage: Any, task_id: str) -> TaskEnd:
-        """What the CLI says of a task's end. That of a subagent is `interim` while commands or
-        subagents of its own go on.
-        """
+        """The CLI's words on a task's end; a subagent's is `interim` while its commands go on."""
         known = self.long.known
         task = known.of(task_id)
         report = task is not None and task.agent is not None
         end = TaskEnd(status, summary, dict(usage) if usage else None, task_id, report)
         if task is None or end.failed:
             return end
-        own = any(known.newest(self.running.get(one)) == task.call for one in self.background)
+        # Claude is told of the end of its subagents, and it does not go on
+        commands = (one for one in self.background if known.agent_of(one) is None)
+        own = any(known.newest(self.running.get(one)) == task.call for one in commands)
         return msgspec.structs.replace(end, interim=own)
 
     def end_task(self, tool_id: str | None, end: TaskEnd) -> list[Event]:

@@ -461,6 +461,27 @@ async def test_waiting_subagents_command_and_report_are_shown(stack: Stack) -> N
 
 
 @pytest.mark.long
+async def test_subagents_own_subagent_outlives_it(stack: Stack) -> None:
+    client = await begin(stack)
+    session = await client.new(stack.work)
+    background = {"subagent_type": "claude", "run_in_background": True}
+    command = waiting(stack.work / "gate")
+    deep = tool("Agent", description="deep", prompt=script(f"bash {command}"), **background)
+    given = tool("Agent", description="look", prompt=script(deep, "text Begun."), **background)
+    said = ("text It looks.", "stop end_turn", "text It has looked.", "stop end_turn")
+    await client.prompt(session, script(given, *said, "text All."))
+    await client.until(lambda: "It has looked." in client.text(session))
+    ids = calls(client, session)
+    outer, inner = ids["Agent: look (claude)"], ids["claude: Agent: deep (claude)"]
+    states = [shown(client.of(session), one)["status"] for one in (outer, inner)]
+    assert states == ["completed", "in_progress"]
+    (stack.work / "gate").rmdir()
+    await client.until(lambda: "All." in client.text(session))
+    assert shown(client.of(session), inner)["status"] == "completed"
+    await seen_again(stack, client, session, **NAMED)
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("cancels", [False, True], ids=["stopped", "cancelled"])
 async def test_waiting_subagent_is_stopped_with_its_command(stack: Stack, cancels: bool) -> None:
     client = await front(stack)

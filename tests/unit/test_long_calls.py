@@ -356,6 +356,21 @@ async def test_failing_subagent_leaves_its_background_commands(cli: Cli) -> None
     assert inner == ToolEnded("inner", "completed", exit_code=0, background=True)
 
 
+async def test_subagent_ends_before_one_of_its_own(cli: Cli) -> None:
+    """To whose end Claude answers, not the subagent that began it."""
+    await agent(cli, is_backgrounded=True)
+    await cli.result("agent", "launched", {"isAsync": True, "agentId": "a1"})
+    await cli.call("deep", "Agent", parent="agent", description="Deep", subagent_type="Explore")
+    await cli.started("deep", "a2", "local_agent")
+    await cli.result("deep", "launched", {"isAsync": True, "agentId": "a2"})
+    [ended] = await cli.ended("agent", "a1", "completed", "It looks.")
+    report = (TextPart("It looks."),)
+    assert ended == ToolEnded("agent", "completed", report, background=True)
+    assert await cli.over() == []
+    [ended] = await cli.ended("deep", "a2", "completed", "Done.")
+    assert ended == ToolEnded("deep", "completed", (TextPart("Done."),), background=True)
+
+
 async def test_stopped_subagent_ends_though_it_waited(cli: Cli) -> None:
     """The CLI tells its end, and that of its command, without a notification of its own."""
     await waiting_agent(cli)
