@@ -633,7 +633,7 @@ async def test_lost_turn_of_claudes_own_needs_no_repetition(
         assert last.event.text.endswith("Claude was telling of background work that ended.")
 
 
-async def test_own_turns_limit_in_dead_workers_spool_repeats_nothing(
+async def test_own_turns_limit_in_spool_repeats_nothing(
     tmp_path: Path, alive: WorkerProcess
 ) -> None:
     """Claude began the turn by itself: there is no prompt of it to send again, or to go on with."""

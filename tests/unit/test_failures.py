@@ -37,7 +37,7 @@ def test_foreign_text_holds_no_digits_mitto_misreads() -> None:
     assert in_one_line("\x1b[31mred\0") == "\\x1b[31mred\\x00"
 
 
-def test_claudes_own_turn_has_no_prompt_to_send_again() -> None:
+def test_claudes_own_turn_has_no_prompt_to_repeat() -> None:
     overloaded = of_own_turn(failed("API Error: 529 Overloaded.", 529)).message
     begun = "Claude could not go on by itself. "
     wait = "Claude is overloaded. Wait a moment, then send a prompt to have it go on."

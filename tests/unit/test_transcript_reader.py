@@ -329,7 +329,7 @@ def test_notice_ends_call_continuing_in_background(t: Transcript) -> None:
     ]
 
 
-def test_own_turn_without_answer_is_known_by_its_end(t: Transcript) -> None:
+def test_own_turn_without_answer_known_by_end(t: Transcript) -> None:
     """Claude's service did not answer: the log has why, and the transcript an error."""
     notice = "<task-notification>\n<task-id>b1</task-id>\n</task-notification>"
     t.prompt("one", "p1")
