@@ -159,7 +159,7 @@ class _Story:
             known and (_in_background(call) or began_in != turn_id)
         )
         self.just_over = self.just_over or (began_in == turn_id and in_background)
-        if in_background:
+        if in_background and call.parent_id is None:  # a subagent hears of the others
             self._unnamed[event.tool_call_id] = turn_id
 
 

@@ -306,6 +306,11 @@ HAPPENS = {
         ["b", "c"],
     ),
     "told within the other turn": ([], [FOREIGN, "b:foreign", LOOK, MINE, LOOKED], ["b"]),
+    "subagent hears of its own work": (
+        [changed(LOOK, parent_id="mine")],
+        [FOREIGN, "b:foreign", changed(LOOKED, background=True), MINE, "c:mine"],
+        ["c"],
+    ),
     "waits for work of its own": ([], ["b:mine", MINE, "c:mine"], ["b", "c"]),
     "nothing ends": ([], ["b:", MINE, "c:mine"], ["c"]),
     "news of its monitor": ([MONITOR], ["b:", FOREIGN, "c:foreign"], ["b"]),
@@ -350,7 +355,8 @@ async def test_turn_leads_to_what_its_calls_do(
     assert work.turns == ("turn", *told)
     explained = [one for one in told if one not in after]
     assert work.text == "\n\n---\n\n".join(f"Said in {one}." for one in explained)
-    assert ("look" in work.calls) == (LOOK in within or LOOK in after)
+    begun = {one.tool_call_id for one in (*within, *after) if isinstance(one, ToolStarted)}
+    assert work.calls == {"mine", *begun}
 
 
 async def test_calls_of_other_subagents_are_foreign(s: Subject) -> None:
