@@ -18,9 +18,9 @@ from pykoclaw_acp.model.limit_waits import PROMPT, LimitWait
 from pykoclaw_acp.model.turns import PromptKeys, Turn
 from pykoclaw_acp.sessions.ports.limit_waits import LimitWaitStore
 from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.sessions.rounds import AFTER_FAILURE, until_closed
 
 LONGEST_PAUSE: Final = 60.0  # s between two looks at the clock, which may be set
-AFTER_FAILURE: Final = 10.0  # s
 
 log: Final = structlog.get_logger()
 
@@ -35,31 +35,14 @@ class LimitResumer:
 
     async def run(self) -> None:
         """Run until cancelled, or until the store is closed."""
-        unread = ""
-        while True:
-            self.changed.clear()
-            try:
-                await self._store.writable()
-                pause = await self._round()
-                unread = ""
-            except StoreClosed:
-                return
-            except StoreUnavailable as error:
-                if error.retryable:
-                    continue
-                if error.reason != unread:  # damage: once, as it stays
-                    log.exception("Sessions that wait cannot go on", action="limit_waits_failed")
-                unread = error.reason
-                await asyncio.sleep(AFTER_FAILURE)  # each try keeps everybody from writing
-                continue
-            except Exception:
-                log.exception("Sessions that wait were not looked at", action="limit_waits_failed")
-                pause = AFTER_FAILURE
-            try:
-                async with asyncio.timeout(pause):
-                    await self.changed.wait()
-            except TimeoutError:
-                continue
+        await until_closed(
+            self._store,
+            self.changed,
+            self._round,
+            damaged="Sessions that wait cannot go on",
+            failed="Sessions that wait were not looked at",
+            action="limit_waits_failed",
+        )
 
     async def _round(self) -> float:
         """Let those go on that are due; returns for how long (s) none is."""

@@ -9,15 +9,15 @@ from typing import Final
 
 import structlog
 
-from pykoclaw_acp.errors import Conflict, StoreClosed, StoreUnavailable
+from pykoclaw_acp.errors import Conflict, StoreUnavailable
 from pykoclaw_acp.model.scheduled import Task
 from pykoclaw_acp.sessions.ports.tasks import TaskStore
+from pykoclaw_acp.sessions.rounds import AFTER_FAILURE, until_closed
 from pykoclaw_acp.sessions.task_runs import TaskRuns
 
 LONGEST_PAUSE: Final = 60.0  # s between two looks
 SHORTEST_PAUSE: Final = 0.05  # s
 STANDING_BY: Final = 10.0  # s between two looks for the other scheduler, while tasks are due
-AFTER_FAILURE: Final = 10.0  # s
 
 log: Final = structlog.get_logger()
 
@@ -39,33 +39,19 @@ class Scheduler:
 
     async def run(self) -> None:
         """Run until cancelled, or until the store is closed."""
-        wanted, unread = self._runs.changed, ""
-        while True:
-            wanted.clear()
-            try:
-                pause = await self._round()
-                unread = ""
-            except StoreClosed:
-                return
-            except StoreUnavailable as error:
-                if error.retryable:
-                    await self._store.writable()
-                    continue
-                if error.reason != unread:  # damage: once, as it stays
-                    log.exception("Tasks cannot be read or run", action="scheduler_failed")
-                unread = error.reason
-                await asyncio.sleep(AFTER_FAILURE)  # each try keeps everybody from writing
-                continue
-            except Exception:
-                log.exception("Tasks could not be looked at", action="scheduler_failed")
-                pause = AFTER_FAILURE
-            await _wait(wanted, pause)
+        await until_closed(
+            self._store,
+            self._runs.changed,
+            self._round,
+            damaged="Tasks cannot be read or run",
+            failed="Tasks could not be looked at",
+            action="scheduler_failed",
+        )
 
     async def _round(self) -> float:
         """Claim what is due; returns for how long (s) nothing is."""
         if not (room := self._runs.room):
             return LONGEST_PAUSE
-        await self._store.writable()
         due = await self._store.due(room)
         if due and await self._look_for_other():
             return STANDING_BY
@@ -126,11 +112,3 @@ def _until(due: str | None) -> float:
         return LONGEST_PAUSE
     pause = (at - datetime.now(UTC)).total_seconds()
     return min(max(pause, SHORTEST_PAUSE), LONGEST_PAUSE)
-
-
-async def _wait(event: asyncio.Event, pause: float) -> None:
-    try:
-        async with asyncio.timeout(pause):
-            await event.wait()
-    except TimeoutError:
-        return

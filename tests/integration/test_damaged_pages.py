@@ -15,7 +15,7 @@ from pykoclaw_acp.errors import RowRefused, StoreUnavailable
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.scheduled import Task
 from pykoclaw_acp.model.turns import SessionRecord
-from pykoclaw_acp.sessions import scheduler
+from pykoclaw_acp.sessions import rounds
 from pykoclaw_acp.sessions.scheduler import Scheduler
 from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.store import batch, database, preflight
@@ -139,7 +139,7 @@ async def test_damaged_tasks_are_told_once(tmp_path: Path, monkeypatch: pytest.M
             await eventually(lambda: looks)
             runs.changed.set()
             await not_within(lambda: len(looks) > 1)
-            pass_loop_time(scheduler.AFTER_FAILURE)
+            pass_loop_time(rounds.AFTER_FAILURE)
             await eventually(lambda: len(looks) == 2)
             running.cancel()
         assert [one["action"] for one in told] == ["scheduler_failed"]

@@ -20,7 +20,7 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.limit_waits import PROMPT, LimitWait
 from pykoclaw_acp.model.session_environment import ClientEnvironment, StoredEnvironment
 from pykoclaw_acp.model.turns import PromptKeys, TurnState
-from pykoclaw_acp.sessions import limit_resuming, prompting, session_environment
+from pykoclaw_acp.sessions import prompting, rounds, session_environment
 from pykoclaw_acp.sessions.limit_resuming import LimitResumer
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import limits
@@ -209,7 +209,7 @@ async def test_damaged_waits_are_told_once(tmp_path: Path, monkeypatch: pytest.M
             await eventually(lambda: looks)
             limit.changed.set()
             await not_within(lambda: len(looks) > 1)
-            pass_loop_time(limit_resuming.AFTER_FAILURE)
+            pass_loop_time(rounds.AFTER_FAILURE)
             await eventually(lambda: len(looks) == 2)
             running.cancel()
         assert [one["action"] for one in told] == ["limit_waits_failed"]
