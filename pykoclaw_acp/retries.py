@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from pykoclaw_acp.errors import StoreClosed
+from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -18,6 +18,13 @@ FIRST_PAUSE: Final = 0.1  # s until the second try; each time twice as long
 LONGEST_PAUSE: Final = 10.0  # s
 
 log: Final = structlog.get_logger()
+
+
+def passes(error: Exception) -> bool:
+    """Whether the database, or another daemon, comes back: other work would fail now, too."""
+    return isinstance(error, StoreClosed) or (
+        isinstance(error, StoreUnavailable) and error.retryable
+    )
 
 
 async def until_done(

@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 import structlog
 
-from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
 from pykoclaw_acp.model.notices import DeliveryTarget, Notice, NoticeKind
 from pykoclaw_acp.model.turns import AWAY_GRACE
 from pykoclaw_acp.notify import words
@@ -23,6 +22,7 @@ from pykoclaw_acp.notify.ports import NoticeStore
 from pykoclaw_acp.notify.quiet import QuietHours
 from pykoclaw_acp.notify.sender import Sender
 from pykoclaw_acp.notify.targets import CommandTarget, Target, Webhook
+from pykoclaw_acp.retries import passes
 
 GRACE: Final = AWAY_GRACE + 1.0  # s; the away policy acts before
 MARGIN: Final = 60_000  # ms; of what a next daemon looks at again
@@ -124,9 +124,7 @@ class Teller:
                 await decide(one)
             except Exception as error:
                 waiting.setdefault(one, now + RETRY)
-                if isinstance(error, StoreClosed):
-                    raise
-                if isinstance(error, StoreUnavailable) and error.retryable:
+                if passes(error):
                     raise  # the others would meet it, too; but not what is damaged
                 log.exception("A notice is delayed", action="notices_delayed", about=one)
         return len(due)

@@ -13,8 +13,8 @@ from typing import Final
 
 import structlog
 
-from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
 from pykoclaw_acp.model.deliveries import Delivery, ImportedDelivery, is_of_run
+from pykoclaw_acp.retries import passes
 from pykoclaw_acp.sessions.ports import DeliveryStore
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.system import disks
@@ -78,10 +78,8 @@ class DeliveredTurns:
         try:
             said = await self._store.taken_in(session.id, delivery, self._used.get(session.id, 0))
             return [one.seq for one in said if is_of_run(delivery, await _said_at(one))]
-        except StoreClosed:
-            raise
         except Exception as error:  # what is shown twice is read, what is not shown is lost
-            if isinstance(error, StoreUnavailable) and error.retryable:
+            if passes(error):
                 raise
             log.exception(
                 "A delivery is shown without a look for its turn",
@@ -94,10 +92,8 @@ class DeliveredTurns:
         """The delivery, if it was said in the conversation that it is for and can be read."""
         try:
             delivery = await self._store.delivery(delivery_id)
-        except StoreClosed:
-            raise
         except Exception as error:  # which its delivery meets, too, and counts
-            if isinstance(error, StoreUnavailable) and error.retryable:
+            if passes(error):
                 raise
             return None
         return delivery if delivery is not None and delivery.own else None

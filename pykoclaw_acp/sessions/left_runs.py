@@ -10,6 +10,7 @@ import structlog
 
 from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
 from pykoclaw_acp.model.scheduled import TaskRun
+from pykoclaw_acp.retries import passes
 from pykoclaw_acp.sessions.ports.tasks import TaskStore
 from pykoclaw_acp.sessions.registry import Sessions
 
@@ -63,10 +64,8 @@ class LeftRuns:
         """Whether it was deleted: the others must not wait behind what is damaged."""
         try:
             await deleting
-        except StoreClosed:
-            raise
         except Exception as error:
-            if isinstance(error, StoreUnavailable) and error.retryable:
+            if passes(error):
                 raise
             log.exception(
                 "A run of a task could not be tidied", action="task_tidy_failed", session=session_id

@@ -15,6 +15,7 @@ from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.log import Logged, TurnsPlace
 from pykoclaw_acp.model.seams import Left
 from pykoclaw_acp.model.session_environment import ClientEnvironment
+from pykoclaw_acp.retries import passes
 from pykoclaw_acp.sessions.live_pace import LivePace
 from pykoclaw_acp.sessions.log import SessionLog
 from pykoclaw_acp.sessions.ports import Client
@@ -125,7 +126,7 @@ class Subscription:
         one that is not patient.
         """
         while (self.cursor < seq or not self._begun) and self.alive:
-            if self.trouble is not None and not (patient and _passes(self.trouble)):
+            if self.trouble is not None and not (patient and passes(self.trouble)):
                 break
             self._moved.clear()
             await self._moved.wait()
@@ -192,7 +193,7 @@ class Subscription:
                 reason=error.reason if isinstance(error, StoreUnavailable) else repr(error),
             )
         lasts = isinstance(error, StoreUnavailable) and not error.retryable
-        if lasts and (self.trouble is None or _passes(self.trouble)):
+        if lasts and (self.trouble is None or passes(self.trouble)):
             await self.client.insert(self.session_id, f"not-shown-{self.cursor + 1}", NOT_SHOWN)
         self.trouble = error
         self._moved.set()
@@ -261,10 +262,3 @@ class Subscription:
     def _is_own(self, logged: Logged) -> bool:
         event = logged.event
         return isinstance(event, UserMessage) and event.message_id in self.own
-
-
-def _passes(error: Exception) -> bool:
-    """Whether the database, or another daemon, comes back."""
-    return isinstance(error, StoreClosed) or (
-        isinstance(error, StoreUnavailable) and error.retryable
-    )
