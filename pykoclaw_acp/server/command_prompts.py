@@ -134,10 +134,11 @@ class CommandPrompts:
 
     async def _work(self, call: Call, session: Session, find: Find) -> tuple[Work, bool]:
         """What the turn has led to, when it has ended; the command is told that it is waited for."""
-        if work.is_waited_for(session, await find()):
+        until_now = await find()
+        if work.is_waited_for(session, until_now):
             waits = encode_notification(WAITS, WaitsNotification(session=session.id))
             await call.client.peer.notify(waits)
-        return await work.over(session, find)
+        return await work.over(session, until_now, find)
 
     async def _new(self, params: CommandPromptParams) -> Session:
         """A new session; the one that was made for the prompt before, if it comes again."""

@@ -230,7 +230,7 @@ class TaskRuns:
             return await self._store.work(run.turn_id), False
         self.changed.set()  # there is room for another
         until_now = await self._store.work(run.turn_id)
-        work, goes_on = await over(session, lambda: self._store.work(run.turn_id))
+        work, goes_on = await over(session, until_now, lambda: self._store.work(run.turn_id))
         return (work if work.turns else replace(work, text=until_now.text)), goes_on
 
     async def _finish(

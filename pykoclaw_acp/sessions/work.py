@@ -25,11 +25,13 @@ def is_waited_for(session: Session, work: Work) -> bool:
     return work.beside or work.just_over or goes_on(session, work)
 
 
-async def over(session: Session, find: Callable[[], Awaitable[Work]]) -> tuple[Work, bool]:
-    """Wait for the end of what a turn has led to, which `find` reads; that, and whether it goes on
-    though LONGEST is over. Time in which a person is asked does not count, up to ASKED.
+async def over(
+    session: Session, work: Work, find: Callable[[], Awaitable[Work]]
+) -> tuple[Work, bool]:
+    """Wait for the end of what a turn has led to: `work` until now, which `find` reads again; that, and
+    whether it goes on though LONGEST is over. Time in which a person is asked does not count, up to
+    ASKED.
     """
-    work = await find()
     if not is_waited_for(session, work):
         return work, False
     left, asked, quiet = LONGEST, ASKED, 0.0
