@@ -159,25 +159,13 @@ def _named(looking: Looking, path: str, before: bytes, base: str) -> str | None:
 
 
 def _main_checkout(looking: Looking, directory: str, git: str) -> str | None:
-    folder = _pointed(looking, directory, git)
-    shared = None if folder is None else _common(looking, folder)
-    if shared is None or os.path.basename(shared) != ".git":
-        return None
-    return os.path.dirname(shared)
-
-
-def _pointed(looking: Looking, directory: str, git: str) -> str | None:
-    """Where a `.git` that is a file leads to, as the CLI reads it."""
+    """The main checkout of a worktree, as the CLI reads its files."""
     pointer = looking.read(git)
     if pointer is None or pointer.data is None or not pointer.data.startswith(b"gitdir:"):
         return None
     folder = os.path.join(directory, os.fsdecode(pointer.data.removeprefix(b"gitdir:").strip()))
-    return None if "\0" in folder else folder
-
-
-def _common(looking: Looking, folder: str) -> str | None:
-    """The common directory that a git directory of a worktree names."""
-    common = looking.read(os.path.join(folder, "commondir"))
+    common = looking.read(os.path.join(folder, "commondir")) if "\0" not in folder else None
     if common is None or common.data is None or b"\0" in common.data:
         return None
-    return os.path.realpath(os.path.join(folder, os.fsdecode(common.data.strip())))
+    shared = os.path.realpath(os.path.join(folder, os.fsdecode(common.data.strip())))
+    return os.path.dirname(shared) if os.path.basename(shared) == ".git" else None
