@@ -165,21 +165,22 @@ class ClaudeSession:
         await self._client.query(content.messages(prompt.content, prompt.turn_id))
 
     async def interrupt(self, turn_id: str) -> None:
-        """Interrupt the turn, repeatedly until its result comes. A steering prompt is taken back; if
-        it was taken up, the turn that did is interrupted.
+        """Interrupt the turn, repeatedly until its result comes, or stop the subagents that it left. A
+        steering prompt is taken back; if it was taken up, the turn that did is interrupted.
         """
-        if self._client is not None and await self.steered.take_back(
-            self._client, turn_id, self.claude_session_id
-        ):
+        if (client := self._client) is None:
+            return
+        if await self.steered.take_back(client, turn_id, self.claude_session_id):
             if turn_id == self._prompted:  # what ran has ended meanwhile
                 self._end_dropped(turn_id)
             return
-        while self._client is not None and (
-            turn_id in (self._prompted, self._turn) or self.steered.was_taken(turn_id)
-        ):
+        if not self.running:
+            with contextlib.suppress(Exception):
+                await self._requests.stop_subagents(client)
+        while turn_id in (self._prompted, self._turn) or self.steered.was_taken(turn_id):
             self._work.interrupted()
             with contextlib.suppress(Exception):  # the SDK's own time-out is a bare one
-                await self._interrupts.send(self._client)
+                await self._interrupts.send(client)
             await asyncio.sleep(INTERRUPT_AGAIN)
 
     async def give_up(self, failure: TurnFailure) -> None:

@@ -44,6 +44,14 @@ class TaskRequests:
             return WorkerReply(epoch=request.epoch, request=request.request, error=str(error))
         return WorkerReply(epoch=request.epoch, request=request.request, result=result)
 
+    async def stop_subagents(self, client: ClaudeSDKClient) -> None:
+        """Stop the subagents that run in the background; raises what the SDK does."""
+        if subagents := self._calls.known.subagents():
+            for one in subagents:
+                one.stopped = BY_USER
+            # After `stop_task`, Claude would go on by itself
+            await self._interrupts.send(client)
+
     async def _ask(self, client: ClaudeSDKClient, request: WorkerRequest) -> dict[str, Any]:
         if isinstance(request, RewindFiles):
             body = {"subtype": "rewind_files", "user_message_id": request.turn_id}
@@ -52,11 +60,7 @@ class TaskRequests:
             body = {"subtype": "generate_session_title", "description": request.words}
             return await sdk_private.control(client, body | {"persist": True})
         if isinstance(request, StopSubagents):
-            if subagents := self._calls.known.subagents():
-                for one in subagents:
-                    one.stopped = BY_USER
-                # After `stop_task`, Claude would go on by itself
-                await self._interrupts.send(client)
+            await self.stop_subagents(client)
             return {}
         task = self._calls.known.calls.get(request.tool_call_id)
         if task is None or not task.runs:

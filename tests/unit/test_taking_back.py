@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from claude_agent_sdk import ClaudeSDKClient, Message, TextBlock
+from claude_agent_sdk import (
+    ClaudeSDKClient,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UserMessage,
+)
 
 from pykoclaw_acp.channel.frames import Prompt, TurnEnded, TurnStarted
 from pykoclaw_acp.channel.steering import Steer
@@ -109,3 +116,19 @@ async def test_prompt_behind_one_that_is_taken_back_runs(cli: Cli, begun: bool) 
     assert cli.claude.running == ["next"]
     await cli.end("next")
     assert cli.claude.running == []
+
+
+@pytest.mark.parametrize("running", [False, True], ids=["idle", "next"])
+async def test_cancel_after_end_stops_subagents(cli: Cli, running: bool) -> None:
+    """The turn ends while its cancel is on the way. `running`: by then the next one runs."""
+    cli.lines.put_nowait(whole(ToolUseBlock("call", "Agent", {"subagent_type": "claude"})))
+    launched = UserMessage(
+        content=[ToolResultBlock("call", "Launched.")],
+        tool_use_result={"isAsync": True, "agentId": "a1"},
+    )
+    cli.lines.put_nowait(launched)
+    await cli.end("host")
+    if running:
+        await cli.claude.prompt(Prompt(epoch=1, turn_id="next", content=BLOCKS))
+    await cli.claude.interrupt("host")
+    assert cli.interrupts == (not running)
