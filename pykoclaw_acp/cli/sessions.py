@@ -199,10 +199,10 @@ def attach(session: str) -> None:
 def rewind(session: str, message: str | None, no_files: bool, dry_run: bool, sure: bool) -> None:
     """Put the files of SESSION, and what Claude remembers, back to what was before MESSAGE.
 
-    MESSAGE is the messageId of a message, as in `sessions export --format json`; the turn that it belongs to and all
-    later ones are rewound. Without MESSAGE, the newest prompt is rewound. What changes is shown first. The history
-    keeps everything. Files are those that Claude changed with its file tools, not with commands. Refused while a turn
-    runs.
+    MESSAGE is a turn, as in `sessions show`, or the messageId of a message, as in `sessions export --format json`; its
+    turn and all later ones are rewound. Without MESSAGE, the newest prompt is rewound. What changes is shown first.
+    The history keeps everything. Files are those that Claude changed with its file tools, not with commands. Refused
+    while a turn runs.
     """
     from pykoclaw_acp.commands import rewind as command
 

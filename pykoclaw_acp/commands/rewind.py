@@ -17,8 +17,14 @@ STAYS: Final = "What commands have changed stays, and so do mode, model, environ
 
 
 def rewind(session: str, message: str | None, *, files: bool, dry: bool, sure: bool) -> None:
-    """Show what a rewind changes; rewind after confirmation."""
-    summary = ask("sessions/show", session=session)["summary"]
+    """Show what a rewind changes; rewind after confirmation. `message`: also the beginning of the id of
+    a turn that `sessions show` shows.
+    """
+    details = ask("sessions/show", session=session)
+    summary = details["summary"]
+    if message:
+        begun = [one["id"] for one in details["turns"] if one["id"].startswith(message)]
+        message = begun[0] if len(begun) == 1 else message
     chosen = {"session": summary["id"], "message": message, "files": files}
     plan = ask("rewind", timeout=REWIND_WAIT, dryRun=True, **chosen)
     name = show.one_line(summary["title"], summary["conversation"])

@@ -73,6 +73,7 @@ def show_one(session: str, as_json: bool) -> None:
             *_workspace(details["worker"]),
             ("last used", show.when(summary["updatedAt"])),
             ("model, mode", f"{details['model'] or 'default'}, {details['mode'] or 'default'}"),
+            *_running(summary["id"], details.get("running", [])),
             ("while away", details["awayPolicy"] or "as the setting PYKOCLAW_AWAY_POLICY says"),
             ("Claude's id", details["claudeSession"] or "none yet"),
             (
@@ -84,7 +85,7 @@ def show_one(session: str, as_json: bool) -> None:
     if details["turns"]:
         terminal.line()
         terminal.table(
-            ("turn", "begun", "state", "ended", "why"),
+            ("turn", "begun", "state", "ended", "why", "prompt"),
             [
                 (
                     turn["id"][:8],
@@ -92,6 +93,7 @@ def show_one(session: str, as_json: bool) -> None:
                     turn["state"],
                     show.when(turn["endedAt"]) if turn["endedAt"] else "",
                     (turn["error"] or {}).get("kind") or turn["stopReason"] or "",
+                    show.one_line(turn.get("prompt")),
                 )
                 for turn in details["turns"]
             ],
@@ -189,6 +191,13 @@ def _transcript(done: dict[str, Any]) -> str:
         return "There was no transcript of Claude's own."
     how = "is deleted, too" if deleted else "stays where Claude keeps it"
     return f"Claude's own transcript {how}."
+
+
+def _running(session: str, calls: list[dict[str, str]]) -> list[tuple[str, str]]:
+    """What runs, and how it is stopped."""
+    rows = [("runs", f"{show.one_line(one['title'])} ({one['id']})") for one in calls]
+    how = f"to end one in the background: `pykoclaw-acp workers stop-task {session[:8]} ID`"
+    return [*rows, ("", how)] if rows else []
 
 
 def _workspace(worker: dict[str, Any] | None) -> list[tuple[str, str]]:

@@ -300,6 +300,11 @@ class OpenTools:
     def __iter__(self) -> Iterator[str]:
         return iter(list(self._shown))
 
+    @property
+    def titles(self) -> dict[str, str]:
+        """Their titles by their ids, the oldest first."""
+        return {tool: call.title for tool, call in self._shown.items()}
+
     def follow(self, event: Event | None) -> None:
         """Apply the next event."""
         if isinstance(event, ToolStarted):

@@ -10,4 +10,5 @@ class WorkerState(StrEnum):
 
     WORKING = "working"  # a turn runs
     ASKING = "asking"  # a permission request is pending, and not parked
-    IDLE = "idle"  # neither
+    BACKGROUND = "background"  # no turn runs, but a subagent or a command does
+    IDLE = "idle"  # nothing of these

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from pykoclaw_acp.errors import SessionNotFound
 from pykoclaw_acp.model import conversations
@@ -25,7 +26,9 @@ from pykoclaw_acp.protocol.control.sessions import (
     RenameParams,
     Resolved,
     ResolveParams,
+    RunningCall,
     SessionDetails,
+    TurnInfo,
     UnarchiveResult,
 )
 from pykoclaw_acp.protocol.messages import Empty
@@ -38,6 +41,7 @@ from pykoclaw_acp.server.worker_control import WorkerControl
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscription import Subscription
+from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.store import overview
 from pykoclaw_acp.store.database import Database
 
@@ -46,6 +50,7 @@ LOOK_WAIT: Final = (
 )
 
 LISTED: Final = 4096  # characters of a text in an answer: MAX_PATH, as a path is the longest
+MOST_CALLS: Final = 100  # running tool calls in an answer
 
 
 class SessionControl:
@@ -141,7 +146,11 @@ class SessionControl:
             claude_session=details.claude_session,
             events=details.events,
             turn_count=details.turn_count,
-            turns=details.turns,
+            turns=[_with_prompt(*one) for one in zip(details.turns, details.prompts, strict=True)],
+            running=[
+                RunningCall(id=one, title=title[:LISTED])
+                for one, title in list(session.log.open_tools.titles.items())[-MOST_CALLS:]
+            ],
             worker=next(iter(await self._workers.live(session_id)), None),
         )
         return fitting.shortened(found, LISTED)
@@ -224,6 +233,10 @@ async def _before_reason(session: Session, place: int) -> int:
         if isinstance(one.event, Text) and one.event.message_id.endswith(WHY):
             return one.first - 1
     return place
+
+
+def _with_prompt(turn: TurnInfo, prompt: list[dict[str, Any]]) -> TurnInfo:
+    return replace(turn, prompt=titles.title(prompt) or titles.of_content(prompt))
 
 
 async def _take_in(session: Session) -> None:

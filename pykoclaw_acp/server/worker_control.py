@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pykoclaw_acp.channel.options import is_restricted
 from pykoclaw_acp.channel.processes import WorkerRecord
 from pykoclaw_acp.errors import InvalidParams
+from pykoclaw_acp.model.workers import WorkerState
 from pykoclaw_acp.pool.whereabouts import Whereabouts
 from pykoclaw_acp.protocol.control.workers import StopParams, Stopped, WorkerInfo
 from pykoclaw_acp.protocol.wire import Params
@@ -95,7 +96,7 @@ class WorkerControl:
                 title=row.title,
                 epoch=row.epoch,
                 pid=row.pid,
-                state=row.state,
+                state=self._state(row),
                 protocol=row.protocol,
                 started_at=row.created_at,
                 memory=size,
@@ -103,6 +104,10 @@ class WorkerControl:
             )
             for row, size in zip(rows, used, strict=True)
         ]
+
+    def _state(self, row: overview.WorkerSummary) -> WorkerState:
+        works = row.state == WorkerState.IDLE and self._sessions.workers.works(row.session_id)
+        return WorkerState.BACKGROUND if works else row.state
 
     async def _alive(self) -> list[WorkerRecord]:
         """Workers that live: the row of a dead one stays until all that it told is in the log."""

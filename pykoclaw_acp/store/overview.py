@@ -18,10 +18,11 @@ from pykoclaw_acp.store import readable
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.logs import LAST_SEQ
 from pykoclaw_acp.store.sql import CONTINUED, CWD, HAS_SESSION, QUEUED, UNFINISHED, of_channels
-from pykoclaw_acp.store.turns import NEWEST_FIRST
+from pykoclaw_acp.store.turns import NEWEST_FIRST, content
 from pykoclaw_acp.tasks import Pace
 
 TURNS_SHOWN: Final = 20
+MOST_OF_PROMPT: Final = 64 * 1024  # characters; of a longer one nothing is shown
 
 # The plus rules out the index of the session's turns; the one of unfinished turns is smaller.
 _SUMMARY: Final = (
@@ -62,6 +63,8 @@ class MoreOfSession:
     events: int
     turn_count: int
     turns: list[TurnInfo]
+    prompts: list[list[dict[str, Any]]]
+    """Those of the turns; empty for a long one."""
 
 
 async def matching(database: Database, word: str) -> list[str]:
@@ -144,13 +147,14 @@ async def details(database: Database, session_id: str) -> MoreOfSession:
     )
     rows = await database.read(
         "SELECT turn_id, CASE WHEN task_id IS NULL THEN origin ELSE 'task' END, state, stop_reason, error,"  # noqa: S608  constant
-        " created_at, started_at, ended_at FROM acp_turns"
+        " created_at, started_at, ended_at, CASE WHEN length(prompt) <= ? THEN prompt END FROM acp_turns"
         f" WHERE acp_session_id = ? ORDER BY {NEWEST_FIRST} LIMIT ?",
-        (session_id, TURNS_SHOWN),
+        (MOST_OF_PROMPT, session_id, TURNS_SHOWN),
     )
     turns = [
         TurnInfo(
             id=turn_id,
+            prompt=None,
             origin=origin,
             state=state,
             stop_reason=stop_reason,
@@ -159,10 +163,11 @@ async def details(database: Database, session_id: str) -> MoreOfSession:
             started_at=started_at,
             ended_at=ended_at,
         )
-        for turn_id, origin, state, stop_reason, error, created_at, started_at, ended_at in rows
+        for turn_id, origin, state, stop_reason, error, created_at, started_at, ended_at, _ in rows
     ]
+    prompts = [content(row[-1]) for row in rows]
     return MoreOfSession(
-        list(readable.texts(directories)), model, away, claude, events, count, turns
+        list(readable.texts(directories)), model, away, claude, events, count, turns, prompts
     )
 
 

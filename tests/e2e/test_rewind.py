@@ -254,6 +254,8 @@ async def test_turn_goes_on_after_one_subagent_stops(shared: Stack, behind: bool
     running = client.prompting(session, script(begin, wait, "text Done."))
     await client.until(lambda: shared.find(f"sleep 15{behind:d}1"))
     call = client.of(session, "tool_call")[0]["toolCallId"]
+    shown = json.loads((await done(shared, "sessions", "show", session, "--json")).out)
+    assert shown["running"][0] == {"id": call, "title": "Agent: look (claude)"}
     stopped = await done(shared, "workers", "stop-task", session, call)
     assert stopped.out == "Stopped.\n"
     await client.until(lambda: not shared.find(f"sleep 15{behind:d}1"))

@@ -475,6 +475,15 @@ async def test_subagents_own_subagent_outlives_it(stack: Stack) -> None:
     outer, inner = ids["Agent: look (claude)"], ids["claude: Agent: deep (claude)"]
     states = [shown(client.of(session), one)["status"] for one in (outer, inner)]
     assert states == ["completed", "in_progress"]
+    show = partial(client.call, "_pykoclaw.dev/sessions/show", session=session)
+
+    async def details_in_background() -> dict[str, Any]:
+        details: dict[str, Any] = await show()
+        return details if details["worker"]["state"] == "background" else {}
+
+    details: dict[str, Any] = await eventually(details_in_background)
+    assert inner in {one["id"] for one in details["running"]}
+    assert [bool(one["prompt"]) for one in details["turns"]] == [False, True]
     (stack.work / "gate").rmdir()
     await client.until(lambda: "All." in client.text(session))
     assert shown(client.of(session), inner)["status"] == "completed"

@@ -1050,8 +1050,33 @@ def test_rewind_says_which_files_are_deleted(
     assert told in run("rewind", "5e55", "--yes").stdout
 
 
+def test_rewind_takes_beginning_of_turns_id(asked: list[Any]) -> None:
+    """One that several have, or none, goes to the daemon as it is."""
+    ids = ["0a1b2c3d-1", "0a1b2c3d-2", "99887766-1"]
+    ANSWERS["sessions/show"] = {"summary": summary(), "turns": [{"id": one} for one in ids]}
+    ANSWERS["rewind"] = plan([])
+    for word in ("99887766", "0a1b2c3d", "message", ids[0]):
+        assert run("rewind", "5e55", word, "--dry-run").exit_code == 0
+    told = [params["message"] for name, params in asked if name == "rewind"]
+    assert told == [ids[2], "0a1b2c3d", "message", ids[0]]
+
+
+def test_show_names_running_calls_and_prompts(asked: list[Any]) -> None:
+    turn = {"id": "t" * 36, "state": "done", "error": None, "stopReason": "end_turn"}
+    ANSWERS["sessions/show"] = {
+        "summary": summary(), "additionalDirectories": [], "mode": None, "model": None, "awayPolicy": None,
+        "claudeSession": None, "events": 1, "turnCount": 1, "worker": None,
+        "turns": [turn | {"createdAt": 0, "startedAt": None, "endedAt": None, "prompt": "Look\x1b."}],
+        "running": [{"id": "toolu_1", "title": "Agent: look\x1b"}],
+    }  # fmt: skip
+    shown = run("sessions", "show", "5e55").stdout
+    assert r"Agent: look\x1b (toolu_1)" in shown
+    assert "`pykoclaw-acp workers stop-task 5e55 ID`" in shown
+    assert shown.splitlines()[-1].split() == ["tttttttt", "done", "end_turn", r"Look\x1b."]
+
+
 def test_rewind_shows_what_it_changes_and_asks(asked: list[Any]) -> None:
-    ANSWERS["sessions/show"] = {"summary": summary(title="A title")}
+    ANSWERS["sessions/show"] = {"summary": summary(title="A title"), "turns": []}
     ANSWERS["rewind"] = plan([f"/w/{number}\x1b" for number in range(60)])
     refused = run("rewind", "5e", "m", given="n\n")
     shown = refused.stdout.splitlines()

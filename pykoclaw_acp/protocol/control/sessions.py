@@ -99,9 +99,12 @@ class SessionSummary(CutAnswer, frozen=True, kw_only=True):
 
 
 class TurnInfo(FullAnswer, frozen=True, kw_only=True):
-    """A turn; `error` has `kind` and `message`."""
+    """A turn; `error` has `kind` and `message`. `prompt`: the first words, without Markdown, or what is
+    attached; null if there is none, or it is longer than 64 Ki characters.
+    """
 
     id: str
+    prompt: str | None
     origin: str
     state: str
     stop_reason: str | None
@@ -111,9 +114,17 @@ class TurnInfo(FullAnswer, frozen=True, kw_only=True):
     ended_at: int | None
 
 
+class RunningCall(FullAnswer, frozen=True, kw_only=True):
+    """A tool call that has not ended, in a turn or in the background."""
+
+    id: str
+    title: str
+
+
 class SessionDetails(CutAnswer, frozen=True, kw_only=True):
-    """A session with its newest turns, newest first; `turn_count` counts all turns. `mode` is its
-    own or that of the settings, as far as it may have that; `model` None: Claude's default.
+    """A session with its newest turns, newest first; `turn_count` counts all turns. `running`: what has
+    not ended, the newest 100. `mode` is its own or that of the settings, as far as it may have that;
+    `model` None: Claude's default.
     """
 
     summary: SessionSummary
@@ -125,4 +136,5 @@ class SessionDetails(CutAnswer, frozen=True, kw_only=True):
     events: int
     turn_count: int
     turns: list[TurnInfo]
+    running: list[RunningCall]
     worker: WorkerInfo | None
