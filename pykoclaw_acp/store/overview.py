@@ -64,7 +64,7 @@ class MoreOfSession:
     turn_count: int
     turns: list[TurnInfo]
     prompts: list[list[dict[str, Any]]]
-    """Those of the turns; empty for a long one."""
+    """Content of the prompt of each of `turns`; empty for a long one."""
 
 
 async def matching(database: Database, word: str) -> list[str]:
