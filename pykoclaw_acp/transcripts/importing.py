@@ -41,7 +41,9 @@ class NotImported(Exception):
 
 @dataclass(slots=True)
 class AddedEvents:
-    """What a look at a session's transcripts has added to the log: its newest events."""
+    """What looks at a session's transcripts have added to the log since one of them returned: its
+    newest events.
+    """
 
     logged: deque[Logged] = field(default_factory=deque)
     size: int = 0

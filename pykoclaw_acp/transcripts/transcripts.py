@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model.imports import (
     Imported,
     KnownTranscripts,
@@ -63,6 +64,8 @@ class ImportedTranscripts:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # By session: the Claude session that it follows, that of the row, and whether this exists.
         self._seen: dict[str, tuple[tuple[str | None, str | None, bool], RowStanding]] = {}
+        # By session, of looks that have failed: the next one that succeeds returns it.
+        self._added: dict[str, AddedEvents] = {}
         # Turns of digests by session, with the digest's id, until it is a note.
         self._returned: dict[str, tuple[list[tuple[str, str | None]], str]] = {}
 
@@ -86,7 +89,11 @@ class ImportedTranscripts:
     ) -> Imported:
         """Import what the transcripts hold and the log lacks."""
         async with self._locks.setdefault(record.session_id, asyncio.Lock()):
-            return await self._take_in(record, row_session_id, own)
+            try:
+                return await self._take_in(record, row_session_id, own)
+            except Conflict:  # the session was deleted
+                self._added.pop(record.session_id, None)
+                raise
 
     async def note_told(self, session_id: str) -> None:
         """Write down that the digest of the newest look is a note; later ones leave its turns out."""
@@ -107,8 +114,11 @@ class ImportedTranscripts:
         self, record: SessionRecord, target: str | None, own: Collection[str]
     ) -> Imported:
         session = record.session_id
+        # Put back at the end: a look that fails may have committed what changes it.
+        before = self._seen.pop(session, None)
+        added = self._added.setdefault(session, AddedEvents())
         known = await self._store.known_transcripts(session)
-        look = Import(self._store, self.readers, record, own, AddedEvents())
+        look = Import(self._store, self.readers, record, own, added)
         rows, complete = dict(known.rows), True
         try:
             followed = await self._import(look, known, rows, target)
@@ -120,17 +130,17 @@ class ImportedTranscripts:
                 error=str(error),
             )
             followed, complete = known.followed, False
-            look.found.changed = True
+            added.changed = True
         self._watcher.set_transcripts(
             session,
             {rows[one].path: stamp(rows[one]) for one in (followed, target) if one and one in rows},
         )
-        before = self._seen.get(session)
-        logged = list(look.found.logged)
+        logged, digest = list(added.logged), None
         which = (followed, target, target in rows)
-        unchanged = not look.found.changed and session not in self._returned
+        unchanged = not added.changed and session not in self._returned
         if before is not None and before[0] == which and unchanged:
-            standing, digest = before[1], None
+            standing = before[1]
+            self._remember(session, which, standing)
         else:
             turns = await self._store.transcript_turns(session, ALL)
             branching = record.branch is not None
@@ -139,20 +149,27 @@ class ImportedTranscripts:
             )
             if standing is RowStanding.MISSING and not complete:
                 standing = RowStanding.SAME  # it is there, as far as is known
-            if standing is RowStanding.SAME and look.found.continued:
+            if standing is RowStanding.SAME and added.continued:
                 standing = RowStanding.MOVED_ON
-            digest = await self._digest(session, followed, rows, turns, own, branching=branching)
-            if complete:
+            whole = complete
+            try:
+                digest = await self._digest(
+                    session, followed, rows, turns, own, branching=branching
+                )
+            except (ReaderDied, OSError):
+                whole = False  # the next look tells it
+            if whole:
                 self._remember(session, (followed, target, target in rows), standing)
             seen = {one.uuid for one in turns}
             if standing is RowStanding.MOVED_ON and not logged and not seen.issuperset(own):
                 standing = RowStanding.SAME  # our prompt is on its way into the transcript
         text, digest_id = digest or (None, None)
-        renamed = (look.found.title, not look.found.first_look)
+        renamed = (added.title, not added.first_look)
         resumable = followed is None or followed in rows
+        del self._added[session]
         return Imported(
             standing, logged, text, digest_id, followed, complete, *renamed,
-            look.found.replaced, resumable,
+            added.replaced, resumable,
         )  # fmt: skip
 
     def _remember(
@@ -245,7 +262,9 @@ class ImportedTranscripts:
         *,
         branching: bool,
     ) -> tuple[str, str] | None:
-        """What the followed Claude session lacks, as text, and the id of that."""
+        """What the followed Claude session lacks, as text, and the id of that. Raises ReaderDied, and
+        OSError.
+        """
         if followed in rows and rows[followed].head is None:
             return None  # written over in place: nothing of it was taken, and it may hold them all
         head = rows[followed].head if followed in rows else None
@@ -257,11 +276,8 @@ class ImportedTranscripts:
         if not by_path:
             return None
         text = ""
-        try:
-            async for answer in self.readers.ask(Digest(list(by_path.items()))):
-                text = answer.text if isinstance(answer, DigestText) else ""
-        except (ReaderDied, OSError):
-            return None  # at the next look
+        async for answer in self.readers.ask(Digest(list(by_path.items()))):
+            text = answer.text if isinstance(answer, DigestText) else ""
         if not text:
             return None
         told = [(one.uuid, one.last_uuid) for one in missing]

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from pykoclaw_acp.errors import InternalError, StoreClosed
+from pykoclaw_acp.errors import InternalError, StoreClosed, StoreUnavailable
 from pykoclaw_acp.model.events import Event, Text, UserMessage
 from pykoclaw_acp.model.imports import Imported, ImportedPiece, RowStanding
 from pykoclaw_acp.model.log import Logged
@@ -476,6 +476,60 @@ async def test_branch_is_told_until_it_is_noted(p: Place) -> None:
     await other.note_told("one")
     assert (await p.look(other)).digest is None
     assert (await p.look(p.transcripts())).digest is None
+
+
+async def test_look_that_fails_forgets_nothing_it_found(p: Place) -> None:
+    """What it has committed is told by the next one, which finds nothing new in the transcript."""
+    await p.s.ended("one", "p0")
+    turns(p.transcript, 1)
+    for _ in range(2):
+        assert (await p.look()).standing is RowStanding.SAME
+    commit, read = p.store.commit_piece, p.store.transcript_turns
+
+    async def locked(*_: object) -> None:
+        p.store.transcript_turns = read
+        raise StoreUnavailable("locked", "Another program keeps the database locked.")
+
+    async def committing(session: str, piece: ImportedPiece) -> list[Logged]:
+        logged: list[Logged] = await commit(session, piece)
+        p.store.transcript_turns = locked
+        return logged
+
+    p.store.commit_piece = committing
+    said = turns(p.transcript, 1, first=1)
+    with pytest.raises(StoreUnavailable):
+        await p.look()
+    for _ in range(2):
+        found = await p.look()
+        assert found.standing is RowStanding.MOVED_ON
+        assert words(one.event for one in found.logged if one.event) == said
+        said = []
+
+
+async def test_branch_no_reader_could_tell_comes_later(
+    p: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns(p.transcript, 1)
+    fork = p.transcript.head
+    await p.look()
+    p.transcript.prompt("theirs", "x1")
+    p.transcript.say("their answer")
+    p.transcript.prompt("theirs, too", "x2", parentUuid=fork)
+    ask = ReaderProcesses.ask
+
+    def dying(
+        readers: ReaderProcesses, request: wire.ReaderRequest
+    ) -> AsyncGenerator[wire.ReaderAnswer, None]:
+        if isinstance(request, wire.Digest):
+            raise ReaderDied
+        return ask(readers, request)
+
+    with monkeypatch.context() as dead:
+        dead.setattr(ReaderProcesses, "ask", dying)
+        assert (await p.look()).digest is None
+    found = await p.look()
+    assert found.digest is not None
+    assert "their answer" in found.digest
 
 
 async def test_replaced_or_cut_file_tells_nothing_twice(p: Place) -> None:
