@@ -75,9 +75,8 @@ class OtherPrograms:
         self._branched = False  # the log says that there is a branch which Claude lacks
         self._told: str | None = None  # as `_missing`; the log says so
         self._passed: str | None = None  # as `_missing`, when our newest prompt began
-        self._apart = (
-            False  # others have written a missing one last; their transcripts may be elsewhere
-        )
+        # Others have written a missing one last; their transcripts may be elsewhere.
+        self._apart = False
         self.waits = False  # for another program's turn
 
     def __bool__(self) -> bool:
@@ -86,11 +85,11 @@ class OtherPrograms:
 
     # --- when
 
-    async def look(self) -> None:
-        """Look now; an error is logged. What was begun is finished, also if the caller is
-        cancelled.
+    async def look(self, *, needed: bool = False) -> None:
+        """Look now, to the end, also if the caller is cancelled. An error is logged; `needed`: raises
+        StoreUnavailable if the look comes later.
         """
-        await asyncio.shield(self._start(self._look()))
+        await asyncio.shield(self._start(self._look(needed=needed)))
 
     async def look_if_possible(self) -> None:
         """Look unless the database cannot be written; a look that began goes on."""
@@ -109,17 +108,17 @@ class OtherPrograms:
         Claude began by itself runs on it.
 
         Raises WorkerFailed if another program keeps the lock, or Claude's memory is lost and has to
-        be there.
+        be there, and StoreUnavailable.
         """
         await self._lock_conversation(PATIENCE if unattended else 0)
-        await self.look()
+        await self.look(needed=True)
         if not self._background:  # else Claude goes on after it
             await self.context.without_refused()
         if self._workers.is_live(self._state.id) and (why := await self._why_replace()):
             await self._background.over()
             log.info(why, action="worker_outdated", session=self._state.id)
             await self._workers.stop(self._state.id)
-            await self.look()  # as its CLI ended, it noted with which entry the next one goes on
+            await self.look(needed=True)  # as its CLI ended, it noted where the next one goes on
         self._outdated = self._branched = self._replaced = self._state.superseded = False
         await self.context.before_launch()
         self._passed = self._missing
@@ -222,7 +221,7 @@ class OtherPrograms:
 
     # --- what
 
-    async def _look(self) -> None:
+    async def _look(self, *, needed: bool = False) -> None:
         async with self._lock:
             self._again = False
             try:
@@ -235,6 +234,8 @@ class OtherPrograms:
                 if isinstance(error, StoreUnavailable) and error.retryable:
                     log.info("A look comes later", action="look_later", error=str(error))
                     self.changed()
+                    if needed:
+                        raise
                     return
                 log.exception(
                     "What other programs did could not be taken in",
@@ -327,8 +328,7 @@ class OtherPrograms:
             return
         for one in logged:
             if isinstance(one.event, UserMessage):
-                title = titles.title([one.event.content])
-                if title is not None:
+                if (title := titles.title([one.event.content])) is not None:
                     await self._state.log.tell([titling.changed(title, BY_WORDS)], patient=True)
                 return
 

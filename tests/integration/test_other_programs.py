@@ -16,7 +16,7 @@ from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.errors import StoreUnavailable
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.condition import DatabaseState
-from pykoclaw_acp.model.conversations import Conversation
+from pykoclaw_acp.model.conversations import Conversation, FollowedConversation
 from pykoclaw_acp.model.events import ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.prompt_text import NOTES_TAG
 from pykoclaw_acp.sessions import row_changes
@@ -155,6 +155,31 @@ async def test_worker_is_replaced_if_its_session_has_grown(
         transcripts.find(RowStanding.MOVED_ON, "In between. ")
         await say(one, 3)
         assert [each.spec.resume_session_id for each in r.launcher.launched] == [CLAUDE, CLAUDE]
+
+
+async def test_no_prompt_leaves_after_look_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prompt that the database kept from seeing what others did is not for a worker without it."""
+    followed, failures = SessionJournal.followed, list[str]()
+
+    async def locked(journal: SessionJournal, session_id: str) -> FollowedConversation:
+        if not failures:
+            failures.append(session_id)
+            raise unavailable(DatabaseState.LOCKED, "Another program keeps it locked.")
+        return await followed(journal, session_id)
+
+    async with opened(tmp_path) as (r, transcripts, one, session):
+        transcripts.find(RowStanding.MOVED_ON, "In between. ")
+        monkeypatch.setattr(SessionJournal, "followed", locked)
+        one.call(3, "session/prompt", **prompt(SESSION, "say 2"))
+        error = (await one.answer(3))["error"]
+        assert error["data"]["errorKind"] == "store_locked"
+        await eventually(lambda: transcripts.all_found)
+        await settled(session)
+        assert r.launcher.launched[0].prompts == ["say 1"]
+        await say(one, 4, "say 3")
+        assert [each.prompts for each in r.launcher.launched] == [["say 1"], ["say 3"]]
 
 
 async def test_a_worker_stays_while_nothing_happens(tmp_path: Path) -> None:
