@@ -14,15 +14,18 @@ from pykoclaw_acp.store.condition import KeptOrNot, meets_all
 from pykoclaw_acp.store.connection import LOCK_WAIT
 from pykoclaw_acp.store.logs import Log, Logs, of_turn
 from pykoclaw_acp.store.open_file import OpenFile
+from pykoclaw_acp.store.sql import NOT_DELETED
 from pykoclaw_acp.store.sqlite import result_code, sqlite3
 from pykoclaw_acp.store.units import NewEvent, Statement, Unit
 
-# The statement itself compares the epoch: only the session's newest worker inserts.
+# The statement itself compares the epoch: only the session's newest worker inserts. A session that
+# was deleted takes nothing.
 _INSERT_EVENT = (
-    "INSERT INTO acp_log (log_key, first_seq, seq, turn, kind, epoch, frame, source_uuid, payload)"
+    "INSERT INTO acp_log (log_key, first_seq, seq, turn, kind, epoch, frame, source_uuid, payload)"  # noqa: S608  constant
     " SELECT log_key, ?, ?, ?, ?, ?, ?, ?, ? FROM acp_sessions WHERE acp_session_id = ? AND epoch = COALESCE(?, epoch)"
+    f" AND {NOT_DELETED}"
 )
-_SELECT_EPOCH = "SELECT epoch FROM acp_sessions WHERE acp_session_id = ?"
+_SELECT_EPOCH = f"SELECT epoch FROM acp_sessions WHERE acp_session_id = ? AND {NOT_DELETED}"  # noqa: S608  constant
 _END = "UPDATE acp_turns SET last_seq = ? WHERE turn_id = ? AND first_seq IS NOT NULL"
 
 

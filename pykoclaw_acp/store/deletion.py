@@ -7,10 +7,14 @@ A session whose `deleted_at` is 0 is being made: a fork (`store/forking.py`), or
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Final, NamedTuple
 
 from pykoclaw_acp import crash_points
+from pykoclaw_acp.errors import StoreUnavailable
+from pykoclaw_acp.retries import until_done
 from pykoclaw_acp.store import blobs, found_transcripts, notices
+from pykoclaw_acp.store.condition import StoreDamaged
 from pykoclaw_acp.store.database import Database, Statement, Unit
 from pykoclaw_acp.store.logs import DROP
 from pykoclaw_acp.store.pieces import PIECE_SIZE, Pieces
@@ -88,7 +92,7 @@ _CURSORS: Final = (
     " (SELECT acp_session_id FROM acp_sessions WHERE deleted_at > 0)"
 )
 _CURSORS_OF: Final = "DELETE FROM acp_cursors WHERE acp_session_id = ?"
-_IDS: Final = "SELECT acp_session_id FROM acp_sessions WHERE acp_session_id = ? OR alias_of = ?"
+_ALIASES: Final = "SELECT acp_session_id FROM acp_sessions WHERE alias_of = ?"
 
 
 async def delete(
@@ -98,8 +102,8 @@ async def delete(
     transcripts: Collection[str] = (),
 ) -> None:
     """Delete a session: hidden by the first commit, after which `hidden` is called, its contents gone
-    at the return. That waits until the database can be written; the first commit does not, which
-    notes the `transcripts` of these Claude sessions as to be removed.
+    at the return. That waits until the database can be read and written; the first commit does not,
+    which notes the `transcripts` of these Claude sessions as to be removed.
 
     The rows of its ids stay, without a title, because an id is never used again; its request key
     becomes free. So do the ids of its Claude sessions.
@@ -113,11 +117,22 @@ async def delete(
     await database.commit(Unit(statements=(kept, gone, aliases, *unremoved), durable=True))
     hidden()
     crash_points.reached("session_hidden")
-    ids = [one for (one,) in await database.read(_IDS, (session_id, session_id))]
-    for one in ids:
+    await until_done(
+        partial(_clear_hidden, database, session_id),
+        "What a deleted session has left cannot be read now",
+        after=StoreUnavailable,
+        final=(StoreDamaged,),
+    )
+
+
+async def _clear_hidden(database: Database, session_id: str) -> None:
+    """Delete the contents of a session that was hidden; whatever was done of that before."""
+    await _drop_log(database, session_id)  # a commit first: it waits while the database is locked
+    aliases = [one for (one,) in await database.read(_ALIASES, (session_id,))]
+    for one in aliases:
         await _drop_log(database, one)
     await _clear_leftovers(database)
-    for one in ids:
+    for one in (session_id, *aliases):
         for table in _OF_DELETED:
             await _clear_session(database, table, one)
         await notices.forget_session(database, one)

@@ -18,6 +18,7 @@ from pykoclaw_acp.store.sql import (
     BACKGROUND,
     CLIENT,
     LOG_KEY,
+    NOT_DELETED,
     QUEUED,
     UNFINISHED,
     kind,
@@ -168,17 +169,19 @@ def told(
 
 
 def piece(session_id: str, piece: ImportedPiece) -> Iterator[Statement]:
-    """Record a piece, apart from its events."""
+    """Record a piece, apart from its events; fails with Conflict if the session was deleted."""
     row = piece.row
     yield Statement(
-        "INSERT INTO acp_transcripts (acp_session_id, claude_session_id, path, size, mtime, inode,"
-        " read_upto, state, head, related) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO acp_transcripts (acp_session_id, claude_session_id, path, size, mtime, inode,"  # noqa: S608  constant
+        " read_upto, state, head, related) SELECT acp_session_id, ?, ?, ?, ?, ?, ?, ?, ?, ?"
+        f" FROM acp_sessions WHERE acp_session_id = ? AND {NOT_DELETED}"
         " ON CONFLICT (acp_session_id, claude_session_id) DO UPDATE SET path = excluded.path,"
         " size = excluded.size, mtime = excluded.mtime, inode = excluded.inode,"
         " read_upto = excluded.read_upto, state = excluded.state, head = excluded.head,"
         " related = excluded.related",
-        (session_id, row.claude_session_id, row.path, row.size, str(row.mtime), str(row.inode),
-         row.read_upto, row.state, row.head, int(row.related)),
+        (row.claude_session_id, row.path, row.size, str(row.mtime), str(row.inode),
+         row.read_upto, row.state, row.head, int(row.related), session_id),
+        rows=1,
     )  # fmt: skip
     for turn in piece.turns:
         yield Statement(

@@ -13,7 +13,7 @@ from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model import folding
 from pykoclaw_acp.model.events import Plan, ToolEnded, ToolProgressed, ToolStarted, Usage, decode
 from pykoclaw_acp.model.folding import MessagePiece
-from pykoclaw_acp.store.sql import UNFINISHED, kind, kinds
+from pykoclaw_acp.store.sql import NOT_DELETED, UNFINISHED, kind, kinds
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.undecodable import tolerant
 from pykoclaw_acp.store.units import NewEvent
@@ -39,7 +39,8 @@ NEXT_KEY: Final = (
 )
 """A key that no log has, also none that is being written or deleted."""
 GIVE_KEY: Final = (
-    f"UPDATE acp_sessions SET log_key = {NEXT_KEY} WHERE acp_session_id = ? AND log_key IS NULL"  # noqa: S608  constant
+    f"UPDATE acp_sessions SET log_key = {NEXT_KEY} WHERE acp_session_id = ? AND log_key IS NULL"  # noqa: S608  constants
+    f" AND {NOT_DELETED}"
 )
 DROP: Final = (
     (
@@ -52,7 +53,9 @@ DROP: Final = (
 PIECES: Final = 20_000
 """Pieces of a message that are folded in one transaction, at most: 0.2 s."""
 _EVERY: Final = 1 << 31  # no limit
-_FIND: Final = f"SELECT s.log_key, {LAST_SEQ} FROM acp_sessions s WHERE s.acp_session_id = ?"  # noqa: S608  constant
+_FIND: Final = (
+    f"SELECT s.log_key, {LAST_SEQ} FROM acp_sessions s WHERE s.acp_session_id = ? AND {NOT_DELETED}"  # noqa: S608  constants
+)
 _TURN: Final = "SELECT position, first_seq FROM acp_turns WHERE turn_id = ?"
 _BEGIN: Final = (
     "UPDATE acp_turns SET first_seq = COALESCE((SELECT MIN(seq) FROM acp_events WHERE turn_id = ?), ?)"
@@ -146,7 +149,7 @@ class Logs:
 
     def of(self, connection: sqlite3.Connection, session_id: str) -> Log:
         """The session's log. Inside of a transaction; raises Conflict if there is no
-        such session.
+        such session, or it was deleted.
         """
         log = self._logs.get(session_id)
         if log is None:

@@ -53,6 +53,8 @@ BACKGROUND: Final = f"'{TurnOrigin.BACKGROUND}'"
 PENDING: Final = f"'{DeliveryState.PENDING}'"
 DELIVERED: Final = f"'{DeliveryState.DELIVERED}'"
 COMPLETED: Final = f"'{TaskState.COMPLETED}'"
+NOT_DELETED: Final = "COALESCE(deleted_at, 0) = 0"
+"""Whether a session takes what is written; it does while it is being made, which is 0."""
 LOG_KEY: Final = "(SELECT log_key FROM acp_sessions WHERE acp_session_id = ?)"
 CONTINUED: Final = "(TYPEOF(c.name) || TYPEOF(c.session_id) = 'texttext' AND c.session_id <> '')"
 """Whether the conversation `c` can be continued; the earlier plugin wrote '' for none. SQLite keeps

@@ -46,7 +46,8 @@ class ImportStore(Protocol):
         """Append the events of a piece, under the next seqs, with all that it says. Waits while the
         database cannot be written.
 
-        Raises RowRefused if one of them was imported before.
+        Raises RowRefused if one of them was imported before, Conflict if there is no such session,
+        or it was deleted.
         """
 
     async def follow_transcript(

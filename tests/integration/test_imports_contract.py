@@ -92,6 +92,27 @@ async def test_session_that_is_gone_takes_nothing(s: Subject) -> None:
         await s.imports.commit_piece("nothing", piece(("e1:0", HELLO)))
 
 
+async def test_deleted_session_takes_nothing_more(s: Subject) -> None:
+    """Neither from a look that goes on during its deletion, nor from its worker."""
+    session = await s.session()
+    _, epoch = await s.running(session)
+    await s.imports.commit_piece(session, piece(("e1:0", HELLO)))
+    await s.journal.delete(session)
+    turns = [TranscriptTurn("t9", "claude")]
+    for more in (piece(("e2:0", Text("a", "Hi"))), piece(turns=turns)):
+        with pytest.raises(Conflict):
+            await s.imports.commit_piece(session, more)
+    with pytest.raises(Conflict):
+        await s.journal.append(session, [Text("m", "secret")])
+    said = EventFrame(epoch=epoch, n=2, turn_id="turn", event=Text("m", "secret"))
+    begun = TurnStarted(epoch=epoch, n=3, turn_id="b1", background=True)
+    for frame in (said, begun):
+        with pytest.raises(Conflict):
+            await s.journal.record(session, epoch, [frame], {})
+    assert await s.journal.read(session, 0, 100) == []
+    assert await s.imports.transcript_turns(session, 100) == []
+
+
 async def test_turns_keep_their_order_and_their_first_place(s: Subject) -> None:
     session = await s.session()
     first = [TranscriptTurn(f"t{n}", "claude", f"t{n - 1}" if n else None) for n in range(5)]

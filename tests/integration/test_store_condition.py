@@ -19,7 +19,7 @@ from uuid import uuid4
 import msgspec
 import pytest
 
-from pykoclaw_acp import crash_points
+from pykoclaw_acp import crash_points, retries
 from pykoclaw_acp.channel.frames import Interrupt
 from pykoclaw_acp.errors import RowRefused, SessionNotFound, StoreUnavailable, StoreUncertain
 from pykoclaw_acp.model.condition import DatabaseState
@@ -28,7 +28,7 @@ from pykoclaw_acp.model.permissions import Decision, PermissionRequest
 from pykoclaw_acp.model.turns import PromptKeys, SessionRecord, Turn
 from pykoclaw_acp.store import batch, checkpoints, history_copy, migrate, preflight
 from pykoclaw_acp.store.batch import BatchWriter, UnsyncedCommit
-from pykoclaw_acp.store.condition import KeptOrNot
+from pykoclaw_acp.store.condition import KeptOrNot, unavailable
 from pykoclaw_acp.store.database import ABANDONED, Database, Statement, Unit
 from pykoclaw_acp.store.open_file import GoneAfterCommit, OpenFile
 from pykoclaw_acp.store.session_journal import SessionJournal
@@ -135,6 +135,34 @@ async def test_session_that_was_hidden_is_deleted_whatever_happens(
             return not await r.states()
 
         await eventually(is_gone)
+
+
+async def test_deletion_outlasts_reads_that_fail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each read after the session is hidden fails once, as another program locks readers out."""
+    read, failed = Database.read, set[str]()
+
+    async def locked(database: Database, sql: str, *more: Any) -> list[tuple[Any, ...]]:
+        if hidden and sql not in failed:
+            failed.add(sql)
+            raise unavailable(DatabaseState.LOCKED, "Another program keeps it locked.")
+        return await read(database, sql, *more)
+
+    hidden: list[str] = []
+    monkeypatch.setattr(crash_points, "reached", hidden.append)
+    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.0)
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        await r.run(session, "say 1")
+        await session.idle()
+        hidden.clear()
+        monkeypatch.setattr(Database, "read", locked)
+        await asyncio.wait_for(r.sessions.delete(session), 60)
+        monkeypatch.undo()
+        assert len(failed) > 10
+        for table in ("acp_log", "acp_turns", "acp_log_leftovers"):
+            assert await r.database.read(f"SELECT COUNT(*) FROM {table}") == [(0,)], table
 
 
 @pytest.mark.parametrize(("code", "words", "state"), FAULTS)

@@ -203,6 +203,12 @@ class MemoryDatabase:
             raise Conflict(f"no session {session_id}")
         return self.sessions[session_id]
 
+    def taking(self, session_id: str) -> SessionRow:
+        """The session, which something is written to; raises Conflict also if it was deleted."""
+        if self.session(session_id).gone:
+            raise Conflict(f"the session {session_id} was deleted")
+        return self.sessions[session_id]
+
     def owner(self, session_id: str) -> SessionRow | None:
         """The session that an id stands for, unless it was deleted."""
         row = self.sessions.get(session_id)
@@ -227,7 +233,7 @@ class MemoryDatabase:
         self.run_logs[task_id] = (*self.run_logs.get(task_id, ()), row)
 
     def require_newest(self, session_id: str, epoch: int) -> None:
-        if self.session(session_id).epoch != epoch:
+        if self.taking(session_id).epoch != epoch:
             raise StaleEpoch(f"frames of the epoch {epoch} of the session {session_id}")
 
     def next_epoch(self, session_id: str) -> int:
@@ -238,7 +244,7 @@ class MemoryDatabase:
 
     def log(self, session_id: str, turn_id: str | None, events: Sequence[Event]) -> list[int]:
         """Append events under the next seqs; the session's row follows them."""
-        row = self.session(session_id)
+        row = self.taking(session_id) if events else self.session(session_id)
         seqs: list[int] = []
         for event in events:
             row.record.last_seq += 1

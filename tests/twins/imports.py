@@ -73,6 +73,7 @@ class MemoryImportStore(MemoryStore):
     async def commit_piece(self, session_id: str, piece: ImportedPiece) -> list[Logged]:
         def commit() -> list[Logged]:
             tables = self.database
+            row = tables.taking(session_id)
             tables.transcripts[session_id, piece.row.claude_session_id] = piece.row
             for turn in piece.turns:
                 tables.transcript_turns.setdefault((session_id, turn.uuid), turn)
@@ -87,7 +88,6 @@ class MemoryImportStore(MemoryStore):
             for seq, (source, _) in zip(seqs, piece.events, strict=True):
                 tables.sources[session_id, source] = seq
             if seqs:
-                row = tables.session(session_id)
                 row.record.prompted, row.record.auxiliary, row.pruned = True, False, False
             return [
                 Logged(seq, None, event, size(event))

@@ -24,7 +24,7 @@ class LogStore(Store, Protocol):
         patient: bool = False,
     ) -> list[int]:
         """Log events that belong to no turn, and with them, if any are given, the session's options;
-        returns their seqs. Raises Conflict if there is no such session.
+        returns their seqs. Raises Conflict if there is no such session, or it was deleted.
         """
 
     async def last_plan(self, session_id: str, upto: int | None = None) -> tuple[PlanEntry, ...]:

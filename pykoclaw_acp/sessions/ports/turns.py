@@ -50,7 +50,8 @@ class TurnJournal(Store, Protocol):
         acknowledged frame. Waits while the database cannot be written.
 
         `outcomes`: of the turns that end in these frames, by turn. Returns the logged events.
-        Raises StaleEpoch if the worker is not the session's newest.
+        Raises StaleEpoch if the worker is not the session's newest, Conflict if the session was
+        deleted.
         """
 
     async def finish(
