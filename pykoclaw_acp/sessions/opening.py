@@ -180,12 +180,10 @@ async def resume(
     if not again:
         follow_ups.append(partial(_start_early, subscriber, session, soon=True))
     subscription = subscriber.subscriptions[session_id]
-    if subscription is before:
-        return await _opened(subscriber, session, session_id, *follow_ups)
-    subscription.hold_back()
+    if subscription is not before:
+        subscription.hold_back()
     try:
-        begin = partial(_begin, subscription)
-        return await _opened(subscriber, session, session_id, begin, *follow_ups)
+        return await _opened(subscriber, session, session_id, *follow_ups)
     except BaseException:
         subscription.answered.set()
         raise
@@ -312,9 +310,11 @@ async def _opened(
     await subscriber.sessions.confirmations.written(PLACE_WAIT)
     selection = await session.choosing.selection()
     show = partial(_show_commands, subscriber, session, session_id)
+    first: list[FollowUp] = [partial(_warm, subscriber)]
     if (subscription := subscriber.subscriptions.get(session_id)) is not None:
         subscription.opened_at = time.monotonic()
-    return OpenedSession(session_id, selection, [partial(_warm, subscriber), *follow_ups, show])
+        first.append(partial(_begin, subscription))
+    return OpenedSession(session_id, selection, [*first, *follow_ups, show])
 
 
 async def _begin(subscription: Subscription) -> None:

@@ -66,8 +66,7 @@ async def _go_on(
         sessions.take_options(session, *place.opened)
     subscriber.loading[session_id] = place.load
     own = await sessions.turns_of_front(session.id, front) if is_only else set()
-    # A replay includes the client's own messages; updates must not overtake the response to a
-    # resume.
+    # A replay includes the client's own messages; after the answer to a resume the client gets ready.
     hold = subscriber.traits.catch_up_pause if not place.answered and not place.load else 0
     seen = place.seen
     if seen is not None:
@@ -79,7 +78,9 @@ async def _go_on(
     certain = min((one for one in (known, seen) if one is not None), default=None)
     subscription = subscriber.subscribe(session, session_id, seq, place.load, hold, seen=certain)
     subscription.own |= session.untold(own) if place.load else own
-    if place.load:
-        subscription.hold_back()  # the load comes again, and says what of the log it wants
+    if place.load or not place.answered:
+        # What opened the session comes again: a load says what of the log it wants, and updates must not
+        # overtake the answer.
+        subscription.hold_back()
     if place.answered:
         await subscriber.claim_prompts_again(session, session_id)

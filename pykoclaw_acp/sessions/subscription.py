@@ -24,7 +24,7 @@ from pykoclaw_acp.tasks import Pace, told_elsewhere
 
 PAGE: Final = 500  # events per read
 TOGETHER: Final = 8  # permission requests that a client is asked at a time, if it shows several
-HELD_BACK: Final = 5.0  # s; as the answer to a notification, or a load that was lost, never comes
+HELD_BACK: Final = 5.0  # s; as the answer to a notification, or to what was lost, never comes
 LEFT_OUT: Final = "*({turns} earlier turn{s} of this conversation left out.)*\n\n"
 NOT_SHOWN: Final = "*(A part of this conversation cannot be shown; the server's log says why.)*\n\n"
 READ_AGAIN: Final = 1.0  # s, until the log is read again that could not be read
@@ -90,8 +90,8 @@ class Subscription:
         self._hold = hold
         self._begun = False
         self.answered = asyncio.Event()
-        """Not set while the client waits for the answer to its resume, which nothing overtakes, or
-        its load is to come again.
+        """Not set while the client waits for the answer to what opened the session, which nothing
+        overtakes, or its load is to come again.
         """
         self.answered.set()
         self.asking = asyncio.Semaphore(TOGETHER if client.asks_together else 1)

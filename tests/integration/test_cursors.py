@@ -424,7 +424,7 @@ async def test_front_before_upgrade_takes_cursor_of_its_name(tmp_path: Path) -> 
         await w.r.sessions.confirmations.flush()
         by_name = Statement("UPDATE acp_cursors SET instance = '', front = ''")
         await w.r.database.commit(Unit(statements=(by_name,)))
-        back = await w.open(1, hello={"sessions": {session: {"seq": 10}}})
+        back = await w.open(1, hello={"sessions": {session: {"seq": 10, "opened": {}}}})
         await shown(back, after(10))
         await back.leave()
         await returns(w, 2, session, after(9))

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from pykoclaw_acp.channel.frames import Interrupt
+from pykoclaw_acp.model import client_traits
 from pykoclaw_acp.server.session_recovery import hand_over
 from pykoclaw_acp.server.sockets import SocketTransport
 from pykoclaw_acp.sessions.session import Session
@@ -51,7 +52,7 @@ async def test_prompt_resent_by_front_is_same_turn(tmp_path: Path) -> None:
         one.call(2, "session/prompt", **words(session, "hang"))
         await eventually(lambda: prompts(r))
         await one.leave()
-        async with front(r, sessions={session: {"seq": 0}}) as again:
+        async with front(r, sessions={session: {"seq": 0, "opened": {}}}) as again:
             again.call(2, "session/prompt", again=1, **words(session, "hang"))
             await finish(r)
             assert (await again.answer(2))["result"]["stopReason"] == "end_turn"
@@ -60,7 +61,7 @@ async def test_prompt_resent_by_front_is_same_turn(tmp_path: Path) -> None:
                 3,
             ]  # 1 is its own message, of which it is only told the place; 2 the title
             assert [rest.split(" ")[1] for rest in again.rests("cursor")] == ["1"]
-        async with front(r, sessions={session: {"seq": 3}}) as later:
+        async with front(r, sessions={session: {"seq": 3, "opened": {}}}) as later:
             later.call(
                 2, "session/prompt", again=1, **words(session, "hang")
             )  # the answer did not arrive
@@ -407,7 +408,7 @@ async def test_returning_client_is_answered_beside_damaged_session(tmp_path: Pat
         )
         await r.database.commit(Unit((broken,)))
         r.sessions.live.remove(damaged.id)
-        places = {one.id: {"seq": 0, "seen": 0} for one in (damaged, good)}
+        places = {one.id: {"seq": 0, "seen": 0, "opened": {}} for one in (damaged, good)}
         async with front(r, sessions=places) as one:
             one.call(1, "session/load", sessionId=damaged.id, cwd="/", mcpServers=[])
             error = (await one.answer(1))["error"]
@@ -440,7 +441,8 @@ async def test_same_front_repeating_prompt_with_new_id_reruns(tmp_path: Path) ->
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         await one.result(2, "session/prompt", **words(session, "say 1"))
-    async with rig(tmp_path) as r, front(r, sessions={session: {"seq": 99}}) as again:
+    place = {"seq": 99, "opened": {}}
+    async with rig(tmp_path) as r, front(r, sessions={session: place}) as again:
         await again.result(3, "session/prompt", **words(session, "say 1"))
         assert prompts(r) == ["say 1"]
 
@@ -621,15 +623,29 @@ async def test_close_refuses_or_stops_racing_prompt_detaching_clients(tmp_path: 
         await eventually(lambda: one.rests("detached") == two.rests("detached") == ["1"])
 
 
-async def test_updates_do_not_overtake_answer_of_resent_resume(tmp_path: Path) -> None:
+@pytest.mark.parametrize("method", ["session/new", "session/resume"])
+async def test_updates_do_not_overtake_answer_of_resent_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
         await one.result(2, "session/prompt", **words(session, "say 9"))
-        async with front(r, "front-2", sessions={session: {"seq": 6}}) as again:
+
+        async def slowly(_: float) -> None:
+            for _ in range(50):
+                await r.database.read("SELECT 1")
+
+        monkeypatch.setattr(r.sessions.confirmations, "written", slowly)
+        hasty = replace(client_traits.find("editor", "1"), catch_up_pause=0)
+        monkeypatch.setattr(client_traits, "find", lambda *_: hasty)
+        name = "front-1" if method == "session/new" else "front-2"
+        opening = {"cwd": "/"} if method == "session/new" else {"cwd": "/", "sessionId": session}
+        async with front(r, name, sessions={session: {"seq": 6}}) as again:
             await eventually(lambda: again.rests("attached"))
-            again.call(1, "session/resume", again=1, sessionId=session, cwd="/")
-            await eventually(again.seqs)
+            again.call(1, method, again=1, mcpServers=[], **opening)
+            await eventually(lambda: again.seqs() == [11])
             kinds = [kind for kind, _ in again.heard]
+            assert kinds.count("attached") == 1
             assert kinds.index("answer") < kinds.index("update")
 
 

@@ -103,7 +103,10 @@ async def test_returning_front_keeps_open_part_of_question(tmp_path: Path) -> No
         await eventually(lambda: "q1.0.1" in ids_of(one))
         await one.leave()
         seq = one.seqs()[-1]
-        hello: dict[str, Any] = {"sessions": {session: {"seq": seq}}, "asked": ["q1.0.1", "q3.0.0"]}
+        hello: dict[str, Any] = {
+            "sessions": {session: {"seq": seq, "opened": {}}},
+            "asked": ["q1.0.1", "q3.0.0"],
+        }
         async with front(r, **hello) as again:
             answered = json.dumps({"jsonrpc": "2.0", "id": "q1.0.0", "result": chosen("choice_0")})
             again.say(f">> 3 0 {answered}")
