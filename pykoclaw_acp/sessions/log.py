@@ -83,6 +83,14 @@ class SessionLog:
         """Events that still hold at this place: running tool calls, the plan, the title."""
         return await self._store.in_effect(self._record.session_id, upto)
 
+    async def is_before_window(self, seq: int, window: TurnsPlace) -> bool:
+        """Whether a client that asks again for the window, and has got up to `seq`, has nothing of it
+        but what still held there. Else a window that has moved on since would leave a gap.
+        """
+        if seq >= window.after or seq <= self._record.pruned_upto:
+            return seq < window.after
+        return any(one.seq == seq for one in await self.in_effect(window.after))
+
     async def close_lost(self) -> None:
         """Let the newest tool calls fail that have no end in the log, as when its row is damaged; once.
 

@@ -118,7 +118,7 @@ async def load(
         # Its front may have a part of the log already.
         subscription = subscriber.subscription(session, session_id)
         start = subscription.cursor
-        if place is not None and start <= session.record.pruned_upto and start < place.after:
+        if place is not None and await session.log.is_before_window(start, place):
             subscription = subscriber.subscribe(session, session_id, start, number)
             subscription.window = place
     else:

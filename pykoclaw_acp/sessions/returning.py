@@ -60,7 +60,8 @@ async def _go_on(
 ) -> None:
     sessions = subscriber.sessions
     session = await sessions.find(session_id)
-    if session is None or session.record.closed:
+    # A load that comes again opens a closed session, as the one before may not have been stored.
+    if session is None or (session.record.closed and not place.load):
         return
     if place.opened is not None:
         sessions.take_options(session, *place.opened)

@@ -341,6 +341,28 @@ async def test_resent_load_continues_if_identical(tmp_path: Path, line: int) -> 
             assert (1 in again.seqs()) == (line == 8)
 
 
+async def close_as_daemon_dies(r: Rig, session: str) -> None:
+    """As a daemon leaves it that dies once the close is committed."""
+    await r.journal.mark_closed(session)
+    r.sessions.live[session].record.closed = True
+
+
+async def test_resent_load_continues_in_closed_session(tmp_path: Path) -> None:
+    """The daemon could not store that the load has opened it again."""
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        await one.result(2, "session/prompt", **words(session, "say 9"))
+        await one.leave()
+        await close_as_daemon_dies(r, session)
+        async with front(r, sessions={session: {"seq": 6, "line": 7}}) as again:
+            again.call(7, "session/load", again=1, sessionId=session, cwd="/", mcpServers=[])
+            await again.answer(7)
+            assert again.text().endswith("4 5 6 7 8 ")
+            assert 1 not in again.seqs()
+            await again.result(8, "session/prompt", **words(session, "say 1"))
+            assert again.text().endswith("8 0 ")
+
+
 async def test_plain_resume_continues_after_confirmed_updates(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)

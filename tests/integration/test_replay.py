@@ -142,11 +142,13 @@ async def test_a_message_over_several_pages_is_one_chunk(tmp_path: Path) -> None
         assert texts == ["x", "".join(one.text for one in pieces), "y"]
 
 
-@pytest.mark.parametrize("seq", [0, 4, 5])
+@pytest.mark.parametrize("seq", [0, 2, 5, 6])
 async def test_front_that_lost_daemon_gets_windows_rest(tmp_path: Path, seq: int) -> None:
-    """It stands before the window, where that begins, or inside of it, and asks again."""
+    """It stands before the window, at the title that was shown first, where the window begins, or
+    inside of it, and asks again.
+    """
     async with rig(tmp_path) as r:
-        session = await session_with(r, *turn(0), *turn(1), *turn(2))
+        session = await session_with(r, *turn(0, TitleChanged("A title")), *turn(1), *turn(2))
         params = {
             "sessionId": session,
             "cwd": "/",
@@ -155,13 +157,28 @@ async def test_front_that_lost_daemon_gets_windows_rest(tmp_path: Path, seq: int
         }
         async with front(r, "one") as first:
             await first.result(1, "session/load", **params)
-            assert first.text() == "answer 2"
+            assert (first.seqs(), first.text()) == ([2, 6, 7], "answer 2")
             await first.leave()
         place = {session: {"seq": seq, "line": 1, "seen": seq}}
         async with front(r, "one", sessions=place) as second:
             second.call(1, "session/load", again=0, **params)
             assert "result" in await second.answer(1)
             assert second.text() == "answer 2"
+
+
+async def test_window_that_has_moved_leaves_no_gap(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r:
+        events = [*turn(0, TitleChanged("A title")), *turn(1), *turn(2)]
+        session = await session_with(r, *events)
+        # Its window began at 3 when it asked first, and it has the message of turn 1.
+        place = {session: {"seq": 4, "line": 1, "seen": 4}}
+        async with front(r, sessions=place) as one:
+            one.call(
+                1, "session/load", again=0, sessionId=session, cwd="/", mcpServers=[],
+                _meta={REPLAY: {"last": 1}},
+            )  # fmt: skip
+            await one.answer(1)
+            assert one.text() == "answer 1answer 2"
 
 
 async def test_load_never_repeated_holds_up_nothing(
