@@ -34,8 +34,9 @@ class LastPlace:
 
 
 async def come_back(subscriber: Subscriber, front: str, places: Mapping[str, LastPlace]) -> None:
-    """Subscribe the client to the sessions it had open, under the ids it uses. One that cannot be read
-    is left out: what the client asks of it is answered with the reason.
+    """Subscribe the client to the sessions it had open, under the ids it uses; one that is closed or gone
+    it follows no longer. One that cannot be read is left out: what the client asks of it is answered
+    with the reason.
     """
     subscriber.sessions.fronts.speak(front, subscriber)
     owners = Counter(subscriber.sessions.owner(session_id) for session_id in places)
@@ -62,6 +63,10 @@ async def _go_on(
     session = await sessions.find(session_id)
     # A load that comes again opens a closed session, as the one before may not have been stored.
     if session is None or (session.record.closed and not place.load):
+        # The daemon before may have died before it told so; the client would follow the session again
+        # once another one has opened it.
+        await subscriber.client.start_updates(session_id, place.seq, 0)
+        subscriber.client.stop_updates(session_id)
         return
     if place.opened is not None:
         sessions.take_options(session, *place.opened)

@@ -363,6 +363,29 @@ async def test_resent_load_continues_in_closed_session(tmp_path: Path) -> None:
             assert again.text().endswith("8 0 ")
 
 
+@pytest.mark.parametrize("gone", [False, True])
+async def test_returning_client_leaves_closed_session(tmp_path: Path, gone: bool) -> None:
+    """The daemon had died before it told so, and the client may not follow it once another client
+    has opened it again.
+    """
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        await one.result(2, "session/prompt", **words(session, "say 1"))
+        await one.leave()
+        if gone:
+            await r.sessions.delete(r.sessions.live[session])
+        else:
+            await close_as_daemon_dies(r, session)
+        places = {session: {"seq": 1, "opened": {}}}
+        async with front(r, sessions=places) as again:
+            again.call(3, "session/close", again=1, sessionId=session)
+            assert ("result" in await again.answer(3)) == (not gone)
+            attached = json.dumps(session)
+            assert again.rests("attached") == [f"1 1 0 {attached}"]
+            assert again.rests("detached") == ["1"]
+            assert again.seqs() == []
+
+
 async def test_plain_resume_continues_after_confirmed_updates(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
