@@ -13,7 +13,7 @@ import structlog
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.errors import AcpError, TurnFailed
+from pykoclaw_acp.errors import AcpError, Overloaded, TurnFailed
 from pykoclaw_acp.link.framing import Oversized
 from pykoclaw_acp.link.lines import MAX_DEATHS
 from pykoclaw_acp.model.failures import TurnFailure
@@ -61,7 +61,10 @@ class ClientConnection:
         self._heavy: asyncio.Task[None] | None = None  # ends when the last heavy prompt is taken
 
     async def serve(self) -> None:
-        """Read until the end of the input; calls that run go on until `settle`."""
+        """Read until the end of the input; calls that run go on until `settle`.
+
+        Raises Overloaded if a line that a front sends again cannot be read now.
+        """
         try:
             async for lines in self._peer.incoming():
                 self.share.begin()
@@ -120,6 +123,8 @@ class ClientConnection:
             await self._dispatch(line)
         except ConnectionError:
             return  # what the client sent before it left counts all the same
+        except Overloaded:
+            raise
         except Exception:
             # A front keeps the line, and sends it to the next daemon: an answer of the client's is
             # not lost over this.
@@ -144,6 +149,16 @@ class ClientConnection:
         match read.message:
             case None:
                 await self._peer.acknowledge(line.number)
+            case Invalid(error=Overloaded() as error) if line.sent_at is not None:
+                # A daemon before may have taken it, so that it is not to be sent as another request. With
+                # the connection's end its front comes again, after a pause.
+                log.warning(
+                    "A line that comes again cannot be read yet",
+                    action="line_not_read",
+                    line=line.number,
+                    reason=error.message,
+                )
+                raise error
             case Invalid() as invalid:
                 self.client.expect_confirmation(line.number)
                 await self._peer.answer(

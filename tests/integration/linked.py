@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.server import returning
 from pykoclaw_acp.server.connection import ClientConnection
+from pykoclaw_acp.server.line_room import LineRoom
 from pykoclaw_acp.server.link import FrontPeer
 from pykoclaw_acp.server.methods import METHODS
 from tests.e2e.harness import frames
@@ -23,12 +24,13 @@ INITIALIZE: dict[str, Any] = {
 }
 # A line of the client's that calls a method, behind its number.
 CALL: Final = re.compile(r'^>>? (\d+) .*?"method": ?"([^"]+)"', re.MULTILINE)
+PIECE: Final = 512 * 1024  # bytes that are read at once
 
 
 class Front:
     """A front with one connection; `heard` are the daemon's lines, split in kind and rest."""
 
-    def __init__(self, r: Rig, hello: dict[str, Any]) -> None:
+    def __init__(self, r: Rig, hello: dict[str, Any], room: LineRoom | None = None) -> None:
         self.heard: list[tuple[str, str]] = []
         self.gone = False
         self.fault: frames.BadFrame | None = None  # what the daemon wrote that is not ACP
@@ -36,10 +38,10 @@ class Front:
         self.incoming: asyncio.Queue[bytes] = asyncio.Queue()
         self.incoming.put_nowait(b"front %b\n" % json.dumps(hello).encode())
         self.connection: ClientConnection | None = None
-        self.serving = asyncio.ensure_future(self._serve(r))
+        self.serving = asyncio.ensure_future(self._serve(r, room))
 
-    async def _serve(self, r: Rig) -> None:
-        peer = await FrontPeer.meet(self, await self.read())
+    async def _serve(self, r: Rig, room: LineRoom | None) -> None:
+        peer = await FrontPeer.meet(self, await self.read(), room=room)
         self.connection = ClientConnection(r.sessions, METHODS, peer)
         await returning.welcome(self.connection.client, peer.hello)
         await self.connection.serve()
@@ -69,7 +71,9 @@ class Front:
 
     def say(self, line: str) -> None:
         self._methods |= {int(number): method for number, method in CALL.findall(line)}
-        self.incoming.put_nowait(line.encode() + b"\n")
+        data = line.encode() + b"\n"
+        for begins in range(0, len(data), PIECE):
+            self.incoming.put_nowait(data[begins : begins + PIECE])
 
     def call(self, number: int, method: str, again: int | None = None, **params: Any) -> None:
         """A request under the id `number`; `again`: sent once more, when the client had sent it at

@@ -11,11 +11,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from pykoclaw_acp.channel.frames import Interrupt
+from pykoclaw_acp.errors import Overloaded
 from pykoclaw_acp.model import client_traits
+from pykoclaw_acp.protocol import long_lines
+from pykoclaw_acp.server.line_room import MOST, LineRoom
 from pykoclaw_acp.server.session_recovery import hand_over
 from pykoclaw_acp.server.sockets import SocketTransport
 from pykoclaw_acp.sessions.session import Session
@@ -112,6 +116,36 @@ async def test_restored_database_runs_no_forgotten_prompt(tmp_path: Path) -> Non
             unfollowed = {"errorKind": "restored", "turnState": "unknown", "retryable": False}
             assert (await again.answer(3))["error"]["data"] == unfollowed
             assert await r.database.read("SELECT COUNT(*) FROM acp_turns") == [(2,)]
+
+
+@pytest.mark.parametrize("lack", ["room", "memory"])
+async def test_resent_line_that_cannot_be_read_comes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lack: str
+) -> None:
+    """Nobody is told that a prompt was not read which an earlier daemon has taken."""
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        long = words(session, "hang")
+        long["prompt"].insert(0, {"type": "text", "text": "x" * 1024 * 1024})
+        one.call(2, "session/prompt", **long)
+        await eventually(lambda: one.rests("taken"))
+        await one.leave()
+        place = {session: {"seq": 0, "opened": {}}}
+        hello = {"front": "front-1", "initialize": INITIALIZE, "taken": [2], "sessions": place}
+        with monkeypatch.context() as patch:
+            if lack == "memory":
+                patch.setattr(long_lines, "shorten", Mock(side_effect=MemoryError))
+            two = Front(r, hello, LineRoom(most=0 if lack == "room" else MOST))
+            await eventually(lambda: two.rests("welcome"))
+            two.call(2, "session/prompt", again=1, **long)
+            await eventually(lambda: two.serving.done() or two.rests("answer"))
+            assert not two.rests("answer")
+            assert isinstance(two.serving.exception(), Overloaded)
+        async with front(r, taken=[2], sessions=place) as again:
+            again.call(2, "session/prompt", again=1, **long)
+            await finish(r)
+            assert (await again.answer(2))["result"]["stopReason"] == "end_turn"
+            assert await r.database.read("SELECT COUNT(*) FROM acp_turns") == [(1,)]
 
 
 async def test_line_that_joined_anothers_turn_rejoins_it(tmp_path: Path) -> None:
