@@ -34,7 +34,6 @@ from pykoclaw_acp.store.turns import failure_of
 
 TASK_ID: Final = "acp-notify"
 """`task_id` of deliveries; like that of pykoclaw's `send`, no task has it."""
-MOST_MISSED: Final = 1000  # of turns and requests that a start looks at
 AT_A_TIME: Final = 20  # notifications that are read together
 LATELY: Final = 48 * 3600 * 1000  # ms; of notices that were given up and are still reported
 KEPT: Final = 30 * 24 * 3600 * 1000  # ms that a settled notice is kept
@@ -68,12 +67,12 @@ _WATCHED: Final = f"t.answered_at IS NOT NULL OR (t.state = {DONE} AND ({_OF_TAS
 _MISSED_TURNS: Final = (
     "SELECT t.turn_id FROM acp_turns t JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"  # noqa: S608  constants
     f" WHERE t.ended_clock >= ? AND t.state NOT IN {UNFINISHED} AND t.state <> '{TurnState.CANCELLED}'"
-    f" AND {_PERSONS} AND NOT {_TURN_TOLD} ORDER BY t.ended_clock LIMIT {MOST_MISSED}"
+    f" AND {_PERSONS} AND NOT {_TURN_TOLD} ORDER BY t.ended_clock"
 )
 _MISSED_QUESTIONS: Final = (
     "SELECT p.permission_id FROM acp_permissions p JOIN acp_sessions s ON s.acp_session_id = p.acp_session_id"  # noqa: S608
     f" WHERE p.outcome IS NULL AND p.policy <> '{RequestPolicy.ATTENDED}' AND {_PERSONS}"
-    f" AND NOT {_QUESTION_TOLD} ORDER BY +p.position LIMIT {MOST_MISSED}"
+    f" AND NOT {_QUESTION_TOLD} ORDER BY +p.position"
 )
 _TURN: Final = (
     f"SELECT {_PLACE}, t.state, t.stop_reason, t.error, t.ended_at, {_WATCHED}, {_OF_TASK}"  # noqa: S608

@@ -517,6 +517,32 @@ async def test_end_dead_daemon_kept_is_told_by_next(tmp_path: Path) -> None:
             await eventually(lambda: queued(r))
 
 
+async def test_end_behind_thousands_others_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r:
+        async with telling(r, CHAT, grace=1000.0):
+            answered = await away(r)
+            await r.run(answered, "say 1")
+            await r.run(await away(r), "say 1")
+        await write(r, "UPDATE acp_turns SET answered_at = 1 WHERE acp_session_id = ?", answered.id)
+        names = "acp_session_id, origin, prompt, state, stop_reason, created_at, ended_clock, answered_at"
+        await write(
+            r,
+            f"INSERT INTO acp_turns (turn_id, position, {names}) WITH n(n) AS"
+            f" (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2000) SELECT n, n + 10, {names}"
+            " FROM acp_turns, n WHERE acp_session_id = ?",
+            answered.id,
+        )
+        monkeypatch.setattr(teller, "MARGIN", -1)
+        ((before,),) = await rows(r, "SELECT since_clock FROM acp_notify")
+        async with telling(r, CHAT):
+            await eventually(
+                lambda: rows(r, f"SELECT 1 FROM acp_notify WHERE since_clock > {before}")
+            )
+        assert await _count(r, 1)
+
+
 @pytest.mark.parametrize("mode", ["isolated", "group"])
 async def test_failed_run_is_told_to_its_conversation(tmp_path: Path, mode: str) -> None:
     async with rig(tmp_path) as r, telling(r, CHAT), scheduling(r):
