@@ -49,7 +49,9 @@ class NoticeStore(Protocol):
         """
 
     async def settle_until(self, moment: int) -> None:
-        """What ended until then (ms, own clock) was decided."""
+        """What ended until then (ms, own clock) was decided, but for ends that waited for the
+        database.
+        """
 
     async def remove_others(self, keys: Sequence[str]) -> None:
         """Targets that are not among these will not be asked again."""

@@ -114,6 +114,7 @@ class StoreCondition:
         self.state = DatabaseState.WRITABLE
         self.reason = ""
         self.since = time.monotonic()
+        """From when on the state holds; seconds, of the monotonic clock."""
         self.troubles = 0
         """How many times it has become unwritable."""
         self._proven = False  # damage that a probe has met, as every unit would

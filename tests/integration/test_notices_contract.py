@@ -4,6 +4,8 @@ accepts.
 
 from __future__ import annotations
 
+import asyncio
+import errno
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +16,7 @@ from msgspec.structs import replace as changed
 
 from pykoclaw_acp.channel.frames import TurnStarted
 from pykoclaw_acp.error_kinds import ErrorKind
+from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.cursors import Cursor, CursorChange
 from pykoclaw_acp.model.events import Text, TitleChanged
 from pykoclaw_acp.model.failures import TurnFailure
@@ -28,6 +31,7 @@ from pykoclaw_acp.model.notices import (
 from pykoclaw_acp.model.permissions import RequestPolicy, Settlement
 from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.model.turns import Outcome, TurnState
+from pykoclaw_acp.store.group_commit import GroupCommit
 from tests.integration.journals import (
     BOTH,
     CANCELLED,
@@ -39,7 +43,7 @@ from tests.integration.journals import (
     subject,
 )
 from tests.integration.programs import TASK
-from tests.waiting import eventually
+from tests.waiting import eventually, not_within
 
 PLACE = NoticeSession("one", "acp-one", None, "/work")
 NOTICE = Notice("turn-a", NoticeKind.TURN_ENDED, 1000, PLACE, "A turn has ended.")
@@ -121,6 +125,27 @@ async def test_what_was_decided_is_not_missed(s: Subject) -> None:
     assert (await s.notices.begin())[0] == []
     await s.notices.settle_until(0)
     assert (await s.notices.begin())[0] == []
+
+
+async def test_end_that_waited_for_database_stays_missed(
+    s: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(_: GroupCommit) -> Exception:
+        return OSError(errno.ENOSPC, "The disk is full.")
+
+    session = await s.session()
+    await s.notices.begin()
+    await s.journal.accept(prompt(session, "a"))
+    with monkeypatch.context() as outage:
+        outage.setattr(GroupCommit, "probe_write", full)
+        s.condition.failed(DatabaseState.BLOCKED, "The disk is full.")
+        ending = asyncio.create_task(s.journal.finish(session, "a", DONE, []))
+        await not_within(ending.done, 0.05)
+        settling = asyncio.create_task(s.notices.settle_until(s.notices.clock.now()))
+        await not_within(settling.done, 0.05)
+    s.condition.recovered()
+    await asyncio.gather(ending, settling)
+    assert (await s.notices.begin())[0] == ["a"]
 
 
 async def test_ended_turn_is_told_until_it_has_notice(s: Subject) -> None:

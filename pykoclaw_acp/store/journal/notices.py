@@ -74,8 +74,12 @@ class SqlNoticeStore(SqlStore):
         return True
 
     async def settle_until(self, moment: int) -> None:
-        """What ended until then (ms, own clock) was decided."""
-        await self._run(notices.settle_until(moment), patient=True)
+        """What ended until then (ms, own clock) was decided; no effect if the database could not be
+        written since then: ends that waited for it come only now.
+        """
+        await self.writable()
+        if self.clock.at(round(self._database.condition.since * 1000)) <= moment:
+            await self._run(notices.settle_until(moment), patient=True)
 
     async def remove_others(self, keys: Sequence[str]) -> None:
         """Targets that are not among these will not be asked again."""
