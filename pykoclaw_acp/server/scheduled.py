@@ -111,15 +111,16 @@ class ScheduledTasks:
     async def pause(self, call: Call, params: TaskParams) -> TaskPaused:
         """Let the task not run until it is resumed; a run that was claimed takes place."""
         async with self._changing:
-            if (done := await self._done(call)) is None:
+            done = await self._done(call)
+            while done is None:
                 task = await self._task(params.task)
                 if task.status == TaskState.COMPLETED:
                     raise InvalidRequest(
                         "The task has run, and has no next time: nothing was changed."
                     )
                 changed = task.status != TaskState.PAUSED
-                done = Noted(task.id, await requests.run_of(self._database, task.id), changed)
-                await self._change(call, done, requests.set_state(task.id, TaskState.PAUSED))
+                noted = Noted(task.id, await requests.run_of(self._database, task.id), changed)
+                done = await self._change(call, noted, requests.pause(task.id))
         now = asdict(await self._listed(done.task_id))
         run, session = await self._standing(done, deleted=False)
         return TaskPaused(**now, changed=done.changed, run=run, session=session)
@@ -127,13 +128,13 @@ class ScheduledTasks:
     async def resume(self, call: Call, params: TaskParams) -> TaskResumed:
         """Let the task run by its schedule, counted from now; a time that has passed is due."""
         async with self._changing:
-            if (done := await self._done(call)) is None:
+            done = await self._done(call)
+            while done is None:
                 task = await self._task(params.task)
                 changed = task.status != TaskState.ACTIVE
                 following = await self._resumed(task) if changed else None
-                done = Noted(task.id, None, changed)
-                state = requests.set_state(task.id, TaskState.ACTIVE, following)
-                await self._change(call, done, state)
+                noted = Noted(task.id, None, changed)
+                done = await self._change(call, noted, requests.resume(task, following))
         return TaskResumed(**asdict(await self._listed(done.task_id)), changed=done.changed)
 
     async def _resumed(self, task: Task) -> str | None:
@@ -160,7 +161,8 @@ class ScheduledTasks:
                 task_id = await self._id(params.task)
                 done = Noted(task_id, await requests.run_of(self._database, task_id), changed=True)
                 ends = (*requests.delete(task_id), *requests.give_up_runs(task_id))
-                await self._change(call, done, *ends)
+                if await self._change(call, done, *ends) is None:
+                    raise InvalidParams(GONE)
                 crash_points.reached("task_deleted")
                 self._app.runs.give_up(task_id)
         run, session = await self._standing(done, deleted=True)
@@ -189,17 +191,20 @@ class ScheduledTasks:
         """What an earlier daemon, or this one, has done for the request; None if it is new."""
         return None if call.key is None else await requests.noted(self._database, call.key)
 
-    async def _change(self, call: Call, done: Noted, *change: Statement) -> None:
-        """Commit a change of a task, with what its request is answered if it comes again."""
+    async def _change(self, call: Call, done: Noted, *change: Statement) -> Noted | None:
+        """Commit a change of a task, with what its request is answered if it comes again; None if the
+        task is not as it was read.
+        """
         kept: tuple[Statement, ...] = ()
         if call.key is not None:
             clock = self._database.clock.now()
             kept = requests.note(call.key, done.task_id, done.turn_id, clock, changed=done.changed)
         try:
             await self._database.commit(Unit((*change, *kept)))
-        except Conflict as error:
-            raise InvalidParams(GONE) from error
+        except Conflict:
+            return None
         self._app.runs.changed.set()
+        return done
 
     async def _standing(
         self, done: Noted, *, deleted: bool

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from pykoclaw_acp.model.scheduled import CANCELLED, RunStanding, TaskRunState, TaskState
+from pykoclaw_acp.model.scheduled import CANCELLED, RunStanding, Task, TaskRunState, TaskState
 from pykoclaw_acp.store.database import Database, Statement
 from pykoclaw_acp.store.sessions import now_ms
 from pykoclaw_acp.store.sql import QUEUED
@@ -78,15 +78,23 @@ async def standing(
     return (RunStanding.WAITS if waits else RunStanding.CANCELLED), session_id
 
 
-def set_state(task_id: str, state: TaskState, next_run: str | None = None) -> Statement:
-    """Set a task's state as pykoclaw's `update_task` does; `next_run` stays unless given."""
-    if next_run is None:
-        return Statement(
-            "UPDATE scheduled_tasks SET status = ? WHERE id = ?", (state, task_id), rows=1
-        )
+def pause(task_id: str) -> Statement:
+    """Pause a task as pykoclaw's `update_task` does; fails with Conflict if it has been completed."""
     return Statement(
-        "UPDATE scheduled_tasks SET next_run = ?, status = ? WHERE id = ?",
-        (next_run, state, task_id),
+        "UPDATE scheduled_tasks SET status = ? WHERE id = ? AND COALESCE(status, '') <> ?",
+        (TaskState.PAUSED, task_id, TaskState.COMPLETED),
+        rows=1,
+    )
+
+
+def resume(task: Task, next_run: str | None) -> Statement:
+    """Make a task active as pykoclaw's `update_task` does; `next_run` stays if it is None. Fails with
+    Conflict if the task has run for the first time, or changed its state, since it was read.
+    """
+    return Statement(
+        "UPDATE scheduled_tasks SET status = ?1, next_run = COALESCE(?2, next_run) WHERE id = ?3"
+        " AND COALESCE(status, ?1) = ?4 AND (COALESCE(last_run, '') = '') = ?5",
+        (TaskState.ACTIVE, next_run, task.id, task.status, int(not task.last_run)),
         rows=1,
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from threading import Event
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,13 +13,18 @@ import pytest
 
 from pykoclaw_acp.errors import InvalidParams, InvalidRequest
 from pykoclaw_acp.link.framing import MAX_LINE_OUT
+from pykoclaw_acp.model.schedule import compute_next_run
 from pykoclaw_acp.protocol.control.tasks import SchedulerInfo, TaskParams, TasksParams
+from pykoclaw_acp.server import scheduled
 from pykoclaw_acp.server.scheduled import LISTED, ScheduledTasks
 from pykoclaw_acp.sessions.task_runs import TaskRuns
+from pykoclaw_acp.store import task_requests as requests
+from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from tests.integration.queueing import execute, fetch
 from tests.integration.rig import Rig, rig
 from tests.integration.scheduling import CALL, blocked_by_cron, row, task
+from tests.waiting import eventually
 
 LONG = 9_000_000
 
@@ -139,6 +146,50 @@ async def test_task_that_ran_once_runs_never_again(tmp_path: Path, path: Path) -
         assert (await control(r).resume(CALL, TaskParams(task=later))).status == "active"
         assert row(path, begun, "status") == ("paused",)
         assert row(path, over, "status") == ("completed",)
+
+
+RAN = "last_run = '2026-01-01T00:00:09+00:00'"
+
+
+@pytest.mark.parametrize("ran", [RAN, f"{RAN}, next_run = NULL, status = 'completed'"])
+async def test_resume_as_task_ends_runs_nothing_twice(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, ran: str
+) -> None:
+    computing, computed = Event(), Event()
+
+    def slow(schedule_type: str, schedule_value: str) -> str | None:
+        computing.set()
+        assert computed.wait(60)
+        return compute_next_run(schedule_type, schedule_value)
+
+    monkeypatch.setattr(scheduled, "compute_next_run", slow)
+    async with rig(tmp_path) as r:
+        one = task(path, "wa-1", status="paused")
+        resuming = asyncio.create_task(control(r).resume(CALL, TaskParams(task=one)))
+        await eventually(computing.is_set)
+        execute(path, f"UPDATE scheduled_tasks SET {ran} WHERE id = ?", one)
+        before = row(path, one, "status", "next_run", "last_run")
+        computed.set()
+        with pytest.raises(InvalidRequest, match="nothing was changed"):
+            await resuming
+        assert row(path, one, "status", "next_run", "last_run") == before
+
+
+async def test_pause_as_task_ends_changes_nothing(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_of = requests.run_of
+
+    async def late(database: Database, task_id: str) -> str | None:
+        execute(path, f"UPDATE scheduled_tasks SET {RAN}, status = 'completed'")
+        return await run_of(database, task_id)
+
+    monkeypatch.setattr(requests, "run_of", late)
+    async with rig(tmp_path) as r:
+        one = task(path, "wa-1")
+        with pytest.raises(InvalidRequest, match="has run"):
+            await control(r).pause(CALL, TaskParams(task=one))
+        assert row(path, one, "status") == ("completed",)
 
 
 async def test_long_task_is_paused_resumed_and_cancelled(tmp_path: Path, path: Path) -> None:
