@@ -44,7 +44,7 @@ class Checkpoints:
         self._wal = path.with_name(f"{path.name}-wal")
         self.file = OpenFile(path)
         self._own = settled.own_checkpoints
-        self._in_use = settled.mode == "wal"
+        self._stopped = False
         self._guard: sqlite3.Connection | None = None
         self._pages = 0  # written since the last checkpoint, estimated
         self._much = asyncio.Event()
@@ -64,7 +64,7 @@ class Checkpoints:
 
     def written(self, units: Sequence[Unit]) -> None:
         """Note a committed transaction."""
-        if not self._in_use:
+        if self._stopped:
             return
         self._last = asyncio.get_running_loop().time()
         if self._own:
@@ -76,7 +76,7 @@ class Checkpoints:
 
     async def stop(self) -> None:
         """Stop checkpointing."""
-        self._in_use = False
+        self._stopped = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])

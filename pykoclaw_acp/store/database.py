@@ -67,15 +67,14 @@ class Database:
         self.limited = opened.copy is not None
         """Read-only until it is reopened."""
         self.reopen_wanted = asyncio.Event()
-        """Set when the database must be reopened: its contents may differ from what this process knows."""
+        """Set when the database must be reopened: it may differ from what this process knows."""
         self._copy = opened.copy
         self._writer = opened.writer
         self._readers = ReaderPool(opened.readers)
         self._file = opened.file
         self._checkpoints = opened.checkpoints
-        written = None if opened.checkpoints is None else opened.checkpoints.written
         batches = BatchWriter(self._file, relaxed=opened.mode.relaxed)
-        self._commits = GroupCommit(opened.writer, batches, written)
+        self._commits = GroupCommit(opened.writer, batches, self.note_write)
         self._further: list[Connection] = []
         self._closing: asyncio.Task[None] | None = None
         self._uncertain = False
@@ -219,10 +218,14 @@ class Database:
         """The open file, whose checks may be called in any thread."""
         return self._file
 
-    def note_write(self) -> None:
-        """Note a transaction of a further connection: the write-ahead log is to be emptied."""
-        if self._checkpoints is not None and self._closing is None:
-            self._checkpoints.written(())
+    def note_write(self, units: Sequence[Unit] = ()) -> None:
+        """Note a transaction, of these units or of a further connection: the write-ahead log is to be
+        emptied.
+        """
+        if self._file.log_is_new:  # another program has changed the journal mode
+            self.reopen_wanted.set()
+        if self._checkpoints is not None:
+            self._checkpoints.written(units)
 
     async def probe(self) -> None:
         """Wait for the writer to answer, an error included; for the watchdog: never returns if it

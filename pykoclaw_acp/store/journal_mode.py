@@ -24,7 +24,9 @@ class JournalMode:
     mode: str
     """SQLite's name of it: `wal`, `delete`…"""
     own_checkpoints: bool
-    """Whether `Checkpoints` alone checkpoints: WAL with an engine that has the WAL-reset bug."""
+    """Whether `Checkpoints` alone checkpoints: with an engine that has the WAL-reset bug, also before
+    another program sets a file in rollback mode to WAL.
+    """
 
     @property
     def relaxed(self) -> bool:
@@ -57,7 +59,7 @@ def settle(connection: sqlite3.Connection, used: engine.Engine) -> JournalMode:
     mode = _mode(connection)
     if not used.affected and mode != "wal":
         mode = _change_to_wal(connection)
-    return JournalMode(mode, own_checkpoints=used.affected and mode == "wal")
+    return JournalMode(mode, own_checkpoints=used.affected)
 
 
 def _mode(connection: sqlite3.Connection) -> str:

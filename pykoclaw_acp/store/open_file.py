@@ -50,6 +50,8 @@ class OpenFile:
             if os.path.exists(name)
         }
         self._index = os.open(self._shared, os.O_RDONLY) if self._shared in self._known else None
+        self.log_is_new = False
+        """Whether there was no WAL when the file was opened, and a commit has met one."""
 
     def check(self) -> None:
         """Raises FileGone if a path leads to another file or the WAL was truncated; takes 8 µs.
@@ -76,6 +78,7 @@ class OpenFile:
             for name in self._written_names:
                 if name in self._known:
                     self._check(name)
+            self.log_is_new = self._log not in self._known and os.path.exists(self._log)
         except FileGone as error:
             raise GoneAfterCommit(str(error)) from None
         except OSError as error:

@@ -242,14 +242,22 @@ async def test_writer_lock_timeout_is_unchanged_by_checkpoint(path: Path, engine
         await database.close()
 
 
-async def test_a_file_in_rollback_mode_has_no_checkpoints(tmp_path: Path, affected: None) -> None:
-    database = await Database.open(tmp_path / "new.db")
+@pytest.mark.usefixtures("quick", "affected")
+async def test_file_in_rollback_mode_has_checkpoints_once_wal(tmp_path: Path) -> None:
+    path = tmp_path / "new.db"
+    database = await Database.open(path)
     try:
         await database.commit(NEW_SESSION)
-        assert _of(database)._task is None
+        await eventually(lambda: _of(database)._task is None)
         assert sorted(os.listdir(tmp_path)) == ["new.db"]
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("PRAGMA journal_mode=WAL")
+            await write(database, 5)
+            assert wal(path) > 0
+            await eventually(lambda: wal(path) == 0)
     finally:
         await database.close()
+    assert logged(path) == 5
 
 
 REAL = """

@@ -24,6 +24,7 @@ from pykoclaw_acp.store.changes import Changes
 from pykoclaw_acp.store.database import Database, DatabaseClosed, NewEvent, Statement, Unit
 from pykoclaw_acp.store.engine import Engine
 from pykoclaw_acp.store.sqlite import ENGINE, sqlite3
+from tests.databases import on_writer
 from tests.integration.rows import NEW_SESSION, SESSION, create
 from tests.waiting import eventually
 
@@ -234,6 +235,48 @@ async def test_affected_engine_keeps_wal_without_checkpoint_in_commit(
         assert path.with_name("pykoclaw.db-wal").stat().st_size == 0
         assert path.stat().st_size > 12_000_000
         assert other.execute("SELECT count(*) FROM acp_log").fetchall() == [(12,)]
+
+
+WAL_WRITER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+print(connection.execute("PRAGMA journal_mode=WAL").fetchone()[0], flush=True)
+connection.execute("INSERT INTO conversations (name, created_at) VALUES ('wa-1', '2026')")
+print("written", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.usefixtures("affected_engine")
+async def test_file_that_becomes_wal_is_opened_anew(path: Path) -> None:
+    database = await Database.open(path)
+    await database.commit(NEW_SESSION)
+    assert not database.reopen_wanted.is_set()
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    command = (sys.executable, "-c", WAL_WRITER, str(path))
+    other = await asyncio.create_subprocess_exec(*command, **pipes)
+    try:
+        assert other.stdout is not None
+        assert await other.stdout.readexactly(12) == b"wal\nwritten\n"
+        await database.commit(Unit(events=(event(),)))
+        assert database.reopen_wanted.is_set()
+        assert await automatic_checkpoints(database) == 0
+        await database.close()
+        database = await Database.open(path)
+        assert database.journal_mode.mode == "wal"
+        assert await automatic_checkpoints(database) == 0
+        await database.commit(Unit(events=(event(),)))
+        assert not database.reopen_wanted.is_set()
+    finally:
+        await database.close()
+        other.kill()
+        await other.wait()
+
+
+async def automatic_checkpoints(database: Database) -> Any:
+    """After how many pages SQLite checkpoints by itself; 0: never."""
+    ask = "PRAGMA wal_autocheckpoint"
+    return (await on_writer(database, lambda connection: connection.execute(ask).fetchone()))[0]
 
 
 async def test_queued_units_are_committed_before_close(path: Path) -> None:
