@@ -89,14 +89,15 @@ def pause(task_id: str) -> Statement:
 
 def resume(task: Task, next_run: str | None) -> Statement:
     """Make a task active as pykoclaw's `update_task` does; `next_run` stays if it is None. Fails with
-    Conflict if the task has run for the first time, or changed its state, since it was read.
+    Conflict if the task has run for the first time, or was completed, since it was read.
     """
     return Statement(
         "UPDATE scheduled_tasks SET status = ?1, next_run = COALESCE(?2, next_run) WHERE id = ?3"
-        " AND COALESCE(status, ?1) = ?4 AND (COALESCE(last_run, '') = '') = ?5",
-        (TaskState.ACTIVE, next_run, task.id, task.status, int(not task.last_run)),
+        " AND (CAST(COALESCE(status, '') AS TEXT) = ?4) = ?5 AND (COALESCE(last_run, '') = '') = ?6",
+        (TaskState.ACTIVE, next_run, task.id, TaskState.COMPLETED,
+         int(task.status == TaskState.COMPLETED), int(not task.last_run)),
         rows=1,
-    )
+    )  # fmt: skip
 
 
 def delete(task_id: str) -> tuple[Statement, ...]:
