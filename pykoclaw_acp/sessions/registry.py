@@ -278,9 +278,9 @@ class Sessions:
             return seq
         return await self._journal.current_seq(session_id, seq)
 
-    async def turns_of_front(self, session_id: str, front: str) -> set[str]:
-        """Ids of the session's turns that came through a front."""
-        return set(await self._journal.turns_of_front(session_id, front))
+    async def turns_of_front(self, session_id: str, front: str) -> dict[str, str]:
+        """Ids of the session's turns that came through a front, with their request keys."""
+        return await self._journal.turns_of_front(session_id, front)
 
     async def in_journal(self, session: Session, keys: PromptKeys) -> bool:
         """Whether an unfinished turn has one of these keys."""

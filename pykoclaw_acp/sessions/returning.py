@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,10 +33,17 @@ class LastPlace:
     opened: tuple[tuple[str, ...], tuple[McpServer, ...]] | None
 
 
-async def come_back(subscriber: Subscriber, front: str, places: Mapping[str, LastPlace]) -> None:
+async def come_back(
+    subscriber: Subscriber,
+    front: str,
+    places: Mapping[str, LastPlace],
+    unanswered: Collection[str],
+) -> None:
     """Subscribe the client to the sessions it had open, under the ids it uses; one that is closed or gone
     it follows no longer. One that cannot be read is left out: what the client asks of it is answered
     with the reason.
+
+    `unanswered`: request keys of prompts that come again, and whose turns are in the journal.
     """
     subscriber.sessions.fronts.speak(front, subscriber)
     owners = Counter(subscriber.sessions.owner(session_id) for session_id in places)
@@ -45,7 +52,7 @@ async def come_back(subscriber: Subscriber, front: str, places: Mapping[str, Las
         # nothing.
         is_only = owners[subscriber.sessions.owner(session_id)] == 1
         try:
-            await _go_on(subscriber, front, session_id, place, is_only=is_only)
+            await _go_on(subscriber, front, session_id, place, unanswered, is_only=is_only)
         except (ConnectionError, StoreClosed, StoreUnavailable):  # it comes again
             raise
         except Exception:
@@ -57,7 +64,13 @@ async def come_back(subscriber: Subscriber, front: str, places: Mapping[str, Las
 
 
 async def _go_on(
-    subscriber: Subscriber, front: str, session_id: str, place: LastPlace, *, is_only: bool
+    subscriber: Subscriber,
+    front: str,
+    session_id: str,
+    place: LastPlace,
+    unanswered: Collection[str],
+    *,
+    is_only: bool,
 ) -> None:
     sessions = subscriber.sessions
     session = await sessions.find(session_id)
@@ -71,7 +84,9 @@ async def _go_on(
     if place.opened is not None:
         sessions.take_options(session, *place.opened)
     subscriber.loading[session_id] = place.load
-    own = await sessions.turns_of_front(session.id, front) if is_only else set()
+    turns = await sessions.turns_of_front(session.id, front)
+    subscriber.expect_prompts(turn for turn, key in turns.items() if key in unanswered)
+    own = set(turns) if is_only else set()
     # A replay includes the client's own messages; after the answer to a resume the client gets ready.
     hold = subscriber.traits.catch_up_pause if not place.answered and not place.load else 0
     seen = place.seen

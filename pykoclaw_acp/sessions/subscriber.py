@@ -5,6 +5,7 @@ awaited prompts.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from pykoclaw_acp.model import client_traits
 from pykoclaw_acp.model.cursors import Reader
@@ -37,6 +38,7 @@ class Subscriber:
         self.lives: dict[str, bool] = {}
         """Whether its process had a place in a session that it is opening."""
         self._prompts: dict[int, tuple[Session, Turn]] = {}  # unanswered prompts, by request number
+        self._expected: set[str] = set()  # turns whose prompts its front sends again
         self.introduce(client_traits.UNNAMED, client_traits.UNNAMED)
 
     def introduce(self, name: str, version: str) -> None:
@@ -194,13 +196,20 @@ class Subscriber:
 
     # --- prompts
 
+    def expect_prompts(self, turns: Iterable[str]) -> None:
+        """Note that the prompts of these turns, which are unanswered, come again."""
+        self._expected.update(turns)
+
     def expect_answer(self, number: int, session: Session, turn: Turn) -> None:
         """Note that the turn answers the request with this number."""
         self._prompts[number] = (session, turn)
+        self._expected.discard(turn.turn_id)
 
     def awaits(self, turn_id: str | None) -> bool:
         """Whether the client waits for the answer of this turn."""
-        return any(turn.turn_id == turn_id for _, turn in self._prompts.values())
+        return turn_id in self._expected or any(
+            turn.turn_id == turn_id for _, turn in self._prompts.values()
+        )
 
     async def outcome(self, turn: Turn, session_id: str) -> Outcome:
         """Wait for the turn's outcome, and until the client was sent all its updates."""

@@ -177,13 +177,14 @@ async def exists(database: Database, request_key: str) -> bool:
     )
 
 
-async def of_front(database: Database, session_id: str, front: str) -> list[str]:
-    """Ids of the turns that came through a front."""
+async def of_front(database: Database, session_id: str, front: str) -> dict[str, str]:
+    """Ids of the turns that came through a front, with their request keys."""
     rows = await database.read(
-        "SELECT turn_id FROM acp_turns WHERE acp_session_id = ? AND request_key > ? AND request_key < ?",
+        "SELECT turn_id, request_key FROM acp_turns"
+        " WHERE acp_session_id = ? AND request_key > ? AND request_key < ?",
         (session_id, f"{front}:", f"{front};"),
     )
-    return [turn_id for (turn_id,) in rows]
+    return dict(rows)
 
 
 async def place(database: Database, turn_id: str) -> int | None:

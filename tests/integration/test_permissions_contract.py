@@ -137,7 +137,7 @@ async def test_answer_to_parked_request_queues_turn_once(s: Subject) -> None:
     assert await s.journal.find_settled(["a"]) == [], "its decision went to another turn"
     with pytest.raises(Conflict):
         await s.journal.answer_parked(Settlement("a", "cancelled"), prompt(session, "again"))
-    assert await s.journal.turns_of_front(session, "front") == ["turn", "next"]
+    assert [*await s.journal.turns_of_front(session, "front")] == ["turn", "next"]
 
 
 async def test_only_parked_request_is_answered_by_turn(s: Subject) -> None:
@@ -145,7 +145,7 @@ async def test_only_parked_request_is_answered_by_turn(s: Subject) -> None:
     with pytest.raises(Conflict):
         await s.journal.answer_parked(Settlement("a", **ALLOWED), prompt(session, "next"))
     assert await s.journal.is_pending("a")
-    assert await s.journal.turns_of_front(session, "front") == ["turn"]
+    assert [*await s.journal.turns_of_front(session, "front")] == ["turn"]
 
 
 async def test_decision_is_consumed_by_its_call(s: Subject) -> None:

@@ -64,8 +64,8 @@ async def test_accepted_prompt_waits_and_marks_session_prompted(s: Subject) -> N
     for other in (PromptKeys(request="front:9"), PromptKeys(idempotency="mine")):
         assert await s.journal.find_unfinished(session, other) is None
     assert await s.journal.find_unfinished("other", PromptKeys(request="front:1")) is None
-    assert await s.journal.turns_of_front(session, "front") == ["a"]
-    assert await s.journal.turns_of_front(session, "fron") == []
+    assert await s.journal.turns_of_front(session, "front") == {"a": "front:1"}
+    assert await s.journal.turns_of_front(session, "fron") == {}
 
 
 async def test_no_prompt_is_accepted_twice(s: Subject) -> None:

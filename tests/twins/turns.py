@@ -239,11 +239,10 @@ class MemoryTurnJournal(MemoryStore):
             for one in mine
         )
 
-    async def turns_of_front(self, session_id: str, front: str) -> list[str]:
+    async def turns_of_front(self, session_id: str, front: str) -> dict[str, str]:
         rows = self.database.read().turns.values()
-        return [
-            one.turn_id for one in rows if one.session_id == session_id and one.keys.front == front
-        ]
+        mine = [one for one in rows if one.session_id == session_id and one.keys.front == front]
+        return {one.turn_id: one.keys.request for one in mine if one.keys.request is not None}
 
     def _of_clients(self, session_id: str) -> list[TurnRow]:
         rows = self.database.read().turns.values()

@@ -99,5 +99,5 @@ class TurnJournal(Store, Protocol):
     async def find_unfinished(self, session_id: str, keys: PromptKeys) -> Turn | None:
         """The turn without an end that has this request key."""
 
-    async def turns_of_front(self, session_id: str, front: str) -> list[str]:
-        """Ids of the turns that came through a front."""
+    async def turns_of_front(self, session_id: str, front: str) -> dict[str, str]:
+        """Ids of the turns that came through a front, with their request keys."""

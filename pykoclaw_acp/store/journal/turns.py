@@ -163,6 +163,6 @@ class SqlTurnJournal(SqlStore):
         """Whether a turn without an end has this request key or idempotency key."""
         return await turns.has_unfinished(self._database, session_id, keys)
 
-    async def turns_of_front(self, session_id: str, front: str) -> list[str]:
-        """Ids of the turns that came through a front."""
+    async def turns_of_front(self, session_id: str, front: str) -> dict[str, str]:
+        """Ids of the turns that came through a front, with their request keys."""
         return await turns.of_front(self._database, session_id, front)
