@@ -21,6 +21,11 @@ class PendingCalls:
             if call[0] == session_id and seq > after:
                 del self._shown[call]
 
+    def note(self, session_id: str, logged: Logged) -> None:
+        """The client was shown this event: if a call is pending in it, that needs an update."""
+        if isinstance(logged.event, ToolStarted) and logged.event.pending:
+            self._shown[session_id, logged.event.tool_call_id] = logged.seq
+
     def announce(self, session_id: str, call: ToolCall, seq: int) -> bool:
         """Whether the client is to be shown a call that is not in the log yet, of which it has seen
         what is there up to `seq`; false if it was.
@@ -38,10 +43,9 @@ class PendingCalls:
             self._shown.pop((session_id, event.tool_call_id), None)
         if not isinstance(event, ToolStarted) or not isinstance(update, ToolCall):
             return update
+        self.note(session_id, logged)
         call = (session_id, event.tool_call_id)
-        if event.pending:
-            self._shown[call] = logged.seq
-        elif self._shown.pop(call, None) is not None:
+        if not event.pending and self._shown.pop(call, None) is not None:
             return ToolCallUpdate(
                 tool_call_id=update.tool_call_id,
                 title=update.title,

@@ -4,6 +4,7 @@ its peer.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from pykoclaw_acp import crash_points
 from pykoclaw_acp.link.framing import MAX_LINE_OUT, MAX_LONG_LINE_OUT
+from pykoclaw_acp.link.lines import base_id
 from pykoclaw_acp.model.choices import Command, Selection
 from pykoclaw_acp.model.events import Failure
 from pykoclaw_acp.model.log import Logged
@@ -48,6 +50,7 @@ class AcpClient:
         self.pages = False
         self._terminals: Terminals | None = None
         self._pending = PendingCalls()
+        self._recalled: set[str] = set()  # requests that were announced, and not repeated yet
         self.introduced = False  # `initialize` was answered
         self._shown = Presentation()
         self.requests = ClientRequests(peer, sessions)
@@ -136,6 +139,11 @@ class AcpClient:
         if self.introduced:
             log.info("Client left", action="client_left", client=self.name, turns=turns)
 
+    def recall_requests(self, message_ids: Collection[str]) -> None:
+        """The client has these requests of an earlier daemon, and what was shown before them."""
+        self._recalled = {base_id(one) for one in message_ids}
+        self._requests.shown.update(self._recalled)
+
     # --- sessions.ports.Client
 
     async def start_updates(self, session_id: str, seq: int, number: int) -> None:
@@ -149,6 +157,10 @@ class AcpClient:
         self.subscriber.drop(session_id)
         self._progress.stop(session_id)
         self.requests.send_soon(partial(self.peer.drop_session, session_id))
+
+    def recall(self, session_id: str, logged: Logged) -> None:
+        """What follows of a call that is pending in it comes as updates."""
+        self._pending.note(session_id, logged)
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event as an update; what no client could read is replaced by a note."""
@@ -232,7 +244,9 @@ class AcpClient:
         call = permissions.announcement(request)
         followed = self.subscriber.subscriptions.get(session_id)
         seen = 0 if followed is None else followed.cursor
-        if call is not None and self._pending.announce(session_id, call, seen):
+        recalled = request.ask_id in self._recalled
+        self._recalled.discard(request.ask_id)
+        if call is not None and self._pending.announce(session_id, call, seen) and not recalled:
             await self.peer.notify(update_line(session_id, call))
         return await self._requests.ask(session_id, request, self.subscriber.traits)
 

@@ -81,6 +81,9 @@ class CommandClient:
             line = self._line(session_id, logged, projection.update(logged.seq, cut), cut, at)
         await self._peer.notify(line)
 
+    def recall(self, session_id: str, logged: Logged) -> None:
+        """Nothing to do: it shows what comes as it is."""
+
     async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
         """Nothing to say: it submits no prompt that could be one of them."""
 

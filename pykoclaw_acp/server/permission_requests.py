@@ -42,7 +42,8 @@ class PermissionRequests:
         """Whether the client shows forms."""
         self._requests = requests
         self._say = say
-        self._told: set[str] = set()
+        self.shown: set[str] = set()
+        """Requests whose text the client has."""
         # By request, what was chosen of each question so far; of the last one, it may be, not all
         self._chosen: dict[str, list[list[str]]] = {}
         self._running: dict[str, asyncio.Task[dict[str, Any]]] = {}
@@ -146,13 +147,13 @@ class PermissionRequests:
         """Say a plan, questions, what was found in directories, or a call whose title is cut to a client
         whose user sees no more of a request than its title; once.
         """
-        if not traits.titles_only or request.ask_id in self._told:
+        if not traits.titles_only or request.ask_id in self.shown:
             return
         text = permissions.text_beside(request)
         if request.questions:
             text = answering.described(request.questions)
         if text:
-            self._told.add(request.ask_id)
+            self.shown.add(request.ask_id)
             await self._say(session_id, f"{request.ask_id}-shown", f"\n\n{text}\n\n")
 
     async def _select(self, message_id: str, params: RequestPermission) -> PermissionOutcome:

@@ -38,6 +38,7 @@ async def welcome(client: AcpClient, hello: FrontHello) -> None:
         client.initialized(params)
     if hello.logged_out:
         client.log_out()
+    client.recall_requests(hello.asked)
     places: dict[str, LastPlace] = {}
     pace = Pace()
     for session_id, followed in hello.sessions.items():

@@ -97,6 +97,9 @@ async def _go_on(
     # reports.
     known = await subscriber.claim(session, session_id, upto=seq)
     certain = min((one for one in (known, seen) if one is not None), default=None)
+    if session.log.open_tools.titles:
+        for one in await session.log.in_effect(seq):
+            subscriber.client.recall(session_id, one)
     subscription = subscriber.subscribe(session, session_id, seq, place.load, hold, seen=certain)
     subscription.own |= session.untold(own) if place.load else own
     if place.load or not place.answered:

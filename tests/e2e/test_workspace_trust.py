@@ -259,6 +259,8 @@ async def test_the_question_outlives_the_daemon(stack: Stack, repository: Reposi
     assert (
         len({one["id"] for one in client.questions if about_trust(one["params"])}) == 1
     )  # the same one, each time
+    calls = [one["toolCallId"] for one in client.announced]
+    assert len(calls) == len(set(calls))
 
 
 @pytest.mark.long

@@ -64,6 +64,9 @@ class Client:
     async def start_updates(self, session_id: str, seq: int, number: int) -> None:
         pass
 
+    def recall(self, session_id: str, logged: Logged) -> None:
+        pass
+
     async def offer(self, session_id: str, commands: tuple[Command, ...]) -> None:
         pass
 

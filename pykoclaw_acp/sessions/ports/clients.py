@@ -53,6 +53,9 @@ class Client(Protocol):
     def stop_updates(self, session_id: str) -> None:
         """End the updates: the client follows the session no longer."""
 
+    def recall(self, session_id: str, logged: Logged) -> None:
+        """Note that the client was shown this event, which still holds, by an earlier daemon."""
+
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Show an event; returns when the client's buffer has room."""
 
