@@ -282,22 +282,31 @@ async def test_later_client_gets_open_question_first_answer_counts(tmp_path: Pat
         await first.answer(running)
 
 
-async def test_load_reasks_open_question_and_needs_one_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("method", "params"), [("session/load", {"mcpServers": []}), ("session/resume", {})]
+)
+async def test_open_again_reasks_question_and_needs_one_answer(
+    tmp_path: Path, method: str, params: dict[str, Any]
+) -> None:
     async with rig(tmp_path) as r, client(r) as wire:
         session, running, channel, turn = await hanging(r, wire)
         answers = _listen(channel)
         channel.say(_question(channel, turn))
         await wire.answer("q1")  # type: ignore[arg-type]
-        await wire.call("session/load", sessionId=session, cwd="/", mcpServers=[])
+        await wire.call(method, sessionId=session, cwd="/", **params)
+        await eventually(lambda: asked(wire) == 2)
         wire.send(
             {"id": "q1", "result": {"outcome": {"outcome": "selected", "optionId": "reject_once"}}}
         )
         await eventually(lambda: answers)
         channel.say(channel.ended(turn))
         await wire.answer(running)
-        methods = [line.get("method") for line in wire.lines]
-        assert methods.count("session/request_permission") == 2
-        assert "$/cancel_request" not in methods
+        assert asked(wire) == 2
+        assert "$/cancel_request" not in [line.get("method") for line in wire.lines]
+
+
+def asked(wire: Wire) -> int:
+    return [line.get("method") for line in wire.lines].count("session/request_permission")
 
 
 async def test_question_withdrawn_at_once_is_asked_of_nobody(tmp_path: Path) -> None:

@@ -44,6 +44,16 @@ def test_front_and_daemon_agree_who_misreads_digits(name: str | None) -> None:
     assert ledger.misreads_digits == client_traits.find(name, "1").misreads_digits
 
 
+@pytest.mark.parametrize("method", ["session/load", "session/resume"])
+def test_client_that_opens_again_gets_request_again(method: str) -> None:
+    ledger = Ledger()
+    asked = b'{"params": {"sessionId": "one"}}'
+    assert ledger.add_request("ask", asked)
+    assert not ledger.add_request("ask", asked)
+    say(ledger, id=1, method=method, params={"sessionId": "one", "cwd": "/"})
+    assert ledger.add_request("ask", asked)
+
+
 def test_acknowledged_answer_is_not_given_to_renewed_question() -> None:
     ledger = Ledger()
     prompted = prompt(ledger, "one")
