@@ -38,6 +38,7 @@ class ClientTraits:
     `keeps_blocks`: it keeps text only when a block of Markdown is complete, so that a process of it
     that ends has lost the open one. `keeps_spares`: it makes sessions long before it prompts them, if
     ever. `drops_replay`: of what `session/load` sends it keeps nothing.
+    `suspends`: it may drop what it is sent of a session, and say nothing before it resumes that.
     `asks_together`: it shows several permission requests of a session at the same time.
     `titles_only`: of a permission request its user sees the title alone. `progress_pause` (s): between
     two updates of what a call has done so far; infinite: it shows none. `approves_by_itself`: it may
@@ -59,6 +60,7 @@ class ClientTraits:
     keeps_blocks: bool = False
     keeps_spares: bool = False
     drops_replay: bool = False
+    suspends: bool = False
     asks_together: bool = False
     titles_only: bool = False
     progress_pause: float = 0.0
@@ -95,6 +97,7 @@ MITTO: Final = replace(
     keeps_blocks=True,
     keeps_spares=True,
     drops_replay=True,
+    suspends=True,
     titles_only=True,
     progress_pause=math.inf,
     approves_by_itself=True,

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import InvalidParams
-from pykoclaw_acp.model import seams
 from pykoclaw_acp.model.away import AwayPolicy
 from pykoclaw_acp.model.branches import ForkedAt
 from pykoclaw_acp.model.choices import Selection
@@ -23,11 +22,10 @@ from pykoclaw_acp.model.session_options import NOTHING_REQUESTED, RequestedOptio
 from pykoclaw_acp.sessions import directories
 from pykoclaw_acp.sessions.adopting import OTHER_DIRECTORY, is_same_place
 from pykoclaw_acp.sessions.registry import Sessions
-from pykoclaw_acp.sessions.seams import SeamInserter
+from pykoclaw_acp.sessions.seams import SeamInserter, left_at
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscriber import Subscriber
 from pykoclaw_acp.sessions.subscription import Subscription
-from pykoclaw_acp.tasks import in_pieces
 
 AFTER: Final = "pykoclaw.dev/after"
 # s; for a client's place in the session to be kept, if the database takes it
@@ -170,9 +168,12 @@ async def resume(
         missed = start < session.last_seq or session.busy
         hold = subscriber.traits.catch_up_pause if missed else 0
         subscriber.subscribe(session, session_id, start, hold=hold)
-    elif is_subscribed:
-        known = subscriber.subscriptions[session_id]
-        known.left = Left(known.cursor)
+    elif before is not None and is_subscribed:
+        before.left = Left(before.cursor)
+        certain = subscriber.certain(session, before)
+        if certain < before.cursor:
+            left = await left_at(session.log, certain)
+            follow_ups = _go_on(subscriber, session, session_id, left)
     else:
         follow_ups = _go_on(
             subscriber, session, session_id, await _left(subscriber, session, session_id)
@@ -241,9 +242,8 @@ async def _left(subscriber: Subscriber, session: Session, session_id: str) -> Le
     seen = await subscriber.claim(session, session_id)
     if seen is None:
         return Left(session.last_seq)
-    said = await session.log.said_before(seen)
-    message = None if said is None else await in_pieces(seams.read(said))
-    return Left(seen, message, subscriber.traits.keeps_blocks and not lives)
+    lacks_block = subscriber.traits.keeps_blocks and not lives
+    return await left_at(session.log, seen, lacks_block=lacks_block)
 
 
 def _go_on(subscriber: Subscriber, session: Session, session_id: str, left: Left) -> list[FollowUp]:
@@ -312,7 +312,7 @@ async def _opened(
     show = partial(_show_commands, subscriber, session, session_id)
     first: list[FollowUp] = [partial(_warm, subscriber)]
     if (subscription := subscriber.subscriptions.get(session_id)) is not None:
-        subscription.opened_at = time.monotonic()
+        subscription.opened_at, subscription.certain = time.monotonic(), session.last_seq
         first.append(partial(_begin, subscription))
     return OpenedSession(session_id, selection, [*first, *follow_ups, show])
 

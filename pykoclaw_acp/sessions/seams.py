@@ -13,11 +13,19 @@ from msgspec.structs import replace as replaced
 from pykoclaw_acp.model.events import ConfigChanged, Failure, ModeChanged, Text, TitleChanged, Usage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.markdown import Blocks
-from pykoclaw_acp.model.seams import Seam
-from pykoclaw_acp.tasks import Pace
+from pykoclaw_acp.model.seams import Left, Seam, read
+from pykoclaw_acp.sessions.log import SessionLog
+from pykoclaw_acp.tasks import Pace, in_pieces
 
 _PIECE: Final = 2000  # characters of text that are gone through in one step
 _ASIDE = Usage | TitleChanged | ModeChanged | ConfigChanged  # they end no message
+
+
+async def left_at(log: SessionLog, seq: int, *, lacks_block: bool = False) -> Left:
+    """The place at `seq`, with the message that it lies in. `lacks_block` as in Left."""
+    said = await log.said_before(seq)
+    message = None if said is None else await in_pieces(read(said))
+    return Left(seq, message, lacks_block)
 
 
 class SeamInserter:

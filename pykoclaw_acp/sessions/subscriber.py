@@ -138,6 +138,13 @@ class Subscriber:
         if (subscription := self.subscriptions.get(session_id)) is not None:
             subscription.noticed.set()
 
+    def certain(self, session: Session, known: Subscription) -> int:
+        """Up to where the client has certainly taken what it was sent of a session that it resumes:
+        one that suspends sessions takes all while it waits for an answer in this one.
+        """
+        waits = any(one is session for one, _ in self._prompts.values())
+        return known.cursor if waits or not self.traits.suspends else known.certain
+
     def stay(self, session_id: str) -> None:
         """The client opens the session: a close that came before takes its subscription no more."""
         if (subscription := self.subscriptions.get(session_id)) is not None:
@@ -229,6 +236,9 @@ class Subscriber:
         if session is None or turn is None:
             return False
         session.mark_answered(turn)
+        for one in session.subscriptions:
+            if one.client is self.client:
+                one.certain = one.cursor
         return True
 
     def confirm_earlier_answer(self, request_key: str) -> None:

@@ -77,6 +77,8 @@ class Subscription:
         self.pace = LivePace()
         self.opened_at: float | None = None
         """When the client was answered that the session is open (s, monotonic)."""
+        self.certain = after
+        """Up to where the client has certainly taken what it was sent."""
         self.trouble: Exception | None = None
         """Why the log cannot be read now; it is read again."""
         self.leaves = False

@@ -92,6 +92,30 @@ async def test_c_a_finished_turn_is_shown_on_resume(shared: Stack) -> None:
 
 
 @pytest.mark.long
+async def test_c_suspended_conversation_shows_what_it_missed(shared: Stack) -> None:
+    """Mitto opens it again on the same process, which it needs for another conversation."""
+    web = Mitto(shared)
+    conversation, other = Conversation(), Conversation("another")
+    await web.open(conversation, other)
+    await web.prompt(conversation, play("text First."))
+    web.suspend(conversation)
+    window = await shared.front()
+    assert conversation.session is not None
+    await window.resume(conversation.session, shared.work)
+    await window.prompt(conversation.session, play("text Meanwhile."))
+    wire = wire_of(web)
+    await wire.until(lambda: "Meanwhile." in fold(wire, conversation.session))
+    assert conversation.text == "First."
+    await web.open(conversation)
+    await wire.until(lambda: "Meanwhile." in conversation.text)
+    web.suspend(conversation)
+    await web.open(conversation)
+    await web.prompt(conversation, play("text Last."))
+    assert conversation.text == "First.Meanwhile.\n\nLast."
+    assert conversation.methods == ["new", "resume", "resume"]
+
+
+@pytest.mark.long
 async def test_c_a_running_turn_continues_on_resume(shared: Stack) -> None:
     web = Mitto(shared)
     conversation = Conversation()

@@ -80,7 +80,7 @@ async def test_pending_trust_request_is_announced_once(tmp_path: Path) -> None:
             assert calls(two)[-2][0] == "tool_call"
 
 
-async def test_failure_in_the_answer_is_no_update_after_return(tmp_path: Path) -> None:
+async def test_failure_is_told_once_after_return(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r, initialize=CLIENT) as one:
         session = await new(one)
         one.call(2, "session/prompt", **words(session, "hang"))

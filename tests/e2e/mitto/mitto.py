@@ -96,6 +96,16 @@ class Mitto:
             conversation.killed()
         self._forget()
 
+    def suspend(self, conversation: Conversation) -> None:
+        """Idle for five minutes without a window, while the process serves others: the agent is told
+        nothing, and what it sends of the session is dropped.
+        """
+        assert self.wire is not None
+        assert conversation.session is not None
+        conversation.closed()
+        del self._shown[conversation.session]
+        self.wire.lost.add(conversation.session)
+
     async def _start(self) -> Wire:
         wire = await self.stack.connect(Wire, *self.program, **self.environment)
         wire.show, wire.permit = self._show, self._permit

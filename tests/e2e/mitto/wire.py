@@ -39,7 +39,7 @@ class Wire(Client):
         self.noise: list[bytes] = []  # lines that do not begin with `{`: dropped
         self.longest = 0  # bytes of a line
         self._late: list[int] = []
-        self._loaded: set[str] = set()  # sessions in which what was lost comes behind the replay
+        self.lost: set[str] = set()  # sessions in which what was lost may come again
         super().__init__(process, log)
 
     @property
@@ -58,7 +58,7 @@ class Wire(Client):
         That a request was overdue is told by `$/cancel_request` after the next request.
         """
         if method == "session/load":
-            self._loaded.add(params["sessionId"])
+            self.lost.add(params["sessionId"])
         message, future = self.request(method, **params)
         late, self._late = self._late, []
         cancels = [
@@ -89,6 +89,6 @@ class Wire(Client):
         super()._take(line)
 
     def _updated(self, frame: dict[str, Any]) -> None:
-        self._loading |= self._loaded & {frame["params"]["sessionId"]}
+        self._loading |= self.lost & {frame["params"]["sessionId"]}
         super()._updated(frame)
         self.show(frame["params"]["sessionId"], frame["params"]["update"])
