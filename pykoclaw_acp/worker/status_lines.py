@@ -27,7 +27,9 @@ _UNSTOPPABLE: Final = frozenset(
         "InstructionsLoaded", "CwdChanged", "FileChanged", "WorktreeRemove", "PermissionDenied",
     }
 )  # fmt: skip
-_HOOKS_SAID: Final = ("blocked_by_hook", "stopped_by_hook")  # what a line of the hook says already
+_PROMPTS: Final = "UserPromptSubmit"
+_STOPPED: Final = "stopped_by_hook"
+_BY_HOOK: Final = ("blocked_by_hook", _STOPPED)
 
 
 def line(words: str) -> list[Event]:
@@ -41,11 +43,14 @@ class StatusLines:
     def __init__(self) -> None:
         self._told: set[tuple[str, str]] = set()  # hooks that failed, and what they said
         self._sent_on: list[str] = []  # reasons for which Claude is sent on, as the hooks said them
+        self._blocked = False  # a line says which hook has taken the prompt away
 
     def follow(self, subtype: str, data: dict[str, Any]) -> list[Event]:
         """The line of a system message; most have none."""
         if subtype == "hook_response":
             return self._hook(data)
+        if blocks_prompt(subtype, data):
+            return self._blocked_prompt(data["prompt_submit_outcome"])
         if subtype == "informational":
             return _notice(data)
         if subtype in ("model_fallback", "model_consent_fallback", "model_refusal_fallback"):
@@ -55,6 +60,7 @@ class StatusLines:
     def ended(self) -> None:
         """The turn has ended: Claude is told no more of what kept it going."""
         self._sent_on.clear()
+        self._blocked = False
 
     def take_feedback(self, words: str) -> list[Event]:
         """Take what the CLI tells Claude because a hook keeps it from ending its turn; returns its line,
@@ -87,11 +93,21 @@ class StatusLines:
             if event == _STOPS and not halts:
                 whole = given.get("reason") if reason is not None else data.get("stderr")
                 self._sent_on.append(str(whole or "").strip())
+            self._blocked = self._blocked or event == _PROMPTS
             why = said if reason is None else reason
             return line(f"**A hook {_did(event, halts=halts)}** ({name}){_after(why)}")
         if data.get("outcome") != "error" and status != BLOCKED:
             return []
         return self._failed(name if status is None else f"{name}, exit status {status}", said)
+
+    def _blocked_prompt(self, outcome: dict[str, Any]) -> list[Event]:
+        """The line of a hook that the CLI does not report, as one that asks a model; others have
+        theirs.
+        """
+        if self._blocked:
+            return []
+        did = _did(_PROMPTS, halts=outcome["kind"] == _STOPPED)
+        return line(f"**A hook {did}** (`{_PROMPTS}`){_after(_plain(outcome.get('reason')))}")
 
     def _failed(self, hook: str, said: str) -> list[Event]:
         if (hook, said) in self._told:
@@ -112,13 +128,13 @@ def _did(event: str, *, halts: bool) -> str:
 def blocks_prompt(subtype: str, data: dict[str, Any]) -> bool:
     """Whether it says that a hook has taken the prompt away."""
     outcome = data.get("prompt_submit_outcome")
-    blocked = isinstance(outcome, dict) and outcome.get("kind") in _HOOKS_SAID
+    blocked = isinstance(outcome, dict) and outcome.get("kind") in _BY_HOOK
     return subtype == "informational" and blocked
 
 
 def _notice(data: dict[str, Any]) -> list[Event]:
     said = service_errors.without_gateway(_plain(data.get("content"), _LONGEST_NOTICE))
-    if not said or data.get("level") not in _SHOWN or blocks_prompt("informational", data):
+    if not said or data.get("level") not in _SHOWN:
         return []
     return line(said)
 

@@ -390,6 +390,24 @@ class TestLines:
         events = run(blocked, informed, ended=result(result="blocked by hook", num_turns=0))
         assert texts(events) == [f"**A hook {told}** (`UserPromptSubmit`): no"]
 
+    @pytest.mark.parametrize(
+        ("kind", "told"),
+        [("blocked_by_hook", "blocked this"), ("stopped_by_hook", "stopped Claude")],
+    )
+    def test_prompt_that_unreported_hook_blocked_takes_one_line(self, kind: str, told: str) -> None:
+        """The CLI does not report hooks that ask a model."""
+        informed = system(
+            "informational", content="blocked by hook", level="warning",
+            prompt_submit_outcome={"kind": kind, "reason": "no"},
+        )  # fmt: skip
+        failed = system("hook_response", hook_name="UserPromptSubmit", exit_code=1, outcome="error")
+        translator = Translator("/w")
+        for before, lines in ((), 1), ((failed,), 2), ((), 1):
+            events = [event for one in (*before, informed) for event in translator.events(one)]
+            events += translator.end_turn(result(result="blocked by hook", num_turns=0))
+            assert texts(events)[-1] == f"**A hook {told}** (`UserPromptSubmit`): no"
+            assert len(texts(events)) == lines
+
     def test_another_model_and_notices(self) -> None:
         fallback = system(
             "model_fallback", original_model="opus", fallback_model="sonnet", content="Overloaded."
