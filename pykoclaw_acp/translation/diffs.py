@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
@@ -51,8 +52,9 @@ def made(details: dict[str, Any], path: str) -> Change | None:
     parts: list[ToolPart] = []
     lines: list[int] = []
     room = MAX_SHOWN
+    files = _files(details)
     for at, hunk in enumerate(patch):
-        found = _hunk(hunk, path, room)
+        found = _hunk(hunk, path, room, files)
         if found is None:
             return None
         parts.append(found)
@@ -95,30 +97,64 @@ def _unchanged_before(lines: list[Any]) -> int:
     return sum(1 for _ in takewhile(lambda line: str(line).startswith(" "), lines))
 
 
-def _hunk(hunk: object, path: str, room: int) -> DiffPart | None:
+def _files(details: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """The lines of the file before the change and after it, as far as they are told."""
+    before, after = details.get("originalFile"), details.get("content")
+    if not isinstance(before, str):
+        return [], []
+    old, new = details.get("oldString"), details.get("newString")
+    if isinstance(old, str) and isinstance(new, str):
+        # The CLI takes the end of a line along that it takes out
+        whole_line = new == "" and not old.endswith("\n") and f"{old}\n" in before
+        count = -1 if details.get("replaceAll") else 1
+        after = before.replace(f"{old}\n" if whole_line else old, new, count)
+    return before.split("\n"), after.split("\n") if isinstance(after, str) else []
+
+
+@dataclass(slots=True)
+class _Side:
+    """One side of a hunk that begins at line `start` of the file with the lines `file`."""
+
+    file: list[str]
+    start: int
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        """Add a line of the hunk, in which the CLI has put two spaces in place of each tab that it
+        begins with.
+        """
+        at = self.start - 1 + len(self.lines)
+        line = self.file[at] if 0 <= at < len(self.file) else text
+        rest = line.lstrip("\t")
+        same = text == "  " * (len(line) - len(rest)) + rest
+        self.lines.append(f"{line if same else text}\n")
+
+
+def _hunk(
+    hunk: object, path: str, room: int, files: tuple[list[str], list[str]]
+) -> DiffPart | None:
     if not isinstance(hunk, dict):
         return None
     lines, line, old_line = (hunk.get(key) for key in ("lines", "newStart", "oldStart"))
     if not (isinstance(lines, list) and isinstance(line, int) and isinstance(old_line, int)):
         return None
-    old: list[str] = []
-    new: list[str] = []
+    old, new = _Side(files[0], old_line), _Side(files[1], line)
     sides = {" ": (old, new), "-": (old,), "+": (new,)}
-    last: tuple[list[str], ...] = ()
+    last: tuple[_Side, ...] = ()
     for one in lines:
         sign, text = str(one)[:1], str(one)[1:]
         if sign == "\\":  # No newline at end of file
             for side in last:
-                side[-1] = side[-1].removesuffix("\n")
+                side.lines[-1] = side.lines[-1].removesuffix("\n")
             continue
         last = sides.get(sign, ())
         for side in last:
-            side.append(f"{text}\n")
+            side.add(text)
     most = max(room // 2, 1000)
     return DiffPart(
         path=path,
-        old_text=shorten("".join(old), most),
-        new_text=shorten("".join(new), most),
+        old_text=shorten("".join(old.lines), most),
+        new_text=shorten("".join(new.lines), most),
         line=line,
         old_line=old_line,
     )

@@ -259,6 +259,31 @@ async def test_edits_show_each_replaced_text_at_once(stack: Stack) -> None:
     assert seen(last.of(session)) == live
 
 
+@pytest.mark.long
+async def test_edits_show_tabs_as_file_has_them(stack: Stack) -> None:
+    """The CLI replaces those that a line begins with."""
+    makefile = stack.work / "Makefile"
+    makefile.write_text(before := "all:\n\tcc a\n\tcc b\n")
+    client = await stack.start()
+    session = await client.new(stack.work)
+
+    async def change(name: str, **arguments: Any) -> list[tuple[str | None, str]]:
+        call = tool(name, file_path="Makefile", **arguments)
+        await client.prompt(session, script(call, "text Done."))
+        return diffs([one for one in seen(client.of(session)) if "kind" in one][-1])
+
+    edited = await change("Edit", old_string="\tcc a", new_string="\tcc c")
+    assert edited == [(before, between := makefile.read_text())]
+    assert await change("Edit", old_string="\tcc c", new_string="") == [
+        (between, shorter := makefile.read_text())
+    ]
+    assert await change("Write", content="all:\n\techo\n\tcc b\n") == [
+        (shorter, makefile.read_text())
+    ]
+    spaces = await change("Edit", old_string="\techo\n\tcc b", new_string="  echo\n\tcc d")
+    assert spaces == [("all:\n\techo\n\tcc b\n", makefile.read_text())]
+
+
 async def test_question_shows_command_first_and_threatened_content(shared: Stack) -> None:
     prepare(shared)
     (shared.root / "outside.txt").write_text("hidden\n")

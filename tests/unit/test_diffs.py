@@ -58,6 +58,42 @@ def test_end_of_file_without_newline_is_told_apart() -> None:
     assert part == DiffPart("/w/a", "y\nx", "x", 1, 1)
 
 
+def test_tabs_that_cli_replaces_come_back() -> None:
+    """It gives two spaces for each tab that a line begins with."""
+    before = "all:\n\tcc a\n\tcc b\n  \tx\n\t\ty\n"
+    lines = " all:", "-  cc a", "+  cc c", "   cc b", "   \tx", "     y"
+    after = before.replace("\tcc a", "\tcc c")
+    edit = {"oldString": "\tcc a", "newString": "\tcc c", "replaceAll": False}
+    for more in edit, {"type": "update", "content": after}:
+        found = edited(hunk(1, *lines), originalFile=before, **more)
+        assert found.parts == (DiffPart("/w/a", before, after, 1, 1),)
+    unknown = edited(hunk(1, *lines), originalFile=None, **edit)
+    spaces = before.replace("\n\t\t", "\n    ").replace("\n\t", "\n  ")
+    kept = DiffPart("/w/a", spaces, spaces.replace("cc a", "cc c"), 1, 1)
+    assert unknown.parts == (kept,)
+    other = edited(hunk(1, *lines), originalFile="other\n\tfile\n", **edit)
+    assert other.parts == (kept,)
+
+
+def test_tabs_come_back_in_lines_that_move() -> None:
+    """As where a line is taken out: the CLI takes its end, too."""
+    before = "\ta\n\tb\n\ta\n\td\n"
+    edit = {"oldString": "\ta", "newString": "", "replaceAll": True}
+    lines = "-  a", "   b", "-  a", "   d"
+    (part,) = edited(hunk(1, *lines), originalFile=before, **edit).parts
+    assert part == DiffPart("/w/a", before, "\tb\n\td\n", 1, 1)
+    edit = {"oldString": "\tb", "newString": "\tb\n\tc", "replaceAll": False}
+    added = "   a", "   b", "+  c", "   a", "   d"
+    (part,) = edited(hunk(1, *added), originalFile=before, **edit).parts
+    assert part == DiffPart("/w/a", before, "\ta\n\tb\n\tc\n\ta\n\td\n", 1, 1)
+
+
+def test_tabs_made_spaces_are_change_beside_another() -> None:
+    edit = {"oldString": "\tx\n\ty", "newString": "  x\n  z", "originalFile": "\tx\n\ty\n"}
+    (part,) = edited(hunk(1, "   x", "-  y", "+  z"), **edit).parts
+    assert part == DiffPart("/w/a", "\tx\n\ty\n", "  x\n  z\n", 1, 1)
+
+
 def test_overwrite_is_change_and_new_file_stays() -> None:
     (part,) = edited(hunk(1, "-old", "+new"), type="update", originalFile="old").parts
     assert part == DiffPart("/w/a", "old\n", "new\n", 1, 1)
