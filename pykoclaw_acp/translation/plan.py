@@ -4,12 +4,16 @@ for the client.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
 from pykoclaw_acp.model.events import Plan, PlanEntry, PlanStatus
+from pykoclaw_acp.translation.texts import first_text
 
+UPDATED: Final = "Updated task #"  # the CLI's words for the model
+_CREATED: Final = re.compile(r"Task #(\S+) created successfully")
 _TOOLS: Final = ("TaskCreate", "TaskUpdate", "TaskList", "TodoWrite")
 _STATUSES: Final[tuple[PlanStatus, ...]] = get_args(PlanStatus)
 
@@ -33,11 +37,16 @@ class TaskList:
         if name in _TOOLS:
             self.calls[tool_id] = arguments
 
-    def ended(self, tool_id: str, details: object) -> list[Plan]:
-        """Take the structured result of a tool call; returns the whole plan if it has changed."""
+    def ended(self, tool_id: str, details: object, blocks: object = None) -> list[Plan]:
+        """Take the structured result of a tool call; returns the whole plan if it has changed.
+
+        That of a subagent, which works on the same list, has only `blocks` for the model.
+        """
         arguments = self.calls.pop(tool_id, None)
-        if arguments is None or not isinstance(details, dict):
+        if arguments is None:
             return []
+        if not isinstance(details, dict):
+            details = _read(first_text(blocks), arguments)
         before = dict(self.tasks)
         if isinstance(listed := details.get("newTodos", details.get("tasks")), list):
             self.tasks = {
@@ -50,6 +59,8 @@ class TaskList:
         elif isinstance(made := details.get("task"), dict):
             key = str(made.get("id"))
             self.tasks[key] = _entry(key, made, made.get("subject"))
+        elif details.get("success") is False:
+            return []
         elif (task := str(details.get("taskId"))) in self.tasks:
             self._update(task, arguments)
         return [] if self.tasks == before else [Plan(tuple(self.tasks.values()))]
@@ -69,6 +80,13 @@ class TaskList:
             {"status": arguments.get("status", known.status)},
             arguments.get("subject", known.content),
         )
+
+
+def _read(text: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What the text says that the model gets, as far as it is of a change."""
+    if made := _CREATED.match(text):
+        return {"task": {"id": made[1], "subject": arguments.get("subject")}}
+    return {"taskId": arguments.get("taskId")} if text.startswith(UPDATED) else {}
 
 
 def _entry(key: str, task: dict[str, Any], content: object) -> PlanEntry:

@@ -26,7 +26,7 @@ from pykoclaw_acp.model.events import (
     ToolPart,
 )
 from pykoclaw_acp.neutral import neutral
-from pykoclaw_acp.translation import cleaning, diffs, service_errors
+from pykoclaw_acp.translation import cleaning, diffs, service_errors, undone
 from pykoclaw_acp.translation.texts import (
     MAX_SHOWN,
     coloured,
@@ -84,7 +84,7 @@ def result(
     """The result of a call of this tool; `blocks` are for the model, paths may be below `cwd`."""
     if failed:
         return _failure(name, blocks, details)
-    if name == "SendMessage" and (why := _undelivered(blocks, details)) is not None:
+    if (why := undone.why(name, blocks, details)) is not None:
         return Result(_general(name, why), failed=True)
     if isinstance(details, dict) and (read := _READERS.get(name)) is not None:
         found = read(details)
@@ -127,22 +127,6 @@ def _failure(name: str, blocks: object, details: object) -> Result:
     if code is not None and len(text) >= MOST_OF_FAILED:
         return Result((*_general(name, text), *_notes(CUT)), code, cut=True)
     return Result(_general(name, text.partition(_SCHEMA)[0]), code)
-
-
-def _undelivered(blocks: object, details: object) -> str | None:
-    """Why a message has reached no subagent; None if it has. Of a call of a subagent there are no
-    `details`, but the model gets the same.
-    """
-    if not isinstance(details, dict):
-        first = blocks[0] if isinstance(blocks, list) and blocks else blocks
-        text = first.get("text") if isinstance(first, dict) else first
-        try:
-            details = msgspec.json.decode(text) if isinstance(text, str) else None
-        except msgspec.DecodeError:
-            return None
-    if not isinstance(details, dict) or details.get("success") is not False:
-        return None
-    return str(details.get("message") or "It was not delivered.")
 
 
 def _stopped(text: str) -> str | None:

@@ -45,6 +45,13 @@ def shorten(text: str, limit: int = MAX_SHOWN) -> str:
     return f"{text[: limit // 2]}\n… {cut} characters left out …\n{text[-(limit // 2) :]}"
 
 
+def first_text(blocks: object) -> str:
+    """The text of a tool's result for the model, or of its first block; empty if that is none."""
+    first = blocks[0] if isinstance(blocks, list) and blocks else blocks
+    text = first.get("text") if isinstance(first, dict) else first
+    return text if isinstance(text, str) else ""
+
+
 def output_text(text: str) -> str:
     """Output of a program as text; a carriage return ends a line, as progress bars draw anew."""
     return without_controls(text.replace("\r\n", "\n").replace("\r", "\n"))

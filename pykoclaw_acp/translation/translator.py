@@ -27,7 +27,7 @@ from pykoclaw_acp.model.events import (
     split_text,
 )
 from pykoclaw_acp.model.plain import plain
-from pykoclaw_acp.translation import deciding, exit_codes, titles, tools
+from pykoclaw_acp.translation import deciding, exit_codes, titles, tools, undone
 from pykoclaw_acp.translation.long_calls import LongCalls
 from pykoclaw_acp.translation.plan import TaskList
 from pykoclaw_acp.translation.results import LAST_MISSING, STOPPED, result
@@ -68,8 +68,7 @@ class Translation:
     tasks: TaskList = field(default_factory=TaskList)
     long: LongCalls = field(default_factory=LongCalls)
     labels: dict[str, str] = field(default_factory=dict)  # names for people of calls' tools
-    # That calls show above their output
-    commands: dict[str, tuple[TextPart, ...]] = field(default_factory=dict)
+    commands: dict[str, tuple[TextPart, ...]] = field(default_factory=dict)  # above their output
     started: dict[str, ToolStarted] = field(default_factory=dict)  # running calls, as they began
     plans: str = ""  # the directory of Claude's plans, which are not shown as files
     quiet: dict[str, ToolStarted] = field(default_factory=dict)  # calls that are not shown yet
@@ -213,12 +212,13 @@ class Translation:
                     events.extend(self.end_task(tool_id, end))
             else:
                 own = details if len(results) == 1 else None  # they are of one result
-                if one.is_error or tool_id not in self.quiet:
+                why = undone.why(self.names[tool_id], one.content, own)
+                if one.is_error or why is not None or tool_id not in self.quiet:
                     events.extend(self._reveal(tool_id))
                     events.append(self._ended(tool_id, bool(one.is_error), one.content, own))
                 else:
                     self._forget(tool_id)
-                events.extend(self.tasks.ended(tool_id, details))
+                events.extend(self.tasks.ended(tool_id, own, one.content))
         return events
 
     def task_end(self, status: str, summary: str, usage: Any, task_id: str) -> TaskEnd:

@@ -6,8 +6,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pykoclaw_acp.model.events import Plan, PlanEntry
+import pytest
+
+from pykoclaw_acp.model.events import Event, Plan, PlanEntry, TextPart, ToolEnded, ToolStarted
 from pykoclaw_acp.translation.plan import TaskList
+from pykoclaw_acp.translation.translator import ToolResult, Translation
 
 
 class Calls:
@@ -90,3 +93,41 @@ def test_what_is_no_list_or_unknown_changes_nothing() -> None:
     tasks.called("t", "TaskCreate", {})
     assert tasks.ended("t", created(1, "Look")) == [Plan((PlanEntry("Look", id="1"),))]
     assert tasks.ended("t", created(2, "Again")) == []
+
+
+@pytest.mark.parametrize("of_subagent", [False, True])
+def test_change_that_cli_refuses_is_shown_as_failed(*, of_subagent: bool) -> None:
+    """As by a hook, or where the task is gone; the CLI does not call it an error."""
+    before = PlanEntry("Build", "pending", "1")
+    translation = Translation("/w", tasks=TaskList.of([before]))
+    refused = {"success": False, "taskId": "1", "updatedFields": [], "error": "tests fail"}
+    assert translation.start_tool("t", "TaskUpdate", {"taskId": "1", "status": "completed"}) == []
+    text = "tests fail"
+    events = translation.end_tools([ToolResult("t", text)], None if of_subagent else refused)
+    started, ended = events
+    assert isinstance(started, ToolStarted)
+    assert isinstance(ended, ToolEnded)
+    assert (ended.status, ended.content) == ("failed", (TextPart("```\ntests fail\n```"),))
+    assert list(translation.tasks.tasks.values()) == [before]
+
+
+def test_subagents_work_on_same_list() -> None:
+    """Their results have no structured form."""
+    translation = Translation("/w", tasks=TaskList.of([PlanEntry("Look", "pending", "1")]))
+    translation.start_tool("agent", "Agent", {"description": "d", "prompt": "p"})
+
+    def call(tool_id: str, name: str, text: object, **arguments: str) -> list[Event]:
+        assert translation.start_tool(tool_id, name, arguments, "agent") == []
+        return translation.end_tools([ToolResult(tool_id, text)], None)
+
+    done = PlanEntry("Look", "completed", "1")
+    updated = [{"type": "text", "text": "Updated task #1 status\n\nGo on."}]
+    assert call("a", "TaskUpdate", updated, taskId="1", status="completed") == [Plan((done,))]
+    made = "Task #2 created successfully: Write"
+    assert call("b", "TaskCreate", made, subject="Write", description="d") == [
+        Plan((done, PlanEntry("Write", "pending", "2")))
+    ]
+    assert call("c", "TaskUpdate", "Updated task #2 status", taskId="2", status="deleted") == [
+        Plan((done,))
+    ]
+    assert call("d", "TaskList", "#1 [completed] Look") == []
