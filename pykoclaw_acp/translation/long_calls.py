@@ -121,6 +121,8 @@ class LongCalls:
             task.stopped = self.stopping
         reason = task.reason(end)
         if task.agent is None:
+            if end.meaning:
+                task.notes.append(f"({end.meaning})")
             told = (*tasks.shown(task.output, ended=True), *task.noted())
             parts = (*task.command, *told) if told or end.failed else ()
         else:

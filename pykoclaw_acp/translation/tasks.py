@@ -25,7 +25,8 @@ MOST_SHOWN: Final = 8 * 1024  # bytes of a command's output that are shown as lo
 AGENTS: Final = ("Agent", "Task")  # tools that begin subagents
 MESSAGE: Final = "SendMessage"  # with which one goes on
 _FAILED: Final = ("failed", "killed", "stopped", "error")
-_EXIT: Final = re.compile(r"\bexit code (-?\d{1,5})\b")
+# At its end: before it comes Claude's description. What a code means is said where it is no failure
+_EXIT: Final = re.compile(r"(?:\(|\bwith )exit code (-?\d{1,5})(?:: ([^()]*))?\)?\s*\Z")
 _SUFFIX: Final = ".output"
 
 
@@ -44,11 +45,20 @@ class TaskEnd(msgspec.Struct, frozen=True):
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code of a command; the CLI says it in words only."""
-        if self.report:
-            return None
-        found = _EXIT.search(self.summary)
-        return int(found[1]) if found else None
+        """Exit code of a command, unless it has a `meaning`; the CLI says it in words only."""
+        found = self._exit
+        return None if found is None or found[2] else int(found[1])
+
+    @property
+    def meaning(self) -> str:
+        """What the code says with which a command has succeeded, such as `No matches found`."""
+        found = self._exit
+        return "" if found is None else found[2] or ""
+
+    @property
+    def _exit(self) -> re.Match[str] | None:
+        told = not self.report and self.status not in ("killed", "stopped")
+        return _EXIT.search(self.summary) if told else None
 
     @property
     def failed(self) -> bool:
@@ -132,8 +142,8 @@ class ClaudeTask:
             return f"The {self.words} waits for background work of its own."
         reason = self.reason(end)
         if reason is None:
-            code = "" if end.exit_code is None else f" (exit code {end.exit_code})"
-            return f"The {self.words} has ended{code}."
+            told = end.meaning if end.exit_code is None else f"exit code {end.exit_code}"
+            return f"The {self.words} has ended{f' ({told})' if told else ''}."
         code = f" (exit code {end.exit_code})" if end.exit_code is not None else ""
         return f"The {self.words} has failed{code}." if code else f"The {self.words}: {reason}"
 

@@ -138,6 +138,8 @@ async def test_launch_is_no_end_and_hides_its_prose(cli: Cli) -> None:
     [
         ("failed", 'Background command "Count" failed with exit code 3', 3, None),
         ("completed", 'Background command "Count" completed (exit code 2)', 2, None),
+        ("failed", 'Background command "Expect exit code 0" failed with exit code 1', 1, None),
+        ("killed", "Expect no failure with exit code 1", None, "It was stopped."),
         ("killed", "Count", None, "It was stopped."),
         ("failed", "No space left.", None, "It failed. No space left."),
     ],
@@ -148,6 +150,28 @@ async def test_each_bad_end_has_its_reason(
     await cli.background("call", "b1")
     [ended] = await cli.ended("call", "b1", status, summary)
     assert ended == ToolEnded("call", "failed", exit_code=code, reason=reason, background=True)
+
+
+async def test_description_does_not_say_exit_code(cli: Cli) -> None:
+    await cli.background("call", "b1")
+    said = 'Background command "Check that it returns exit code 2" completed (exit code 0)'
+    [ended] = await cli.ended("call", "b1", "completed", said)
+    assert ended == ToolEnded("call", "completed", exit_code=0, background=True)
+
+
+async def test_exit_code_with_meaning_is_success(cli: Cli) -> None:
+    """As in the foreground, where the CLI does not tell the code."""
+    await cli.background("call", "b1", "grep x y")
+    await cli.over()
+    cli.turn = cli.prompted = None
+    said = 'Background command "Look" completed (exit code 1: No matches found)'
+    [ended] = await cli.ended("call", "b1", "completed", said)
+    note = TextPart("(No matches found)", beside=True)
+    assert ended == ToolEnded("call", "completed", (note,), background=True)
+    cli.turn = "own"
+    [why] = await cli.speaks()
+    assert isinstance(why, Text)
+    assert "The background command `grep x y` has ended (No matches found)." in why.text
 
 
 async def test_end_before_launchs_answer_is_not_lost(cli: Cli) -> None:
