@@ -46,9 +46,10 @@ def made(details: dict[str, Any], path: str) -> Change | None:
     patch = details.get("structuredPatch")
     if not isinstance(patch, list):
         return None
-    if not patch:
-        same = (TextPart(UNCHANGED, beside=True),)
-        return Change(same, ()) if details.get("type") == "update" else None
+    if not patch:  # also where the CLI did not compare, as with a file that is too large
+        before, now = (details.get(key) for key in ("originalFile", "content"))
+        same = details.get("type") == "update" and isinstance(before, str) and before == now
+        return Change((TextPart(UNCHANGED, beside=True),), ()) if same else None
     parts: list[ToolPart] = []
     lines: list[int] = []
     room = MAX_SHOWN

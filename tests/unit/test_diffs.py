@@ -99,7 +99,13 @@ def test_overwrite_is_change_and_new_file_stays() -> None:
     assert part == DiffPart("/w/a", "old\n", "new\n", 1, 1)
     assert edited(type="create") == Result()
     same = TextPart("(The file had this content already.)", beside=True)
-    assert edited(type="update") == Result((same,))
+    assert edited(type="update", originalFile="a\n", content="a\n") == Result((same,))
+
+
+def test_overwrite_that_cli_did_not_compare_stays() -> None:
+    """As of a file that is too large, or where only tabs became spaces."""
+    assert edited(type="update", originalFile=None, content="{}") == Result()
+    assert edited(type="update", originalFile="\ta\n", content="  a\n") == Result()
 
 
 def test_cell_of_a_notebook_is_a_change() -> None:
