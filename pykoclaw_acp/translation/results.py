@@ -154,7 +154,9 @@ def _general(name: str, blocks: object) -> tuple[ToolPart, ...]:
             room -= sum(len(part.text) for part in shown)
             parts.extend(shown)
         elif block.get("type") == "image":
-            part = _image(block, room)
+            source = block.get("source")
+            image = source if isinstance(source, dict) and source.get("type") == "base64" else {}
+            part = _image(image.get("data"), image.get("media_type"), room)
             room -= len(part.data) if isinstance(part, ImagePart) else 0
             parts.append(part)
         if room <= 0:
@@ -190,12 +192,9 @@ def _as_markdown(name: str, text: str) -> str:
     return shorten(output_text(text).rstrip()) if mcp or name in _MARKDOWN else fenced(text)
 
 
-def _image(block: Details, room: int) -> ToolPart:
-    source = block.get("source")
-    if isinstance(source, dict) and source.get("type") == "base64":
-        data, mime = source.get("data"), source.get("media_type")
-        if isinstance(data, str) and isinstance(mime, str) and len(data) <= room:
-            return ImagePart(data=data, mime_type=mime)
+def _image(data: object, mime: object, room: int) -> ToolPart:
+    if isinstance(data, str) and isinstance(mime, str) and len(data) <= room:
+        return ImagePart(data=data, mime_type=mime)
     return TextPart("(an image that is too large to show)", beside=True)
 
 
@@ -247,20 +246,30 @@ def _file_read(details: Details) -> Result | None:
 
 
 def _cells(cells: list[Any]) -> tuple[ToolPart, ...]:
-    """Cells of a notebook, with the texts that they have put out."""
-    shown: list[str] = []
+    """Cells of a notebook, with the texts and images that they have put out."""
+    parts: list[ToolPart] = []
+    said: list[str] = []
+    room = MAX_IMAGE
     for cell in cells:
         if not isinstance(cell, dict) or not isinstance(source := cell.get("source"), str):
             continue
         code = cell.get("cellType") == "code"
-        shown.append(fenced(source, str(cell.get("language") or "")) if code else source)
+        said.append(fenced(source, str(cell.get("language") or "")) if code else source)
         outputs = cell.get("outputs")
-        shown.extend(
-            fenced(text)
-            for one in (outputs if isinstance(outputs, list) else ())
-            if isinstance(one, dict) and isinstance(text := one.get("text"), str)
-        )
-    return _parts(shorten("\n\n".join(one for one in shown if one)))
+        for one in outputs if isinstance(outputs, list) else ():
+            if isinstance(one, dict) and isinstance(text := one.get("text"), str):
+                said.append(fenced(text))
+            if isinstance(one, dict) and isinstance(image := one.get("image"), dict):
+                parts += _parts(_joined(said))
+                said.clear()
+                part = _image(image.get("image_data"), image.get("media_type"), room)
+                room -= len(part.data) if isinstance(part, ImagePart) else 0
+                parts.append(part)
+    return (*parts, *_parts(_joined(said)))
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return shorten("\n\n".join(one for one in texts if one))
 
 
 def _file_changed(details: Details) -> Result | None:
@@ -286,7 +295,7 @@ def _searched(details: Details) -> Result | None:
             said.append(output_text(one).strip())
         elif isinstance(one, dict) and isinstance(pages := one.get("content"), list):
             said.append("\n".join(_page(page) for page in pages if isinstance(page, dict)))
-    return Result(_parts(shorten("\n\n".join(one for one in said if one))))
+    return Result(_parts(_joined(said)))
 
 
 def _page(found: Details) -> str:

@@ -205,6 +205,23 @@ def test_what_cli_tells_of_result_is_shown(name: str, details: dict[str, Any], s
     assert words(result(name, "for the model", failed=False, details=details)) == said
 
 
+def test_plots_of_notebook_are_shown() -> None:
+    def cell(data: str) -> dict[str, Any]:
+        image = {"image_data": data, "media_type": "image/png"}
+        outputs = [{"output_type": "display_data", "text": "<Figure>", "image": image}, None]
+        return {"cellType": "code", "source": "plot()", "language": "python", "outputs": outputs}
+
+    def shown(*cells: dict[str, Any]) -> tuple[ToolPart, ...]:
+        file = {"filePath": "/w/a.ipynb", "cells": [*cells, {"source": "# Hi"}]}
+        return result("Read", "", failed=False, details={"type": "notebook", "file": file}).parts
+
+    code = TextPart("```python\nplot()\n```\n\n```\n<Figure>\n```")
+    plot, after = ImagePart("AAAA", "image/png"), TextPart("# Hi")
+    assert shown(cell("AAAA"), cell("AAAA")) == (code, plot, code, plot, after)
+    too_large = TextPart("(an image that is too large to show)", beside=True)
+    assert shown(cell("A" * (MAX_IMAGE + 1))) == (code, too_large, after)
+
+
 @pytest.mark.parametrize(
     ("title", "url", "shown"),
     [
