@@ -59,7 +59,7 @@ class Result(NamedTuple):
 
 # Once they have succeeded
 _SILENT: Final = (*EDITS, "SendMessage", "Skill", "EnterPlanMode", "ExitPlanMode")
-_MARKDOWN: Final = ("Agent", "Task", "WebSearch", "WebFetch", "ExitPlanMode")
+_MARKDOWN: Final = ("Agent", "Task", "WebSearch", "WebFetch", "ExitPlanMode", "Skill")
 # Where the CLI keeps an image of an MCP tool, said to the model beside the image.
 _IMAGE_PLACE: Final = re.compile(r"\[Image: source: [^\]\n]{1,4096}\]")
 _JSON: Final = (("{", "}"), ("[", "]"))  # how a text begins and ends
@@ -85,7 +85,7 @@ def result(
     if failed:
         return _failure(name, blocks, details)
     if (why := undone.why(name, blocks, details)) is not None:
-        return Result(_general(name, why), failed=True)
+        return Result(_general(name, service_errors.of_agent(why) or why), failed=True)
     if isinstance(details, dict) and (read := _READERS.get(name)) is not None:
         found = read(details)
         if found is not None:
@@ -335,4 +335,5 @@ _READERS: Final[dict[str, Callable[[Details], Result | None]]] = {
     "WebFetch": _told("result"),
     "ToolSearch": _tools_found,
     "TaskStop": _told("message"),
+    "Skill": _told("result"),  # of one that runs as a subagent
 }

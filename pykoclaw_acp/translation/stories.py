@@ -92,7 +92,11 @@ def of_foreground(details: object) -> tuple[list[str], dict[str, Any]] | None:
     """The report in the result of a subagent that was waited for, and what it has used; None if it
     is no such result.
     """
-    if not isinstance(details, dict) or not isinstance(details.get("content"), list):
+    if not isinstance(details, dict):
+        return None
+    if details.get("status") == "forked" and details.get("success") is True:  # a skill
+        return [str(details.get("result") or "")], {}
+    if not isinstance(details.get("content"), list):
         return None
     texts = [
         block["text"]

@@ -10,7 +10,8 @@ from pykoclaw_acp.translation.plan import UPDATED
 from pykoclaw_acp.translation.texts import first_text
 
 _UPDATE: Final = "TaskUpdate"
-_REASONS: Final = {"SendMessage": "message", _UPDATE: "error"}  # where a tool says why
+# Where a tool says why; a skill, if it ran as a subagent
+_REASONS: Final = {"SendMessage": "message", _UPDATE: "error", "Skill": "result"}
 
 
 def why(name: str, blocks: object, details: object) -> str | None:

@@ -90,9 +90,12 @@ class LongWork:
             call = self._message(call, message)
         name = self._translation.names.get(call, "")
         known.named(call, message.task_id, background=background, tool=name)
-        known.calls[call].end = None  # it goes on, if it had waited
-        if not known.calls[call].what:
-            known.calls[call].what = message.description
+        task = known.calls[call]
+        task.end = None  # it goes on, if it had waited
+        if not task.what:
+            task.what = message.description
+        if task.agent is None and message.data.get("task_type") == "local_agent":  # of a skill
+            task.agent = str(message.data.get("subagent_type") or "agent")
 
     def _message(self, former: str, message: TaskStartedMessage) -> str:
         """A subagent whose call has ended goes on with a message that had waited: in a call of ours."""

@@ -310,6 +310,38 @@ async def test_a_background_subagent_runs_until_its_report(cli: Cli) -> None:
     assert ended == ToolEnded("agent", "completed", report, background=True)
 
 
+async def skill(cli: Cli) -> None:
+    await cli.call("skill", "Skill", skill="look")
+    started = {"description": "/look", "task_type": "local_agent", "subagent_type": "Explore"}
+    await cli.system("task_started", task_id="a1", tool_use_id="skill", **started)
+
+
+def forked(result: str, *, success: bool) -> dict[str, Any]:
+    told = {"commandName": "look", "status": "forked", "agentId": "a1"}
+    return {**told, "success": success, "result": result}
+
+
+async def test_skill_that_runs_as_subagent_shows_its_work(cli: Cli) -> None:
+    await skill(cli)
+    await cli.assistant({"type": "text", "text": "I look."}, parent="skill")
+    [inner] = await cli.call("inner", "Read", parent="skill", file_path="/work/a.txt")
+    assert isinstance(inner, ToolStarted)
+    assert (inner.parent_id, inner.title) == ("skill", "Explore: Read a.txt")
+    await cli.result("inner", "1\ta")
+    details = forked("It is **fine**.", success=True)
+    [ended] = await cli.result("skill", 'Skill "look" completed (forked execution).', details)
+    parts = TextPart("I look."), TextPart("It is **fine**.")
+    assert ended == ToolEnded("skill", "completed", parts)
+
+
+async def test_skill_that_fails_as_subagent_has_failed(cli: Cli) -> None:
+    """The CLI does not call it an error."""
+    await skill(cli)
+    details = forked("It **broke**.", success=False)
+    [ended] = await cli.result("skill", 'Skill "look" completed (forked execution).', details)
+    assert ended == ToolEnded("skill", "failed", (TextPart("It **broke**."),))
+
+
 @pytest.mark.parametrize(
     ("command", "result", "code"),
     [

@@ -198,6 +198,8 @@ def test_result_of_an_older_transcript_is_cleaned(name: str, blocks: object, sai
         ("WebSearch", {"results": ["Sunny.", {"content": [{"title": "A [b]", "url": "https://x.org"}]}]},
          "Sunny.\n\n* [A \\[b\\]](https://x.org)"),
         ("TaskStop", {"message": "Stopped."}, "Stopped."),
+        ("Skill", {"success": True, "commandName": "look"}, ""),
+        ("Skill", {"success": True, "commandName": "look", "status": "forked", "result": "**So.**"}, "**So.**"),
         ("NotebookEdit", {"error": "no such cell"}, "```\nno such cell\n```"),
     ],
 )  # fmt: skip
