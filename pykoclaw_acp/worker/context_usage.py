@@ -19,6 +19,7 @@ log: Final = structlog.get_logger()
 
 PAUSE: Final = 1.0  # s between two reports in a turn
 _INPUT: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_COUNTED: Final = (*_INPUT, "output_tokens")
 
 
 class ContextUsage:
@@ -31,7 +32,7 @@ class ContextUsage:
         self.windows: dict[str, int] = {}
         self._clock = clock
         self._model = ""
-        self._used = 0
+        self._tokens: dict[str, int] = {}  # of the newest request, by kind
         self._cost: float | None = None
         self._told: Usage | None = None
         self._told_at = -PAUSE
@@ -46,17 +47,19 @@ class ContextUsage:
         if model and model not in self.windows:
             self.ask()
         self._model = model or self._model
-        self._used = sum(int((usage or {}).get(key) or 0) for key in _INPUT)
+        self._tokens = _told(usage, _INPUT)
         return self.due()
 
     def answered(self, usage: dict[str, Any] | None) -> list[Event]:
-        """The answer to it has so many tokens."""
-        self._used += int((usage or {}).get("output_tokens") or 0)
+        """The answer to it has so many tokens until now; some services tell those of the request
+        only then.
+        """
+        self._tokens |= _told(usage, _COUNTED)
         return self.due()
 
     def set(self, used: int) -> list[Event]:
         """The context is another: it was compacted, or cleared."""
-        self._used = used
+        self._tokens = {_INPUT[0]: used}
         return self._report()
 
     def due(self) -> list[Event]:
@@ -77,6 +80,10 @@ class ContextUsage:
         self._cost = None
         return self.set(0)
 
+    @property
+    def _used(self) -> int:
+        return sum(self._tokens.values())
+
     def _report(self) -> list[Event]:
         window = self.windows.get(self._model) or max(self.windows.values(), default=0)
         now = Usage(used=self._used, size=window, cost=self._cost)
@@ -84,6 +91,11 @@ class ContextUsage:
             return []
         self._told, self._told_at = now, self._clock()
         return [now]
+
+
+def _told(usage: dict[str, Any] | None, keys: tuple[str, ...]) -> dict[str, int]:
+    counts = {key: int((usage or {}).get(key) or 0) for key in keys}
+    return {key: count for key, count in counts.items() if count > 0}
 
 
 async def learn_window(client: ClaudeSDKClient, usage: ContextUsage) -> None:

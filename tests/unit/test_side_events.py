@@ -271,6 +271,18 @@ class TestUsage:
         models = {"m": {"contextWindow": 1000}, "small": {"contextWindow": 5000}}
         assert usage.ended(models, 0.5) == [Usage(18, 1000, 0.5)]
 
+    def test_service_tells_input_with_its_answer(self) -> None:
+        now = [0.0]
+        usage = ContextUsage(lambda: now[0])
+        usage.learn("m", 200_000)
+        usage.requested("m", {"input_tokens": 0, "output_tokens": 0})
+        now[0] = 2.0
+        assert usage.answered({"input_tokens": 90_000, "output_tokens": 300}) == [
+            Usage(90_300, 200_000)
+        ]
+        now[0] = 4.0
+        assert usage.answered({"input_tokens": 0, "output_tokens": 700}) == [Usage(90_700, 200_000)]
+
     def test_unknown_window_is_asked_for_and_told_later(self) -> None:
         now, asked = [0.0], list[int]()
         usage = ContextUsage(lambda: now[0])
