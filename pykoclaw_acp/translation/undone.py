@@ -23,7 +23,7 @@ def why(name: str, blocks: object, details: object) -> str | None:
     text = first_text(blocks)
     if not isinstance(details, dict):
         if name == _UPDATE:
-            return None if text.startswith(UPDATED) else text
+            return None if not text or text.startswith(UPDATED) else text
         details = _decoded(text)
     if not isinstance(details, dict) or details.get("success") is not False:
         return None
