@@ -253,11 +253,9 @@ def _go_on(subscriber: Subscriber, session: Session, session_id: str, left: Left
     missed = left.seq < session.last_seq or session.busy or (seam is not None and seam.lacks_block)
     hold = subscriber.traits.catch_up_pause if missed else 0
     subscription = subscriber.subscribe(session, session_id, left.seq, hold=hold)
-    subscription.inserter, subscription.left = SeamInserter(seam), left
-    if not missed or not subscriber.traits.ends_lines:
-        return []
-    subscription.ends_lines = True
-    return [partial(_end_line, session, subscription)]
+    ends = missed and subscriber.traits.ends_lines
+    subscription.inserter, subscription.left = SeamInserter(seam, ends_line=ends), left
+    return [partial(_end_line, session, subscription)] if ends else []
 
 
 async def _show_again(

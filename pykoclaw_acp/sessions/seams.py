@@ -29,10 +29,15 @@ async def left_at(log: SessionLog, seq: int, *, lacks_block: bool = False) -> Le
 
 
 class SeamInserter:
-    """Follows the text of one subscription, which begins at a seam or between two messages."""
+    """Follows the text of one subscription, which begins at a seam or between two messages.
 
-    def __init__(self, seam: Seam | None = None) -> None:
+    `ends_line`: what ends the text that is shown will be asked for, once; else the text is not gone
+    through, which takes longer than all the rest of a replay.
+    """
+
+    def __init__(self, seam: Seam | None = None, *, ends_line: bool = False) -> None:
         self._seam = seam
+        self._ends_line = ends_line
         self._shown = False
         self._message = ""
         self._blocks = Blocks()
@@ -71,11 +76,11 @@ class SeamInserter:
         return before, logged
 
     def take_ending(self) -> str:
-        """Take what ends the text that was shown since this was last taken; nothing if there was none."""
+        """Take what ends the text that was shown, once; nothing if there was none."""
         while self._unread:
             self._read_piece()
-        shown, self._shown = self._shown, False
-        return f"{self._blocks.ending}\n\n" if shown else ""
+        ends, self._ends_line = self._ends_line and self._shown, False
+        return f"{self._blocks.ending}\n\n" if ends else ""
 
     async def read(self, pace: Pace) -> None:
         """Go through the text that was shown, in steps: it may be long."""
@@ -87,6 +92,8 @@ class SeamInserter:
         self._blocks.feed(self._unread.popleft())
 
     def _note(self, message_id: str, text: str) -> None:
+        if not self._ends_line:
+            return
         if message_id != self._message:
             self._message, self._blocks = message_id, Blocks()
             self._unread.clear()

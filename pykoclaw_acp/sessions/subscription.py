@@ -43,10 +43,9 @@ class Subscription:
     submitted and whose message is still to come. `number` is the client's line that asked for
     everything, or 0. `hold` (s) lets the client get ready first. `inserter` knows where in a message it
     begins. With a `window` only what follows its place is delivered, and what holds there. Up to
-    `replays_upto` long payloads are cut. With `ends_lines` an empty line ends the text that it is
-    shown, before the client's own next turn. `reader` is whose cursor moves with what it confirms,
-    if that is anybody's. `given`: the client's own environment. `pace` is that
-    of all the client's subscriptions.
+    `replays_upto` long payloads are cut. `reader` is whose cursor moves with what it confirms, if that
+    is anybody's. `given`: the client's own environment. `pace` is that of all the client's
+    subscriptions.
     """
 
     def __init__(
@@ -66,7 +65,6 @@ class Subscription:
         self.cursor = after
         self.begun_at = session_log.last_seq
         """The log's end then: what comes after it is shown live."""
-        self.ends_lines = False
         self.inserter = SeamInserter()
         self.left: Left | None = None
         """The place that the client had left, if a resume has begun there."""
@@ -141,10 +139,10 @@ class Subscription:
             raise error
 
     async def end_line(self) -> None:
-        """Send an empty line after text whose end the client does not see, once."""
-        ending = self.inserter.take_ending()
-        ends, self.ends_lines = self.ends_lines, False
-        if ending and ends:
+        """Send an empty line after text whose end the client does not see, if that is to be done, once:
+        then, or before the client's own next turn.
+        """
+        if ending := self.inserter.take_ending():
             await self.client.insert(self.session_id, f"line-{self.cursor}", ending)
 
     def close(self) -> None:

@@ -101,9 +101,22 @@ async def test_long_text_is_gone_through_in_steps() -> None:
             steps += 1
 
     text = "- x\n" * 100_000 + "```\n"
-    made = SeamInserter()
+    made = SeamInserter(ends_line=True)
     made.follow(Logged(1, "t", Text("m", text)))
     await made.read(Steps())
     assert steps > 100
     made.follow(Logged(2, "t", Text("m", "code\n")))  # not gone through when it is asked for
     assert made.take_ending() == Blocks(text + "code\n").ending + "\n\n" == "```\n\n\n"
+    made.follow(Logged(3, "t", Text("m", "more")))
+    assert made.take_ending() == ""  # once
+
+
+async def test_nothing_is_gone_through_for_no_ending() -> None:
+    class NoStep(Pace):
+        async def step(self) -> None:
+            raise AssertionError
+
+    made = SeamInserter()
+    made.follow(Logged(1, "t", Text("m", "- x\n" * 1000)))
+    await made.read(NoStep())
+    assert made.take_ending() == ""
