@@ -68,6 +68,9 @@ def main(translate: Callable[[bytes], bytes] = bytes) -> None:
             import anyio._backends._asyncio  # noqa: F401
 
             import pykoclaw_acp.worker.main  # noqa: F401
+            from pykoclaw_acp.worker.plugins import loading
+        with contextlib.suppress(Exception):  # each worker says why
+            loading.installed()
     except Exception as error:
         received = _receive(control)
         if (found := shortage.of(error)) is None:

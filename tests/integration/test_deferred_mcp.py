@@ -289,4 +289,7 @@ def test_fork_server_has_what_each_worker_would_import() -> None:
         "ours, theirs = socket.socketpair()\nours.close()\n"
         "sys.argv = ['forkserver', str(theirs.detach())]\nforkserver.main()\n"
         "assert 'anyio._backends._asyncio' in sys.modules\n"
+        "from pykoclaw_acp.worker.plugins import loading\n"
+        "loading.entry_points = None\n"
+        "loading.installed()\n"
     )

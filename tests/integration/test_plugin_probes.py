@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pykoclaw_acp.worker.plugins import probing
+from pykoclaw_acp.worker.plugins import loading, probing
 from pykoclaw_acp.worker.plugins.loading import GROUP
 from pykoclaw_acp.worker.plugins.probing import TOO_SLOW, Probes
 from tests import plugins
@@ -90,3 +90,19 @@ async def test_loadable_plugin_is_tried_again_after_change(place: Place) -> None
     assert await place.probes.failures([good]) == [None]
     assert place.forks == 5
     assert list(place.memory.parent.glob("plugins.json*")) == [place.memory]
+
+
+def test_plugins_are_found_once_until_something_changes(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def names() -> list[str]:
+        return [one.name for one in loading.installed()]
+
+    assert "late" not in names()
+    with monkeypatch.context() as patched:
+        patched.setattr(loading, "entry_points", None)
+        assert "late" not in names()
+    place.install("late", GOOD)
+    assert "late" in names()
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one != os.fspath(place.root)])
+    assert "late" not in names()

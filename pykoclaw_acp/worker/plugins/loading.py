@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any, Final
@@ -83,7 +85,7 @@ class Plugins:
 
     def _find(self) -> Sequence[EntryPoint]:
         try:
-            return [one for one in entry_points(group=GROUP) if not one.value.startswith(_OURS)]
+            return installed()
         except Exception as error:  # noqa: BLE001  what is installed is not ours
             self._complain("*", f"could not be looked for ({error!r})"[:300])
             return []
@@ -131,6 +133,26 @@ class Plugins:
         if complaint not in self.complaints:
             self.complaints.append(complaint)
             log.warning(f"A plugin {what}", action="plugin_failed", plugin=plugin)
+
+
+def installed() -> Sequence[EntryPoint]:
+    """All plugins but our own. Their distributions are read once, here or in the fork server, until a
+    directory of `sys.path` changes, as it does when something is installed. May raise anything.
+    """
+    return _installed(tuple(map(_state, sys.path)))
+
+
+@lru_cache(maxsize=1)
+def _installed(_: Hashable) -> Sequence[EntryPoint]:
+    return [one for one in entry_points(group=GROUP) if not one.value.startswith(_OURS)]
+
+
+def _state(path: str) -> tuple[str, int, int]:
+    try:
+        seen = os.stat(path or ".")
+    except OSError:
+        return path, 0, 0
+    return path, seen.st_ino, seen.st_mtime_ns
 
 
 def _servers(
