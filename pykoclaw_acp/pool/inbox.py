@@ -26,6 +26,9 @@ from pykoclaw_acp.channel.frames import (
 from pykoclaw_acp.channel.requests import WorkerReply
 from pykoclaw_acp.model.failures import TurnFailure
 
+# A tuple, as a union would be made anew for each frame
+_UNNUMBERED: Final = (Offered, Heartbeat, Place, Pong, DatabaseCall, WorkerReply)
+
 log: Final = structlog.get_logger()
 
 
@@ -61,12 +64,7 @@ class Inbox:
                 self._greeting, self.greeted = frame, True
             elif isinstance(frame, Lost):
                 self.last_words = frame.failure
-            elif (
-                not isinstance(
-                    frame, Offered | Heartbeat | Place | Pong | DatabaseCall | WorkerReply
-                )
-                and frame.n
-            ):
+            elif not isinstance(frame, _UNNUMBERED) and frame.n:
                 check_order(frame, last)
                 self._note_unknown(frame)
                 last = frame.n

@@ -28,10 +28,12 @@ class LivePace:
         self._sleep = sleep
         self._next = 0.0
 
-    async def turn(self) -> None:
-        """Wait for the next turn."""
-        if (wait := self.reserve()) > 0:
-            await self._sleep(wait)
+    async def turn(self) -> bool:
+        """Wait for the next turn; whether it was not at once."""
+        if (wait := self.reserve()) <= 0:
+            return False
+        await self._sleep(wait)
+        return True
 
     def reserve(self) -> float:
         """Take the next turn; how long (s) it is until then."""

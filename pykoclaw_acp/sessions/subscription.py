@@ -239,9 +239,8 @@ class Subscription:
         if self.cursor < self.replays_upto:
             return await self._log.replay_after(self.cursor, PAGE)
         page = await self._log.read_after(self.cursor, PAGE)
-        goes_on = folding.message(page[0].event)
-        if caught_up and len(page) == 1 and goes_on is not None and goes_on == self._shown:
-            await self.pace.turn()
+        goes_on = folding.message(page[0].event) if caught_up and len(page) == 1 else None
+        if goes_on is not None and goes_on == self._shown and await self.pace.turn():
             page = await self._log.read_after(self.cursor, PAGE)
         return page
 

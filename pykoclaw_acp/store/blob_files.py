@@ -14,6 +14,7 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -40,16 +41,16 @@ class BlobFiles:
         self._kept: Counter[str] = Counter()  # whose rows are being committed
         self._changing = asyncio.Lock()  # files are not removed while one is about to be used
 
-    @contextlib.asynccontextmanager
-    async def kept(self, blobs: Mapping[str, bytes]) -> AsyncIterator[None]:
+    def kept(self, blobs: Mapping[str, bytes]) -> AbstractAsyncContextManager[None]:
         """Files of the blobs, by hash, durable on entry; inside of the block rows that refer to
         them are committed.
 
         Raises StoreUnavailable if they cannot be written.
         """
-        if not blobs:
-            yield
-            return
+        return self._keep(blobs) if blobs else contextlib.nullcontext()
+
+    @contextlib.asynccontextmanager
+    async def _keep(self, blobs: Mapping[str, bytes]) -> AsyncIterator[None]:
         async with self._changing:
             self._kept.update(blobs.keys())
         try:
