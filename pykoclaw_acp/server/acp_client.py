@@ -164,13 +164,10 @@ class AcpClient:
 
     async def deliver(self, session_id: str, logged: Logged) -> None:
         """Send the event as an update; what no client could read is replaced by a note."""
+        if replayed := self._is_replayed(session_id, logged):
+            self.peer.gather()
         update = presentation.update(logged.seq, logged.event, self._shown)
-        paced = self._progress.admit(
-            session_id,
-            logged,
-            self.subscriber.traits,
-            replayed=self._is_replayed(session_id, logged),
-        )
+        paced = self._progress.admit(session_id, logged, self.subscriber.traits, replayed=replayed)
         if update is None or not paced or self._passes_over(session_id, logged, update):
             await self.peer.move_cursor(session_id, logged.seq)
             return

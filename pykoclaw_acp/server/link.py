@@ -119,6 +119,10 @@ class FrontPeer:
         """Release the input buffer."""
         self._framer.close()
 
+    def gather(self) -> None:
+        """Let what is sent in this round of the event loop leave together."""
+        self._transport.gather()
+
     async def update(self, session_id: str, seq: int, line: bytes) -> None:
         """Send an update."""
         self._told[session_id] = seq

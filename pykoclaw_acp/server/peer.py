@@ -21,6 +21,9 @@ class Transport(Protocol):
     async def read(self) -> bytes:
         """Read some bytes; none at the end."""
 
+    def gather(self) -> None:
+        """Let what is written in this round of the event loop leave together."""
+
     async def write(self, line: bytes) -> None:
         """Write with back-pressure; raises ConnectionError when the client is gone."""
 
@@ -79,6 +82,9 @@ class Peer(Protocol):
 
     def stop_reading(self) -> None:
         """Release the input buffer."""
+
+    def gather(self) -> None:
+        """Let what is sent in this round of the event loop leave together."""
 
     async def update(self, session_id: str, seq: int, line: bytes) -> None:
         """Send an update."""
@@ -162,6 +168,10 @@ class DirectPeer:
     def stop_reading(self) -> None:
         """Release the input buffer."""
         self._framer.close()
+
+    def gather(self) -> None:
+        """Let what is sent in this round of the event loop leave together."""
+        self._transport.gather()
 
     async def update(self, session_id: str, seq: int, line: bytes) -> None:
         """Send an update."""

@@ -13,6 +13,7 @@ import structlog
 
 from pykoclaw_acp.errors import ConfigurationError
 from pykoclaw_acp.link import places
+from pykoclaw_acp.server.gathering import GatheringWriter
 from pykoclaw_acp.system import unix_socket
 
 READ: Final = 256 * 1024  # bytes
@@ -114,6 +115,7 @@ class SocketTransport:
         self._cut = False
         self._reader = reader
         self._writer = writer
+        self._out = GatheringWriter(writer)
         self._stall = stall
 
     @classmethod
@@ -140,13 +142,17 @@ class SocketTransport:
         except OSError:
             return b""
 
+    def gather(self) -> None:
+        """Let what is written in this round of the event loop leave together."""
+        self._out.gather()
+
     async def write(self, line: bytes) -> None:
         """Write a line; raises ConnectionError when the client is gone, or was cut off."""
         if self._writer.is_closing():
             raise ConnectionError("the client closed its end")
-        self._writer.write(line)
+        self._out.write(line)
         if not self.unread:
-            return  # it has left: there is nothing to wait for
+            return  # it has left, or will in this round: there is nothing to wait for
         if self.unread > COUNTED:
             self._all.check()
         try:
@@ -161,6 +167,7 @@ class SocketTransport:
     async def close(self) -> None:
         """Close, giving what was written a moment to leave."""
         self._all.discard(self)
+        self._out.flush()
         self._writer.close()
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(FLUSH_WAIT):

@@ -23,6 +23,7 @@ from pykoclaw_acp.pool.forkserver_process import StartingForkServer
 from pykoclaw_acp.server import client_processes
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.connection import ClientConnection
+from pykoclaw_acp.server.gathering import GatheringWriter
 from pykoclaw_acp.server.lag import run
 from pykoclaw_acp.server.methods import METHODS
 from pykoclaw_acp.server.peer import DirectPeer
@@ -52,7 +53,7 @@ class StdioTransport:
         self._source = source
         self._sink = sink
         self._reader = reader
-        self._writer = writer
+        self._out = None if writer is None else GatheringWriter(writer)
         self.lost: asyncio.Future[OSError] = asyncio.get_running_loop().create_future()
 
     @classmethod
@@ -87,17 +88,22 @@ class StdioTransport:
         except OSError:
             return b""
 
+    def gather(self) -> None:
+        """Let what is written in this round of the event loop leave together."""
+        if self._out is not None:
+            self._out.gather()
+
     async def write(self, line: bytes) -> None:
         """Write a line; raises ConnectionError when the client is gone, or nothing can be written any
         more: `lost` says why.
         """
-        if self._writer is None:
+        if self._out is None:
             self._write_directly(line)
             return
-        if self._writer.is_closing():
+        if self._out.writer.is_closing():
             raise ConnectionError("the client closed its end")
-        self._writer.write(line)
-        await self._writer.drain()
+        self._out.write(line)
+        await self._out.writer.drain()
 
     def _write_directly(self, line: bytes) -> None:
         try:
@@ -110,8 +116,9 @@ class StdioTransport:
 
     def abort(self) -> None:
         """Discard what the client has not read."""
-        if self._writer is not None and not self._writer.is_closing():
-            self._writer.transport.abort()
+        if self._out is not None and not self._out.writer.is_closing():
+            self._out.flush()
+            self._out.writer.transport.abort()
 
 
 def _can_wait(descriptor: int) -> bool:

@@ -50,6 +50,8 @@ class Caller:
     async def read(self) -> bytes:
         return await self._in.get()
 
+    def gather(self) -> None: ...
+
     async def write(self, line: bytes) -> None:
         message = json.loads(line)
         if "method" in message:

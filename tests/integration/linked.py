@@ -51,6 +51,8 @@ class Front:
     async def read(self) -> bytes:
         return await self.incoming.get()
 
+    def gather(self) -> None: ...
+
     async def write(self, line: bytes) -> None:
         if self.gone:
             raise ConnectionError

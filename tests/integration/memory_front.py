@@ -40,6 +40,8 @@ class FrontLine:
     async def read(self) -> bytes:
         return await self._in.get()
 
+    def gather(self) -> None: ...
+
     async def write(self, line: bytes) -> None:
         if self.cut:
             raise ConnectionError("the front is gone")

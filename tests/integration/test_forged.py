@@ -32,6 +32,8 @@ class Said:
     async def read(self) -> bytes:
         return self.said.pop() if self.said else b""
 
+    def gather(self) -> None: ...
+
     async def write(self, line: bytes) -> None:
         raise AssertionError("it is not welcome")
 

@@ -460,3 +460,17 @@ async def test_imported_turns_task_list_is_replayed_as_left(
         places = [one["_meta"]["pykoclaw.dev/seq"] for one in wire.updates()]
         assert places == sorted(set(places))
         assert len([one for one in shown(wire) if "." in one]) == 4 * len(many)
+
+
+async def test_lines_of_a_replay_leave_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path) as r, client(r) as wire:
+        session = await session_with(r, *turn(0), *turn(1))
+        told: list[int] = []
+        monkeypatch.setattr(wire, "gather", lambda: told.append(len(wire.lines)))
+        await load(wire, session)
+        assert len(told) == 4
+        assert wire.lines[-1]["result"] is not None
+        await wire.call("session/prompt", **prompt(session, "say 1"))
+        assert len(told) == 4, "what is live waits"

@@ -37,6 +37,8 @@ class Wire:
     async def read(self) -> bytes:
         return await self.incoming.get()
 
+    def gather(self) -> None: ...
+
     async def write(self, line: bytes) -> None:
         await self.blocked.wait()
         frame = frames.parse(line)

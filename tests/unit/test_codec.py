@@ -67,6 +67,8 @@ class Wire:
         await asyncio.sleep(0)
         return self.chunks.pop(0) if self.chunks else b""
 
+    def gather(self) -> None: ...
+
     async def write(self, line: bytes) -> None:
         self.lines.append(line)
 

@@ -42,6 +42,8 @@ class Chunks:
     async def read(self) -> bytes:
         return self.chunks.pop(0) if self.chunks else b""
 
+    def gather(self) -> None: ...
+
     async def write(self, line: bytes) -> None:
         assert line.startswith(b"welcome ")
 
