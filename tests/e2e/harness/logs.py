@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final
 
 from tests.e2e.harness.stack import Stack
@@ -15,6 +16,7 @@ def logs(stack: Stack) -> list[str]:
 
 # A worker has ended before asyncio had reaped its CLI, on a busy machine.
 REAPED_LATE: Final = "that handles pid"
+LOCKED: Final = re.compile(r"(?<![a-z])locked", re.IGNORECASE)  # not a loop that was blocked
 
 
 def warnings(*texts: str) -> list[dict[str, Any] | str]:
@@ -38,7 +40,7 @@ def locks(stack: Stack, passing: float = 0) -> list[dict[str, Any] | str]:
     own = stack.root / "daemon.log"  # of those that the test has started itself
     texts = [*logs(stack), own.read_text() if own.exists() else ""]
     assert any(texts)
-    met = [one for one in warnings(*texts) if "locked" in str(one).casefold()]
+    met = [one for one in warnings(*texts) if LOCKED.search(str(one))]
     return [one for one in met if not _waited(one, passing)]
 
 
