@@ -11,6 +11,8 @@ import structlog
 
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
+from pykoclaw_acp.sessions.registry import Sessions
+from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscriber import Subscriber
 
 log: Final = structlog.get_logger()
@@ -80,6 +82,8 @@ async def _go_on(
         # once another one has opened it.
         await subscriber.client.start_updates(session_id, place.seq, 0)
         subscriber.client.stop_updates(session_id)
+        if session is not None:  # a prompt that comes again joins its turn, and leaves no gap
+            subscriber.places[session_id] = await _place(sessions, session, session_id, place.seq)
         return
     if place.opened is not None:
         sessions.take_options(session, *place.opened)
@@ -91,8 +95,8 @@ async def _go_on(
     hold = subscriber.traits.catch_up_pause if not place.answered and not place.load else 0
     seen = place.seen
     if seen is not None:
-        seen = min(await sessions.current_seq(session, session_id, seen), session.last_seq)
-    seq = min(await sessions.current_seq(session, session_id, place.seq), session.last_seq)
+        seen = await _place(sessions, session, session_id, seen)
+    seq = await _place(sessions, session, session_id, place.seq)
     # What was sent to the front may be in transit: use what was confirmed, or what the front
     # reports.
     known = await subscriber.claim(session, session_id, upto=seq)
@@ -108,3 +112,8 @@ async def _go_on(
         subscription.hold_back()
     if place.answered:
         await subscriber.claim_prompts_again(session, session_id)
+
+
+async def _place(sessions: Sessions, session: Session, session_id: str, seq: int) -> int:
+    """A place that a front names, as the log has it now."""
+    return min(await sessions.current_seq(session, session_id, seq), session.last_seq)

@@ -28,6 +28,8 @@ class Subscriber:
         self.sessions = sessions
         self.subscriptions: dict[str, Subscription] = {}
         self.loading: dict[str, int] = {}  # request number of a running replay, by session
+        self.places: dict[str, int] = {}
+        """Where the client stands in closed sessions that it had open, and does not follow."""
         self.client = client
         self.superseded = False
         """Whether its front speaks through a newer connection."""
@@ -81,6 +83,7 @@ class Subscriber:
 
         `seen`: position the client has certainly seen; None: `after`.
         """
+        self.places.pop(session_id, None)
         previous = self.subscriptions.pop(session_id, None)
         made = self.subscriptions[session_id] = session.subscribe(
             self.client, after, number, hold, session_id
@@ -101,15 +104,14 @@ class Subscriber:
         return subscription is not None and subscription.alive
 
     def subscription(self, session: Session, session_id: str) -> Subscription:
-        """Return the client's subscription, or make one from the log's end on; a broken one
-        continues.
+        """Return the client's subscription, or make one from its place in a closed session or the
+        log's end on; a broken one continues.
         """
         known = self.subscriptions.get(session_id)
         if known is not None and known.alive:
             return known
-        return self.subscribe(
-            session, session_id, session.last_seq if known is None else known.cursor
-        )
+        place = self.places.get(session_id, session.last_seq)
+        return self.subscribe(session, session_id, place if known is None else known.cursor)
 
     def give_up_replay(
         self, session: Session, session_id: str, replay: Subscription, before: Subscription | None

@@ -420,6 +420,19 @@ async def test_returning_client_leaves_closed_session(tmp_path: Path, gone: bool
             assert again.seqs() == []
 
 
+async def test_resent_prompt_in_closed_session_leaves_no_gap(tmp_path: Path) -> None:
+    """Another client has closed the session, and the daemon died before it told so."""
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        await one.result(2, "session/prompt", **words(session, "say 3"))
+        await one.leave()
+        await close_as_daemon_dies(r, session)
+        async with front(r, sessions={session: {"seq": 2, "opened": {}}}, taken=[2]) as again:
+            again.call(2, "session/prompt", again=1, **words(session, "say 3"))
+            await again.answer(2)
+            assert again.text() == one.text() != ""
+
+
 async def test_plain_resume_continues_after_confirmed_updates(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, front(r) as one:
         session = await new(one)
