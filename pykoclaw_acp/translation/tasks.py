@@ -26,7 +26,7 @@ AGENTS: Final = ("Agent", "Task")  # tools that begin subagents
 MESSAGE: Final = "SendMessage"  # with which one goes on
 _FAILED: Final = ("failed", "killed", "stopped", "error")
 # At its end: before it comes Claude's description. What a code means is said where it is no failure
-_EXIT: Final = re.compile(r"(?:\(|\bwith )exit code (-?\d{1,5})(?:: ([^()]*))?\)?\s*\Z")
+_EXIT: Final = re.compile(r"(?:\(|\bwith )exit code (-?\d{1,5})(?:: ([^()]{0,200}))?\)?\s?\Z")
 _SUFFIX: Final = ".output"
 
 
