@@ -20,6 +20,7 @@ from tests.e2e.harness import Stack, text
 from tests.e2e.mcp_web import serving
 from tests.e2e.mitto import Conversation, Mitto, wrapping
 from tests.e2e.mitto_helpers import play, wire_of
+from tests.waiting import eventually
 
 
 def _values(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -179,7 +180,7 @@ async def test_h_first_prompt_brings_usage_and_commands(shared: Stack) -> None:
     assert conversation.usage is not None
     used, size = conversation.usage
     assert 0 < used < size
-    assert "compact" in conversation.commands
+    await eventually(lambda: "compact" in conversation.commands)  # they are told beside the turn
 
 
 async def test_h_the_plan_is_kept_current(shared: Stack) -> None:
