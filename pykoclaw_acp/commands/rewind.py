@@ -23,14 +23,15 @@ def rewind(session: str, message: str | None, *, files: bool, dry: bool, sure: b
     details = ask("sessions/show", session=session)
     summary = details["summary"]
     if message:
-        begun = [one["id"] for one in details["turns"] if one["id"].startswith(message)]
-        message = begun[0] if len(begun) == 1 else message
+        message = _turn(message, [one["id"] for one in details["turns"]])
     chosen = {"session": summary["id"], "message": message, "files": files}
     plan = ask("rewind", timeout=REWIND_WAIT, dryRun=True, **chosen)
     name = show.one_line(summary["title"], summary["conversation"])
     turns = show.count(plan["turns"], "turn")
+    said = [one.get("prompt") for one in details["turns"] if one["id"] == plan["turnId"]]
+    since = f", from “{show.one_line(said[0])}” on" if said and said[0] else ""
     terminal.line(
-        f"A rewind makes Claude forget {turns} of “{name}”; the history keeps what was said."
+        f"A rewind makes Claude forget {turns} of “{name}”{since}; the history keeps what was said."
     )
     for path in plan["files"][:MOST_SHOWN]:
         terminal.line(f"  {path}")
@@ -54,6 +55,16 @@ def rewind(session: str, message: str | None, *, files: bool, dry: bool, sure: b
     # To the turn that was shown, whatever was prompted since.
     done = ask("rewind", timeout=REWIND_WAIT, **chosen | {"message": plan["turnId"]})
     terminal.line(f"Rewound. {_files(done, files)} {STAYS}")
+
+
+def _turn(word: str, turns: list[str]) -> str:
+    """The turn that begins so, or else the word as it is; raises CommandFailed if several do."""
+    if word in turns:
+        return word
+    begun = [one for one in turns if show.turn_id(one).startswith(word)]
+    if len(begun) > 1:
+        raise CommandFailed(f"Several turns begin with {word}: give more of the id.")
+    return begun[0] if begun else word
 
 
 def _files(done: Mapping[str, Any], wanted: bool) -> str:

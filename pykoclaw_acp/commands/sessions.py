@@ -88,7 +88,7 @@ def show_one(session: str, as_json: bool) -> None:
             ("turn", "begun", "state", "ended", "why", "prompt"),
             [
                 (
-                    turn["id"][:8],
+                    show.turn_id(turn["id"])[:8],
                     show.when(turn["startedAt"]) if turn["startedAt"] else "",
                     turn["state"],
                     show.when(turn["endedAt"]) if turn["endedAt"] else "",

@@ -229,7 +229,8 @@ async def _before_reason(session: Session, place: int) -> int:
     """The place of a turn's beginning; with a note on why Claude has begun it by itself, that of
     the note.
     """
-    for one in await session.log.read_after(place - 1, 1) if place else ():
+    found = await session.log.read_after(place - 1, 1) if place else []
+    for one in found[:1]:  # what is in memory comes whole
         if isinstance(one.event, Text) and one.event.message_id.endswith(WHY):
             return one.first - 1
     return place

@@ -365,6 +365,22 @@ async def test_newest_turn_begins_with_why_claude_began(tmp_path: Path) -> None:
         assert cli.text() == f"{why}It has."
 
 
+async def test_newest_turns_begin_no_later_for_one_of_claudes(tmp_path: Path) -> None:
+    """The log is in memory, as a client has the session open."""
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli, caller(r, tmp_path) as other:
+        session = await prompted(r, "say 1")
+        other.begin("follow", session=session.id, live=True)
+        await eventually(lambda: other.text() == "0 ")
+        channel = r.launcher.launched[-1]
+        await r.run(session, "say 2")
+        channel.begin_own("own")
+        channel.say(channel.ended("own"))
+        await eventually(lambda: not session.background and "Why." in other.text())
+        await r.run(session, "say 3")
+        await cli.call("follow", session=session.id, turns=2)
+        assert cli.text().startswith("0 1 ")
+
+
 async def test_live_follow_is_endless_and_not_a_client(tmp_path: Path) -> None:
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
         session = await prompted(r, "say 1")

@@ -1023,7 +1023,7 @@ def plan(files: list[str], error: str | None = None) -> dict[str, Any]:
 def test_rewind_says_what_it_did_and_what_stays(
     asked: list[Any], files: list[str], options: list[str], told: str
 ) -> None:
-    ANSWERS["sessions/show"] = {"summary": summary(title="A title")}
+    ANSWERS["sessions/show"] = {"summary": summary(title="A title"), "turns": []}
     ANSWERS["rewind"] = plan(files)
     out = run("rewind", "5e55", "--yes", *options).stdout
     assert told in out
@@ -1045,20 +1045,29 @@ def test_rewind_says_what_it_did_and_what_stays(
 def test_rewind_says_which_files_are_deleted(
     asked: list[Any], deleted: list[str], told: str
 ) -> None:
-    ANSWERS["sessions/show"] = {"summary": summary()}
+    ANSWERS["sessions/show"] = {"summary": summary(), "turns": []}
     ANSWERS["rewind"] = plan(["/w/a", "/w/b"]) | {"deleted": deleted}
     assert told in run("rewind", "5e55", "--yes").stdout
 
 
 def test_rewind_takes_beginning_of_turns_id(asked: list[Any]) -> None:
-    """One that several have, or none, goes to the daemon as it is."""
-    ids = ["0a1b2c3d-1", "0a1b2c3d-2", "99887766-1"]
+    """What is no turn's goes to the daemon as it is."""
+    ids = ["0a1b2c3d-1", "0a1b2c3d-2", "fork/99887766-1"]
     ANSWERS["sessions/show"] = {"summary": summary(), "turns": [{"id": one} for one in ids]}
     ANSWERS["rewind"] = plan([])
-    for word in ("99887766", "0a1b2c3d", "message", ids[0]):
+    for word in ("99887766", "message", ids[0]):
         assert run("rewind", "5e55", word, "--dry-run").exit_code == 0
     told = [params["message"] for name, params in asked if name == "rewind"]
-    assert told == [ids[2], "0a1b2c3d", "message", ids[0]]
+    assert told == [ids[2], "message", ids[0]]
+    several = run("rewind", "5e55", "0a1b2c3d", "--dry-run")
+    assert (several.exit_code, "Several turns begin with" in several.stderr) == (1, True)
+
+
+def test_rewind_names_prompt_that_it_goes_back_to(asked: list[Any]) -> None:
+    turns = [{"id": "later", "prompt": "Later."}, {"id": "t", "prompt": "Look\x1b."}]
+    ANSWERS["sessions/show"] = {"summary": summary(), "turns": turns}
+    ANSWERS["rewind"] = plan([])
+    assert r", from “Look\x1b.” on;" in run("rewind", "5e55", "--dry-run").stdout
 
 
 def test_show_names_running_calls_and_prompts(asked: list[Any]) -> None:
@@ -1107,7 +1116,7 @@ def test_rewind_shows_what_it_changes_and_asks(asked: list[Any]) -> None:
 
 
 def test_rewind_without_files_needs_explicit_word(asked: list[Any]) -> None:
-    ANSWERS["sessions/show"] = {"summary": summary()}
+    ANSWERS["sessions/show"] = {"summary": summary(), "turns": []}
     ANSWERS["rewind"] = plan([], "There is no copy.")
     refused = run("rewind", "5e", "--yes")
     assert refused.exit_code == 1
@@ -1268,7 +1277,7 @@ def test_unarchive_says_whether_it_was_archived(
 def test_place_beyond_the_history_is_an_error(
     monkeypatch: pytest.MonkeyPatch, asked: list[Any]
 ) -> None:
-    ANSWERS["sessions/show"] = {"summary": summary()}
+    ANSWERS["sessions/show"] = {"summary": summary(), "turns": []}
     monkeypatch.setattr(sessions, "follow", lambda *_, **__: iter(()))
     done = run("sessions", "show", "5e55", "--seq", "9999")
     assert (done.exit_code, done.stdout) == (1, "")
