@@ -33,6 +33,8 @@ def rewind(session: str, message: str | None, *, files: bool, dry: bool, sure: b
     terminal.line(
         f"A rewind makes Claude forget {turns} of “{name}”{since}; the history keeps what was said."
     )
+    if details.get("running"):  # an earlier daemon does not say it
+        terminal.line("What runs in the background is stopped.")
     for path in plan["files"][:MOST_SHOWN]:
         terminal.line(f"  {path}")
     if plan["files"]:

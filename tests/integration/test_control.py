@@ -365,7 +365,7 @@ async def test_newest_turn_begins_with_why_claude_began(tmp_path: Path) -> None:
         assert cli.text() == f"{why}It has."
 
 
-async def test_newest_turns_begin_no_later_for_one_of_claudes(tmp_path: Path) -> None:
+async def test_newest_turns_begin_no_later_for_claudes(tmp_path: Path) -> None:
     """The log is in memory, as a client has the session open."""
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli, caller(r, tmp_path) as other:
         session = await prompted(r, "say 1")

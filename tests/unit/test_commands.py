@@ -1065,8 +1065,10 @@ def test_rewind_takes_beginning_of_turns_id(asked: list[Any]) -> None:
 
 def test_rewind_names_prompt_that_it_goes_back_to(asked: list[Any]) -> None:
     turns = [{"id": "later", "prompt": "Later."}, {"id": "t", "prompt": "Look\x1b."}]
-    ANSWERS["sessions/show"] = {"summary": summary(), "turns": turns}
+    running = [{"id": "toolu_1", "title": "Agent: look"}]
+    ANSWERS["sessions/show"] = {"summary": summary(), "turns": turns, "running": running}
     ANSWERS["rewind"] = plan([])
+    assert "in the background is stopped." in run("rewind", "5e55", "--dry-run").stdout
     assert r", from “Look\x1b.” on;" in run("rewind", "5e55", "--dry-run").stdout
 
 
