@@ -10,6 +10,7 @@ from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.model.branches import files_now
+from pykoclaw_acp.model.contexts import entry_uuid
 
 REWIND_WAIT: Final = 120.0  # s; a worker may have to start
 MOST_SHOWN: Final = 50  # files
@@ -63,7 +64,7 @@ def _turn(word: str, turns: list[str]) -> str:
     """The turn that begins so, or else the word as it is; raises CommandFailed if several do."""
     if word in turns:
         return word
-    begun = [one for one in turns if show.turn_id(one).startswith(word)]
+    begun = [one for one in turns if entry_uuid(one).startswith(word)]
     if len(begun) > 1:
         raise CommandFailed(f"Several turns begin with {word}: give more of the id.")
     return begun[0] if begun else word

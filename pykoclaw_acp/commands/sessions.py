@@ -11,6 +11,7 @@ from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask, follow, follow_live
 from pykoclaw_acp.commands.transcript import TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed
+from pykoclaw_acp.model.contexts import entry_uuid
 
 DELETE_WAIT: Final = 300.0  # s; a long log is deleted in steps, after running turns have ended
 
@@ -88,7 +89,7 @@ def show_one(session: str, as_json: bool) -> None:
             ("turn", "begun", "state", "ended", "why", "prompt"),
             [
                 (
-                    show.turn_id(turn["id"])[:8],
+                    entry_uuid(turn["id"])[:8],
                     show.when(turn["startedAt"]) if turn["startedAt"] else "",
                     turn["state"],
                     show.when(turn["endedAt"]) if turn["endedAt"] else "",

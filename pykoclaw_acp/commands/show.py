@@ -10,11 +10,6 @@ from pykoclaw_acp import terminal
 from pykoclaw_acp.neutral import neutral
 
 
-def turn_id(turn: str) -> str:
-    """The id of a turn without that of the fork which it was copied into."""
-    return turn.rpartition("/")[2]
-
-
 def one_line(text: str | None, otherwise: str = "") -> str:
     """Text as one line, escaped."""
     return neutral((text or "").strip()) or otherwise

@@ -44,7 +44,7 @@ async def welcome(client: AcpClient, hello: FrontHello) -> None:
     for session_id, followed in hello.sessions.items():
         places[session_id] = await _place(session_id, followed)
         await pace.step()
-    unanswered = {f"{hello.front}:{number}" for number in hello.taken}
+    unanswered = {client.request_key(number) for number in hello.taken}
     await come_back(client.subscriber, hello.front, places, unanswered)
     for message_id in hello.asked:
         if not await client.subscriber.sessions.is_open(base_id(message_id)):

@@ -39,7 +39,7 @@ async def come_back(
     subscriber: Subscriber,
     front: str,
     places: Mapping[str, LastPlace],
-    unanswered: Collection[str],
+    unanswered: Collection[str | None],
 ) -> None:
     """Subscribe the client to the sessions it had open, under the ids it uses; one that is closed or gone
     it follows no longer. One that cannot be read is left out: what the client asks of it is answered
@@ -70,7 +70,7 @@ async def _go_on(
     front: str,
     session_id: str,
     place: LastPlace,
-    unanswered: Collection[str],
+    unanswered: Collection[str | None],
     *,
     is_only: bool,
 ) -> None:

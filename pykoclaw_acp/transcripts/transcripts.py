@@ -151,15 +151,15 @@ class ImportedTranscripts:
                 standing = RowStanding.SAME  # it is there, as far as is known
             if standing is RowStanding.SAME and added.continued:
                 standing = RowStanding.MOVED_ON
-            whole = complete
             try:
                 digest = await self._digest(
                     session, followed, rows, turns, own, branching=branching
                 )
             except (ReaderDied, OSError):
-                whole = False  # the next look tells it
-            if whole:
-                self._remember(session, (followed, target, target in rows), standing)
+                pass  # not remembered: the next look tells it
+            else:
+                if complete:
+                    self._remember(session, (followed, target, target in rows), standing)
             seen = {one.uuid for one in turns}
             if standing is RowStanding.MOVED_ON and not logged and not seen.issuperset(own):
                 standing = RowStanding.SAME  # our prompt is on its way into the transcript
