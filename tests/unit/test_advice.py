@@ -17,9 +17,12 @@ PACKAGE = Path(pykoclaw_acp.__file__).parent
 
 
 def sentences() -> Iterator[tuple[str, str]]:
-    """Texts of several words, without docstrings, by their module."""
+    """Texts of several words that name a method, without docstrings, by their module."""
     for path in PACKAGE.rglob("*.py"):
-        tree = ast.parse(path.read_text())
+        source = path.read_text()
+        if "session/" not in source:
+            continue
+        tree = ast.parse(source)
         documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         yield from (
             (str(path.relative_to(PACKAGE)), node.value)
@@ -32,7 +35,7 @@ def sentences() -> Iterator[tuple[str, str]]:
 def test_nobody_is_told_to_send_cancel() -> None:
     """It is a method of the protocol: a person presses a button, or runs a command."""
     found = list(sentences())
-    assert len(found) > 1000
+    assert len(found) > 200
     assert [one for one in found if "session/cancel" in one[1]] == []
 
 

@@ -608,10 +608,12 @@ def test_stop_names_live_daemon_it_cannot_reach(
     asked: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ANSWERS["status"] = front.DaemonAbsent("It has no socket that can be reached.")
-    monkeypatch.setattr("pykoclaw_acp.link.places.lock_holder", lambda data: (4, "/s"))
+    pid = os.getpid()
+    monkeypatch.setattr("pykoclaw_acp.link.places.lock_holder", lambda data: (pid, "/s"))
+    monkeypatch.setattr("pykoclaw_acp.commands.stopping.GONE_WAIT", 0)
     stopped = run("stop")
     assert stopped.exit_code == 3
-    assert "It has no socket that can be reached. `kill 4` ends it;" in stopped.stderr
+    assert f"It has no socket that can be reached. `kill {pid}` ends it;" in stopped.stderr
     assert "starts it" not in stopped.stderr
     listed = run("status")
     assert (listed.exit_code, "starts it" in listed.stderr) == (3, False)
