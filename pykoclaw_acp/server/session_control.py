@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from pykoclaw_acp.errors import SessionNotFound
 from pykoclaw_acp.model import conversations
-from pykoclaw_acp.model.events import WHY, Text
 from pykoclaw_acp.protocol.control.following import FollowParams, FollowResult
 from pykoclaw_acp.protocol.control.sessions import (
     ArchiveResult,
@@ -197,10 +196,7 @@ class SessionControl:
         """
         session = await self._finder.find(params.session)
         await _take_in(session)
-        after = params.after
-        if params.turns is not None:
-            place = await overview.place_of_turn(self._database, session.id, params.turns)
-            after = max(after, await _before_reason(session, place))
+        window = await session.log.last_turns(params.turns) if params.turns else None
         end = session.last_seq
         subscription = session.subscribe(
             CommandClient(
@@ -209,8 +205,9 @@ class SessionControl:
                 thoughts=self._sessions.showing.thoughts or not params.live,
                 times=partial(overview.came, self._database) if params.events else None,
             ),
-            min(after, end),
+            min(params.after, end),
         )
+        subscription.window = window
         following = _followed(subscription, sys.maxsize if params.live else end)
         return Later(following) if params.live else await following
 
@@ -223,17 +220,6 @@ async def _followed(subscription: Subscription, end: int) -> FollowResult:
     finally:
         subscription.close()
     return FollowResult(seq=subscription.cursor)
-
-
-async def _before_reason(session: Session, place: int) -> int:
-    """The place of a turn's beginning; with a note on why Claude has begun it by itself, that of
-    the note.
-    """
-    found = await session.log.read_after(place - 1, 1) if place else []
-    for one in found[:1]:  # what is in memory comes whole
-        if isinstance(one.event, Text) and one.event.message_id.endswith(WHY):
-            return one.first - 1
-    return place
 
 
 def _with_prompt(turn: TurnInfo, prompt: list[dict[str, Any]]) -> TurnInfo:

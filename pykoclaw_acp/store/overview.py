@@ -177,20 +177,6 @@ async def came(database: Database, turn_id: str) -> int | None:
     return int(rows[0][0]) if rows else None
 
 
-async def place_of_turn(database: Database, session_id: str, turns: int) -> int:
-    """The seq before the newest `turns` turns that the log has something of; 0 if there are no more
-    than those.
-    """
-    rows = await database.read(
-        "SELECT MIN(place) - 1 FROM (SELECT place FROM (SELECT position, created_at, turn_id, COALESCE("  # noqa: S608
-        "first_seq, (SELECT MIN(e.seq) FROM acp_events e WHERE e.turn_id = acp_turns.turn_id)) AS place"
-        " FROM acp_turns WHERE acp_session_id = ?) AS every"
-        f" WHERE place IS NOT NULL ORDER BY {NEWEST_FIRST} LIMIT ?) AS newest",
-        (session_id, turns),
-    )
-    return int(rows[0][0] or 0)
-
-
 async def counts(database: Database) -> SessionCounts:
     """Number of sessions by kind; pruned ones count as unused."""
     rows = await database.read(

@@ -314,7 +314,8 @@ async def test_the_history_is_followed_to_its_end(tmp_path: Path) -> None:
         assert cli.text() == "0 1 2 3 0 1 "
         cli.notifications.clear()
         await cli.call("follow", session=session.id, turns=1)
-        assert cli.told("event")[0]["update"]["sessionUpdate"] == "user_message_chunk"
+        kinds = [one["update"]["sessionUpdate"] for one in cli.told("event")]
+        assert kinds[:2] == ["session_info_update", "user_message_chunk"]
         assert cli.text() == "0 1 "
         cli.notifications.clear()
         await cli.call("follow", session=session.id, after=session.last_seq - 1)
@@ -331,9 +332,8 @@ async def test_waiting_prompts_are_none_of_newest_turns(tmp_path: Path) -> None:
         await eventually(lambda: session.last_seq > 6)
         waiting = await r.prompt(session, "say 1")
         await cli.call("follow", session=session.id, turns=1)
-        assert [one["update"]["sessionUpdate"] for one in cli.told("event")] == [
-            "user_message_chunk"
-        ]
+        kinds = [one["update"]["sessionUpdate"] for one in cli.told("event")]
+        assert kinds == ["session_info_update", "user_message_chunk"]
         for turn in (waiting, running):
             session.cancel(turn)
             await turn.ended
@@ -350,9 +350,11 @@ async def test_times_of_prompts_come_with_events(tmp_path: Path) -> None:
         assert [one["at"] for one in told] == [at for (at,) in rows]
 
 
-async def test_newest_turn_begins_with_why_claude_began(tmp_path: Path) -> None:
+async def test_newest_turns_are_those_of_a_replay(tmp_path: Path) -> None:
+    """What Claude does by itself belongs to the turn before."""
     async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
-        session = await prompted(r)
+        session = await prompted(r, "say 1")
+        await r.run(session, "say 2")
         channel, why = r.launcher.launched[-1], "\n\n> The background command `make` has ended.\n\n"
         before = session.last_seq + 1
         channel.last += 1
@@ -362,7 +364,34 @@ async def test_newest_turn_begins_with_why_claude_began(tmp_path: Path) -> None:
         channel.say(channel.event("own", "It has."), channel.ended("own"))
         await eventually(lambda: session.last_seq > before and not session.background)
         await cli.call("follow", session=session.id, turns=1)
-        assert cli.text() == f"{why}It has."
+        assert cli.text() == f"0 1 {why}It has."
+
+
+async def test_newest_turns_come_with_calls_that_run(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session, channel, turn = await hanging(r)
+        begun = ToolStarted("call", "Bash", "make serve", "execute")
+        for event in (begun, ToolStarted("over", "Bash", "ls", "execute")):
+            channel.last += 1
+            channel.say(EventFrame(epoch=1, n=channel.last, turn_id=turn, event=event))
+        channel.last += 1
+        over = ToolEnded("over", "completed")
+        channel.say(EventFrame(epoch=1, n=channel.last, turn_id=turn, event=over))
+        channel.say(channel.ended(turn))
+        await eventually(lambda: not session.busy)
+        await r.run(session, "say 1")
+        channel.last += 1
+        ends = ToolEnded("call", "completed", background=True)
+        channel.say(EventFrame(epoch=1, n=channel.last, turn_id=None, event=ends))
+        await eventually(lambda: not list(session.log.open_tools))
+        await cli.call("follow", session=session.id, turns=1)
+        told = [one["update"] for one in cli.told("event")]
+        assert [one["title"] for one in told if one["sessionUpdate"] == "tool_call"] == [
+            "make serve"
+        ]
+        assert [
+            one.get("toolCallId") for one in told if one["sessionUpdate"] == "tool_call_update"
+        ] == ["call"]
 
 
 async def test_newest_turns_begin_no_later_for_claudes(tmp_path: Path) -> None:

@@ -38,7 +38,6 @@ from pykoclaw_acp.store import (
     events,
     forking,
     imports,
-    overview,
     pieces,
     preflight,
     turns,
@@ -149,9 +148,6 @@ async def test_log_reads_same_before_during_and_after_conversion(tmp_path: Path)
         both = converter(r)
         while True:
             await check(r, session, OLD)
-            assert await overview.place_of_turn(r.database, session, 1) == len(OLD) - len(
-                turn_of(0)
-            )
             assert (await SessionJournal(r.database).find(session)).last_seq == len(OLD)  # type: ignore[union-attr]
             if not await both.step(session):
                 break
@@ -209,9 +205,6 @@ async def test_previous_version_turn_continues_in_new_form(tmp_path: Path) -> No
             await check(r, session, [*OLD, *more])
             (left,) = await turns.unfinished(r.database)
             assert left.turn.spoke
-            assert await overview.place_of_turn(r.database, session, 1) == len(OLD) - len(
-                turn_of(0)
-            )
             assert list(await events.open_tools(r.database, session, 1)) == []
             if not await both.step(session):
                 break
