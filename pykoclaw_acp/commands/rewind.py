@@ -9,6 +9,7 @@ from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.errors import CommandFailed
+from pykoclaw_acp.front.call import given_environment
 from pykoclaw_acp.model.branches import files_now
 from pykoclaw_acp.model.contexts import entry_uuid
 
@@ -25,7 +26,12 @@ def rewind(session: str, message: str | None, *, files: bool, dry: bool, sure: b
     summary = details["summary"]
     if message:
         message = _turn(message, [one["id"] for one in details["turns"]])
-    chosen = {"session": summary["id"], "message": message, "files": files}
+    chosen = {
+        "session": summary["id"],
+        "message": message,
+        "files": files,
+        "environment": given_environment(),
+    }
     plan = ask("rewind", timeout=REWIND_WAIT, dryRun=True, **chosen)
     name = show.one_line(summary["title"], summary["conversation"])
     turns = show.count(plan["turns"], "turn")

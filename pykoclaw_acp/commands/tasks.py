@@ -8,6 +8,7 @@ from typing import Any
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
+from pykoclaw_acp.front.call import given_environment
 from pykoclaw_acp.model.scheduled import RunStanding, SchedulerState
 
 
@@ -121,7 +122,7 @@ def _run(done: dict[str, Any]) -> str:
 
 def run(task: str) -> None:
     """Run a task now."""
-    started = ask("tasks/run", task=task)
+    started = ask("tasks/run", task=task, environment=given_environment())
     terminal.line(f"Started {started['task']}; `pykoclaw-acp tasks show` shows how it ended.")
 
 

@@ -14,7 +14,9 @@ from pykoclaw_acp.link.framing import MAX_LINE_OUT
 from pykoclaw_acp.model import deliveries
 from pykoclaw_acp.model.schedule import compute_next_run, now_text
 from pykoclaw_acp.model.scheduled import CutTask, RunStanding, Task, TaskRun, TaskState
+from pykoclaw_acp.model.session_environment import ClientEnvironment
 from pykoclaw_acp.protocol.control.tasks import (
+    RunTaskParams,
     ScheduledTaskList,
     TaskCancelled,
     TaskDetails,
@@ -29,6 +31,7 @@ from pykoclaw_acp.protocol.control.tasks import (
 from pykoclaw_acp.server import fitting
 from pykoclaw_acp.server.app import App
 from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.command_client import given_by
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.store import task_requests as requests
 from pykoclaw_acp.store import tasks
@@ -69,7 +72,7 @@ class ScheduledTasks:
                 TaskParams, self.cancel, before_initialize=True, changes=True
             ),
             "_pykoclaw.dev/tasks/run": Method(
-                TaskParams, self.run, before_initialize=True, changes=True
+                RunTaskParams, self.run, before_initialize=True, changes=True
             ),
         }
 
@@ -168,7 +171,7 @@ class ScheduledTasks:
         run, session = await self._standing(done, deleted=True)
         return TaskCancelled(task=done.task_id, run=run, session=session)
 
-    async def run(self, call: Call, params: TaskParams) -> TaskStarted:
+    async def run(self, call: Call, params: RunTaskParams) -> TaskStarted:
         """Run the task now, whatever its schedule and state; its schedule does not change."""
         async with self._changing:
             if (done := await self._done(call)) is None:
@@ -177,13 +180,15 @@ class ScheduledTasks:
                     raise InvalidRequest(
                         "Too many tasks run at once. Try again when one of them has ended."
                     )
-                run = await self._begin(task, call)
+                run = await self._begin(task, call, given_by(params.environment))
                 done = Noted(task.id, run.turn_id, changed=True)
         return TaskStarted(task=done.task_id, turn_id=done.turn_id or "")
 
-    async def _begin(self, task: Task, call: Call) -> TaskRun:
+    async def _begin(self, task: Task, call: Call, given: ClientEnvironment | None) -> TaskRun:
         try:
-            return await self._app.runs.begin(task, task.next_run, manual=True, asked=call.key)
+            return await self._app.runs.begin(
+                task, task.next_run, manual=True, asked=call.key, given=given
+            )
         except Conflict as error:
             raise InvalidRequest("The task runs already, or was changed just now.") from error
 

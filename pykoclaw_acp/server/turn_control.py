@@ -10,6 +10,7 @@ from pykoclaw_acp.protocol.control.sessions import NamedSessionParams
 from pykoclaw_acp.protocol.control.turns import RewindParams, RewindResult, StopTaskParams, Waited
 from pykoclaw_acp.protocol.messages import Empty
 from pykoclaw_acp.server.call import Call
+from pykoclaw_acp.server.command_client import given_by
 from pykoclaw_acp.server.dispatch import Method
 from pykoclaw_acp.server.session_finder import SessionFinder
 from pykoclaw_acp.sessions.registry import Sessions
@@ -60,6 +61,7 @@ class TurnControl:
             files=params.files,
             dry=params.dry_run,
             request_key=call.key,
+            given=given_by(params.environment),
         )
         return RewindResult(
             turn_id=done.turn_id,

@@ -22,6 +22,7 @@ from pykoclaw_acp.errors import InvalidRequest, WorkerFailed
 from pykoclaw_acp.model.branches import RewindPoint, Rewound, files_now
 from pykoclaw_acp.model.contexts import entry_uuid
 from pykoclaw_acp.model.events import Event, note_event
+from pykoclaw_acp.model.session_environment import ClientEnvironment
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.branches import BranchStore
 from pykoclaw_acp.sessions.session import Session
@@ -62,17 +63,18 @@ class Rewinding:
         files: bool,
         dry: bool,
         request_key: str | None = None,
+        given: ClientEnvironment | None = None,
     ) -> Rewound:
         """Rewind to what was before the prompt of a message; without one, before the newest prompt.
-        `dry`: only say what would change. A request that is sent again under its key is done once,
-        and one that is given up is done whole or not at all.
+        `dry`: only say what would change. `given`: by who asks, for a worker. A request that is sent
+        again under its key is done once, and one that is given up is done whole or not at all.
 
         Raises InvalidRequest while a turn runs, or if files were wanted and cannot be put back; then
         nothing was changed. Also as `BranchStore.rewind_point`.
         """
         begun = asyncio.Event()
         rewinding = self._rewind(
-            session, message_id, begun, files=files, dry=dry, request_key=request_key
+            session, message_id, begun, files=files, dry=dry, request_key=request_key, given=given
         )
         return await self._tasks.finish(rewinding, begun)
 
@@ -85,6 +87,7 @@ class Rewinding:
         files: bool,
         dry: bool,
         request_key: str | None,
+        given: ClientEnvironment | None,
     ) -> Rewound:
         """Rewind, and set `begun` before anything is changed."""
         async with session.intake.lock:  # no prompt is accepted meanwhile
@@ -97,7 +100,9 @@ class Rewinding:
             async with session.between_turns(), session.next_worker.postponed():
                 await session.others.look_if_possible()
                 point = await self._store.rewind_point(session.record, message_id)
-                changed = await self._files(session, point, dry=True) if files else _NOTHING
+                changed = _NOTHING
+                if files:
+                    changed = await self._files(session, point, given, dry=True)
                 rewound = _rewound(point, changed)
                 if dry:
                     return rewound
@@ -108,21 +113,23 @@ class Rewinding:
                 _require_idle(session)
                 begun.set()
                 if rewound.files:
-                    await self._put_back(session, point)
+                    await self._put_back(session, point, given)
                     deleted = await asyncio.to_thread(_gone, rewound.files)
                     rewound = dataclasses.replace(rewound, deleted=deleted)
                 await self._forget(session, point, rewound, request_key)
         return rewound
 
-    async def _put_back(self, session: Session, point: RewindPoint) -> None:
-        done = await self._files(session, point, dry=False)
+    async def _put_back(
+        self, session: Session, point: RewindPoint, given: ClientEnvironment | None
+    ) -> None:
+        done = await self._files(session, point, given, dry=False)
         if not done.get("canRewind"):
             raise InvalidRequest(
                 f"The files could not be put back: {done.get('error')} Some may be as before. Claude's"
                 " memory was not rewound. Send the request again."
             )
         # The CLI calls it a success though it could not write some, or found no file in their place.
-        left = (await self._files(session, point, dry=True)).get("filesChanged") or []
+        left = (await self._files(session, point, given, dry=True)).get("filesChanged") or []
         if left:
             raise InvalidRequest(_LEFT.format(_names([str(one) for one in left])))
         crash_points.reached("files_put_back")
@@ -146,10 +153,12 @@ class Rewinding:
         self._workers.set_resume(session.id, session.record.claude_session_id, point.branch)
         log.info("Session rewound", action="session_rewound", session=session.id, turns=point.turns)
 
-    async def _files(self, session: Session, point: RewindPoint, *, dry: bool) -> dict[str, Any]:
+    async def _files(
+        self, session: Session, point: RewindPoint, given: ClientEnvironment | None, *, dry: bool
+    ) -> dict[str, Any]:
         """The CLI's answer; a worker that is launched for it acts on nothing in the directory."""
         live = self._workers.workspace(session.id)
-        options = session.environment.options()
+        options = session.environment.options(given)
         if live is None:
             options = replace(options, workspace=f"{WITHOUT}rewind", mcp_servers=())
         else:

@@ -61,9 +61,9 @@ class SessionEnvironment:
         record = self._state.record
         record.environment = rules.opened(self._daemon_environment, record.environment, given)
 
-    def options(self, turn: Turn | None = None) -> WorkerOptions:
-        """The options of a worker for this turn, or for none."""
-        found = self._environment(None if turn is None else turn.given)
+    def options(self, given: ClientEnvironment | None = None) -> WorkerOptions:
+        """The options of a worker; `given`: by who asks for one, if no client has the session open."""
+        found = self._environment(given)
         return replace(
             self._state.options,
             account=self.account,
@@ -90,7 +90,9 @@ class SessionEnvironment:
         """
         if turn.recovered or turn.unattended:
             await clients_return(
-                lambda: bool(self.options(turn).withheld), self._clock, recovered=turn.recovered
+                lambda: bool(self.options(turn.given).withheld),
+                self._clock,
+                recovered=turn.recovered,
             )
 
     def retire_other(self, options: WorkerOptions) -> None:

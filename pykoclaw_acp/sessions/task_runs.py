@@ -55,6 +55,7 @@ class _Going:
     recovered: bool = False  # an earlier daemon has begun it
     act: asyncio.Task[None] | None = None
     turn: Turn | None = None  # which it is, or may be
+    given: ClientEnvironment | None = None  # by who asked for it
 
     @property
     def is_queued(self) -> bool:
@@ -120,17 +121,23 @@ class TaskRuns:
                 self._start(_Going(run, recovered=True))
 
     async def begin(
-        self, task: Task, claimed: str | None, *, manual: bool = False, asked: str | None = None
+        self,
+        task: Task,
+        claimed: str | None,
+        *,
+        manual: bool = False,
+        asked: str | None = None,
+        given: ClientEnvironment | None = None,
     ) -> TaskRun:
-        """Claim a task and run it; `asked` as in TaskRun. Raises Conflict if it is not as it was read,
-        or runs.
+        """Claim a task and run it; `asked` as in TaskRun, `given` by who asks. Raises Conflict if it is
+        not as it was read, or runs.
         """
         now = time.time_ns() // 1_000_000
         run = TaskRun(str(uuid4()), task, claimed, manual, now, asked=asked)
         await self._store.claim(run)
         crash_points.reached("task_claimed")
         log.info("Task claimed", action="task_claimed", task=task.id, turn=run.turn_id)
-        self._start(_Going(run))
+        self._start(_Going(run, given=given))
         return run
 
     def give_up(self, task_id: str) -> None:
@@ -278,14 +285,14 @@ class TaskRuns:
             run.turn_id = again
 
     async def _given(self, one: _Going, session: Session) -> ClientEnvironment | None:
-        """What a client gives that has the task's conversation open. A run waits for one to come back
-        to a new daemon, if it needs that.
+        """What a client gives that has the task's conversation open, or who asked for the run. It
+        waits for a client to come back to a new daemon, if it needs that.
         """
         known = await self._store.session_of(one.run.task.conversation)
 
         def given() -> ClientEnvironment | None:
             live = None if known is None else self._sessions.live.get(known)
-            return None if live is None else live.environment.given
+            return (None if live is None else live.environment.given) or one.given
 
         await clients_return(
             lambda: given() is None and bool(session.environment.options().withheld),

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import AsyncMock
 from uuid import uuid4
 
 import pytest
 
+from pykoclaw_acp.protocol.control.tasks import RunTaskParams
+from pykoclaw_acp.server.scheduled import ScheduledTasks
 from pykoclaw_acp.sessions import session_environment
 from pykoclaw_acp.sessions.task_runs import TaskRuns
 from pykoclaw_acp.store.journal.tasks import SqlTaskStore
 from tests.integration import linked
+from tests.integration.callers import caller
 from tests.integration.linked import Front
 from tests.integration.rig import Rig, rig
-from tests.integration.scheduling import logs, scheduling, task
+from tests.integration.scheduling import CALL, logs, scheduling, task
 from tests.waiting import eventually
 
 KEY, OTHER = "sk-of-one", "sk-of-another"
@@ -215,3 +220,26 @@ async def test_earlier_daemons_run_waits_for_client_with_key(tmp_path: Path, mod
             await eventually(lambda: logs(path, due))
             assert [state for state, _, _ in logs(path, due)] == ["success"]
             assert environment(r) == {NAME: KEY}
+
+
+async def test_rewind_and_run_take_callers_key(tmp_path: Path) -> None:
+    path, key = tmp_path / "pykoclaw.db", {NAME: KEY}
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        async with linked.front(r, "one", environment=key) as one:
+            session = await linked.new(one)
+            await prompt(one, 2, session)
+        r.launcher.launched[-1].kill()
+        found = r.sessions.live[session]
+        found.requests.rewind_files = AsyncMock(return_value={"canRewind": True})  # type: ignore[method-assign]
+        refused = await cli.call("rewind", session=session, dryRun=True)
+        assert NAME in refused["filesError"]
+        done = await cli.call("rewind", session=session, dryRun=True, environment=key)
+        assert (done["filesError"], environment(r)) == (None, key)
+        r.launcher.launched[-1].kill()
+        due = task(path, found.record.conversation_name, context_mode="isolated")
+        runs = TaskRuns(r.sessions, SqlTaskStore(r.database), tmp_path, 100)
+        tasks = ScheduledTasks(cast("Any", SimpleNamespace(database=r.database, runs=runs)))
+        await tasks.run(CALL, RunTaskParams(task=due, environment=key))
+        await eventually(lambda: logs(path, due))
+        assert [state for state, _, _ in logs(path, due)] == ["success"]
+        assert environment(r) == key

@@ -14,7 +14,7 @@ from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.errors import InvalidParams
 from pykoclaw_acp.model.notes import NOT_SENT
 from pykoclaw_acp.model.scheduled import CANCELLED, RunStanding
-from pykoclaw_acp.protocol.control.tasks import TaskParams
+from pykoclaw_acp.protocol.control.tasks import RunTaskParams, TaskParams
 from pykoclaw_acp.server.scheduled import ScheduledTasks
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.task_runs import TaskRuns
@@ -68,7 +68,7 @@ async def waiting(r: Rig, path: Path, tasks: ScheduledTasks, **fields: str) -> t
     await r.prompt(session, "hang")
     await eventually(lambda: r.launcher.launched and r.launcher.launched[0].prompts)
     one = task(path, session.record.conversation_name, "say 3", next_run=None, **fields)
-    await tasks.run(CALL, TaskParams(task=one))
+    await tasks.run(CALL, RunTaskParams(task=one))
     await eventually(lambda: len(session.turns) == 2)
     return session, one
 
@@ -141,7 +141,7 @@ async def test_run_that_is_no_turn_yet_ends_cancelled(
     async with rig(tmp_path) as r:
         tasks, runs = control(r)
         one = task(path, "daily", next_run=None)
-        await tasks.run(CALL, TaskParams(task=one))
+        await tasks.run(CALL, RunTaskParams(task=one))
         done = await tasks.cancel(CALL, TaskParams(task=one))
         assert (done.run, done.session) == (RunStanding.CANCELLED, None)
         await eventually(lambda: not runs.running)
@@ -154,7 +154,7 @@ async def test_run_in_progress_outlives_its_task(tmp_path: Path, path: Path) -> 
         tasks, _ = control(r)
         session = await r.session()
         one = task(path, session.record.conversation_name, "hang", next_run=None)
-        await tasks.run(CALL, TaskParams(task=one))
+        await tasks.run(CALL, RunTaskParams(task=one))
         await eventually(lambda: r.launcher.launched and r.launcher.launched[0].prompts)
         paused = await tasks.pause(CALL, TaskParams(task=one))
         assert (paused.run, paused.session) == (RunStanding.GOES_ON, session.id)
@@ -184,7 +184,7 @@ async def test_run_that_is_asked_again_ran_once(
 ) -> None:
     async with killed(tmp_path, alive) as first:
         tasks, runs = control(first)
-        one = TaskParams(task=task(path, "daily", next_run=None))
+        one = RunTaskParams(task=task(path, "daily", next_run=None))
         started = await tasks.run(call(1), one)
         await eventually(lambda: logs(path, one.task))
         runs.stop()
@@ -203,7 +203,7 @@ async def test_requests_are_known_after_clock_was_set(
     now = sessions.now_ms
     async with rig(tmp_path) as r:
         tasks, _ = control(r)
-        one, other = (TaskParams(task=task(path, name, next_run=None)) for name in ("a", "b"))
+        one, other = (RunTaskParams(task=task(path, name, next_run=None)) for name in ("a", "b"))
         monkeypatch.setattr(requests, "now_ms", lambda: now() - 8 * 86_400_000)
         started = await tasks.run(call(1), one)
         await eventually(lambda: logs(path, one.task))
@@ -229,7 +229,7 @@ async def test_what_was_done_is_forgotten_after_a_week(tmp_path: Path, path: Pat
 async def test_run_asked_again_while_it_goes_on(tmp_path: Path, path: Path) -> None:
     async with rig(tmp_path) as r:
         tasks, _ = control(r)
-        one = TaskParams(task=task(path, "daily", "hang", next_run=None))
+        one = RunTaskParams(task=task(path, "daily", "hang", next_run=None))
         both = await asyncio.gather(*(tasks.run(call(1), one) for _ in range(2)))
         assert both[0] == both[1]
 

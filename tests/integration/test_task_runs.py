@@ -18,7 +18,7 @@ from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.scheduled import TaskRun
-from pykoclaw_acp.protocol.control.tasks import TaskParams
+from pykoclaw_acp.protocol.control.tasks import RunTaskParams, TaskParams
 from pykoclaw_acp.server.scheduled import ScheduledTasks
 from pykoclaw_acp.sessions.left_runs import LeftRuns
 from pykoclaw_acp.sessions.task_runs import TaskRuns
@@ -262,10 +262,10 @@ async def test_next_run_is_cancelled_though_earlier_tidies_up(
         app: Any = SimpleNamespace(database=r.database, runs=runs)
         control, session = ScheduledTasks(app), await r.session()
         one = task(path, session.record.conversation_name, next_run=None)
-        await control.run(CALL, TaskParams(task=one))
+        await control.run(CALL, RunTaskParams(task=one))
         await eventually(lambda: logs(path, one))
         await r.prompt(session, "hang")
-        await control.run(CALL, TaskParams(task=one))
+        await control.run(CALL, RunTaskParams(task=one))
         await eventually(lambda: len(fetch(path, TURNS)) == 3)
         runs.changed.clear()
         tidies.set()

@@ -29,6 +29,7 @@ from pykoclaw_acp.commands import (
     logs,
     mcp,
     prompt,
+    rewind,
     sessions,
     show,
     status,
@@ -1088,7 +1089,11 @@ def test_show_names_running_calls_and_prompts(asked: list[Any]) -> None:
     assert shown.splitlines()[-1].split() == ["tttttttt", "done", "end_turn", r"Look\x1b."]
 
 
-def test_rewind_shows_what_it_changes_and_asks(asked: list[Any]) -> None:
+def test_rewind_shows_what_it_changes_and_asks(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = {"ANTHROPIC_API_KEY": "sk-of-the-shell"}
+    monkeypatch.setattr(rewind, "given_environment", lambda: given)
     ANSWERS["sessions/show"] = {"summary": summary(title="A title"), "turns": []}
     ANSWERS["rewind"] = plan([f"/w/{number}\x1b" for number in range(60)])
     refused = run("rewind", "5e", "m", given="n\n")
@@ -1105,7 +1110,7 @@ def test_rewind_shows_what_it_changes_and_asks(asked: list[Any]) -> None:
     assert dry.exit_code == 0
     assert "/w/1" in dry.stdout
     assert "Rewind" not in dry.stdout
-    chosen = {"session": "5e55", "message": "m", "files": True}
+    chosen = {"session": "5e55", "message": "m", "files": True, "environment": given}
     assert [params for name, params in asked if name == "rewind"] == [
         chosen | {"dryRun": True},
         chosen | {"dryRun": True, "message": None, "files": False},

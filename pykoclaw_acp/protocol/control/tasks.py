@@ -24,6 +24,14 @@ class TaskParams(Params, frozen=True, kw_only=True):
     task: Name
 
 
+class RunTaskParams(TaskParams, frozen=True, kw_only=True):
+    """`environment`: variables of the caller, for a worker that is started for the run; they are not
+    kept.
+    """
+
+    environment: dict[Name, str] | None = None
+
+
 class SchedulerInfo(FullAnswer, frozen=True, kw_only=True):
     """Who runs scheduled tasks: this daemon, if it is `on` and does not stand by for pykoclaw's
     scheduler (`other`: its pid). `running`: tasks that this daemon runs.

@@ -27,12 +27,14 @@ class Waited(FullAnswer, frozen=True, kw_only=True):
 
 class RewindParams(NamedSessionParams, frozen=True, kw_only=True):
     """`message`: a message of the turn to rewind; without it the newest prompt. `files`: put files
-    back, too; `dryRun`: only say what would change.
+    back, too; `dryRun`: only say what would change. `environment`: variables of the caller, for a
+    worker that is started for the files; they are not kept.
     """
 
     message: Named | None = None
     files: bool = True
     dry_run: bool = False
+    environment: dict[Name, str] | None = None
 
 
 class RewindResult(FullAnswer, frozen=True, kw_only=True):

@@ -285,7 +285,7 @@ class TurnRunner:
         notes: list[Event] = []
         await self._environment.returned(turn)
         for _ in range(LOOKS):
-            wanted = self._environment.options(turn)
+            wanted = self._environment.options(turn.given)
             options, noted = await self._gate.admit(turn, wanted, self._pause_soon)
             notes += noted
             self._environment.retire_other(options)
