@@ -23,6 +23,7 @@ EXITS = (
     ("3", "No daemon is running."),
     ("4", "prompt: the turn was cancelled."),
     ("5", "prompt: it is unknown whether Claude had begun, or how the turn ended."),
+    ("6", "prompt: a hook has blocked the prompt, and Claude was not given it."),
     ("75", "Another server owns the data directory, or the daemon needs a restart."),
     ("78", "A setting, a directory or the database cannot be used."),
     ("130", "prompt: ended by Ctrl-C; the turn continues."),

@@ -27,6 +27,7 @@ STATUS: Final[dict[str, int]] = {
     TurnState.CANCELLED: 4,
     TurnState.UNKNOWN: 5,
 }
+BLOCKED: Final = 6
 INTERRUPTED: Final = 130
 WAITS: Final = "Waiting for work in the background, and for what Claude says then. Ctrl-C ends the command only."
 
@@ -67,9 +68,11 @@ def main(
     except KeyboardInterrupt:
         terminal.complain("The command has ended. What runs, also in the background, continues.")
         return INTERRUPTED
+    # An earlier daemon does not say it.
+    status = BLOCKED if result.get("blocked") else STATUS.get(result["state"], 0)
     if as_json:
         terminal.as_json(result)
-        return STATUS.get(result["state"], 0)
+        return status
     if result.get("goesOn"):
         terminal.complain(
             f"Work in the background goes on. Follow it: pykoclaw-acp attach {result['session'][:8]}"
@@ -83,7 +86,7 @@ def main(
         terminal.complain(f"pykoclaw-acp: {result['error']['message']}")
     elif result["state"] == TurnState.CANCELLED:
         terminal.complain("pykoclaw-acp: The turn was cancelled.")
-    return STATUS.get(result["state"], 0)
+    return status
 
 
 def _require_text(key: str | None) -> None:

@@ -102,6 +102,9 @@ class UserMessage(_Event, frozen=True, tag="user_message"):
 WHY: Final = "-why"
 """How the id of the note ends that says why Claude has begun a turn by itself."""
 
+BLOCKED: Final = "-blocked"
+"""How the id of a note ends that says which hook has taken the turn's prompt away."""
+
 
 class Text(_Event, frozen=True, tag="text"):
     """A part of the agent's message; `note`: of a message of ours, not of Claude.

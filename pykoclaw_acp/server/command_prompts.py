@@ -129,8 +129,9 @@ class CommandPrompts:
             subscription.close()
             watching.cancel()
         text = await _read(partial(work_rows.words, self._database, *led_to.turns))
+        blocked = await _read(partial(work_rows.blocked, self._database, known.turn_id))
         ended = _prompted(session, known, outcome, seq, text, joined=joined)
-        return msgspec.structs.replace(ended, goes_on=goes_on)
+        return msgspec.structs.replace(ended, goes_on=goes_on, blocked=blocked)
 
     async def _work(self, call: Call, session: Session, find: Find) -> tuple[Work, bool]:
         """What the turn has led to, when it has ended; the command is told that it is waited for."""

@@ -8,12 +8,12 @@ import json
 from typing import Any, Final
 from uuid import uuid4
 
-from pykoclaw_acp.model.events import Event, note_event
+from pykoclaw_acp.model.events import BLOCKED, Event, note_event
 from pykoclaw_acp.neutral import neutral
 from pykoclaw_acp.translation import service_errors
 from pykoclaw_acp.worker.failures import LONGEST, in_one_line
 
-BLOCKED: Final = 2  # the exit status with which a hook forbids what is about to happen
+FORBIDS: Final = 2  # the exit status with which a hook forbids what is about to happen
 _SHOWN: Final = ("notice", "suggestion", "warning")  # levels; `info` is for the CLI's transcript
 _LONGEST_NOTICE: Final = 1000  # characters; its end says what to do
 _STOPS: Final = "Stop"
@@ -32,9 +32,9 @@ _STOPPED: Final = "stopped_by_hook"
 _BY_HOOK: Final = ("blocked_by_hook", _STOPPED)
 
 
-def line(words: str) -> list[Event]:
-    """A line of ours in Claude's answer."""
-    return [note_event(f"line-{uuid4()}", words)]
+def line(words: str, end: str = "") -> list[Event]:
+    """A line of ours in Claude's answer; `end`: of its id."""
+    return [note_event(f"line-{uuid4()}{end}", words)]
 
 
 class StatusLines:
@@ -85,9 +85,9 @@ class StatusLines:
         reason, halts = _refusal(given), given.get("continue") is False
         status = data.get("exit_code")
         if event in _UNSTOPPABLE:
-            if reason is not None and status != BLOCKED:
+            if reason is not None and status != FORBIDS:
                 return self._failed(f"{name}, which can stop nothing", reason)
-        elif status == BLOCKED or reason is not None:
+        elif status == FORBIDS or reason is not None:
             if hook.startswith(_CALLS) and not halts:
                 return []
             if event == _STOPS and not halts:
@@ -95,8 +95,9 @@ class StatusLines:
                 self._sent_on.append(str(whole or "").strip())
             self._blocked = self._blocked or event == _PROMPTS
             why = said if reason is None else reason
-            return line(f"**A hook {_did(event, halts=halts)}** ({name}){_after(why)}")
-        if data.get("outcome") != "error" and status != BLOCKED:
+            end = BLOCKED if event == _PROMPTS else ""
+            return line(f"**A hook {_did(event, halts=halts)}** ({name}){_after(why)}", end)
+        if data.get("outcome") != "error" and status != FORBIDS:
             return []
         return self._failed(name if status is None else f"{name}, exit status {status}", said)
 
@@ -107,7 +108,8 @@ class StatusLines:
         if self._blocked:
             return []
         did = _did(_PROMPTS, halts=outcome["kind"] == _STOPPED)
-        return line(f"**A hook {did}** (`{_PROMPTS}`){_after(_plain(outcome.get('reason')))}")
+        why = _after(_plain(outcome.get("reason")))
+        return line(f"**A hook {did}** (`{_PROMPTS}`){why}", BLOCKED)
 
     def _failed(self, hook: str, said: str) -> list[Event]:
         if (hook, said) in self._told:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pykoclaw_acp.channel.frames import EventFrame
-from pykoclaw_acp.model.events import Event, Text, ToolEnded, ToolStarted
+from pykoclaw_acp.model.events import BLOCKED, Event, Text, ToolEnded, ToolStarted, note_event
 from tests.integration.callers import Caller, caller
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.queueing import fetch
@@ -130,3 +130,16 @@ async def test_repeated_prompt_is_told_of_lost_work(tmp_path: Path) -> None:
         await eventually(lambda: later in two.answers)
         for answer in (one.answers[at], two.answers[repeated], two.answers[later]):
             assert (answer["result"]["state"], answer["result"]["text"]) == ("failed", "Started.")
+
+
+async def test_prompt_says_which_hook_blocked_it(tmp_path: Path) -> None:
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        session, at, worker, turn = await running(r, tmp_path, cli)
+        words = "**A hook blocked this** (`UserPromptSubmit`): no"
+        tell(worker, turn, note_event(f"line-1{BLOCKED}", words), note_event("line-2", "Besides."))
+        worker.say(worker.ended(turn))
+        await eventually(lambda: at in cli.answers)
+        answer = cli.answers[at]["result"]
+        assert (answer["state"], answer["text"], answer["blocked"]) == ("done", "", words)
+        other = await cli.call("prompt", session=session, text="say 1")
+        assert (other["text"], other["blocked"]) == ("0 ", None)

@@ -226,7 +226,7 @@ def test_the_options_of_the_scripted_model_are_told(capsys: pytest.CaptureFixtur
 def test_the_exit_statuses_are_those_of_the_errors() -> None:
     kinds: list[type[errors.StartupError]] = [errors.StartupError, *below(errors.StartupError)]
     statuses = {kind.exit_code for kind in kinds} | {dial.TEMPORARY}
-    known = statuses | {0, 2} | set(prompt.STATUS.values()) | {prompt.INTERRUPTED}
+    known = statuses | {0, 2} | set(prompt.STATUS.values()) | {prompt.BLOCKED, prompt.INTERRUPTED}
     assert {int(row[0]) for row in table("docs/commands.md", "status")} == known
     assert {int(status) for status, _ in manual.EXITS} == known
     assert run("status", "--unknown").exit_code == 2

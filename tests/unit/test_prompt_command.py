@@ -19,8 +19,9 @@ Messages = Generator[dict[str, Any], None, dict[str, Any]]
 class Daemon:
     """Answers a prompt with `state`; keeps what it was sent."""
 
-    def __init__(self, state: str, *, goes_on: bool = False) -> None:
+    def __init__(self, state: str, *, goes_on: bool = False, blocked: str | None = None) -> None:
         self.state = state
+        self.blocked = blocked
         self.goes_on = goes_on
         self.sent: list[dict[str, Any]] = []
 
@@ -38,7 +39,7 @@ class Daemon:
             raise KeyboardInterrupt
         error = None if self.state == "done" else {"message": "It is so."}
         ended = {"state": self.state, "session": "s", "turnId": "t", "text": "", "error": error}
-        return {**ended, "goesOn": self.goes_on}
+        return {**ended, "goesOn": self.goes_on, "blocked": self.blocked}
 
 
 def sent(
@@ -61,6 +62,14 @@ def test_exit_status_says_how_the_turn_ended(
     monkeypatch: pytest.MonkeyPatch, state: str, status: int, as_json: bool
 ) -> None:
     assert sent(monkeypatch, state, "Hello.", as_json=as_json) == (status, "Hello.")
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_prompt_that_hook_blocked_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    monkeypatch.setattr(prompt, "stream", Daemon("done", blocked="A hook blocked this").stream)
+    assert prompt.main(None, "Hello.", detach=False, key=None, as_json=as_json) == 6
 
 
 @pytest.mark.parametrize("text", ["-", None])

@@ -23,6 +23,7 @@ from claude_agent_sdk.types import RateLimitInfo
 
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.model.events import (
+    BLOCKED,
     Event,
     Plan,
     PlanEntry,
@@ -401,6 +402,7 @@ class TestLines:
         )  # fmt: skip
         events = run(blocked, informed, ended=result(result="blocked by hook", num_turns=0))
         assert texts(events) == [f"**A hook {told}** (`UserPromptSubmit`): no"]
+        assert all(one.message_id.endswith(BLOCKED) for one in events if isinstance(one, Text))
 
     @pytest.mark.parametrize(
         ("kind", "told"),
@@ -418,6 +420,8 @@ class TestLines:
             events = [event for one in (*before, informed) for event in translator.events(one)]
             events += translator.end_turn(result(result="blocked by hook", num_turns=0))
             assert texts(events)[-1] == f"**A hook {told}** (`UserPromptSubmit`): no"
+            ends = [one.message_id.endswith(BLOCKED) for one in events if isinstance(one, Text)]
+            assert ends == [False] * (lines - 1) + [True]
             assert len(texts(events)) == lines
 
     def test_another_model_and_notices(self) -> None:

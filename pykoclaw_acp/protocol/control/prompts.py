@@ -35,6 +35,7 @@ class Prompted(FullAnswer, frozen=True, kw_only=True):
     what Claude has said, without notes of the daemon; `seq`: where the turn ended in the log.
 
     `joined`: the prompt had come before. `goes_on`: something runs in the background that it has led to.
+    `blocked`: what is said of a hook that has blocked the prompt; null: Claude was given it.
     """
 
     session: str
@@ -46,3 +47,4 @@ class Prompted(FullAnswer, frozen=True, kw_only=True):
     seq: int
     joined: bool
     goes_on: bool = False
+    blocked: str | None = None
