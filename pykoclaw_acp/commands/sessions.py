@@ -91,7 +91,7 @@ def show_one(session: str, as_json: bool) -> None:
                 (
                     entry_uuid(turn["id"])[:8],
                     show.when(turn["startedAt"]) if turn["startedAt"] else "",
-                    turn["state"],
+                    f"{turn['state']}, rewound" if turn.get("rewoundAt") else turn["state"],
                     show.when(turn["endedAt"]) if turn["endedAt"] else "",
                     (turn["error"] or {}).get("kind") or turn["stopReason"] or "",
                     show.one_line(turn.get("prompt")),

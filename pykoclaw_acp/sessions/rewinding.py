@@ -21,11 +21,12 @@ from pykoclaw_acp.channel.options import WITHOUT
 from pykoclaw_acp.errors import InvalidRequest, WorkerFailed
 from pykoclaw_acp.model.branches import RewindPoint, Rewound, files_now
 from pykoclaw_acp.model.contexts import entry_uuid
-from pykoclaw_acp.model.events import Event, note_event
+from pykoclaw_acp.model.events import Event, UserMessage, note_event
 from pykoclaw_acp.model.session_environment import ClientEnvironment
 from pykoclaw_acp.sessions.ports import Workers
 from pykoclaw_acp.sessions.ports.branches import BranchStore
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.turns import titles
 from pykoclaw_acp.tasks import Tasks
 
 NO_COPY: Final = "No file checkpoint found"  # the CLI's words
@@ -39,6 +40,9 @@ _LEFT: Final = (
     " the request again, or rewind only what Claude remembers, with `rewind --no-files` or `files: false`."
 )
 MOST_NAMES: Final = 5  # that an error tells
+MOST_BEFORE: Final = (
+    20  # events of a turn among which its prompt is looked for: notes may precede it
+)
 BUSY: Final = (
     "A turn of this session runs. Wait until it has ended, or stop it: in your editor, or with"
     " `pykoclaw-acp workers stop {}`."
@@ -141,7 +145,10 @@ class Rewinding:
             await self._workers.stop(session.id)
         context = session.others.context
         note = await context.note_at(point.upto, point.memory, f"rewound-{point.turn_id}")
-        said = _note(point, rewound, summary=note is not None)
+        following = await session.log.read_after(point.upto, MOST_BEFORE)
+        said = _note(
+            point, rewound, _words([one.event for one in following]), summary=note is not None
+        )
         said += await context.without_tasks()
         seqs = await self._store.rewind(
             session.id, point, said, rewound, note=note, request_key=request_key
@@ -235,15 +242,19 @@ def _rewound(point: RewindPoint, changed: Mapping[str, Any]) -> Rewound:
     )
 
 
-def _note(point: RewindPoint, rewound: Rewound, *, summary: bool) -> list[Event]:
-    """What the log says of it."""
-    if point.turns == 1:
-        turns = "the last turn above stays here, and Claude no longer remembers it."
-    else:
-        turns = (
-            f"the last {point.turns} turns above stay here, and Claude no longer remembers them."
-        )
+def _words(following: Sequence[Event | None]) -> str:
+    """How the first prompt of these events begins."""
+    for event in following:
+        if isinstance(event, UserMessage):
+            content = [event.content]
+            return titles.title(content) or titles.of_content(content) or "…"
+    return "…"
+
+
+def _note(point: RewindPoint, rewound: Rewound, words: str, *, summary: bool) -> list[Event]:
+    """What the log says of it. What was rewound before may stand above, too: turns are not counted."""
     files = files_now(len(rewound.files), rewound.deleted or []) if rewound.files else _NO_FILE
     lacks = f" {_SUMMARY}" if summary else ""
-    text = f"(Rewound: {turns}{lacks} {files} {_STAYS})"
+    gone = f"Claude no longer remembers what came from “{words}” on; it stays here above."
+    text = f"(Rewound: {gone}{lacks} {files} {_STAYS})"
     return [note_event(f"rewound-{point.turn_id}", text)]

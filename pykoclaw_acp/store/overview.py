@@ -147,7 +147,7 @@ async def details(database: Database, session_id: str) -> MoreOfSession:
     )
     rows = await database.read(
         "SELECT turn_id, CASE WHEN task_id IS NULL THEN origin ELSE 'task' END, state, stop_reason, error,"  # noqa: S608  constant
-        " created_at, started_at, ended_at, CASE WHEN length(prompt) <= ? THEN prompt END FROM acp_turns"
+        " created_at, started_at, ended_at, rewound_at, CASE WHEN length(prompt) <= ? THEN prompt END FROM acp_turns"
         f" WHERE acp_session_id = ? ORDER BY {NEWEST_FIRST} LIMIT ?",
         (MOST_OF_PROMPT, session_id, TURNS_SHOWN),
     )
@@ -162,8 +162,20 @@ async def details(database: Database, session_id: str) -> MoreOfSession:
             created_at=created_at,
             started_at=started_at,
             ended_at=ended_at,
+            rewound_at=rewound_at,
         )
-        for turn_id, origin, state, stop_reason, error, created_at, started_at, ended_at, _ in rows
+        for (
+            turn_id,
+            origin,
+            state,
+            stop_reason,
+            error,
+            created_at,
+            started_at,
+            ended_at,
+            rewound_at,
+            _,
+        ) in rows
     ]
     prompts = [content(row[-1]) for row in rows]
     return MoreOfSession(

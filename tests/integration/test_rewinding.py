@@ -19,7 +19,7 @@ from pykoclaw_acp.model.prompt_text import Note
 from pykoclaw_acp.model.turns import Turn
 from pykoclaw_acp.sessions.rewinding import Rewinding
 from pykoclaw_acp.sessions.session import Session
-from pykoclaw_acp.store import limit_waits
+from pykoclaw_acp.store import limit_waits, overview
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from pykoclaw_acp.store.units import Statement, Unit
 from tests.integration.asking import BOTH, Person, park, write
@@ -86,6 +86,25 @@ async def test_next_worker_branches_off_before_the_turn(tmp_path: Path) -> None:
             await rewinding(r).rewind(session, None, files=False, dry=False)
 
 
+async def test_note_names_prompt_also_after_earlier_rewind(tmp_path: Path) -> None:
+    """Turns that were rewound before stand between."""
+    async with rig(tmp_path) as r:
+        session = await r.session()
+        for number in (1, 2, 3):
+            await r.run(session, f"say {number}")
+        await rewinding(r).rewind(session, None, files=False, dry=False)
+        await r.run(session, "say 4")
+        before = session.last_seq
+        turns = (await overview.details(r.database, session.id)).turns
+        assert [one.rewound_at is not None for one in turns] == [False, True, False, False]
+        await rewinding(r).rewind(session, turns[2].id, files=False, dry=False)
+        (note,) = await r.journal.read(session.id, before, 10)
+        assert isinstance(note.event, Text)
+        assert "what came from “say 2” on; it stays here above. No file" in note.event.text
+        turns = (await overview.details(r.database, session.id)).turns
+        assert [one.rewound_at is not None for one in turns] == [True, True, True, False]
+
+
 @pytest.mark.parametrize("tasks", [(PlanEntry("Do it", "pending", "1"),), ()])
 async def test_rewind_empties_the_task_list(tmp_path: Path, tasks: tuple[PlanEntry, ...]) -> None:
     """Also one of before the rewound turn: the next Claude session has none of its tasks. The note is
@@ -101,7 +120,9 @@ async def test_rewind_empties_the_task_list(tmp_path: Path, tasks: tuple[PlanEnt
         said = [one.event for one in await r.journal.read(session.id, before, 10)]
         assert said[1:] == ([Plan(())] if tasks else [])
         assert isinstance(said[0], Text)
-        assert said[0].text.startswith("\n\n(Rewound: the last turn")
+        assert said[0].text.startswith(
+            "\n\n(Rewound: Claude no longer remembers what came from “say 1” on;"
+        )
         assert said[0].text.endswith("stay.)\n\n")
         await r.run(session, "say 1")
         assert r.launcher.launched[-1].spec.options.plan == ()

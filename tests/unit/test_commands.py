@@ -1083,7 +1083,10 @@ def test_show_names_running_calls_and_prompts(asked: list[Any]) -> None:
         "turns": [turn | {"createdAt": 0, "startedAt": None, "endedAt": None, "prompt": "Look\x1b."}],
         "running": [{"id": "toolu_1", "title": "Agent: look\x1b"}],
     }  # fmt: skip
+    rewound = ANSWERS["sessions/show"]["turns"][0] | {"id": "r" * 36, "rewoundAt": 1}
+    ANSWERS["sessions/show"]["turns"].insert(0, rewound)
     shown = run("sessions", "show", "5e55").stdout
+    assert shown.splitlines()[-2].split()[:3] == ["rrrrrrrr", "done,", "rewound"]
     assert r"Agent: look\x1b (toolu_1)" in shown
     assert "`pykoclaw-acp workers stop-task 5e55 ID`" in shown
     assert shown.splitlines()[-1].split() == ["tttttttt", "done", "end_turn", r"Look\x1b."]

@@ -100,7 +100,8 @@ class SessionSummary(CutAnswer, frozen=True, kw_only=True):
 
 class TurnInfo(FullAnswer, frozen=True, kw_only=True):
     """A turn; `error` has `kind` and `message`. `prompt`: the first words, without Markdown, or what is
-    attached; null if there is none, or it is longer than 64 Ki characters.
+    attached; null if there is none, or it is longer than 64 Ki characters. `rewound_at`: when Claude was
+    made to forget it, by a rewind or as it has refused the prompt.
     """
 
     id: str
@@ -112,6 +113,7 @@ class TurnInfo(FullAnswer, frozen=True, kw_only=True):
     created_at: int
     started_at: int | None
     ended_at: int | None
+    rewound_at: int | None = None
 
 
 class RunningCall(FullAnswer, frozen=True, kw_only=True):
