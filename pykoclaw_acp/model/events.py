@@ -91,7 +91,7 @@ class _Event(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
 
 class UserMessage(_Event, frozen=True, tag="user_message"):
     """A content block of the user's message; `origin`: the program that it came through, if that is
-    not this one.
+    not this one, or the scheduler.
     """
 
     message_id: str

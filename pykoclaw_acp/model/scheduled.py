@@ -16,6 +16,7 @@ from pykoclaw_acp.model.events import Event, Text, ToolStarted
 from pykoclaw_acp.model.schedule import compute_next_run, now_text
 
 SHORTEST_INTERVAL: Final = timedelta(seconds=60)  # of pykoclaw's own scheduler
+ORIGIN: Final = "scheduler"  # of a run's prompt in the log, whichever scheduler it is
 SUMMARY: Final = 200  # characters of a result that `last_result` keeps
 CANCELLED: Final = "The run was cancelled."  # the error of a run that nobody lets go on
 RULE: Final = "\n\n---\n\n"  # between text before a tool call and text after it

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from pykoclaw_acp.model.scheduled import ORIGIN
 from pykoclaw_acp.transcripts.wire import SeenTurn
 
 _TERMINAL: Final = ("cli", "sdk-cli")
@@ -24,6 +25,6 @@ def origin(turn: SeenTurn, conversation: str, prompt: str, scheduled: Collection
     if turn.entrypoint and not turn.entrypoint.startswith(_SDK):
         return turn.entrypoint
     if prompt in scheduled:
-        return "scheduler"
+        return ORIGIN
     prefix = conversation.partition("-")[0]
     return "pykoclaw" if prefix in ("", "acp") else _CHANNELS.get(prefix, prefix)

@@ -16,6 +16,7 @@ from pykoclaw_acp import retries
 from pykoclaw_acp.errors import Conflict
 from pykoclaw_acp.model import conversations
 from pykoclaw_acp.model.conversations import Conversation
+from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.model.session_options import RequestedOptions, SessionOptions
 from pykoclaw_acp.server.turn_locks import FileLocks
@@ -66,6 +67,9 @@ async def test_due_task_runs_and_leaves_what_pykoclaw_does(tmp_path: Path, path:
         # The user has seen it where it would be delivered.
         assert fetch(path, delivery) == [(once, name, "acp", answer, "delivered")]
         assert fetch(path, "SELECT task_id, state FROM acp_turns") == [(once, "done")]
+        logged = [one.event for one in await r.journal.read(session.id, 0, 99)]
+        prompts = [one.origin for one in logged if isinstance(one, UserMessage)]
+        assert prompts == ["scheduler"], "who has sent it, as clients are told"
 
 
 async def test_cron_task_holds_up_no_client(

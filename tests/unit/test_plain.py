@@ -9,7 +9,8 @@ import pytest
 from pykoclaw_acp.long_texts import finished
 from pykoclaw_acp.model.events import UserMessage
 from pykoclaw_acp.model.plain import PlainPieces, plain
-from pykoclaw_acp.sessions.turns.outcomes import prompt_events
+from pykoclaw_acp.model.turns import Turn
+from pykoclaw_acp.sessions.turns import outcomes
 from pykoclaw_acp.transcripts.content import user_messages
 
 
@@ -68,8 +69,8 @@ def test_whole_sequences_after_line_end_are_dropped(sequence: str) -> None:
         ("\x1b\x1b][31mb", "[31mb"),
     ],
 )
-def test_prompt_hides_no_words_in_sequences(text: str, shown: str) -> None:
+async def test_prompt_hides_no_words_in_sequences(text: str, shown: str) -> None:
     block = {"type": "text", "text": text}
     said = [UserMessage("m", {"type": "text", "text": shown})]
-    assert finished(prompt_events("m", [block])) == said
+    assert finished(outcomes.user_messages(Turn("m", "s", [block]))) == said
     assert user_messages("m", [block]) == said

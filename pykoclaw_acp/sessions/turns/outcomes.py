@@ -14,6 +14,7 @@ from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import Event, UserMessage, split_text
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.plain import plain_prompt
+from pykoclaw_acp.model.scheduled import ORIGIN
 from pykoclaw_acp.model.turns import Outcome, Turn, TurnState
 from pykoclaw_acp.model.work import CUT_OFF
 
@@ -88,16 +89,7 @@ def user_messages(turn: Turn) -> Generator[None, None, list[Event]]:
     """The user's message as events, one for each content block, long texts in pieces; made in
     steps.
     """
-    return prompt_events(turn.turn_id, turn.content)
-
-
-def prompt_events(
-    turn_id: str, content: list[dict[str, Any]]
-) -> Generator[None, None, list[Event]]:
-    """The user's words, as events, from what the journal keeps of a turn: that is all that the
-    client sent.
-    """
-    return _messages(turn_id, content, prompt_text.unwrap)
+    return _messages(turn, prompt_text.unwrap)
 
 
 def steer(epoch: int, turn: Turn, content: list[dict[str, Any]]) -> Generator[None, None, Steer]:
@@ -108,22 +100,20 @@ def steer(epoch: int, turn: Turn, content: list[dict[str, Any]]) -> Generator[No
 
 def plain_messages(turn: Turn) -> Generator[None, None, list[Event]]:
     """All that the client sent, as events: the user's words are not looked for in it."""
-    return _messages(turn.turn_id, turn.content, str)
+    return _messages(turn, str)
 
 
-def _messages(
-    turn_id: str,
-    content: list[dict[str, Any]],
-    words: Callable[[str], str],
-) -> Generator[None, None, list[Event]]:
+def _messages(turn: Turn, words: Callable[[str], str]) -> Generator[None, None, list[Event]]:
     events: list[Event] = []
-    for block in content:
+    origin = None if turn.task_id is None else ORIGIN
+    for block in turn.content:
         if block.get("type") == "text":
             for piece in split_text(words(block["text"])):
-                events.append(UserMessage(turn_id, {**block, "text": plain_prompt(piece)}))
+                said = {**block, "text": plain_prompt(piece)}
+                events.append(UserMessage(turn.turn_id, said, origin))
                 yield
         else:
-            events.append(UserMessage(turn_id, block))
+            events.append(UserMessage(turn.turn_id, block, origin))
             yield
     return events
 
