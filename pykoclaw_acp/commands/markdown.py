@@ -30,7 +30,8 @@ from pykoclaw_acp.model.markdown import Blocks
 from pykoclaw_acp.neutral import in_fences
 
 SHORT: Final = 100  # characters of output that stand beside the title of its tool call
-_STATES: Final = {"completed": "x"}
+# GitHub knows no box of what is in progress.
+_BOXES: Final = {"completed": "[x]", "in_progress": "[ ] *In progress:*"}
 _OWN: Final = tuple(f"{one}:" for one in (OURS, THINKING, TASKS, TOOL))
 _INLINE: Final = ("text", "resource_link")
 BASE64: Final = re.compile(r"[A-Za-z0-9+/]*={0,2}")
@@ -120,8 +121,8 @@ def _quoted(head: str, text: str) -> Iterator[str]:
 
 
 def _task(entry: dict[str, Any]) -> str:
-    done = _STATES.get(str(entry.get("status")), " ")
-    return embedded(f"- [{done}] {one_line(str(entry.get('content')))}", _OWN)
+    box = _BOXES.get(str(entry.get("status")), "[ ]")
+    return embedded(f"- {box} {one_line(str(entry.get('content')))}", _OWN)
 
 
 def _title(tool: ShownCall) -> str:

@@ -37,9 +37,10 @@ _STATES: Final = {"completed": "x", "in_progress": ">"}
 class TranscriptPrinter:
     """Prints updates as they arrive; pieces of a message continue on its line.
 
-    `live`: somebody watches. Otherwise a tool call is one line if it ends before anything but calls
-    follows, and a task list is printed as it is at the end of a turn. `outputs`: with the output of
-    commands and the diffs of edits, also if they are more than a line.
+    `live`: somebody watches, and a task list that has changed is printed before what follows.
+    Otherwise a tool call is one line if it ends before anything but calls follows, and a task list
+    is printed as it is at the end of a turn. `outputs`: with the output of commands and the diffs of
+    edits, also if they are more than a line.
     """
 
     def __init__(
@@ -62,17 +63,17 @@ class TranscriptPrinter:
         """Print an update."""
         kind, call = str(update.get("sessionUpdate")), str(update.get("toolCallId"))
         if (who := speaker(update)) is not None:
-            if kind == "user_message_chunk":
+            if self._live or kind == "user_message_chunk":
                 self._end_plan()
             self._say(
                 kind, who, str(update.get("messageId")), block_text(fields(update.get("content")))
             )
         elif kind in ("tool_call", "tool_call_update"):
+            if self._live:
+                self._end_plan()
             self._call(call, update)
         elif kind == "plan":
             self._plan = [_task(one) for one in objects(update.get("entries"))]
-            if self._live:
-                self._end_plan()
 
     def note(self, text: str, **style: Any) -> None:
         """Print a line of our own."""
@@ -80,6 +81,8 @@ class TranscriptPrinter:
 
     def block(self, text: Shown) -> None:
         """Print lines of our own."""
+        if self._live:
+            self._end_plan()
         self._say_running()
         self._print(text)
 
@@ -134,13 +137,13 @@ class TranscriptPrinter:
             self._print(found)
 
     def _end_plan(self) -> None:
-        """Print the task list; if it is known, what has changed of it."""
-        changed = [line for line in self._plan if line not in self._printed_plan]
-        if changed:
+        """Print the task list, whole, if it has changed."""
+        if self._plan and self._plan != self._printed_plan:
             self._say_running()
             self._end_line()
+            self._message = None
             self._head(("plan", "", TASKS))
-            self._write(joined(shown(f"{line}\n", "prose") for line in changed))
+            self._write(joined(shown(f"{line}\n", "prose") for line in self._plan))
         self._printed_plan = self._plan
 
     def _say(self, kind: str, who: str, message: str, text: str) -> None:

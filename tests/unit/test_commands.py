@@ -420,16 +420,19 @@ def test_task_lists_show_at_turns_end_and_live() -> None:
         return {"sessionUpdate": "plan", "entries": entries}
 
     updates = [
+        tasks("pending", "pending"),
         tasks("in_progress", "pending"),
-        tasks("completed", "in_progress"),
+        said("agent_message_chunk", "a", "First."),
         tasks("completed", "completed"),
+        tasks("completed", "in_progress"),
         said("user_message_chunk", "u", "And?"),
     ]
     assert printed(updates, live=False) == (
-        "Claude's tasks:\n- [x] Test\n- [x] Write\nYou:\nAnd?\n"
+        "Claude:\nFirst.\nClaude's tasks:\n- [x] Test\n- [>] Write\nYou:\nAnd?\n"
     )
     assert printed(updates, live=True) == (
-        "Claude's tasks:\n- [>] Test\n- [ ] Write\n- [x] Test\n- [>] Write\n- [x] Write\nYou:\nAnd?\n"
+        "Claude's tasks:\n- [>] Test\n- [ ] Write\nClaude:\nFirst.\n"
+        "Claude's tasks:\n- [x] Test\n- [>] Write\nYou:\nAnd?\n"
     )
 
 

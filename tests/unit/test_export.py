@@ -190,6 +190,14 @@ And?
     )
 
 
+def test_task_in_progress_is_seen_in_markdown() -> None:
+    states = ("completed", "in_progress", "pending")
+    entries = [{"content": one.title(), "status": one} for one in states]
+    document = rendered(markdown, [{"sessionUpdate": "plan", "entries": entries}])
+    shown = "> - [x] Completed\n> - [ ] *In progress:* In_Progress\n> - [ ] Pending\n"
+    assert document.endswith(shown)
+
+
 def test_a_prompt_after_a_note_has_a_heading() -> None:
     shown = rendered(
         markdown,
