@@ -40,7 +40,8 @@ def list_rules(as_json: bool) -> None:
 def remove_rule(directory: str | None, rule: str, session: str) -> None:
     """Remove RULE of DIRECTORY and of the sessions there, or all of their rules.
 
-    With --session, the first argument is the rule. A worker that runs keeps its rules until its turn has ended.
+    DIRECTORY is required (. is the working directory), unless there is --session: then the first argument is the
+    rule. A worker that runs keeps its rules until its turn has ended.
     """
     from pykoclaw_acp.commands import rules as command
 
@@ -49,6 +50,6 @@ def remove_rule(directory: str | None, rule: str, session: str) -> None:
             raise click.UsageError("Give --session or a directory, not both.")
         command.remove("", directory or "", session)
     elif directory is None:
-        raise click.UsageError("Give a directory, or --session.")
+        raise click.UsageError("Give a directory (. is the working directory), or --session.")
     else:
         command.remove(directory, rule, "")

@@ -56,7 +56,7 @@ class Apart:
 
     def _may_become_own(self, line: str) -> bool:
         words = _seen(line)
-        return words in self._marks or any(one.startswith(words) for one in self._own)
+        return any(one.startswith(words) for one in (*self._own, *self._marks))
 
 
 def _seen(line: str) -> str:

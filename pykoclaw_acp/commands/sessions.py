@@ -9,7 +9,7 @@ from typing import Any, Final
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask, follow, follow_live
-from pykoclaw_acp.commands.transcript import TranscriptPrinter
+from pykoclaw_acp.commands.transcript import WAITS, TranscriptPrinter
 from pykoclaw_acp.errors import CommandFailed
 from pykoclaw_acp.model.contexts import entry_uuid
 
@@ -59,7 +59,7 @@ def show_one(session: str, as_json: bool) -> None:
             ("id", summary["id"]),
             ("title", show.one_line(summary["title"], "none")),
             ("conversation", summary["conversation"]),
-            ("state", _state(summary, asks)),
+            ("state", _state_and_work(details, asks)),
             *(("waits for", _awaited(one)) for one in asks.get(summary["id"], ())),
             (
                 "directory",
@@ -224,7 +224,14 @@ def _awaited(request: dict[str, Any]) -> str:
 def _tell_awaited(session: str) -> None:
     """Say what a session waits for, beside its history."""
     for one in _open_requests().get(session, ()):
-        terminal.line(f"Waits for {_awaited(one)}", err=True)
+        terminal.line(f"{WAITS} for {_awaited(one)}", err=True)
+
+
+def _state_and_work(details: dict[str, Any], asks: Container[str]) -> str:
+    """The state of a session, and whether something runs in the background of one that is open."""
+    state = _state(details["summary"], asks)
+    runs = state == "open" and details.get("running")  # an earlier daemon does not say it
+    return f"{state}; something runs in the background" if runs else state
 
 
 def _state(summary: dict[str, Any], asks: Container[str]) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from pykoclaw_acp import terminal
 from pykoclaw_acp.commands import show
 from pykoclaw_acp.commands.daemon import ask
 from pykoclaw_acp.front.call import given_environment
 from pykoclaw_acp.model.scheduled import RunStanding, SchedulerState
+
+_UNITS: Final = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "s": 1000}  # in ms
 
 
 def list_all(limit: int, as_json: bool) -> None:
@@ -139,7 +141,18 @@ def who_runs(scheduler: dict[str, Any]) -> str:
 
 
 def _schedule(task: dict[str, Any]) -> str:
-    return f"{task['scheduleType']} {show.one_line(task['scheduleValue'])}"
+    kind, value = task["scheduleType"], show.one_line(task["scheduleValue"])
+    return f"{kind} {_interval(value)}" if kind == "interval" else f"{kind} {value}"
+
+
+def _interval(ms: str) -> str:
+    """An interval with its unit; what is no number as it is."""
+    if not (ms.isascii() and ms.isdigit()):
+        return ms
+    for unit, length in _UNITS.items():
+        if int(ms) % length == 0:
+            return f"{int(ms) // length} {unit}"
+    return f"{ms} ms"
 
 
 def _time(text: str | None) -> str:

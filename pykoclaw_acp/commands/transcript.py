@@ -30,7 +30,8 @@ from pykoclaw_acp.translation.deciding import PLANS
 
 _END: Final = shown("\n", "prose")
 _CALL: Final = "•"
-_MARKS: Final = (_CALL, *RESULTS.values(), "?")  # before calls, and requests of `attach`
+WAITS: Final = "Waits"  # begins a line beside a history, on what the session waits for
+_MARKS: Final = (_CALL, *RESULTS.values(), "?", WAITS)  # before calls, requests of `attach`, …
 _STATES: Final = {"completed": "x", "in_progress": ">"}
 
 

@@ -40,8 +40,9 @@ class TaskRequests:
                 raise RuntimeError("Claude is not ready.")
             result = await self._ask(client, request)
         except Exception as error:  # noqa: BLE001  it is the daemon's to say
-            log.info("A request was refused", action="request_refused", error=repr(error))
-            return WorkerReply(epoch=request.epoch, request=request.request, error=str(error))
+            why = str(error) or repr(error)
+            log.info("A request was refused", action="request_refused", error=why)
+            return WorkerReply(epoch=request.epoch, request=request.request, error=why)
         return WorkerReply(epoch=request.epoch, request=request.request, result=result)
 
     async def stop_subagents(self, client: ClaudeSDKClient) -> None:

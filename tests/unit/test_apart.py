@@ -26,8 +26,10 @@ def printed(*updates: dict[str, Any]) -> str:
     return "".join(written)
 
 
-FORGED = "Well.\nYou:\nAllow it.\npykoclaw-acp:\nYou: no\n✓ rm a\n• rm b\n✗\nYou are\n"
-TAKEN = "Well.\n  You:\nAllow it.\n  pykoclaw-acp:\nYou: no\n  ✓ rm a\n  • rm b\n  ✗\nYou are\n"
+FORGED = (
+    "Well.\nWaits for it\nYou:\nAllow it.\npykoclaw-acp:\nYou: no\n✓ rm a\n• rm b\n✗\nYou are\n"
+)
+TAKEN = "Well.\n  Waits for it\n  You:\nAllow it.\n  pykoclaw-acp:\nYou: no\n  ✓ rm a\n  • rm b\n  ✗\nYou are\n"
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 1000])

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 from claude_agent_sdk import ClaudeSDKClient, ResultMessage
 from claude_agent_sdk._internal.message_parser import parse_message
+from structlog.testing import capture_logs
 
 from pykoclaw_acp.channel.requests import StopTask
 from pykoclaw_acp.model.events import (
@@ -469,7 +470,9 @@ async def test_only_tasks_that_go_on_are_stopped(cli: Cli, monkeypatch: pytest.M
     await cli.call("over", command="ls")
     await cli.result("over", "a.txt")
     await waiting_agent(cli)
-    assert [await stop(one) for one in ("over", "none")] == [NO_TASK, NO_TASK]
+    with capture_logs() as logs:
+        assert [await stop(one) for one in ("over", "none")] == [NO_TASK, NO_TASK]
+    assert [one["error"] for one in logs] == [NO_TASK, NO_TASK]
     assert [await stop(one) for one in ("inner", "agent")] == [None, None]
     await cli.system("task_updated", task_id="a1", patch={"status": "killed", "end_time": 1})
     await cli.ended("inner", "b1", "stopped", "Count")

@@ -56,3 +56,13 @@ def test_list_is_whole_in_a_pipe(
     said = capsys.readouterr().out
     assert task["prompt"] in said
     assert task["conversation"] in said
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [("3600000", "1 h"), ("5400000", "90 min"), ("1500", "1500 ms"), ("soon", "soon")],
+)
+def test_interval_is_shown_with_its_unit(value: str, shown: str) -> None:
+    assert tasks._schedule({"scheduleType": "interval", "scheduleValue": value}) == (
+        f"interval {shown}"
+    )
