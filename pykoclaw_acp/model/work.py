@@ -12,6 +12,7 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.scheduled import RULE, answer
 from pykoclaw_acp.model.turns import Outcome, TurnState
 
+SETTLED: Final = 3.0  # s from the end of background work in which Claude begins a turn about it
 CUT_OFF: Final = "Cut off before its end."  # so begins why a tool call failed whose worker is gone
 _LOST: Final = (
     "Claude's worker was lost before its work in the background had ended. What was said until then"

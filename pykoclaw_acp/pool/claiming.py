@@ -17,7 +17,7 @@ async def claim(worker: WorkerLife) -> bool:
     """
     if not worker.usable:
         return False
-    worker.busy = True
+    worker.occupation.busy = True
     if worker.idle_timer is not None:
         worker.idle_timer.cancel()
     if not worker.ready.done():

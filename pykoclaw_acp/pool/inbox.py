@@ -25,6 +25,7 @@ from pykoclaw_acp.channel.frames import (
 )
 from pykoclaw_acp.channel.requests import WorkerReply
 from pykoclaw_acp.model.failures import TurnFailure
+from pykoclaw_acp.pool.occupation import Occupation
 
 # A tuple, as a union would be made anew for each frame
 _UNNUMBERED: Final = (Offered, Heartbeat, Place, Pong, DatabaseCall, WorkerReply)
@@ -37,13 +38,13 @@ class Inbox:
     when it died.
     """
 
-    def __init__(self, epoch: int, committed: int) -> None:
+    def __init__(self, epoch: int, committed: int, occupation: Occupation) -> None:
         self.committed = committed
-        self.background = 0  # tasks that run in the background
         self.foreign = False  # it speaks another version of the protocol
         self.greeted = False  # it has answered its Hello
         self.last_words: TurnFailure | None = None
         self._epoch = epoch
+        self._occupation = occupation
         self._greeting: Ready | None = None
 
     def sort(self, batch: Sequence[FromWorker]) -> list[Numbered]:
@@ -60,7 +61,7 @@ class Inbox:
             if isinstance(frame, Ready):
                 crash_points.reached("worker_ready")
                 self.foreign = frame.protocol != PROTOCOL
-                self.background = frame.background
+                self._occupation.background = frame.background
                 self._greeting, self.greeted = frame, True
             elif isinstance(frame, Lost):
                 self.last_words = frame.failure
@@ -70,7 +71,7 @@ class Inbox:
                 last = frame.n
                 numbered.append(frame)
                 if isinstance(frame, Background):
-                    self.background = frame.running
+                    self._occupation.note_background(frame.running)
         return numbered
 
     def _note_unknown(self, frame: FromWorker) -> None:

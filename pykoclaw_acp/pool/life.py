@@ -16,7 +16,6 @@ from pykoclaw_acp import crash_points
 from pykoclaw_acp.channel.frames import (
     PROTOCOL,
     Ack,
-    Background,
     FromWorker,
     Hello,
     Ping,
@@ -36,6 +35,7 @@ from pykoclaw_acp.pool.inbox import Inbox
 from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.listener import WorkerListener
 from pykoclaw_acp.pool.liveness import Liveness
+from pykoclaw_acp.pool.occupation import Occupation
 from pykoclaw_acp.pool.ports import CallTaker, PoolLimits, WorkerStore
 from pykoclaw_acp.pool.process import KILL_AFTER, LaunchedWorker
 from pykoclaw_acp.system import memory, shortage
@@ -77,7 +77,7 @@ class WorkerLife:
         self.ready.add_done_callback(lambda future: future.cancelled() or future.exception())
         self.cleaned = asyncio.Event()
         self.adopted = isinstance(begin, WorkerRecord)  # an earlier daemon launched it
-        self.busy = True
+        self.occupation = Occupation(lambda: context.changed(self))
         self.stopping = False
         self.idle_since = 0.0
         self.idle_timer: asyncio.TimerHandle | None = None
@@ -85,7 +85,7 @@ class WorkerLife:
         self._context = context
         self._process = LaunchedWorker(begin, context.launcher, context.store)
         acked = begin.acked_frame if isinstance(begin, WorkerRecord) else 0
-        self._inbox = Inbox(self.spec.epoch, acked)
+        self._inbox = Inbox(self.spec.epoch, acked, self.occupation)
         self._failure: TurnFailure | None = None  # why it is gone
         self._detached = False
         self._hurry = False
@@ -136,12 +136,12 @@ class WorkerLife:
     @property
     def idle(self) -> bool:
         """Whether it is ready, and has neither a turn nor background work."""
-        return self.usable and not self.busy and not self._inbox.background and self.ready.done()
+        return self.usable and not self.occupation and self.ready.done()
 
     @property
     def spent(self) -> bool:
         """Whether it is foreign, and its work is done."""
-        return self.foreign and not self.stopping and not self.busy and not self._inbox.background
+        return self.foreign and not self.stopping and not self.occupation
 
     @property
     def start_failure(self) -> str | None:
@@ -279,8 +279,6 @@ class WorkerLife:
         inbox = self._inbox
         self._dispatch.take(batch)
         frames = inbox.sort(batch)
-        if any(isinstance(frame, Background) for frame in frames):
-            self._context.changed(self)
         if frames:
             crash_points.reached("frames_received")
             await self._context.listener.frames(self.spec.session_id, self.spec.epoch, frames)
@@ -328,6 +326,7 @@ class WorkerLife:
         if taken:  # else its row keeps the session from having another one
             await ending.record(spec, context.store)
         await self._process.close()
+        self.occupation.close()
         self.cleaned.set()
         context.changed(self)
 

@@ -116,7 +116,7 @@ class WorkerPool:
         """Whether the session's worker, which has no turn, has background work."""
         worker = self._workers.get(session_id)
         ready = worker is not None and worker.usable and worker.ready.done()
-        return worker is not None and ready and not (worker.busy or worker.idle)
+        return worker is not None and ready and not (worker.occupation.busy or worker.idle)
 
     def note_ended(self, session_id: str, ended: TurnEnded) -> None:
         """Note what its worker says at a turn's end, for the next ones."""
@@ -174,8 +174,7 @@ class WorkerPool:
         """Let the session's worker be evicted after the idle timeout."""
         worker = self._workers.get(session_id)
         if worker is not None:
-            worker.busy = False
-            self._worker_changed(worker)
+            worker.occupation.release()
 
     async def send(self, session_id: str, frame: ToWorker) -> None:
         """Write a frame to the session's worker; raises ConnectionError when there is none."""

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from pykoclaw_acp.model.work import Work
+from pykoclaw_acp.model.work import SETTLED, Work
 from pykoclaw_acp.sessions.session import Session
 
 LONGEST: Final = 3600.0  # s from the turn's end
 ASKED: Final = 86_400.0  # s in which a person is asked, and which do not count
-SETTLED: Final = 3.0  # s from the end of background work in which Claude begins a turn about it
 LOOK: Final = 0.2  # s between two looks
 
 

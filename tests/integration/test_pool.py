@@ -16,14 +16,16 @@ from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.model.events import Failure, Text, UserMessage
 from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import Turn
+from pykoclaw_acp.model.work import SETTLED
 from pykoclaw_acp.pool import pool
+from pykoclaw_acp.pool.capacity import RETRY_INTERVAL
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.session_journal import SessionJournal
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.system import memory
 from tests.databases import on_writer
 from tests.integration.rig import Client, Rig, hanging, rig
-from tests.waiting import eventually, not_within
+from tests.waiting import eventually, not_within, pass_loop_time
 
 
 async def test_fifty_concurrent_sessions_keep_order_without_gaps(tmp_path: Path) -> None:
@@ -147,6 +149,8 @@ async def test_unattended_worker_keeps_its_turn(
         await turn.over()
         await not_within(lambda: not r.pool.is_live(session.id))
         worker.background(0)
+        await eventually(lambda: worker.acked == worker.last)
+        pass_loop_time(SETTLED)
         await eventually(lambda: not r.launcher.live)
 
 
@@ -329,8 +333,40 @@ async def test_worker_with_background_work_is_not_evicted(tmp_path: Path) -> Non
         await not_within(waiting.ended.done)
         assert channel in r.launcher.live
         channel.background(0)
+        await eventually(lambda: channel.acked == channel.last)
+        pass_loop_time(SETTLED)
         outcome, _ = await asyncio.wait_for(waiting.ended, 30)
         assert outcome.state == "done"
+
+
+@pytest.mark.parametrize("prompted", [False, True])
+async def test_worker_stays_for_turn_about_ended_work(tmp_path: Path, prompted: bool) -> None:
+    """`prompted`: the work ends during a turn, in which Claude need not hear of it."""
+    async with rig(tmp_path, max_workers=1) as r:
+        first, second = await r.session(), await r.session()
+        await r.run(first, "say 1")
+        channel = r.launcher.launched[0]
+        channel.background(1)
+        turn = await r.prompt(first, "hang") if prompted else None
+        await eventually(lambda: channel.acked == channel.last and len(channel.prompts) > prompted)
+        waiting = await r.prompt(second, "say 1")
+        channel.background(0)
+        if turn is not None:
+            await eventually(lambda: channel.acked == channel.last)
+            pass_loop_time(SETTLED)
+            channel.say(channel.ended(turn.turn_id))
+        await not_within(lambda: channel.dead)
+        channel.begin_own("own")
+        channel.background(1)
+        await eventually(lambda: channel.acked == channel.last)
+        pass_loop_time(2 * RETRY_INTERVAL)
+        await not_within(lambda: channel.dead)
+        channel.say(channel.ended("own"))
+        channel.background(0)
+        await eventually(lambda: channel.acked == channel.last)
+        pass_loop_time(SETTLED)
+        assert (await asyncio.wait_for(waiting.ended, 30))[0].state == "done"
+        assert (await r.states())["own"] == "done"
 
 
 async def test_background_turn_of_dead_worker_ends_in_words(tmp_path: Path) -> None:

@@ -32,6 +32,7 @@ from pykoclaw_acp.channel.frames import (
 from pykoclaw_acp.pool import callers
 from pykoclaw_acp.pool.callers import Caller
 from pykoclaw_acp.pool.inbox import Inbox
+from pykoclaw_acp.pool.occupation import Occupation
 from pykoclaw_acp.worker import database_calls
 from pykoclaw_acp.worker.database_calls import DatabaseCalls, DatabaseFailed
 from tests.waiting import eventually
@@ -157,7 +158,7 @@ def test_frames_pass_the_channel() -> None:
 def test_later_versions_frame_without_number_is_skipped() -> None:
     later = decode_from_worker(b'{"frame":"of_a_later_version","epoch":1,"call":7}')
     assert later == Skipped(epoch=1)
-    assert Inbox(1, 0).sort([later]) == []
-    inbox = Inbox(1, 0)
+    assert Inbox(1, 0, Occupation(lambda: None)).sort([later]) == []
+    inbox = Inbox(1, 0, Occupation(lambda: None))
     assert inbox.sort([Skipped(epoch=1, n=1)]) == [Skipped(epoch=1, n=1)]
     assert inbox.foreign
