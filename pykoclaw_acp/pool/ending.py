@@ -11,16 +11,26 @@ from typing import Final
 import structlog
 
 from pykoclaw_acp.channel.spec import WorkerIdentity
+from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import Conflict, RowRefused
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.pool.launcher import Launcher
 from pykoclaw_acp.pool.listener import WorkerListener
 from pykoclaw_acp.pool.ports import WorkerStore
 from pykoclaw_acp.retries import until_done
+from pykoclaw_acp.system import shortage
 
 HOPELESS: Final = (Conflict, RowRefused)  # the next try would meet them as well
+NOT_RECORDED: Final = "The answer could not be recorded; the log of pykoclaw-acp says why."
 
 log: Final = structlog.get_logger()
+
+
+def not_recorded(error: Exception) -> TurnFailure:
+    """Why a worker is gone whose frames could not be taken."""
+    if (found := shortage.of(error)) is not None:
+        return TurnFailure(found[0], f"Claude's worker could not go on: {found[1]}")
+    return TurnFailure(ErrorKind.INTERNAL, NOT_RECORDED)
 
 
 async def tell(worker: WorkerIdentity, failure: TurnFailure, listener: WorkerListener) -> None:

@@ -74,6 +74,15 @@ class Inbox:
                     self._occupation.note_background(frame.running)
         return numbered
 
+    def split(self, frames: list[Numbered]) -> tuple[list[Numbered], ...]:
+        """The frames before the answer to Hello, which says what is so after them, and those
+        behind it.
+        """
+        if (greeting := self._greeting) is None:
+            return (frames,)
+        before = [one for one in frames if one.n <= greeting.upto]
+        return before, frames[len(before) :]
+
     def _note_unknown(self, frame: FromWorker) -> None:
         if isinstance(frame, Skipped) and not self.foreign:
             self.foreign = True

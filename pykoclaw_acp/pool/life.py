@@ -18,6 +18,7 @@ from pykoclaw_acp.channel.frames import (
     Ack,
     FromWorker,
     Hello,
+    Numbered,
     Ping,
     Ready,
     Stop,
@@ -38,7 +39,7 @@ from pykoclaw_acp.pool.liveness import Liveness
 from pykoclaw_acp.pool.occupation import Occupation
 from pykoclaw_acp.pool.ports import CallTaker, PoolLimits, WorkerStore
 from pykoclaw_acp.pool.process import KILL_AFTER, LaunchedWorker
-from pykoclaw_acp.system import memory, shortage
+from pykoclaw_acp.system import memory
 
 SPOOL_WAIT: Final = 10.0  # s; for a worker that writes to its spool what nobody takes, and ends
 # s; for what a dead worker left; the CLI ends its tools on SIGTERM, usually in 35 ms
@@ -47,7 +48,6 @@ HURRIED_GRACE: Final = 0.3  # s; as long as that while the server stops
 DIED: Final = TurnFailure(ErrorKind.WORKER_LOST, "Claude's worker process died.")
 STOPPED: Final = TurnFailure(ErrorKind.STOPPED, "Claude's worker was stopped.")
 REPLACED: Final = TurnFailure(ErrorKind.WORKER_LOST, "Claude's worker was replaced by a newer one.")
-NOT_RECORDED: Final = "The answer could not be recorded; the log of pykoclaw-acp says why."
 
 log: Final = structlog.get_logger()
 
@@ -208,9 +208,7 @@ class WorkerLife:
             # A frame that cannot be kept must not be acknowledged: end the worker, fail the turn.
             log.exception("The worker's frames could not be taken", action="frames_failed")
             self.kill()
-            if (found := shortage.of(error)) is not None:
-                return TurnFailure(found[0], f"Claude's worker could not go on: {found[1]}")
-            return TurnFailure(ErrorKind.INTERNAL, NOT_RECORDED)
+            return ending.not_recorded(error)
         finally:
             if watching is not None:
                 watching.cancel()
@@ -276,21 +274,23 @@ class WorkerLife:
 
     async def _take(self, batch: list[FromWorker]) -> None:
         """Commit what is new, then acknowledge it."""
-        inbox = self._inbox
         self._dispatch.take(batch)
-        frames = inbox.sort(batch)
-        if frames:
-            crash_points.reached("frames_received")
-            await self._context.listener.frames(self.spec.session_id, self.spec.epoch, frames)
-            crash_points.reached("frames_committed")
-            inbox.committed = frames[-1].n
-            await asyncio.sleep(0)  # clients are shown it first
-            # What a dead worker sent before is still to be read
-            with contextlib.suppress(ConnectionError):
-                await self.send(Ack(epoch=self.spec.epoch, upto=inbox.committed))
-            crash_points.reached("frames_acknowledged")
-        if (ready := inbox.take_greeting()) is not None:
-            await self._become_ready(ready)
+        for frames in self._inbox.split(self._inbox.sort(batch)):
+            if frames:
+                await self._commit(frames)
+            if (ready := self._inbox.take_greeting()) is not None:
+                await self._become_ready(ready)
+
+    async def _commit(self, frames: list[Numbered]) -> None:
+        crash_points.reached("frames_received")
+        await self._context.listener.frames(self.spec.session_id, self.spec.epoch, frames)
+        crash_points.reached("frames_committed")
+        self._inbox.committed = frames[-1].n
+        await asyncio.sleep(0)  # clients are shown it first
+        # What a dead worker sent before is still to be read
+        with contextlib.suppress(ConnectionError):
+            await self.send(Ack(epoch=self.spec.epoch, upto=self._inbox.committed))
+        crash_points.reached("frames_acknowledged")
 
     async def _become_ready(self, ready: Ready) -> None:
         if self.adopted:

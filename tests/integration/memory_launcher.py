@@ -99,26 +99,26 @@ class MemoryChannel:
         self.adopted = True
         self._out = asyncio.Queue()
 
-    def ready(self) -> None:
-        self.say(
-            Ready(
-                epoch=self.spec.epoch,
-                pid=self.handle.process.pid,
-                protocol=self.protocol,
-                claude_session_id=self.claude,
-                fresh=self.claude != self.spec.resume_session_id,
-                turn_id=self._given,
-                asks=self.asks,
-                mode=self.mode,
-                config=self.config,
-                model=self.model,
-                upto=self.upto,
-                blocks=self.blocks,
-                steers=True,
-                running=self.running,
-                background=self.tasks,
-            )
+    def ready(self, *frames: FromWorker) -> None:
+        """Say what it is and does, and these earlier reports, all at once."""
+        said = Ready(
+            epoch=self.spec.epoch,
+            pid=self.handle.process.pid,
+            protocol=self.protocol,
+            claude_session_id=self.claude,
+            fresh=self.claude != self.spec.resume_session_id,
+            turn_id=self._given,
+            asks=self.asks,
+            mode=self.mode,
+            config=self.config,
+            model=self.model,
+            upto=self.upto,
+            blocks=self.blocks,
+            steers=True,
+            running=self.running,
+            background=self.tasks,
         )
+        self._out.put_nowait([said, *frames])
 
     def event(self, turn_id: str, text: str) -> EventFrame:
         self.last += 1
@@ -176,10 +176,8 @@ class MemoryChannel:
         if self.deaf or self.hangs:
             return
         if isinstance(frame, Hello) and self.adopted:
-            self.ready()
-            self._out.put_nowait(
-                [one for one in self.told if isinstance(one, Numbered) and one.n > frame.after]
-            )
+            later = [one for one in self.told if isinstance(one, Numbered) and one.n > frame.after]
+            self.ready(*later)
         elif isinstance(frame, Answer):
             self.answers.append(frame)
         elif isinstance(frame, Prompt):

@@ -126,6 +126,32 @@ async def test_turn_ended_by_worker_without_trace_is_over(
         assert len(second.launcher.launched) == 1
 
 
+@pytest.mark.parametrize("before", [False, True])
+async def test_own_turn_begun_behind_greeting_goes_on(
+    tmp_path: Path, alive: WorkerProcess, before: bool
+) -> None:
+    """The worker says what runs, then what came since; `before`: the daemon lacks earlier reports."""
+    async with killed(tmp_path, alive) as first:
+        session = await first.session()
+        await first.run(session, "say 1")
+        channel = first.launcher.launched[0]
+        await eventually(lambda: channel.acked == channel.last)
+    channel.running = []
+    if before:
+        channel.begin_own("early")
+        channel.say(channel.ended("early"))
+        channel.upto = channel.last
+    channel.begin_own("own")
+    channel.background(1)
+    async with daemon(tmp_path, first) as second:
+        again = await found(second, session)
+        await eventually(lambda: second.pool.steers(session.id) and channel.acked == channel.last)
+        assert again.background
+        channel.say(channel.ended("own"))
+        await eventually(lambda: not again.background)
+        assert (await second.states())["own"] == "done"
+
+
 async def own_turn(r: Rig) -> tuple[Session, MemoryChannel]:
     """A session in which only a turn runs that Claude began by itself, as `own`, and its worker."""
     session = await r.session()
