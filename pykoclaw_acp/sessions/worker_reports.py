@@ -107,9 +107,15 @@ class WorkerReports:
             self._workers.set_resume(self._state.id, outcome.claude_session_id)
             if turn := self._queue.running(turn_id):
                 self._endings.resolve(turn, outcome)
-            if outcome.failure is not None and outcome.failure.kind in AUTHENTICATION:
-                self._workers.retire(self._state.id)  # the next one reads what a login has written
+        if any(one.failure and one.failure.kind in AUTHENTICATION for one in ends.values()):
+            self._retire_unless_used()  # the next one reads what a login has written
         return [one for one in asked if not one.withdrawn]
+
+    def _retire_unless_used(self) -> None:
+        """End the worker, unless it has another turn, or one is about to be given to it."""
+        turns = (self._queue.current, *self._queue.steered)
+        if not self._background and all(one is None or one.ended.done() for one in turns):
+            self._workers.retire(self._state.id)
 
     def _offered(self, frame: Numbered) -> Numbered:
         if isinstance(frame, PermissionRequest):

@@ -8,11 +8,13 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from msgspec.structs import replace
 
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import Conflict, WorkerFailed
 from pykoclaw_acp.model.events import UserMessage
+from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.turns import Turn, TurnState
 from pykoclaw_acp.sessions import contents
 from pykoclaw_acp.sessions.session import Session
@@ -64,6 +66,24 @@ async def test_prompt_not_taken_up_runs_before_waiting_ones(tmp_path: Path) -> N
         assert steering.result(turn) == steering.WAITED
         await waiting.over()
         assert worker.prompts == ["hang", "say 1"]
+
+
+async def test_missing_login_costs_no_other_turn(tmp_path: Path) -> None:
+    """The worker ends when the last turn that it was given has; the next one reads the login."""
+    missing = TurnFailure(ErrorKind.AUTHENTICATION_MISSING, "Log in.")
+    async with rig(tmp_path) as r:
+        session, host, worker = await hanging(r)
+        own = worker.started("own", background=True)
+        worker.say(own, replace(worker.ended("own"), stop_reason=None, error=missing))
+        turn = await steered(session, "Look out.")
+        await eventually(lambda: worker.acked == worker.last)
+        assert r.pool.is_live(session.id)
+        worker.say(replace(worker.ended(host.turn_id), stop_reason=None, error=missing))
+        assert (await host.ended)[0].failure == missing
+        worker.say(replace(worker.ended(turn.turn_id), stop_reason=None, error=missing))
+        assert (await turn.ended)[0].failure == missing
+        assert not r.pool.is_live(session.id)
+        assert (await r.run(session, "say 1")).state == TurnState.DONE
 
 
 async def test_dead_worker_leaves_untaken_prompts_unknown(tmp_path: Path) -> None:
