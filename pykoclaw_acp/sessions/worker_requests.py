@@ -37,7 +37,7 @@ class WorkerRequests:
         # Its worker may yet answer an earlier daemon's requests.
         self._numbers = itertools.count(secrets.randbits(53))
         self._tasks = Tasks()
-        self._decided = asyncio.Event()  # whether the worker takes requests
+        self._decided = asyncio.Event()  # whether the worker takes requests, or is gone
         self._open: dict[int, asyncio.Future[WorkerReply]] = {}
 
     async def stop_task(self, tool_call_id: str) -> None:
@@ -54,10 +54,6 @@ class WorkerRequests:
         return self._tasks.start(self._stop_subagents())
 
     async def _stop_subagents(self) -> None:
-        if self._workers.is_live(self._state.id) and not self._workers.steers(self._state.id):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LIMIT):
-                    await self._decided.wait()
         frame = StopSubagents(epoch=self._state.epoch, request=next(self._numbers))
         with contextlib.suppress(InvalidRequest):
             await self._ask(frame)
@@ -88,25 +84,38 @@ class WorkerRequests:
     def lost(self, why: str) -> None:
         """The worker is gone."""
         self._decided.set()
+        self._decided.clear()  # the next one has not said yet what it takes
         for future in self._open.values():
             if not future.done():
                 future.set_exception(InvalidRequest(why))
 
     async def _ask(self, frame: WorkerRequest) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(LIMIT):
+                await self._require_able()
+                reply = await self._answer(frame)
+        except ConnectionError as error:  # it is gone, or another one, which was given nothing yet
+            raise InvalidRequest(NO_WORKER) from error
+        except TimeoutError as error:
+            raise InvalidRequest("The session's worker did not answer.") from error
+        if reply.error is not None:
+            raise InvalidRequest(reply.error)
+        return reply.result
+
+    async def _require_able(self) -> None:
+        """Wait until the worker has said what it takes. Raises InvalidRequest if not requests."""
+        if self._workers.is_live(self._state.id) and not self._workers.steers(self._state.id):
+            await self._decided.wait()
         if not self._workers.is_live(self._state.id):
             raise InvalidRequest(NO_WORKER)
         if not self._workers.steers(self._state.id):
             raise InvalidRequest(OLDER)
+
+    async def _answer(self, frame: WorkerRequest) -> WorkerReply:
         future: asyncio.Future[WorkerReply] = asyncio.get_running_loop().create_future()
         self._open[frame.request] = future
         try:
-            async with asyncio.timeout(LIMIT):
-                await self._workers.send(self._state.id, frame)
-                reply = await future
-        except (ConnectionError, TimeoutError) as error:
-            raise InvalidRequest("The session's worker did not answer.") from error
+            await self._workers.send(self._state.id, frame)
+            return await future
         finally:
             del self._open[frame.request]
-        if reply.error is not None:
-            raise InvalidRequest(reply.error)
-        return reply.result

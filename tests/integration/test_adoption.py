@@ -58,7 +58,7 @@ from tests.integration.adopting import (
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.queueing import execute
 from tests.integration.rig import Client, Rig, claim_all, hanging, rig, unreadable
-from tests.waiting import eventually
+from tests.waiting import eventually, not_within
 
 __all__ = ["alive"]
 
@@ -285,6 +285,39 @@ async def test_reply_to_earlier_daemons_request_is_dropped(
         channel.say(WorkerReply(epoch=stop.epoch, request=stop.request, error="It has ended."))
         with pytest.raises(InvalidRequest, match="It has ended"):
             await stopping
+
+
+@pytest.mark.parametrize("lives", [True, False])
+async def test_request_waits_for_adopted_workers_answer(
+    tmp_path: Path, alive: WorkerProcess, lives: bool
+) -> None:
+    """Until then nobody knows what it can do."""
+    async with killed(tmp_path, alive) as first:
+        session, _, channel = await hanging(first)
+    channel.deaf = True
+    async with daemon(tmp_path, first) as second:
+        again = await found(second, session)
+        assert not second.pool.steers(session.id)
+        stopping = asyncio.create_task(again.requests.stop_task("call"))
+        await not_within(stopping.done)
+        if not lives:
+            channel.kill()
+            with pytest.raises(InvalidRequest, match="Nothing runs"):
+                await stopping
+            second.launcher.slow = True  # the next one is not ready
+            await second.prompt(again, "hang")
+            await eventually(lambda: len(second.launcher.live) == 1)
+            stopping = asyncio.create_task(again.requests.stop_task("call"))
+            await not_within(stopping.done)
+            second.launcher.live[0].ready()
+            with pytest.raises(InvalidRequest, match="Nothing runs"):
+                await stopping
+            return
+        channel.deaf = False
+        channel.ready()
+        stop = await sent(channel, StopTask)
+        channel.say(WorkerReply(epoch=channel.spec.epoch, request=stop.request))
+        await stopping
 
 
 async def test_committed_unacknowledged_frames_are_not_taken_twice(
