@@ -71,7 +71,7 @@ class ClaudeSession:
         self.permissions.former_mode = self.choices.former_mode
         self.servers = Servers(spec, calls, WorkerFiles.plugins(temporary))
         said = spec.told.partition(STATES)[2]
-        self._states = ServerStates(said, spec.options, self.permissions)
+        self._states = ServerStates(said, spec.options, self.permissions, self._report_background)
         self._quiet = False  # nobody reads the turn's answer
         self._client: ClaudeSDKClient | None = None
         self.stderr: deque[str] = deque(maxlen=20)  # last lines of the CLI
@@ -105,8 +105,8 @@ class ClaudeSession:
 
     @property
     def background(self) -> int:
-        """Number of background tasks, and of turns that the CLI has started itself."""
-        return self._work.tasks + (self._turn is not None and self._turn != self._prompted)
+        """Number of background tasks, turns that the CLI has started itself, and sign-ins."""
+        return self._work.tasks + self._states.signs_in + (self._turn not in (None, self._prompted))
 
     @property
     def told(self) -> str:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import hashlib
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -31,7 +31,8 @@ FAILED: Final = "failed"
 NEEDS_SIGN_IN: Final = "needs-auth"
 ASK_WAIT: Final = 5.0  # s; for the CLI to say why a server failed
 RETRY_WAIT: Final = 3.0  # s that a prompt waits for servers that are tried again
-SIGN_IN_WAIT: Final = 600.0  # s in which the user may open the page
+SIGN_IN_WAIT: Final = 600.0  # s in which the user may open the page, and sign in there
+LOOK: Final = 1.0  # s between two looks whether that is done
 SHORTEST_SECRET: Final = 4  # characters
 OF_DIRECTORY: Final = ("local", "project")  # scopes of servers
 SIGN_IN: Final = "Sign in, so that Claude can use this MCP server."
@@ -42,22 +43,35 @@ log: Final = structlog.get_logger()
 class ServerStates:
     """The servers that do not work, and of which the user was told.
 
-    `told` is what an earlier worker of the session gave as such.
+    `told` is what an earlier worker of the session gave as such; `changed` is called when a sign-in
+    begins or ends.
     """
 
-    def __init__(self, told: str, options: WorkerOptions, permissions: PermissionCallbacks) -> None:
+    def __init__(
+        self,
+        told: str,
+        options: WorkerOptions,
+        permissions: PermissionCallbacks,
+        changed: Callable[[], None],
+    ) -> None:
         self._told = set(told.split())
         self._given = {one.name: one for one in options.mcp_servers}
         self.account = options.account
         self._permissions = permissions
+        self._changed = changed
         self._lacking: dict[str, str] = {}  # states by name
         self._hanging: set[str] = set()  # not tried again in this worker
-        self._tasks = Tasks()
+        self._sign_ins = Tasks()
 
     @property
     def told(self) -> str:
         """Identifies what the user was told of."""
         return " ".join(sorted(self._told))
+
+    @property
+    def signs_in(self) -> bool:
+        """Whether the user is signing in to a server, or is asked to."""
+        return bool(self._sign_ins)
 
     async def retry(self, client: ClaudeSDKClient) -> None:
         """Connect again to what did not work: it may have been repaired, or signed in to."""
@@ -96,7 +110,7 @@ class ServerStates:
 
     def close(self) -> None:
         """Withdraw what the user was asked."""
-        self._tasks.cancel()
+        self._sign_ins.cancel()
 
     def _line(
         self, name: str, detail: Mapping[str, Any], client: ClaudeSDKClient, turn_id: str
@@ -120,7 +134,9 @@ class ServerStates:
             )
         asks = self._permissions.links and not _has_secret(self._given.get(name))
         if asks:
-            self._tasks.start(self._offer_sign_in(name, client, turn_id))
+            task = self._sign_ins.start(self._offer_sign_in(name, client, turn_id))
+            task.add_done_callback(lambda _: self._changed())
+            self._changed()
         page = "Open the page that you are asked for, or run" if asks else "Run"
         command = sign_in_command(name, detail, self.account)
         return (
@@ -140,7 +156,9 @@ class ServerStates:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SIGN_IN_WAIT):
                 form = Form(server=name, message=SIGN_IN, schema={}, url=url)
-                await self._permissions.ask(form, turn_id)
+                opened = (await self._permissions.ask(form, turn_id))["action"] == "accept"
+                while opened and not await _is_connected(client, name):  # noqa: ASYNC110  the CLI does not tell it
+                    await asyncio.sleep(LOOK)
 
     def without_secrets(self, name: str, words: str) -> str:
         """An error in one line, without what the client has configured."""
@@ -188,6 +206,10 @@ async def _details(client: ClaudeSDKClient) -> dict[str, dict[str, Any]]:
         log.info("Claude does not say what its servers lack", action="mcp_unknown", why=repr(error))
         return {}
     return {str(one.get("name")): one for one in known.get("mcpServers", [])}
+
+
+async def _is_connected(client: ClaudeSDKClient, name: str) -> bool:
+    return bool((await _details(client)).get(name, {}).get("status") == "connected")
 
 
 def _key(name: str, state: str) -> str:

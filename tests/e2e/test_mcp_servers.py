@@ -178,6 +178,13 @@ async def test_user_signs_in_on_page_client_opens(stack: Stack) -> None:
         assert (params["mode"], params["elicitationId"]) == ("url", page["id"])
         assert params["message"].startswith("web asks: Sign in")
         client.reply(page, {"action": "accept"})
+
+        async def stays() -> bool:
+            details = await client.call("_pykoclaw.dev/sessions/show", session=session)
+            return bool(details["worker"]["state"] == "background")
+
+        stays_meanwhile: bool = await eventually(stays)
+        assert stays_meanwhile, "the worker in which Claude waits for the browser"
         await approve(params["url"])
         call = 'tool mcp__web__greet {"name": "Ada"}'
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, cast
+from unittest.mock import Mock
 
 import pytest
 from claude_agent_sdk import SystemMessage
 from msgspec.structs import replace
 
+from pykoclaw_acp.channel.frames import Answer, Background
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.model.events import Text
 from pykoclaw_acp.model.permissions import Form
 from pykoclaw_acp.worker import server_states
+from pykoclaw_acp.worker.claude import ClaudeSession
+from pykoclaw_acp.worker.raw_frames import NO_FRAME
 from pykoclaw_acp.worker.server_states import ServerStates
-from tests.waiting import eventually
-from tests.workers import OPTIONS
+from tests.waiting import eventually, not_within
+from tests.workers import OPTIONS, spec
 
 SECRET = "s3cret-value"
 PAGE = "https://example.org/authorize"
@@ -66,7 +71,7 @@ def states(
     user: User | None = None, told: str = "", *given: McpServer, account: str = ""
 ) -> ServerStates:
     options = replace(OPTIONS, mcp_servers=given, account=account)
-    return ServerStates(told, options, user or User())  # type: ignore[arg-type]
+    return ServerStates(told, options, user or User(), Mock())  # type: ignore[arg-type]
 
 
 async def said(one: ServerStates, cli: Cli) -> str:
@@ -144,6 +149,33 @@ async def test_user_signs_in_where_page_can_open() -> None:
     await eventually(lambda: user.asked)
     ((form, turn_id),) = user.asked
     assert (form.server, form.url, turn_id) == ("my web", PAGE, "t")
+
+
+@pytest.mark.parametrize("decision", ["accept", "decline"])
+async def test_sign_in_counts_as_background_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decision: Literal["accept", "decline"]
+) -> None:
+    """Until the user has signed in, which is after the page was opened; so its worker stays."""
+    monkeypatch.setattr(server_states, "LOOK", 0.01)
+    told: list[Any] = []
+    cli, outbox = Cli({"a": "needs-auth"}, a={"status": "needs-auth"}), Mock(put=told.append)
+    claude = ClaudeSession(spec(tmp_path), str(tmp_path), outbox, Mock())
+    claude._client = cast("Any", cli)
+    claude.permissions.links = True
+    claude._expect("t")
+    await claude._take(cli.init, NO_FRAME)
+
+    def running() -> list[int]:
+        return [one.running for one in told if isinstance(one, Background)]
+
+    (ask_id,) = await eventually(lambda: claude.permissions.pending)
+    assert (claude.background, running()) == (1, [1])
+    claude.permissions.resolve(Answer(epoch=1, ask_id=ask_id, decision=decision))
+    if decision == "accept":
+        await not_within(lambda: len(running()) > 1)
+        cli.details["a"]["status"] = "connected"
+    await eventually(lambda: running() == [1, 0])
+    assert claude.background == 0
 
 
 @pytest.mark.parametrize("url", [f"https://e.org/?key={SECRET}", f"https://u:{SECRET}@e.org/"])
