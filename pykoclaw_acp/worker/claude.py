@@ -26,6 +26,7 @@ from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.worker import content, deciding, ending, ignored, raw_frames, results, sdk_private
 from pykoclaw_acp.worker.choices import Choices
 from pykoclaw_acp.worker.command_reports import instead_of
+from pykoclaw_acp.worker.current_turns import CurrentTurns
 from pykoclaw_acp.worker.database_calls import DatabaseCalls
 from pykoclaw_acp.worker.ignored import IgnoredPrompts
 from pykoclaw_acp.worker.interrupts import Interrupts
@@ -60,7 +61,7 @@ class ClaudeSession:
         self._outbox = outbox
         self._translator = deciding.translator(spec.options)
         self._translator.side_events.usage.windows.update(spec.windows)
-        self._named = NamedCalls(lambda: self.running, self._translator.running)
+        self._named = NamedCalls(lambda: self.turns.ids, self._translator.running)
         self.permissions = PermissionCallbacks(
             spec.epoch, outbox.put, self._translator, self._tool_reported, self._turn_reported
         )
@@ -75,17 +76,14 @@ class ClaudeSession:
         self._quiet = False  # nobody reads the turn's answer
         self._client: ClaudeSDKClient | None = None
         self.stderr: deque[str] = deque(maxlen=20)  # last lines of the CLI
-        self._prompted: str | None = None  # the daemon's turn, from prompt to result
-        self._turn: str | None = None  # the turn whose messages come in now
+        self.turns = CurrentTurns()
         self._reported = Reported()
         self.steered = Steered(spec.epoch, outbox.put)
-        self._ignored = IgnoredPrompts(lambda one: one == self.untaken, self._end_ignored)
+        self._ignored = IgnoredPrompts(lambda one: one == self.turns.untaken, self._end_ignored)
         self._work = LongWork(temporary, self._translator, self._note)
         self._interrupts = Interrupts()
         self._requests = TaskRequests(self._translator.long, self._interrupts)
         self._ends = TurnEnds(spec, self._translator.side_events, self.servers, self.choices)
-        # the newest turn that the daemon gave, also when it has ended
-        self.last_prompt: str | None = None
         self._transcript = TranscriptEnd()
         self.claude_session_id = spec.resume_session_id or spec.session_id
         self.fresh = spec.resume_session_id is None
@@ -106,7 +104,7 @@ class ClaudeSession:
     @property
     def background(self) -> int:
         """Number of background tasks, turns that the CLI has started itself, and sign-ins."""
-        return self._work.tasks + self._states.signs_in + (self._turn not in (None, self._prompted))
+        return self._work.tasks + self._states.signs_in + self.turns.is_own
 
     @property
     def told(self) -> str:
@@ -116,17 +114,7 @@ class ClaudeSession:
     @property
     def busy(self) -> bool:
         """Whether a turn or background work runs, or a permission request is pending."""
-        return bool(self.running or self._work.tasks or self.permissions.pending)
-
-    @property
-    def running(self) -> list[str]:
-        """The turns that run, or were given to Claude."""
-        return [one for one in (self._prompted, self._turn) if one is not None]
-
-    @property
-    def untaken(self) -> str | None:
-        """The turn whose prompt Claude has not taken up yet."""
-        return self._prompted if self._turn is None else None
+        return bool(self.turns or self._work.tasks or self.permissions.pending)
 
     # --- commands
 
@@ -139,7 +127,7 @@ class ClaudeSession:
         """Send a prompt to Claude, for a turn of its own or for the one that runs; the end of its
         turn becomes a `turn_ended` frame.
         """
-        if isinstance(prompt, Steer) and self._prompted is not None:
+        if isinstance(prompt, Steer) and self.turns.prompted is not None:
             self.steered.add(prompt)
             await self._query(prompt)
             return
@@ -150,7 +138,7 @@ class ClaudeSession:
             self._translator.instead = await instead_of(
                 self._client, prompt.content, self._states.without_secrets, self._states.account
             )
-        self._expect(prompt.turn_id)
+        self.turns.expect(prompt.turn_id)
         self._ends.failure = None
         if isinstance(prompt, Steer):
             self._quiet = False
@@ -171,13 +159,13 @@ class ClaudeSession:
         if (client := self._client) is None:
             return
         if await self.steered.take_back(client, turn_id, self.claude_session_id):
-            if turn_id == self._prompted:  # what ran has ended meanwhile
+            if turn_id == self.turns.prompted:  # what ran has ended meanwhile
                 self._end_dropped(turn_id)
             return
-        if not self.running:
+        if not self.turns:
             with contextlib.suppress(Exception):
                 await self._requests.stop_subagents(client)
-        while turn_id in (self._prompted, self._turn) or self.steered.was_taken(turn_id):
+        while turn_id in self.turns.ids or self.steered.was_taken(turn_id):
             self._work.interrupted()
             with contextlib.suppress(Exception):  # the SDK's own time-out is a bare one
                 await self._interrupts.send(client)
@@ -185,7 +173,7 @@ class ClaudeSession:
 
     async def give_up(self, failure: TurnFailure) -> None:
         """Interrupt the current turn; it ends with this failure, whatever its result is."""
-        if turn_id := self._prompted or self._turn:
+        if turn_id := self.turns.prompted or self.turns.running:
             self._ends.failure = failure
             await self.interrupt(turn_id)
 
@@ -199,7 +187,7 @@ class ClaudeSession:
         self._work.close()
         if self._client is not None:
             passed = await self._transcript.is_passed(self.claude_session_id)
-            await ending.end(self._client, bool(self.running), busy=self.busy, passed=passed)
+            await ending.end(self._client, bool(self.turns), busy=self.busy, passed=passed)
 
     # --- the pump
 
@@ -207,7 +195,7 @@ class ClaudeSession:
         """Process messages until the CLI ends; raises the SDK's error unless it ended by itself."""
         assert self._client is not None
         async for message, frame in raw_frames.received(self._client, self._named.rename):
-            turn_id = self._turn
+            turn_id = self.turns.running
             try:
                 if message is not None:
                     await self._take(message, frame)
@@ -217,7 +205,7 @@ class ClaudeSession:
                     self._end_anyway(turn_id, message)
 
     async def _take(self, message: Message, frame: raw_frames.RawFrame) -> None:
-        if self.steered.note_taken(message, self._turn):
+        if self.steered.note_taken(message, self.turns.running):
             return
         self._ignored.follow(message)
         self._transcript.follow(message)
@@ -236,10 +224,10 @@ class ClaudeSession:
             self._report_background()
         elif (error := results.api_error(message)) is not None:
             self._ends.api_error = error
-        for event in self._work.begin(message, self._turn, self._prompted):
+        for event in self._work.begin(message, self.turns.running, self.turns.prompted):
             self._note(event)  # the turn begins with Claude's own words, by which imports know it
         events = self._translator.events(message, frame)
-        if events and self._turn is None and self._prompted is not None:
+        if events and self.turns.running is None and self.turns.prompted is not None:
             self._start_turn()
         for event in events:
             self._put(event)
@@ -248,9 +236,9 @@ class ClaudeSession:
             await self._reported.told()
 
     async def _look_at_servers(self, message: Message) -> None:
-        if self._client is None or self._turn is None or self._quiet:
+        if self._client is None or self.turns.running is None or self._quiet:
             return
-        for event in await self._states.look(message, self._client, self._turn):
+        for event in await self._states.look(message, self._client, self.turns.running):
             self._put(event)
 
     def _report_background(self) -> None:
@@ -262,69 +250,65 @@ class ClaudeSession:
 
     def _put(self, event: Event, turn_id: str | None = None) -> None:
         self._outbox.put(
-            EventFrame(epoch=self._spec.epoch, turn_id=turn_id or self._turn, event=event)
+            EventFrame(epoch=self._spec.epoch, turn_id=turn_id or self.turns.running, event=event)
         )
 
     def _start_turn(self) -> None:
-        if self._turn is not None:
+        if self.turns.running is not None:
             return
-        self._turn = self._prompted or str(uuid4())
+        self.turns.running = self.turns.prompted or str(uuid4())
         self._translator.begin_turn()
         self._ends.api_error = None
-        own = self._prompted is None
-        begun = TurnStarted(epoch=self._spec.epoch, turn_id=self._turn, background=own)
+        own = self.turns.prompted is None
+        begun = TurnStarted(epoch=self._spec.epoch, turn_id=self.turns.running, background=own)
         self._outbox.put(begun)
-        if self._prompted is None:
+        if self.turns.prompted is None:
             self._report_background()
 
     def _end_turn(self, result: ResultMessage) -> None:
-        mine = self._prompted is not None and results.answers(result, self._prompted)
-        turn_id, self._turn = self._turn, None
+        mine = self.turns.prompted is not None and results.answers(result, self.turns.prompted)
+        turn_id, self.turns.running = self.turns.running, None
         self.claude_session_id, self.fresh = result.session_id, False
         if turn_id is None and not mine:
             return  # a stale notice after resume: a result without a turn
-        if turn_id == self._prompted and not mine:
-            self._turn = turn_id  # a background turn ended under our prompt's name; the prompt's own result follows
+        if turn_id == self.turns.prompted and not mine:
+            # A background turn ended under our prompt's name; the prompt's own result follows
+            self.turns.running = turn_id
             for event in self._work.end(turn_id):
                 self._put(event)
             return
         for event in [*self._translator.end_turn(result), *self._work.end(turn_id)]:
             self._put(event, turn_id)
         self._work.refresh()
-        if turn_id is not None and turn_id != self._prompted:
+        if turn_id is not None and turn_id != self.turns.prompted:
             self._report_end(turn_id, result)
             self._report_background()
-        if mine and self._prompted is not None:
-            ended = self._report_end(self._prompted, result)
-            self._expect(self.steered.turn_ended(ended))
+        if mine and self.turns.prompted is not None:
+            ended = self._report_end(self.turns.prompted, result)
+            self.turns.expect(self.steered.turn_ended(ended))
 
     def _end_anyway(self, turn_id: str | None, result: ResultMessage) -> None:
         """End what the result ends, of which nothing more is understood."""
-        for ended in self._ends.make_ends_without_result(turn_id, self._prompted, result):
-            self._turn = None
+        for ended in self._ends.make_ends_without_result(turn_id, self.turns.prompted, result):
+            self.turns.running = None
             self._outbox.put(ended)
-            if ended.turn_id == self._prompted:
-                self._expect(self.steered.turn_ended(ended))
+            if ended.turn_id == self.turns.prompted:
+                self.turns.expect(self.steered.turn_ended(ended))
             else:
                 self._report_background()
 
     def _end_ignored(self, turn_id: str) -> None:
         self._outbox.put(ended := ignored.ended(self._spec.epoch, turn_id, self.claude_session_id))
-        self._expect(self.steered.turn_ended(ended))
+        self.turns.expect(self.steered.turn_ended(ended))
 
     def _end_dropped(self, turn_id: str) -> None:
-        if self._turn == turn_id:
-            self._turn = None
+        if self.turns.running == turn_id:
+            self.turns.running = None
         ended = self.steered.report_dropped(turn_id, self.claude_session_id)
-        self._expect(self.steered.turn_ended(ended))
-
-    def _expect(self, turn_id: str | None) -> None:
-        """The prompt of this turn is with Claude; None: no prompt is."""
-        self._prompted = turn_id
-        self.last_prompt = turn_id or self.last_prompt
+        self.turns.expect(self.steered.turn_ended(ended))
 
     def _report_end(self, turn_id: str, result: ResultMessage) -> TurnEnded:
-        mine, last = turn_id == self._prompted, self._transcript.uuid
+        mine, last = turn_id == self.turns.prompted, self._transcript.uuid
         events, ended = self._ends.make_end(turn_id, result, mine=mine, last_uuid=last)
         for event in events:
             self._put(event, turn_id)
@@ -339,12 +323,12 @@ class ClaudeSession:
         self._start_turn()
         for event in self._translator.ask_for(tool_id, name, arguments):
             self._put(event)
-        assert self._turn is not None
-        return self._turn
+        assert self.turns.running is not None
+        return self.turns.running
 
     async def _turn_reported(self) -> str | None:
         """The current turn, whose messages may come later than a request; None if there is none."""
-        await self._reported.until(lambda: self._turn is not None)
-        if self.running:
+        await self._reported.until(lambda: self.turns.running is not None)
+        if self.turns:
             self._start_turn()
-        return self._turn
+        return self.turns.running

@@ -26,7 +26,7 @@ def _last_words(claude: ClaudeSession) -> str:
 
 async def wait(claude: ClaudeSession, options: WorkerOptions) -> TurnFailure:
     """Process Claude's messages until its process ends, or is to be ended as it hangs; returns why."""
-    hung = hanging.wait(lambda: claude.untaken is not None, claude.ask, options)
+    hung = hanging.wait(lambda: claude.turns.untaken is not None, claude.ask, options)
     kills = memory.KillWatch()
     tasks = [
         asyncio.create_task(_died(claude, kills), name="read-claude"),

@@ -142,7 +142,7 @@ class Worker:
     @property
     def _cut_off(self) -> bool:
         """Whether a turn runs of which no daemon hears why it ends."""
-        return not self._daemon.attached and self._last_words is None and bool(self._claude.running)
+        return not self._daemon.attached and self._last_words is None and bool(self._claude.turns)
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._tasks.start(coroutine)
@@ -193,7 +193,7 @@ class Worker:
             protocol=PROTOCOL,
             claude_session_id=self._claude.claude_session_id,
             fresh=self._claude.fresh,
-            turn_id=self._claude.last_prompt,
+            turn_id=self._claude.turns.last_prompt,
             asks=self._claude.permissions.pending,
             background=self._claude.background,
             mode=self._claude.choices.mode,
@@ -205,7 +205,7 @@ class Worker:
             blocks=True,
             steers=True,
             steered=self._claude.steered.ids,
-            running=self._claude.running,
+            running=self._claude.turns.ids,
         )
 
     def _offer(self) -> None:

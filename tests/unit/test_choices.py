@@ -442,7 +442,7 @@ async def test_typed_model_is_told_before_turn_ends(
         yield result(user_message_uuids=["t"], num_turns=0), raw_frames.NO_FRAME
 
     monkeypatch.setattr(raw_frames, "received", received)
-    session._expect("t")
+    session.turns.expect("t")
     await session.run()
     kinds = [type(one.event if isinstance(one, EventFrame) else one) for one in told]
     assert kinds.index(ConfigChanged) < kinds.index(TurnEnded)

@@ -10,13 +10,14 @@ import pytest
 from pykoclaw_acp.system import memory
 from pykoclaw_acp.worker import death
 from pykoclaw_acp.worker.claude import ClaudeSession
+from pykoclaw_acp.worker.current_turns import CurrentTurns
 from tests.waiting import eventually
 from tests.workers import OPTIONS
 
 
 class DyingClaude:
     stderr = ()
-    untaken = None
+    turns = CurrentTurns()
 
     def __init__(self) -> None:
         self.dies = asyncio.Event()

@@ -13,6 +13,7 @@ from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.worker import death, hanging
 from pykoclaw_acp.worker.claude import ClaudeSession
+from pykoclaw_acp.worker.current_turns import CurrentTurns
 from tests.workers import OPTIONS
 
 MANY = 40
@@ -90,12 +91,13 @@ async def test_without_a_prompt_nothing_is_asked() -> None:
 
 async def test_turn_is_not_awaited_whose_claude_hangs() -> None:
     class Session(Claude):
-        untaken = "turn"
+        turns = CurrentTurns()
 
         async def run(self) -> None:
             await asyncio.Event().wait()
 
     session = Session(lambda number: False)
+    session.turns.expect("turn")
     async with asyncio.timeout(60):
         failure = await death.wait(cast("ClaudeSession", session), OPTIONS)
     assert failure.kind == "worker_lost"

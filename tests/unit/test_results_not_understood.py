@@ -45,7 +45,7 @@ class RawCli:
 
     async def run(self, turn_id: str, *frames: dict[str, Any]) -> TurnEnded:
         """The end of a turn in which the CLI writes this."""
-        self.claude._expect(turn_id)
+        self.claude.turns.expect(turn_id)
         for frame in (INIT, *frames):
             self.frames.put_nowait(dict(frame))
         return cast("TurnEnded", await eventually(lambda: self._end(turn_id), 10))
@@ -77,7 +77,7 @@ async def test_result_sdk_cannot_parse_fails_turn(cli: RawCli) -> None:
     assert ended.error is not None
     assert "does not understand" in ended.error.message
     assert ended.claude_session_id == "s"
-    assert not cli.claude.running
+    assert not cli.claude.turns
     assert (await cli.run("second", RESULT)).stop_reason == "end_turn"
     assert cli.text == "Fine."
 
@@ -89,5 +89,5 @@ async def test_result_worker_cannot_use_fails_turn(
         patch.setattr(Translator, "end_turn", lambda *_: 1 / 0)
         ended = await cli.run("first", RESULT)
     assert ended.error is not None
-    assert not cli.claude.running
+    assert not cli.claude.turns
     assert (await cli.run("second", RESULT)).stop_reason == "end_turn"

@@ -162,7 +162,7 @@ async def test_sign_in_counts_as_background_work(
     claude = ClaudeSession(spec(tmp_path), str(tmp_path), outbox, Mock())
     claude._client = cast("Any", cli)
     claude.permissions.links = True
-    claude._expect("t")
+    claude.turns.expect("t")
     await claude._take(cli.init, NO_FRAME)
 
     def running() -> list[int]:

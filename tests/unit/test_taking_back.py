@@ -96,7 +96,7 @@ async def test_prompt_that_is_taken_back_ends_once(cli: Cli, late: bool) -> None
     if not late:
         await cli.end("host")
     assert sorted(cli.ends) == [("host", "end_turn"), ("taken back", "cancelled")]
-    assert (cli.claude.running, cli.interrupts) == ([], 0)
+    assert (cli.claude.turns.ids, cli.interrupts) == ([], 0)
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -113,9 +113,9 @@ async def test_prompt_behind_one_that_is_taken_back_runs(cli: Cli, begun: bool) 
     await cli.steer("next")
     cli.meanwhile = meanwhile
     await cli.claude.interrupt("taken back")
-    assert cli.claude.running == ["next"]
+    assert cli.claude.turns.ids == ["next"]
     await cli.end("next")
-    assert cli.claude.running == []
+    assert cli.claude.turns.ids == []
 
 
 @pytest.mark.parametrize("running", [False, True], ids=["idle", "next"])

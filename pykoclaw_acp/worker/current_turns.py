@@ -1,0 +1,38 @@
+"""The turns of one Claude session that have not ended."""
+
+from __future__ import annotations
+
+
+class CurrentTurns:
+    """At most one that the daemon gave, and one that runs; they may be the same."""
+
+    def __init__(self) -> None:
+        self.prompted: str | None = None
+        """The daemon's turn, from its prompt to its result."""
+        self.running: str | None = None
+        """The turn whose messages come in now."""
+        self.last_prompt: str | None = None
+        """The newest turn that the daemon gave, also when it has ended."""
+
+    def __bool__(self) -> bool:
+        return bool(self.ids)
+
+    @property
+    def ids(self) -> list[str]:
+        """Turns that run, or were given to Claude."""
+        return [one for one in (self.prompted, self.running) if one is not None]
+
+    @property
+    def untaken(self) -> str | None:
+        """A turn whose prompt Claude has not taken up yet."""
+        return self.prompted if self.running is None else None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the turn that runs is Claude's own."""
+        return self.running is not None and self.running != self.prompted
+
+    def expect(self, turn_id: str | None) -> None:
+        """Note that the prompt of this turn is with Claude; None: no prompt is."""
+        self.prompted = turn_id
+        self.last_prompt = turn_id or self.last_prompt
