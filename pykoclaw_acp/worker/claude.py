@@ -7,7 +7,6 @@ since the CLI starts turns of its own when background work ends.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from typing import Any, Final
 from uuid import uuid4
@@ -163,11 +162,15 @@ class ClaudeSession:
                 self._end_dropped(turn_id)
             return
         if not self.turns:
-            with contextlib.suppress(Exception):
-                await self._requests.stop_subagents(client)
+            await self._requests.stop_subagents(client)
         while turn_id in self.turns.ids or self.steered.was_taken(turn_id):
-            self._work.interrupted()
-            with contextlib.suppress(Exception):  # the SDK's own time-out is a bare one
+            if turn_id == self.turns.unbegun:
+                answered = await self._requests.interrupt(client)
+                if answered and turn_id == self.turns.unbegun:  # Claude has not gone on in it
+                    self._end_turn(results.of_interrupt(self.claude_session_id))
+                    return
+            else:
+                self._work.interrupted()
                 await self._interrupts.send(client)
             await asyncio.sleep(INTERRUPT_AGAIN)
 
@@ -214,6 +217,7 @@ class ClaudeSession:
         self.choices.command_runs(frame)
         if is_turn_start(message):
             self._start_turn()
+            self.turns.begun = True
             await self._look_at_servers(message)
         elif isinstance(message, ResultMessage):
             if not message.num_turns:  # no request to the model: a command of the CLI, it may be
@@ -256,7 +260,7 @@ class ClaudeSession:
     def _start_turn(self) -> None:
         if self.turns.running is not None:
             return
-        self.turns.running = self.turns.prompted or str(uuid4())
+        self.turns.running, self.turns.begun = self.turns.prompted or str(uuid4()), False
         self._translator.begin_turn()
         self._ends.api_error = None
         own = self.turns.prompted is None

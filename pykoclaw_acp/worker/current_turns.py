@@ -11,6 +11,8 @@ class CurrentTurns:
         """The daemon's turn, from its prompt to its result."""
         self.running: str | None = None
         """The turn whose messages come in now."""
+        self.begun = False
+        """Whether the CLI has begun the turn that runs, of which it then tells a result."""
         self.last_prompt: str | None = None
         """The newest turn that the daemon gave, also when it has ended."""
 
@@ -31,6 +33,13 @@ class CurrentTurns:
     def is_own(self) -> bool:
         """Whether the turn that runs is Claude's own."""
         return self.running is not None and self.running != self.prompted
+
+    @property
+    def unbegun(self) -> str | None:
+        """A turn that the CLI has not begun, of which it may tell no result: a subagent has asked
+        something while none ran.
+        """
+        return self.running if self.is_own and not self.begun else None
 
     def expect(self, turn_id: str | None) -> None:
         """Note that the prompt of this turn is with Claude; None: no prompt is."""

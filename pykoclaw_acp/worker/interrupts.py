@@ -21,12 +21,15 @@ class Interrupts:
         self._none = asyncio.Event()
         self._none.set()
 
-    async def send(self, client: ClaudeSDKClient) -> None:
-        """Interrupt what runs; raises what the SDK does."""
+    async def send(self, client: ClaudeSDKClient) -> bool:
+        """Interrupt what runs; whether the CLI has answered."""
         self._open += 1
         self._none.clear()
         try:
             await client.interrupt()
+            return True
+        except Exception:  # noqa: BLE001  the SDK's own time-out is a bare one
+            return False
         finally:
             self._open -= 1
             if not self._open:

@@ -46,12 +46,16 @@ class TaskRequests:
         return WorkerReply(epoch=request.epoch, request=request.request, result=result)
 
     async def stop_subagents(self, client: ClaudeSDKClient) -> None:
-        """Stop the subagents that run in the background; raises what the SDK does."""
-        if subagents := self._calls.known.subagents():
-            for one in subagents:
-                one.stopped = BY_USER
-            # After `stop_task`, Claude would go on by itself
-            await self._interrupts.send(client)
+        """Stop the subagents that run in the background."""
+        if self._calls.known.subagents():
+            await self.interrupt(client)
+
+    async def interrupt(self, client: ClaudeSDKClient) -> bool:
+        """Interrupt what runs, and with it the subagents; whether the CLI has answered."""
+        for one in self._calls.known.subagents():
+            one.stopped = BY_USER
+        # After `stop_task`, Claude would go on by itself
+        return await self._interrupts.send(client)
 
     async def _ask(self, client: ClaudeSDKClient, request: WorkerRequest) -> dict[str, Any]:
         if isinstance(request, RewindFiles):

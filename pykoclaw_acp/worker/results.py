@@ -23,6 +23,20 @@ def answers(result: ResultMessage, turn_id: str) -> bool:
     return result.origin is None
 
 
+def of_interrupt(claude_session_id: str) -> ResultMessage:
+    """The result of an interrupted turn of Claude's own, of which the CLI tells none."""
+    return ResultMessage(
+        subtype="error_during_execution",
+        duration_ms=0,
+        duration_api_ms=0,
+        is_error=True,
+        num_turns=0,
+        session_id=claude_session_id,
+        terminal_reason=ABORTED[1],
+        origin={"kind": "task-notification"},
+    )
+
+
 def entry(message: Message) -> str | None:
     """The uuid under which the message is in Claude's transcript; None if it is not in the main one."""
     if isinstance(message, AssistantMessage | UserMessage) and not message.parent_tool_use_id:

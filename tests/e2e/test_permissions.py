@@ -260,14 +260,21 @@ async def test_mode_from_the_settings(stack: Stack) -> None:
 async def test_cancel_withdraws_subagents_question_after_prompt_was_answered(
     stack: Stack,
 ) -> None:
+    """The second one, which is asked for certain after that."""
     client, session = await asked(stack, lambda _: None)
-    agent = {"description": "Make", "prompt": MAKE}
+    agent = {"description": "Make", "prompt": script("bash mkdir first", "bash mkdir made")}
     await client.prompt(session, script(f"tool Agent {json.dumps(agent)}", "text It makes."))
     await client.until(lambda: client.questions)
+    client.reply(client.questions[0], selected("allow_once"))
+    await client.until(lambda: len(client.questions) == 2)
     client.cancel(session)
     await client.until(
         lambda: [one for one in client.received if one.get("method") == "$/cancel_request"]
     )
-    await client.until(lambda: [one["outcome"] for one in settled(stack, session)] == ["withdrawn"])
+    outcomes = ["selected", "withdrawn"]
+    await client.until(lambda: [one["outcome"] for one in settled(stack, session)] == outcomes)
+    own = "SELECT state FROM acp_turns WHERE origin = 'background'"
+    await client.until(lambda: [one["state"] for one in stack.rows(own)] == ["cancelled"])
     assert (await client.prompt(session, script("text Go on.")))["stopReason"] == "end_turn"
+    assert len(stack.rows(own)) == 1
     assert not (stack.work / "made").exists()

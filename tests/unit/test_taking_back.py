@@ -1,4 +1,4 @@
-"""Prompts for the running turn are taken back, just as that turn ends."""
+"""Cancels that cross what Claude does meanwhile: the turn ends, or takes a prompt up, or another begins."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from claude_agent_sdk import (
     ClaudeSDKClient,
     Message,
+    SystemMessage,
     TextBlock,
     ToolResultBlock,
     ToolUseBlock,
@@ -27,6 +28,7 @@ from tests.unit.sdk_messages import result, whole
 from tests.waiting import eventually
 from tests.workers import spec
 
+INIT = SystemMessage(subtype="init", data={})
 BLOCKS = [{"type": "text", "text": "Look."}]
 
 
@@ -132,3 +134,24 @@ async def test_cancel_after_end_stops_subagents(cli: Cli, running: bool) -> None
         await cli.claude.prompt(Prompt(epoch=1, turn_id="next", content=BLOCKS))
     await cli.claude.interrupt("host")
     assert cli.interrupts == (not running)
+
+
+@pytest.mark.parametrize("begins", [False, True], ids=["stopped", "begins"])
+async def test_stop_ends_turn_subagent_began(cli: Cli, begins: bool) -> None:
+    """A subagent has asked after the prompt's end. `begins`: Claude hears of its end meanwhile, in a
+    turn of its own, which goes by the same name.
+    """
+    cli.lines.put_nowait(whole(ToolUseBlock("call", "Bash", {}), parent="agent"))
+    await cli.end("host")
+    turn_id = await cli.claude._tool_reported("call", "Bash", {"command": "ls"})
+    if begins:
+        cli.lines.put_nowait(INIT)
+        await eventually(cli.lines.empty)
+    stopping = asyncio.create_task(cli.claude.interrupt(turn_id))
+    if begins:
+        await eventually(lambda: cli.interrupts)
+        assert cli.claude.turns.ids == [turn_id]
+        cli.lines.put_nowait(result(terminal_reason="aborted_tools", origin={"kind": "x"}))
+    await stopping
+    assert cli.ends[-1] == (turn_id, "cancelled")
+    assert (bool(cli.claude.turns), cli.interrupts, cli.claude.background) == (False, 1, 0)
