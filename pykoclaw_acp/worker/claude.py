@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from pykoclaw_acp.channel.files import WorkerFiles
 from pykoclaw_acp.channel.frames import Background, EventFrame, Prompt, TurnEnded, TurnStarted
-from pykoclaw_acp.channel.requests import WorkerReply, WorkerRequest
+from pykoclaw_acp.channel.requests import StopSubagents, WorkerReply, WorkerRequest
 from pykoclaw_acp.channel.spec import LaunchSpec
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.model.events import Event
@@ -152,8 +152,9 @@ class ClaudeSession:
         await self._client.query(content.messages(prompt.content, prompt.turn_id))
 
     async def interrupt(self, turn_id: str) -> None:
-        """Interrupt the turn, repeatedly until its result comes, or stop the subagents that it left. A
-        steering prompt is taken back; if it was taken up, the turn that did is interrupted.
+        """Interrupt the turn, repeatedly until its result comes. If it has ended: that with which Claude
+        goes on by itself, or the subagents. A steering prompt is taken back; if it was taken up, the
+        turn that did is interrupted.
         """
         if (client := self._client) is None:
             return
@@ -161,6 +162,7 @@ class ClaudeSession:
             if turn_id == self.turns.prompted:  # what ran has ended meanwhile
                 self._end_dropped(turn_id)
             return
+        turn_id = self.turns.alone or turn_id  # which may have begun since the cancel
         if not self.turns:
             await self._requests.stop_subagents(client)
         while turn_id in self.turns.ids or self.steered.was_taken(turn_id):
@@ -182,6 +184,8 @@ class ClaudeSession:
 
     async def carry_out(self, request: WorkerRequest) -> WorkerReply:
         """Carry out a request of the daemon."""
+        if isinstance(request, StopSubagents) and (own := self.turns.alone):
+            await self.interrupt(own)
         return await self._requests.carry_out(self._client, request)
 
     async def close(self) -> None:

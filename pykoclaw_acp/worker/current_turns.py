@@ -35,6 +35,11 @@ class CurrentTurns:
         return self.running is not None and self.running != self.prompted
 
     @property
+    def alone(self) -> str | None:
+        """Claude's own turn that runs while no prompt of the daemon's is with Claude."""
+        return self.running if self.prompted is None else None
+
+    @property
     def unbegun(self) -> str | None:
         """A turn that the CLI has not begun, of which it may tell no result: a subagent has asked
         something while none ran.

@@ -19,6 +19,7 @@ from claude_agent_sdk import (
 )
 
 from pykoclaw_acp.channel.frames import Prompt, TurnEnded, TurnStarted
+from pykoclaw_acp.channel.requests import StopSubagents
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.worker import raw_frames, sdk_private
 from pykoclaw_acp.worker.claude import ClaudeSession
@@ -155,3 +156,18 @@ async def test_stop_ends_turn_subagent_began(cli: Cli, begins: bool) -> None:
     await stopping
     assert cli.ends[-1] == (turn_id, "cancelled")
     assert (bool(cli.claude.turns), cli.interrupts, cli.claude.background) == (False, 1, 0)
+
+
+@pytest.mark.parametrize("by", ["turn", "session"])
+async def test_cancel_meets_turn_claude_began(cli: Cli, by: str) -> None:
+    """Claude begins a turn by itself while the cancel is on the way. `by`: what is cancelled."""
+    await cli.end("host")
+    cli.lines.put_nowait(INIT)
+    await eventually(lambda: cli.claude.turns.running)
+    request = StopSubagents(epoch=1, request=7)
+    cancel = cli.claude.interrupt("host") if by == "turn" else cli.claude.carry_out(request)
+    stopping = asyncio.ensure_future(cancel)
+    await eventually(lambda: cli.interrupts)
+    cli.lines.put_nowait(result(terminal_reason="aborted_streaming", origin={"kind": "x"}))
+    await stopping
+    assert [end[1] for end in cli.ends] == ["end_turn", "cancelled"]
