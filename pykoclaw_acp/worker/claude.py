@@ -153,25 +153,25 @@ class ClaudeSession:
 
     async def interrupt(self, turn_id: str) -> None:
         """Interrupt the turn, repeatedly until its result comes. If it has ended: that with which Claude
-        goes on by itself, or the subagents. A steering prompt is taken back; if it was taken up, the
-        turn that did is interrupted.
+        goes on by itself, or the subagents. A steering prompt is taken back; if it was taken up, as
+        the CLI says a moment later, the turn that did is interrupted.
         """
         if (client := self._client) is None:
-            return
-        if await self.steered.take_back(client, turn_id, self.claude_session_id):
-            if turn_id == self.turns.prompted:  # what ran has ended meanwhile
-                self._end_dropped(turn_id)
             return
         turn_id = self.turns.alone or turn_id  # which may have begun since the cancel
         if not self.turns:
             await self._requests.stop_subagents(client)
-        while turn_id in self.turns.ids or self.steered.was_taken(turn_id):
+        while turn_id in [*self.turns.ids, *self.steered.ids]:
+            if await self.steered.take_back(client, turn_id, self.claude_session_id):
+                if turn_id == self.turns.prompted:  # what ran has ended meanwhile
+                    self._end_dropped(turn_id)
+                return
             if turn_id == self.turns.unbegun:
                 answered = await self._requests.interrupt(client)
                 if answered and turn_id == self.turns.unbegun:  # Claude has not gone on in it
                     self._end_turn(results.of_interrupt(self.claude_session_id))
                     return
-            else:
+            elif turn_id in self.turns.ids or self.steered.was_taken(turn_id):
                 self._work.interrupted()
                 await self._interrupts.send(client)
             await asyncio.sleep(INTERRUPT_AGAIN)

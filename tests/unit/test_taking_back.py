@@ -35,13 +35,14 @@ BLOCKS = [{"type": "text", "text": "Look."}]
 
 class Cli:
     """What the CLI says, and the frames that the worker makes of it; it drops each prompt that is
-    taken back, after `meanwhile`.
+    taken back, after `meanwhile`, unless it has taken that up by then.
     """
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lines: asyncio.Queue[Message] = asyncio.Queue()
         self.told: list[Any] = []
         self.interrupts = 0
+        self.taken_up = False
         self.meanwhile: Callable[[], Awaitable[object]] | None = None
         calls = cast("DatabaseCalls", None)
         self.claude = ClaudeSession(spec(directory), str(directory), cast("Outbox", self), calls)
@@ -65,7 +66,7 @@ class Cli:
     async def _drop(self, *_: object) -> bool:
         if self.meanwhile is not None:
             await self.meanwhile()
-        return True
+        return not self.taken_up
 
     @property
     def ends(self) -> list[tuple[str, str | None]]:
@@ -119,6 +120,26 @@ async def test_prompt_behind_one_that_is_taken_back_runs(cli: Cli, begun: bool) 
     assert cli.claude.turns.ids == ["next"]
     await cli.end("next")
     assert cli.claude.turns.ids == []
+
+
+@pytest.mark.parametrize("into", [True, False], ids=["host", "own"])
+async def test_prompt_taken_up_meanwhile_is_interrupted(cli: Cli, into: bool) -> None:
+    """`into`: the running turn has taken it up, otherwise one of its own, once that has ended."""
+    cli.lines.put_nowait(whole(TextBlock("Hm.")))
+    await eventually(lambda: cli.claude.turns.running)
+    await cli.steer("steered")
+    cli.taken_up = True
+    stopping = asyncio.create_task(cli.claude.interrupt("steered"))
+    await asyncio.sleep(0)
+    if into:
+        cli.lines.put_nowait(UserMessage(content="Look.", uuid="steered"))
+    else:
+        await cli.end("host")
+    await eventually(lambda: cli.interrupts)
+    answered = ["host", "steered"] if into else ["steered"]
+    cli.lines.put_nowait(result(terminal_reason="aborted_streaming", user_message_uuids=answered))
+    await stopping
+    assert dict(cli.ends) == {"host": "cancelled" if into else "end_turn", "steered": "cancelled"}
 
 
 @pytest.mark.parametrize("running", [False, True], ids=["idle", "next"])
