@@ -56,7 +56,7 @@ class TranscriptReader:
         self._seen = Seen(self._state.entries())
         self._searches = 0
         self._translation = Translation(scan.cwd, plans=scan.plans)
-        self._ids = call_ids.CallIds()
+        self._ids = call_ids.CallIds(self._state.answered)
         self._subagents = Subagents(scan.path, self._translation, self._ids)
         self._translation.tasks.tasks = bounded(self._state.tasks)
         for call, found in self._state.calls.items():
