@@ -28,6 +28,8 @@ _FAILED: Final = ("failed", "killed", "stopped", "error")
 # At its end: before it comes Claude's description. What a code means is said where it is no failure
 _EXIT: Final = re.compile(r"(?:\(|\bwith )exit code (-?\d{1,5})(?:: ([^()]{0,200}))?\)?\s?\Z")
 _SUFFIX: Final = ".output"
+# In place of a call, where the user has begun a skill that runs as a subagent
+_BY_USER: Final = "forked-command-"
 
 
 class TaskEnd(msgspec.Struct, frozen=True):
@@ -197,8 +199,10 @@ class ClaudeTasks:
 
     def newest(self, call: str | None) -> str | None:
         """The call under which the subagent works now that this one has begun: one that has sent it
-        on, or the same.
+        on, or the same; None if no call has begun it.
         """
+        if call is not None and call.startswith(_BY_USER):
+            return None
         task = self.calls.get(call or "")
         return call if task is None else self._ids.get(task.id, call)
 

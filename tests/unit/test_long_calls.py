@@ -322,6 +322,12 @@ def forked(result: str, *, success: bool) -> dict[str, Any]:
     return {**told, "success": success, "result": result}
 
 
+async def test_users_own_skill_is_no_parent(cli: Cli) -> None:
+    [inner] = await cli.call("inner", "Read", parent="forked-command-look", file_path="/work/a.txt")
+    assert isinstance(inner, ToolStarted)
+    assert (inner.parent_id, cli.translator.caller("inner")) == (None, (None, None))
+
+
 async def test_skill_that_runs_as_subagent_shows_its_work(cli: Cli) -> None:
     await skill(cli)
     await cli.assistant({"type": "text", "text": "I look."}, parent="skill")
