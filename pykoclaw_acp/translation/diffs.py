@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
-from pykoclaw_acp.model.events import DiffPart, Location, TextPart, ToolPart
-from pykoclaw_acp.translation.texts import MAX_SHOWN, fenced, shorten
+from pykoclaw_acp.model.events import DiffPart, Location, TextPart, ToolPart, ToolStarted
+from pykoclaw_acp.translation.texts import MAX_SHOWN, fenced, first_text, shorten
 
 MAX_HUNKS: Final = 200  # of one change
 UNCHANGED: Final = "(The file had this content already.)"
+_CREATED: Final = "File created successfully at:"
 
 
 class Change(NamedTuple):
@@ -28,26 +29,25 @@ def intended(name: str, arguments: dict[str, Any], cwd: str) -> tuple[ToolPart, 
         return ()
     path = os.path.normpath(os.path.join(cwd, given))
     if name == "Write" and isinstance(content := arguments.get("content"), str):
-        return (DiffPart(path=path, old_text=None, new_text=shorten(content)),)
+        return _text(content)  # a diff would say whether the file is new
     if name == "Edit":
         return _replaced(path, [arguments])
     if name == "MultiEdit" and isinstance(edits := arguments.get("edits"), list):
         return _replaced(path, edits)
     if name == "NotebookEdit" and isinstance(source := arguments.get("new_source"), str):
-        return (TextPart(fenced(source), beside=True),) if source.strip() else ()
+        return _text(source)
     return ()
 
 
 def made(details: dict[str, Any], path: str) -> Change | None:
-    """The change of a file as the CLI tells it; None if it does not tell it.
-
-    A new file stays as it was shown before.
-    """
+    """The change of a file as the CLI tells it; None if it does not tell it."""
     patch = details.get("structuredPatch")
     if not isinstance(patch, list):
         return None
     if not patch:  # also where the CLI did not compare, as with a file that is too large
         before, now = (details.get(key) for key in ("originalFile", "content"))
+        if details.get("type") == "create" and isinstance(now, str):
+            return Change((DiffPart(path, None, shorten(now)),), ())
         same = details.get("type") == "update" and isinstance(before, str) and before == now
         return Change((TextPart(UNCHANGED, beside=True),), ()) if same else None
     parts: list[ToolPart] = []
@@ -68,6 +68,17 @@ def made(details: dict[str, Any], path: str) -> Change | None:
     return Change(tuple(parts), tuple(Location(path, line) for line in lines))
 
 
+def of_new_file(call: ToolStarted | None, blocks: object) -> dict[str, Any] | None:
+    """What the CLI tells of a file that was created, for a call of which it tells that to the model
+    alone, as of a subagent's; None for other results.
+    """
+    if call is None or call.name != "Write" or not first_text(blocks).startswith(_CREATED):
+        return None
+    given = call.input or {}
+    told = {"filePath": given.get("file_path"), "content": given.get("content")}
+    return {"type": "create", "structuredPatch": [], **told}
+
+
 def in_notebook(details: dict[str, Any]) -> Change | None:
     """The change of a cell as the CLI tells it; None if it does not tell it."""
     path, mode = details.get("notebook_path"), details.get("edit_mode")
@@ -77,6 +88,10 @@ def in_notebook(details: dict[str, Any]) -> Change | None:
     old, new = ("" if mode == "insert" else old), ("" if mode == "delete" else new)
     part = DiffPart(path=path, old_text=shorten(old), new_text=shorten(new))
     return Change((part,), (Location(path),))
+
+
+def _text(content: str) -> tuple[ToolPart, ...]:
+    return (TextPart(fenced(content), beside=True),) if content.strip() else ()
 
 
 def _replaced(path: str, edits: list[Any]) -> tuple[ToolPart, ...]:

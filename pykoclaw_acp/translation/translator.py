@@ -27,7 +27,7 @@ from pykoclaw_acp.model.events import (
     split_text,
 )
 from pykoclaw_acp.model.plain import plain
-from pykoclaw_acp.translation import deciding, exit_codes, titles, tools, undone
+from pykoclaw_acp.translation import deciding, diffs, exit_codes, titles, tools, undone
 from pykoclaw_acp.translation.long_calls import LongCalls
 from pykoclaw_acp.translation.plan import TaskList
 from pykoclaw_acp.translation.results import LAST_MISSING, STOPPED, result
@@ -276,8 +276,7 @@ class Translation:
         of subagents that do not go on in the background.
         """
         self.long.hidden.clear()
-        unanswered = [one for one in self.running if not self._goes_on(one)]
-        return self.end_these(unanswered, reason)
+        return self.end_these([one for one in self.running if not self._goes_on(one)], reason)
 
     def _goes_on(self, tool_id: str) -> bool:
         """Whether a running call, or one that it is part of, is in the background; of a call that was
@@ -311,7 +310,8 @@ class Translation:
         return (*self.commands.get(tool_id, ()), *parts) if parts else ()
 
     def _ended(self, tool_id: str, failed: bool, content: object, details: object) -> Event:
-        found = result(self.names[tool_id], content, failed=failed, details=details, cwd=self.cwd)
+        told = details or diffs.of_new_file(self.started.get(tool_id), content)
+        found = result(self.names[tool_id], content, failed=failed, details=told, cwd=self.cwd)
         failed = failed or found.failed
         stopped = found.parts == (TextPart(STOPPED),)
         if (stopped or found.cut) and (live := self.long.left(tool_id)):

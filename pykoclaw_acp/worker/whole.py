@@ -78,9 +78,10 @@ def _diffs(
     content, old, new = (arguments.get(key) for key in ("content", "old_string", "new_string"))
     if name == "Write" and isinstance(content, str):
         was, note = before(path, cwd)
-        change = DiffPart(path=path, old_text=was, new_text=content)
-        notes = (TextPart(note),) if note else ()
-        return (*notes, change), frozenset({"file_path", "content"})
+        both = frozenset({"file_path", "content"})
+        if note is not None:  # a diff without the old text would say that the file is new
+            return (TextPart(note), TextPart(fenced(content))), both
+        return (DiffPart(path=path, old_text=was, new_text=content),), both
     if name == "Edit" and isinstance(old, str) and isinstance(new, str):
         told = {"file_path", "old_string", "new_string"}
         if arguments.get("replace_all") is False:

@@ -302,6 +302,6 @@ async def test_question_shows_command_first_and_threatened_content(shared: Stack
     assert words.startswith("command:\n```sh\nrm -f app.py\n```")
     assert words.index("command:") < words.index("Tidy up")
     assert diffs(asked[1]) == [("one\ntwo\n", "one\n2\n")]
-    assert diffs(asked[-1]) == [(None, "x")]
+    assert diffs(asked[-1]) == [], "it is no new file"
     assert "would be replaced" in shown(asked[-1])
     assert "hidden" not in json.dumps(asked[-1])

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from pykoclaw_acp.commands import changes
-from pykoclaw_acp.model.events import DiffPart, Location, TextPart
+from pykoclaw_acp.model.events import DiffPart, Location, TextPart, ToolEnded
 from pykoclaw_acp.translation import tools
 from pykoclaw_acp.translation.diffs import MAX_HUNKS, made
 from pykoclaw_acp.translation.results import Result, result
 from pykoclaw_acp.translation.texts import MAX_SHOWN
+from pykoclaw_acp.translation.translator import ToolResult, Translation
 
 
 def hunk(line: int, *lines: str, old: int | None = None) -> dict[str, Any]:
@@ -22,8 +25,6 @@ def edited(*hunks: dict[str, Any], **more: Any) -> Result:
 
 
 def test_changes_are_shown_before_they_are_made() -> None:
-    write = tools.content("Write", {"file_path": "a", "content": ""}, "/work")
-    assert write == (DiffPart("/work/a", None, ""),)
     edit = {"file_path": "/work/a", "old_string": "x", "new_string": ""}
     assert tools.content("Edit", edit, "/work") == (DiffPart("/work/a", "x", ""),)
     several = {"file_path": "a", "edits": [edit, {"old_string": "y", "new_string": "z"}, 7]}
@@ -33,6 +34,33 @@ def test_changes_are_shown_before_they_are_made() -> None:
     )
     cell = {"notebook_path": "/work/n.ipynb", "new_source": "x"}
     assert tools.content("NotebookEdit", cell, "/work") == (TextPart("```\nx\n```", beside=True),)
+
+
+def test_only_a_file_known_as_new_is_shown_so() -> None:
+    given = {"file_path": "a", "content": "x\n"}
+    intended = tools.content("Write", given, "/work")
+    assert intended == (TextPart("```\nx\n```", beside=True),)
+    details = {"filePath": "/work/a", "content": "x\n", "structuredPatch": [], "type": "create"}
+    found = result("Write", "", failed=False, details=details)
+    assert found.parts == (DiffPart("/work/a", None, "x\n"),)
+    too_large = {**details, "type": "update", "originalFile": "y\n"}
+    assert result("Write", "", failed=False, details=too_large).parts == ()
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("File created successfully at: a", (DiffPart("/work/a", None, "x"),)),
+        ("The file a has been updated successfully.", ()),
+    ],
+)
+def test_new_file_of_subagent_is_shown_so(told: str, shown: tuple[DiffPart, ...]) -> None:
+    """The CLI sends no details of it."""
+    calls = Translation("/work")
+    calls.start_tool("w", "Write", {"file_path": "a", "content": "x"}, "agent")
+    [ended] = calls.end_tools([ToolResult("w", told)], None)
+    assert isinstance(ended, ToolEnded)
+    assert ended.content == shown
 
 
 def test_hunks_have_their_context_and_their_lines() -> None:

@@ -123,9 +123,13 @@ def test_file_to_be_replaced_is_shown_or_named(tmp_path: Path) -> None:
     os.mkfifo(work / "pipe")
 
     def shown(path: str) -> tuple[str | None, str]:
-        *notes, change = whole.parts("Write", {"file_path": path, "content": "x"}, str(work), None)
-        assert isinstance(change, DiffPart)
-        return change.old_text, " ".join(one.text for one in notes if isinstance(one, TextPart))
+        parts = whole.parts("Write", {"file_path": path, "content": "x"}, str(work), None)
+        if isinstance(change := parts[0], DiffPart):
+            return change.old_text, ""
+        note, content = parts
+        assert isinstance(note, TextPart)
+        assert content == TextPart("```\nx\n```"), "no client may take the file for a new one"
+        return None, note.text
 
     assert shown("text") == ("before\n", "")
     assert shown("new") == (None, "")
@@ -159,7 +163,7 @@ async def test_silent_disk_is_said_with_question(
     write = {"file_path": "file", "content": "x"}
     assert await whole.shown("Write", write, str(tmp_path), None) == (
         TextPart(existing.UNKNOWN),
-        DiffPart(str(tmp_path / "file"), None, "x"),
+        TextPart("```\nx\n```"),
     )
 
 
