@@ -168,7 +168,7 @@ class ToolEnded(_Event, frozen=True, tag="tool_ended"):
     """End of a tool call; empty `content` and `locations` keep what was shown before, unless there is
     an `exit_code`, of a command, that is not 0, or a `reason`: why it has failed, for the user.
     `title`, `input`: another one than before. `background`: the call had gone on in the background,
-    and Claude is told of its end.
+    and Claude is told of its end. `told`: what Claude is told, where the content is a change.
     """
 
     tool_call_id: str
@@ -180,6 +180,7 @@ class ToolEnded(_Event, frozen=True, tag="tool_ended"):
     title: str | None = None
     input: dict[str, Any] | None = None
     background: bool = False
+    told: str = ""
 
 
 class Usage(_Event, frozen=True, tag="usage"):

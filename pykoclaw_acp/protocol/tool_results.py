@@ -25,6 +25,8 @@ def raw_output(event: ToolEnded) -> dict[str, Any] | None:
         for part in event.content
         if isinstance(part, TextPart) and not (part.command or part.beside)
     ]
+    if event.told and not texts:
+        texts.append(event.told)
     raw: dict[str, Any] = {}
     if event.exit_code is not None:
         raw["exitCode"] = event.exit_code

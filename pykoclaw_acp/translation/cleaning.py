@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from pykoclaw_acp.translation.texts import output_text, shorten
+
 MOST_OF_FAILURE: Final = 500  # characters in which it is found what has failed
 MOST_REMINDERS: Final = 20  # at the end of one text
 
@@ -20,6 +22,7 @@ _NOTES: Final = (
     "REMINDER: You MUST include the sources above",
 )
 _SEARCHED: Final = "Web search results for query: "
+_CURRENT: Final = " (file state is current in your context"
 _NO_TOOL: Final = "No such tool available: "
 _WHERE: Final = " Note: your current working directory is "
 _AUTO: Final = (
@@ -92,6 +95,11 @@ def without_advice(text: str) -> str:
 def search_results(text: str) -> str:
     """Results of a search without the line that says so to the model."""
     return text.partition("\n")[2].lstrip("\n") if text.startswith(_SEARCHED) else text
+
+
+def of_change(text: str) -> str:
+    """The text that a file was changed, without what that means for the model."""
+    return shorten(output_text(text.partition(_CURRENT)[0]).strip())
 
 
 def without_numbers(text: str) -> str:

@@ -31,6 +31,7 @@ from pykoclaw_acp.translation.texts import (
     MAX_SHOWN,
     coloured,
     fenced,
+    first_text,
     output_text,
     settled,
     shorten,
@@ -47,7 +48,8 @@ Details = dict[str, Any]
 
 class Result(NamedTuple):
     """What clients are shown; empty `parts` keep what was shown before. `cut`: the CLI has left out
-    the end, without a word. `failed`: the CLI has called it a success.
+    the end, without a word. `failed`: the CLI has called it a success. `told`: to the model, of a
+    change.
     """
 
     parts: tuple[ToolPart, ...] = ()
@@ -55,6 +57,7 @@ class Result(NamedTuple):
     locations: tuple[Location, ...] = ()
     cut: bool = False
     failed: bool = False
+    told: str = ""
 
 
 # Once they have succeeded
@@ -86,11 +89,12 @@ def result(
         return _failure(name, blocks, details)
     if (why := undone.why(name, blocks, details)) is not None:
         return Result(_general(name, service_errors.of_agent(why) or why), failed=True)
+    told = cleaning.of_change(first_text(blocks)) if name in EDITS else ""
     if isinstance(details, dict) and (read := _READERS.get(name)) is not None:
         found = read(details)
         if found is not None:
-            return _absolute(found, cwd)
-    return Result() if name in _SILENT else Result(_general(name, blocks))
+            return _absolute(found, cwd)._replace(told=told)
+    return Result(told=told) if name in _SILENT else Result(_general(name, blocks))
 
 
 def _absolute(found: Result, cwd: str) -> Result:

@@ -272,9 +272,7 @@ class Translation:
         return events
 
     def end_unanswered(self, reason: str = UNANSWERED) -> list[Event]:
-        """Calls that got no result by the end of their turn have failed: those of the main agent, and
-        of subagents that do not go on in the background.
-        """
+        """Fail calls without a result at the end of a turn, but those that go on in the background."""
         self.long.hidden.clear()
         return self.end_these([one for one in self.running if not self._goes_on(one)], reason)
 
@@ -337,6 +335,7 @@ class Translation:
             locations=found.locations,
             title=asked.title,
             input=asked.input,
+            told=found.told,
         )
         self._forget(tool_id)
         return ended

@@ -51,6 +51,27 @@ def test_raw_output_has_nothing_of_ours(
     assert (raw_output(end) or {}).get("output") == output
 
 
+HUNK = {"oldStart": 1, "newStart": 1, "lines": ["-a", "+b"]}
+CURRENT = " (file state is current in your context — no need to Read it back)"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Edit", "The file /w/a has been updated successfully."),
+        ("Write", "File created successfully at: /w/a"),
+        ("NotebookEdit", "Updated cell c1 with b"),
+    ],
+)
+def test_raw_output_of_change_says_it_was_made(name: str, said: str) -> None:
+    given = {"file_path": "/w/a", "old_string": "a", "new_string": "b", "content": "b"}
+    details = {"filePath": "/w/a", "structuredPatch": [HUNK]}
+    end = ended(name, given, details, said + CURRENT, failed=False)
+    assert [part for part in end.content if isinstance(part, TextPart)] == []
+    assert raw_output(end) == {"output": said}
+    assert decode(encode(end)) == end
+
+
 @pytest.mark.parametrize(
     ("name", "given"), [("ExitPlanMode", {"plan": "# Plan"}), ("AskUserQuestion", QUESTIONS)]
 )
