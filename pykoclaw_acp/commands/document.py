@@ -1,9 +1,10 @@
 """A session's history as the items of a document: messages whole, tool calls with what they showed
-in the end, plans as they were at the end of a turn.
+in the end, plans as they were at the end of a turn, options that have changed.
 """
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -11,7 +12,9 @@ from typing import Any, Final
 
 from pykoclaw_acp.commands.show import one_line, stamp
 from pykoclaw_acp.link.meta_keys import NOTE, ORIGIN
+from pykoclaw_acp.model.choices import OF_SERVER
 from pykoclaw_acp.model.events import MAX_TEXT
+from pykoclaw_acp.translation.tools import ASKING
 
 YOU: Final = "You"
 OURS: Final = "pykoclaw-acp"
@@ -76,6 +79,17 @@ class ShownCall:
     def blocks(self) -> list[dict[str, Any]]:
         """The content blocks in what it showed."""
         return [fields(one.get("content")) for one in self.content if one.get("type") == "content"]
+
+    @property
+    def asked(self) -> str:
+        """What it was called with, where neither its title nor its content says it: the arguments of
+        an MCP tool, what another model is asked.
+        """
+        given = self.input or {}
+        if self.name.startswith(OF_SERVER):
+            return json.dumps(given, indent=2, ensure_ascii=False) if given else ""
+        asked = str(given.get(ASKING.get(self.name, ""), ""))
+        return "" if asked in (block.get("text") for block in self.blocks) else asked
 
 
 @dataclass(slots=True)
@@ -164,6 +178,7 @@ class _Folding:
     _running: dict[str, ShownCall] = field(default_factory=dict)
     _titles: dict[str, str] = field(default_factory=dict)  # of calls that had to leave the queue
     _plan: list[dict[str, Any]] = field(default_factory=list)
+    _chosen: dict[str, str] = field(default_factory=dict)  # values of options, by name
     _size: int = 0
     _piece: int = 0  # characters of the text that came last
 
@@ -180,6 +195,8 @@ class _Folding:
             self._call(str(update.get("toolCallId")), update)
         elif kind == "plan":
             self._plan = objects(update.get("entries"))
+        elif kind == "config_option_update":
+            self._choose(objects(update.get("configOptions")))
 
     def ready(self) -> Iterator[Item]:
         """Items that do not change any more; the first one that does holds back the others, up to
@@ -207,6 +224,16 @@ class _Folding:
         if self._plan:
             self._queue.append(ShownPlan(self._plan))
             self._plan = []
+
+    def _choose(self, options: list[dict[str, Any]]) -> None:
+        """Note the options that have changed; at first all, since those before are not known."""
+        before, self._chosen = self._chosen, dict(map(_choice, options))
+        changed = [
+            f"{name}: {value}." for name, value in self._chosen.items() if before.get(name) != value
+        ]
+        if changed:
+            note = {"type": "text", "text": " ".join(changed)}
+            self._queue.append(ShownMessage(OURS, [note], (OURS,)))
 
     def _say(self, who: str, key: tuple[str, ...], content: dict[str, Any], at: int | None) -> None:
         last = self._queue[-1] if self._queue else None
@@ -247,6 +274,13 @@ class _Folding:
         if tool.status in RESULTS:
             self._titles[call] = tool.title
             del self._running[call]
+
+
+def _choice(option: dict[str, Any]) -> tuple[str, str]:
+    """The name of an option, and that of its value."""
+    value = option.get("currentValue")
+    names = [one.get("name") for one in objects(option.get("options")) if one.get("value") == value]
+    return one_line(str(option.get("name"))), one_line(str(names[0] if names else value))
 
 
 def _edges(block: dict[str, Any]) -> str:

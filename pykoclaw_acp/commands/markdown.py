@@ -51,7 +51,7 @@ def markdown(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iter
     for heading, item in headed(items(updates)):
         if heading is not None:
             yield f"\n## {words(heading)}\n"
-        short = short_output(item) if isinstance(item, ShownCall) else None
+        short = beside_title(item) if isinstance(item, ShownCall) else None
         if not (listed and short is not None):
             yield "\n"
         listed = short is not None
@@ -63,7 +63,14 @@ def markdown(details: dict[str, Any], updates: Iterable[dict[str, Any]]) -> Iter
             yield f"- *{TOOL}:* {_title(item)}{f' — {_code(short)}' if short else ''}\n"
         else:
             yield f"### {TOOL}: {_title(item)}\n"
+            if item.asked:
+                yield _block(item.asked, "")
             yield from _shown(item.content)
+
+
+def beside_title(tool: ShownCall) -> str | None:
+    """The output of a call of which nothing else is shown in a document, as `short_output` has it."""
+    return None if tool.asked else short_output(tool)
 
 
 def short_output(tool: ShownCall) -> str | None:

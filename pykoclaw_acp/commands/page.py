@@ -26,7 +26,7 @@ from pykoclaw_acp.commands.document import (
     headed,
     items,
 )
-from pykoclaw_acp.commands.markdown import BASE64, block_text, output, short_output, unquoted
+from pykoclaw_acp.commands.markdown import BASE64, beside_title, block_text, output, unquoted
 from pykoclaw_acp.commands.prose import safe
 from pykoclaw_acp.commands.show import one_line
 from pykoclaw_acp.model import images
@@ -92,13 +92,15 @@ def _said(item: ShownMessage) -> Iterator[str]:
 def _tool(tool: ShownCall) -> Iterator[str]:
     head = f"{RESULTS.get(tool.status, '…')} <code>{safe(tool.title)}</code>"
     css = ' class="failed"' if tool.status == "failed" else ""
-    short = short_output(tool)
+    short = beside_title(tool)
     if short is not None:
         beside = f" — <code>{safe(short)}</code>" if short else ""
         yield f'<div class="tool"><span{css}>{head}</span>{beside}</div>\n'
         return
     is_open = " open" if any(part.get("type") == "diff" for part in tool.content) else ""
     yield f'<details class="tool"{is_open}><summary{css}>{head}</summary>'
+    if tool.asked:
+        yield f"<pre>{safe(tool.asked.rstrip())}</pre>"
     for part in tool.content:
         content = fields(part.get("content"))
         if part.get("type") == "diff":

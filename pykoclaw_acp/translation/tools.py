@@ -43,13 +43,13 @@ KINDS: Final[dict[str, ToolKind]] = {
     "ExitPlanMode": "switch_mode",
 }
 
-# What a call asks of another model, by its parameter
-_ASKING: Final = {
+ASKING: Final = {
     "Agent": "prompt",
     "Task": "prompt",
     "SendMessage": "message",
     "WebFetch": "prompt",
 }
+"""Parameters of tools that ask another model, with what they ask."""
 _ON_FILES: Final = ("read", "edit", "search")
 MAX_LEVELS: Final = 100  # of lists and objects in an input that is shown
 
@@ -65,7 +65,7 @@ def content(name: str, arguments: dict[str, Any], cwd: str) -> tuple[ToolPart, .
     """
     if decided := deciding.content(name, arguments):
         return decided
-    if name in _ASKING and (prompt := titles.text(arguments, _ASKING[name])) is not None:
+    if name in ASKING and (prompt := titles.text(arguments, ASKING[name])) is not None:
         return (TextPart(shorten(output_text(prompt)), beside=True),)
     return _command(name, arguments, cwd) or diffs.intended(name, arguments, cwd)
 

@@ -335,6 +335,60 @@ def test_page_shows_everything_and_loads_nothing() -> None:
     assert not {name for _, attrs in found.tags for name in attrs if name.startswith("on")}
 
 
+@pytest.mark.parametrize(
+    ("name", "given", "asked"),
+    [
+        ("mcp__db__query", {"sql": "select 1"}, '{\n  "sql": "select 1"\n}'),
+        ("Agent", {"description": "Look", "prompt": "Find ```it```."}, "Find ```it```."),
+        ("Bash", {"command": "ls"}, None),
+        ("mcp__db__list", {}, None),
+    ],
+)
+def test_what_a_call_was_asked_is_shown(
+    name: str, given: dict[str, Any], asked: str | None
+) -> None:
+    updates = [call("t", "x: y", name=name, rawInput=given), update("t", "done")]
+    document = rendered(markdown, updates)
+    found = read(rendered(page, updates)).text
+    if asked is None:
+        assert document.endswith("- *Tool:* ✓ `x: y` — `done`\n")
+        assert found.endswith("✓ x: y — done\n\n")
+    else:
+        assert f"\n{asked}\n" in document
+        assert f"{asked}" in found
+        assert document.index(asked) < document.index("\ndone\n")
+        stopped = [call("t", name=name, rawInput=given), update("t", asked, status="failed")]
+        assert name == "mcp__db__query" or rendered(markdown, stopped).count(asked) == 1
+
+
+def options(**values: str) -> dict[str, Any]:
+    """An update of the options that have these values."""
+    shown = [
+        {
+            "name": name,
+            "currentValue": value,
+            "options": [{"value": value, "name": value.title()}],
+        }
+        for name, value in values.items()
+    ]
+    return {"sessionUpdate": "config_option_update", "configOptions": shown}
+
+
+def test_changes_of_options_are_notes() -> None:
+    history = [
+        options(Mode="plan", Model="opus"),
+        said("user_message_chunk", "u1", "Go on."),
+        options(Mode="plan", Model="opus"),
+        options(Mode="plan", Model="haiku"),
+    ]
+    found = [one for one in items(history) if isinstance(one, ShownMessage)]
+    assert [(one.speaker, one.blocks[0]["text"]) for one in found] == [
+        ("pykoclaw-acp", "Mode: Plan. Model: Opus."),
+        ("You", "Go on."),
+        ("pykoclaw-acp", "Model: Haiku."),
+    ]
+
+
 def test_links_to_web_are_links_in_page() -> None:
     shown = html('See **[the "docs"](https://x.org/?a=1&b="2")** and [it](http://y.org).')
     assert (
