@@ -79,7 +79,8 @@ def show_one(session: str, as_json: bool) -> None:
             ("Claude's id", details["claudeSession"] or "none yet"),
             (
                 "history",
-                f"{show.count(details['events'], 'event')}, {show.count(details['turnCount'], 'turn')}",
+                f"{show.count(details['events'], 'event')}, {show.count(details['turnCount'], 'turn')}"
+                + _of_others(details.get("otherTurns", 0)),  # an earlier daemon does not say it
             ),
         ]
     )
@@ -99,6 +100,11 @@ def show_one(session: str, as_json: bool) -> None:
                 for turn in details["turns"]
             ],
         )
+
+
+def _of_others(turns: int) -> str:
+    """How many turns are not ours, and in no list."""
+    return f", and {show.count(turns, 'turn')} that other programs have run" if turns else ""
 
 
 def show_event(session: str, seq: int, as_json: bool) -> None:

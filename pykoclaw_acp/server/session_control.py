@@ -145,6 +145,7 @@ class SessionControl:
             claude_session=details.claude_session,
             events=details.events,
             turn_count=details.turn_count,
+            other_turns=details.other_turns,
             turns=[_with_prompt(*one) for one in zip(details.turns, details.prompts, strict=True)],
             running=[
                 RunningCall(id=one, title=title[:LISTED])

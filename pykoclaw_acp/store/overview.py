@@ -62,6 +62,8 @@ class MoreOfSession:
     claude_session: str | None
     events: int
     turn_count: int
+    other_turns: int
+    """Turns that other programs have run, as far as they were imported."""
     turns: list[TurnInfo]
     prompts: list[list[dict[str, Any]]]
     """Content of the prompt of each of `turns`; empty for a long one."""
@@ -142,8 +144,10 @@ async def details(database: Database, session_id: str) -> MoreOfSession:
         " FROM acp_sessions s LEFT JOIN conversations c ON c.name = s.conversation_name WHERE s.acp_session_id = ?",
         (session_id,),
     )
-    ((count,),) = await database.read(
-        "SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ?", (session_id,)
+    ((count, others),) = await database.read(
+        "SELECT (SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ?),"
+        " (SELECT COUNT(*) FROM acp_transcript_turns WHERE acp_session_id = ? AND own = 0)",
+        (session_id, session_id),
     )
     rows = await database.read(
         "SELECT turn_id, CASE WHEN task_id IS NULL THEN origin ELSE 'task' END, state, stop_reason, error,"  # noqa: S608  constant
@@ -179,7 +183,15 @@ async def details(database: Database, session_id: str) -> MoreOfSession:
     ]
     prompts = [content(row[-1]) for row in rows]
     return MoreOfSession(
-        list(readable.texts(directories)), model, away, claude, events, count, turns, prompts
+        list(readable.texts(directories)),
+        model,
+        away,
+        claude,
+        events,
+        count,
+        others,
+        turns,
+        prompts,
     )
 
 

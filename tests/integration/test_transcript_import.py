@@ -26,6 +26,7 @@ from pykoclaw_acp.model.log import Logged
 from pykoclaw_acp.model.turns import SessionRecord
 from pykoclaw_acp.protocol import projection
 from pykoclaw_acp.server.acp_client import update_line
+from pykoclaw_acp.store import overview
 from pykoclaw_acp.system import disks, lineage, processes
 from pykoclaw_acp.system import transcript_files as files
 from pykoclaw_acp.system.mounts import Mounts
@@ -132,6 +133,13 @@ async def test_rewritten_entry_is_in_log_once(p: Place, again: slice) -> None:
     said += turns(p.transcript, 1, first=21)
     await p.look()
     assert await p.log() == said
+
+
+async def test_turns_of_transcripts_are_counted_apart(p: Place) -> None:
+    turns(p.transcript, 3)
+    await p.look()
+    found = await overview.details(p.store._database, "one")
+    assert (found.turn_count, found.other_turns) == (0, 3)
 
 
 async def counted(p: Place) -> list[ImportedPiece]:

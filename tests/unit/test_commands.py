@@ -558,6 +558,25 @@ def test_what_a_session_is_called_is_neutral(asked: list[Any]) -> None:
     assert (json.loads(told), set(told) & set("\u200b\u202e\x9b")) == (details, set())
 
 
+@pytest.mark.parametrize(
+    ("more", "shown"),
+    [
+        ({"otherTurns": 2}, "1 event, 0 turns, and 2 turns that other programs have run"),
+        ({"otherTurns": 0}, "1 event, 0 turns"),
+        ({}, "1 event, 0 turns"),  # as an earlier daemon says it
+    ],
+)
+def test_turns_of_other_programs_are_named(
+    asked: list[Any], more: dict[str, int], shown: str
+) -> None:
+    ANSWERS["sessions/show"] = {
+        "summary": summary(), "additionalDirectories": [], "mode": None, "model": None, "awayPolicy": None,
+        "claudeSession": None, "events": 1, "turnCount": 0, "turns": [], "worker": None, **more,
+    }  # fmt: skip
+    out = run("sessions", "show", "5e55").stdout
+    assert f"history       {shown}\n" in out
+
+
 def test_only_turns_that_began_have_a_begin(asked: list[Any]) -> None:
     def turn(name: str, state: str, **times: int) -> dict[str, Any]:
         known = {"createdAt": 10_000, "startedAt": None, "endedAt": None}

@@ -124,7 +124,8 @@ class RunningCall(FullAnswer, frozen=True, kw_only=True):
 
 
 class SessionDetails(CutAnswer, frozen=True, kw_only=True):
-    """A session with its newest turns, newest first; `turn_count` counts all turns. `running`: what has
+    """A session with its newest turns, newest first; `turn_count` counts all turns, `other_turns` those
+    that other programs have run, which are not among them. `running`: what has
     not ended, the newest 100. `mode` is its own or that of the settings, as far as it may have that;
     `model` None: Claude's default.
     """
@@ -137,6 +138,7 @@ class SessionDetails(CutAnswer, frozen=True, kw_only=True):
     claude_session: str | None
     events: int
     turn_count: int
+    other_turns: int
     turns: list[TurnInfo]
     running: list[RunningCall]
     worker: WorkerInfo | None
