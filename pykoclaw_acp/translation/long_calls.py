@@ -76,11 +76,11 @@ class LongCalls:
     def stopped(self, tool_id: str, reason: str) -> Iterator[None]:
         """The task of this call is being stopped; unless that fails, this is why it ends."""
         task = self.known.calls.get(tool_id) or ClaudeTask(tool_id, "")
-        task.stopped = reason
+        task.stopped, task.by_name = reason, True
         try:
             yield
         except BaseException:
-            task.stopped = None
+            task.stopped, task.by_name = None, False
             raise
 
     def titled(self, parent_id: str | None, title: str) -> str:
@@ -131,7 +131,7 @@ class LongCalls:
         task.forget()
         status: Literal["completed", "failed"] = "failed" if end.failed else "completed"
         why = None if end.exit_code else reason
-        is_told = end.status != "stopped"  # Claude is not told of what was stopped
+        is_told = task.is_told(end.status)
         return ToolEnded(
             tool_id, status, parts, exit_code=end.exit_code, reason=why, background=is_told
         )

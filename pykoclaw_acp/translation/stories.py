@@ -59,7 +59,9 @@ class Story:
         if self.said and not self.said[-1].thought and self.said[-1].text in texts:
             self.said.pop()
         parts = [TextPart(shorten(text, MOST_REPORT)) for text in texts if text]
-        line = used(usage or self.usage)
+        line = used(usage)
+        if not line and (so_far := used(self.usage)):
+            line = f"at least {so_far}"  # the end is not told
         return (*self._told(), *parts, *_beside(line))
 
     def _told(self) -> tuple[TextPart, ...]:

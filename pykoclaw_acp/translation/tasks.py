@@ -83,6 +83,7 @@ class ClaudeTask:
     output: Output | None = None
     story: Story = field(default_factory=Story)
     stopped: str | None = None  # why, if we know
+    by_name: bool = False  # stopped by a request about this task alone
     error: str | None = None
     end: TaskEnd | None = None  # which came before the result of its call, or is for now
     over: bool = False
@@ -122,6 +123,10 @@ class ClaudeTask:
     def forget(self) -> None:
         """Note that the task is over: nothing is shown any more."""
         self.over, self.output, self.story = True, None, Story()
+
+    def is_told(self, status: str) -> bool:
+        """Whether Claude is told of this end, and answers to it."""
+        return status != "stopped" or (self.by_name and self.agent is not None)
 
     def reason(self, end: TaskEnd) -> str | None:
         """Why it has failed; None if it has not."""

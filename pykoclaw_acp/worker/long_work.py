@@ -117,6 +117,7 @@ class LongWork:
             task.error = patch["error"]
         if patch.get("status") == "killed" and task.end is not None and task.waits:
             # The CLI tells this end neither otherwise nor to Claude
+            task.by_name = False
             end = replace(task.end, status="stopped", interim=False)
             for event in self._translation.end_task(task.call, end):
                 self._note(event)
@@ -131,7 +132,6 @@ class LongWork:
 
     def _ended(self, message: TaskNotificationMessage) -> None:
         task = self._long.known.of(message.task_id)
-        # Claude does not answer to the end of a command that was stopped.
-        if task is not None and task.background and message.status != "stopped":
+        if task is not None and task.background and task.is_told(message.status):
             end = self._translation.task_end(message.status, message.summary, None, task.id)
             self._own.task_ended(task.call, task.describe_end(end))

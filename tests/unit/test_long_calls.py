@@ -459,6 +459,45 @@ async def test_subagent_stopped_after_waiting_ends_once(cli: Cli) -> None:
     assert ended.reason == "Stopped, as its turn was cancelled."
 
 
+async def stopped_agent(cli: Cli) -> ToolEnded:
+    """The end of a subagent that is stopped while it works, as the CLI tells it."""
+    used = {"total_tokens": 6902, "tool_uses": 1, "duration_ms": 118}
+    await cli.system("task_progress", task_id="a1", description="Running ls", usage=used)
+    [ended] = await cli.ended("agent", "a1", "stopped", "Look")
+    assert isinstance(ended, ToolEnded)
+    await cli.over()
+    cli.turn, cli.prompted = "own", None
+    return ended
+
+
+async def agent_that_works(cli: Cli) -> None:
+    await cli.call("agent", "Agent", description="Look", subagent_type="Explore")
+    await cli.started("agent", "a1", "local_agent")
+    await cli.result("agent", "launched", {"isAsync": True, "agentId": "a1"})
+
+
+async def test_turn_after_stopped_subagent_says_why(cli: Cli) -> None:
+    await agent_that_works(cli)
+    with cli.translator.long.stopped("agent", "Stopped by the user."):
+        ended = await stopped_agent(cli)
+    least = (TextPart("at least 1 tool call, 6,902 tokens, 0 s", beside=True),)
+    by_user = "Stopped by the user."
+    assert ended == ToolEnded("agent", "failed", least, reason=by_user, background=True)
+    [why] = await cli.speaks()
+    assert isinstance(why, Text)
+    assert why.text == "\n\n> The background agent “Look”: Stopped by the user.\n\n"
+    assert why.calls == ("agent",)
+
+
+async def test_interrupted_subagent_is_no_reason_later(cli: Cli) -> None:
+    await agent_that_works(cli)
+    cli.translator.long.known.calls["agent"].stopped = "Stopped by the user."
+    assert not (await stopped_agent(cli)).background
+    [why] = await cli.speaks()
+    assert isinstance(why, Text)
+    assert why.calls == ()
+
+
 async def test_only_tasks_that_go_on_are_stopped(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
