@@ -43,8 +43,8 @@ _head: Final = msgspec.json.Decoder(_LineHead)
 class Spool:
     """The file at `path`, created when it is first needed, mode 0600.
 
-    `last` is the number of its last line, 0 if it is empty. A failed write raises OSError and
-    changes nothing.
+    `last` is the number of its last line, 0 if it is empty. A failed write raises OSError, which
+    names a file, and changes nothing.
     """
 
     def __init__(self, path: str, epoch: int) -> None:
@@ -60,8 +60,12 @@ class Spool:
 
     def append(self, lines: Sequence[NumberedLine], sent: int) -> None:
         """Append lines; those up to number `sent` have been sent."""
-        self._check()
-        self._write(b"".join(line.data for line in lines))
+        try:
+            self._check()
+            self._write(b"".join(line.data for line in lines))
+        except OSError as error:
+            error.filename = error.filename or self._path  # an open file's error does not say it
+            raise
         if not self.last:
             self._first = lines[0].n
         if not self._marks or self.size - self._marks[-1][1] >= CHUNK:

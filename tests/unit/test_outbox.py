@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.channel import spool
 from pykoclaw_acp.channel.decoding import ENDED_UNREADABLY, decode_from_worker
 from pykoclaw_acp.channel.frames import (
     EventFrame,
@@ -274,6 +275,19 @@ async def test_a_disk_that_is_full_loses_no_number(tmp_path: Path) -> None:
     assert [
         one.n for batch in read_spool(box.path, 1, 0) for one in batch if isinstance(one, TurnEnded)
     ] == [2]
+
+
+async def test_spool_that_cannot_be_written_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(spool, "_write_all", write)
+    box = Box(tmp_path)
+    box.outbox.put(frame("kept in memory"))
+    await spilled(box.outbox)
+    assert f"(No space left on device: {box.path})" in spool_full(box.trouble).message
 
 
 async def test_disk_once_full_costs_no_later_turn(tmp_path: Path) -> None:
