@@ -13,6 +13,7 @@ from dataclasses import replace
 from pykoclaw_acp.errors import SessionNotFound, StoreClosed, StoreUnavailable
 from pykoclaw_acp.sessions.ports import SessionStore, Workers
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.sessions.subscription import Subscription
 
 
 async def close(session: Session, store: SessionStore, workers: Workers, patience: float) -> None:
@@ -70,6 +71,22 @@ def let_go(session: Session, *, every: bool = False) -> None:
     it was closed; or of `every` one. Those of prompts that came during the close follow their turns.
     """
     for one in [one for one in session.subscriptions if every or one.leaves]:
-        session.permissions.drop_client(one)
-        one.close()
-        one.client.stop_updates(one.session_id)
+        _let_go(session, one)
+
+
+async def let_go_at_end(session: Session, one: Subscription) -> None:
+    """Let go of a client that has come back to a closed session, once it was shown what its turns
+    of this moment have left, unless it opens the session.
+    """
+    for turn in session.turns:
+        await turn.over()
+    with contextlib.suppress(ConnectionError):
+        await one.reached(session.last_seq)
+    if one.leaves and one in session.subscriptions:
+        _let_go(session, one)
+
+
+def _let_go(session: Session, one: Subscription) -> None:
+    session.permissions.drop_client(one)
+    one.close()
+    one.client.stop_updates(one.session_id)

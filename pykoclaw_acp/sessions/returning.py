@@ -11,6 +11,7 @@ import structlog
 
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
+from pykoclaw_acp.sessions import closing
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscriber import Subscriber
@@ -41,9 +42,9 @@ async def come_back(
     places: Mapping[str, LastPlace],
     unanswered: Collection[str | None],
 ) -> None:
-    """Subscribe the client to the sessions it had open, under the ids it uses; one that is closed or gone
-    it follows no longer. One that cannot be read is left out: what the client asks of it is answered
-    with the reason.
+    """Subscribe the client to the sessions it had open, under the ids it uses: to one that is closed for
+    what was left there, to one that is gone no longer. One that cannot be read is left out: what the
+    client asks of it is answered with the reason.
 
     `unanswered`: request keys of prompts that come again, and whose turns are in the journal.
     """
@@ -76,16 +77,13 @@ async def _go_on(
 ) -> None:
     sessions = subscriber.sessions
     session = await sessions.find(session_id)
-    # A load that comes again opens a closed session, as the one before may not have been stored.
-    if session is None or (session.record.closed and not place.load):
-        # The daemon before may have died before it told so; the client would follow the session again
-        # once another one has opened it.
+    if session is None:
         await subscriber.client.start_updates(session_id, place.seq, 0)
         subscriber.client.stop_updates(session_id)
-        if session is not None:  # a prompt that comes again joins its turn, and leaves no gap
-            subscriber.places[session_id] = await _place(sessions, session, session_id, place.seq)
         return
-    if place.opened is not None:
+    # A load that comes again opens a closed session, as the one before may not have been stored.
+    closed = session.record.closed and not place.load
+    if place.opened is not None and not closed:
         sessions.take_options(session, *place.opened)
     subscriber.loading[session_id] = place.load
     turns = await sessions.turns_of_front(session.id, front)
@@ -110,7 +108,11 @@ async def _go_on(
         # What opened the session comes again: a load says what of the log it wants, and updates must not
         # overtake the answer.
         subscription.hold_back()
-    if place.answered:
+    if closed:
+        # The daemon before may have died before it told so; the client would follow the session again
+        # once another one has opened it.
+        subscriber.leaving.start(closing.let_go_at_end(session, subscription), name="let go")
+    elif place.answered:
         await subscriber.claim_prompts_again(session, session_id)
 
 

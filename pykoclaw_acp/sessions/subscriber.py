@@ -16,6 +16,7 @@ from pykoclaw_acp.sessions.ports import Client
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscription import Subscription
+from pykoclaw_acp.tasks import Tasks
 
 
 class Subscriber:
@@ -28,8 +29,8 @@ class Subscriber:
         self.sessions = sessions
         self.subscriptions: dict[str, Subscription] = {}
         self.loading: dict[str, int] = {}  # request number of a running replay, by session
-        self.places: dict[str, int] = {}
-        """Where the client stands in closed sessions that it had open, and does not follow."""
+        self.leaving = Tasks()
+        """Which let go of the client where sessions were closed before it came back."""
         self.client = client
         self.superseded = False
         """Whether its front speaks through a newer connection."""
@@ -63,6 +64,7 @@ class Subscriber:
     def close(self) -> int:
         """Drop the client; its turns continue. Returns the number of prompts it waited for."""
         self.sessions.fronts.leave(self._front, self)
+        self.leaving.cancel()
         for subscription in list(self.subscriptions.values()):
             subscription.close()
         self.subscriptions.clear()
@@ -83,7 +85,6 @@ class Subscriber:
 
         `seen`: position the client has certainly seen; None: `after`.
         """
-        self.places.pop(session_id, None)
         previous = self.subscriptions.pop(session_id, None)
         made = self.subscriptions[session_id] = session.subscribe(
             self.client, after, number, hold, session_id
@@ -104,14 +105,12 @@ class Subscriber:
         return subscription is not None and subscription.alive
 
     def subscription(self, session: Session, session_id: str) -> Subscription:
-        """Return the client's subscription, or make one from its place in a closed session or the
-        log's end on; a broken one continues.
-        """
+        """Return the client's subscription, or make one from the log's end on; a broken one continues."""
         known = self.subscriptions.get(session_id)
         if known is not None and known.alive:
             return known
-        place = self.places.get(session_id, session.last_seq)
-        return self.subscribe(session, session_id, place if known is None else known.cursor)
+        start = session.last_seq if known is None else known.cursor
+        return self.subscribe(session, session_id, start)
 
     def give_up_replay(
         self, session: Session, session_id: str, replay: Subscription, before: Subscription | None

@@ -134,3 +134,21 @@ def _nothing_left(stack: Stack, session: str) -> bool:
     left = [stack.rows(f"SELECT 1 FROM {one} WHERE acp_session_id = ?", session) for one in tables]
     logs = stack.rows("SELECT DISTINCT log_key FROM acp_log")
     return not any(left) and len(logs) == 1
+
+
+async def test_other_client_sees_end_as_closing_daemon_dies(stack: Stack) -> None:
+    """The end of the turn that was closed is in the log, and no client has it yet."""
+    async with dying_at(stack, "turn_end_committed") as client:
+        session = await client.new(stack.work)
+        other = await stack.front()
+        await other.load(session, stack.work)
+        client.prompting(session, script("text I look.", "bash sleep 1000"))
+        await other.until(lambda: other.of(session, "tool_call"))
+        await client.call("session/close", sessionId=session)
+        log = [one["seq"] for one in stack.rows("SELECT MAX(seq) AS seq FROM acp_log")]
+        await other.until(
+            lambda: [one["_meta"]["pykoclaw.dev/seq"] for one in other.of(session)][-1:] == log
+        )
+        ends = [one.get("status") for one in other.of(session, "tool_call_update")]
+        assert ends[-1] == "failed"
+        await other.close()

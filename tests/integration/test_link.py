@@ -416,8 +416,39 @@ async def test_returning_client_leaves_closed_session(tmp_path: Path, gone: bool
             assert ("result" in await again.answer(3)) == (not gone)
             attached = json.dumps(session)
             assert again.rests("attached") == [f"1 1 0 {attached}"]
-            assert again.rests("detached") == ["1"]
-            assert again.seqs() == []
+            await eventually(lambda: again.rests("detached") == ["1"])
+            assert again.text() == ("" if gone else one.text())
+
+
+async def test_returning_client_is_shown_end_of_closed_session(tmp_path: Path) -> None:
+    """Another client has closed it; the daemon died before it had shown what was left."""
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        await one.result(2, "session/prompt", **words(session, "say 3"))
+        await one.leave()
+        await close_as_daemon_dies(r, session)
+        async with front(r, sessions={session: {"seq": 2, "opened": {}}}) as again:
+            await eventually(lambda: again.rests("detached"))
+            assert again.text() == one.text() != ""
+            assert not r.sessions.live[session].subscriptions
+
+
+async def test_returning_client_follows_turn_left_in_closed_session(tmp_path: Path) -> None:
+    """Its worker goes on, as the daemon died before it was told to stop."""
+    async with rig(tmp_path) as r, front(r, "front-0") as author, front(r) as one:
+        session = await new(author)
+        await one.result(1, "session/load", sessionId=session, cwd="/", mcpServers=[])
+        author.call(2, "session/prompt", **words(session, "hang"))
+        await eventually(lambda: r.launcher.launched and r.launcher.launched[-1].acked)
+        await one.leave()
+        await close_as_daemon_dies(r, session)
+        async with front(r, sessions={session: {"seq": 1, "opened": {}}}) as again:
+            await eventually(lambda: r.sessions.live[session].subscriptions)
+            live = r.sessions.live[session]
+            live.cancel()
+            await eventually(lambda: again.rests("detached"))
+            assert again.seqs()[-1] == live.last_seq
+            assert not live.busy
 
 
 async def test_resent_prompt_in_closed_session_leaves_no_gap(tmp_path: Path) -> None:
