@@ -71,7 +71,8 @@ class TranscriptRow:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptTurn:
-    """A turn in a transcript; `last_uuid`: of the newest entry that was imported of it.
+    """A turn in a transcript; `last_uuid`: of the newest entry that was imported of it; `parent`: the
+    newest turn before it that its branch has with the answer.
 
     `told`: Claude need not be told of it. `told_in`: the turn whose prompt told Claude of it, None if
     that is not known or yet to come.
@@ -92,13 +93,15 @@ class ImportedPiece:
     row of the transcript after it.
 
     `last`: the newest entry of turns, also of earlier ones. Claude has to be told of these, unless
-    `told`. `written_at`: when the transcript was last written, in ms since 1970.
+    `told`. `parents`: new ones of turns, also of earlier ones. `written_at`: when the transcript was
+    last written, in ms since 1970.
     """
 
     row: TranscriptRow
     events: Sequence[tuple[str, Event]] = ()
     turns: Sequence[TranscriptTurn] = ()
     last: dict[str, str] = field(default_factory=dict)
+    parents: dict[str, str | None] = field(default_factory=dict)
     told: bool = False
     written_at: int = 0
 

@@ -145,12 +145,12 @@ def follow(session_id: str, claude_session_id: str) -> Statement:
     )
 
 
-def all_told(session_id: str) -> Statement:
-    """Claude has to be told of no turn so far."""
+def all_told(session_id: str, but: str = "") -> Statement:
+    """Claude has to be told of no turn so far, but of those seen first in the Claude session `but`."""
     return Statement(
         "UPDATE acp_transcript_turns SET told = 1, told_by = NULL WHERE acp_session_id = ?"
-        " AND (told = 0 OR told_by IS NOT NULL)",
-        (session_id,),
+        " AND claude_session_id <> ? AND (told = 0 OR told_by IS NOT NULL)",
+        (session_id, but),
     )
 
 
@@ -197,6 +197,11 @@ def piece(session_id: str, piece: ImportedPiece) -> Iterator[Statement]:
             "UPDATE acp_transcript_turns SET last_uuid = ?, told = ?"
             " WHERE acp_session_id = ? AND prompt_uuid = ?",
             (last, int(piece.told), session_id, uuid),
+        )
+    for uuid, parent in piece.parents.items():
+        yield Statement(
+            "UPDATE acp_transcript_turns SET parent = ? WHERE acp_session_id = ? AND prompt_uuid = ?",
+            (parent, session_id, uuid),
         )
     if piece.events:
         at = min(piece.written_at or now_ms(), now_ms())

@@ -11,6 +11,7 @@ import msgspec
 
 from pykoclaw_acp.model import prompt_text
 from pykoclaw_acp.transcripts import tags
+from pykoclaw_acp.translation.local_commands import SYNTHETIC
 
 MAX_ID: Final = 64  # characters of an id
 MAX_CALL: Final = 200  # characters of the id of a tool call
@@ -130,6 +131,14 @@ def message(entry: Entry) -> Message | None:
         return _message.decode(entry.message)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
+
+
+def answer(entry: Entry) -> str | None:
+    """The id of the message of Claude that the entry is of; None if it is of none, as what the CLI
+    has put in the place of one that is missing.
+    """
+    found = message(entry) if entry.type == "assistant" else None
+    return None if found is None or found.model == SYNTHETIC else found.id or entry.uuid
 
 
 def queued(entry: Entry) -> tuple[str, Message] | None:

@@ -212,7 +212,7 @@ class Import:
         ]
         earlier = {} if hidden else {k: last for k, last in piece.last.items() if k not in seen}
         logged = await self._log(
-            ImportedPiece(row, events, turns, earlier, told=told, written_at=at)
+            ImportedPiece(row, events, turns, earlier, piece.parents, told=told, written_at=at)
         )
         self.record.prompted = self.record.prompted or bool(events)
         self.found.add(logged)

@@ -53,8 +53,8 @@ class ImportStore(Protocol):
     async def follow_transcript(
         self, session_id: str, claude_session_id: str, *, told: bool
     ) -> None:
-        """The session follows this Claude session. `told`: of no turn so far Claude has to be told.
-        Waits while the database cannot be written.
+        """The session follows this Claude session. `told`: of no turn so far of another one Claude has
+        to be told. Waits while the database cannot be written.
         """
 
     async def mark_told(

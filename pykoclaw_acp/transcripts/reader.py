@@ -54,6 +54,7 @@ class TranscriptReader:
         self._answers = Answers(scan, descriptor, upto)
         self._state = restored(scan.state)
         self._seen = Seen(self._state.entries())
+        self._parents = self._state.parents()
         self._searches = 0
         self._translation = Translation(scan.cwd, plans=scan.plans)
         self._ids = call_ids.CallIds(self._state.answered)
@@ -97,6 +98,12 @@ class TranscriptReader:
         translation.names = {call: translation.names[call] for call in translation.open_calls}
         piece.state = msgspec.json.encode(self._state).decode()
         piece.head = self._state.resumed() or None
+        before, self._parents = self._parents, self._state.parents()
+        piece.parents = {
+            one: parent or None
+            for one, parent in self._parents.items()
+            if before.get(one) != parent
+        }
         self._piece = Piece(piece.offset)
         return piece
 
@@ -200,6 +207,7 @@ class TranscriptReader:
     def _begin(self, entry: Entry, parent: str, owner: Owner, *, background: bool = False) -> None:
         uuid = str(entry.uuid)
         turn = OpenTurn(owner, after=self._scan.known.get(uuid), parent=parent)
+        turn.aside = self._state.lacks_answer(parent, entry.parent)
         self._state.begin(uuid, turn)
         self._newer(uuid, turn, uuid)
         seen = SeenTurn(uuid, parent or None, owner == "own", background)
@@ -212,7 +220,9 @@ class TranscriptReader:
     def _continue(self, entry: Entry, turn: str, compacted: str = "turn") -> None:
         """Add an entry to a turn. `compacted`: for whom, if it is the boundary of a compaction."""
         uuid = str(entry.uuid)
-        self._state.follow(turn, uuid)
+        self._state.follow(turn, uuid, entry.parent)
+        if (answer := entries.answer(entry)) is not None:
+            self._state.answer(turn, uuid, answer[:MOST_NAME])
         found = self._state.turns.get(turn)
         if found is None or not self._newer(turn, found, uuid):
             if found is not None and found.owner == "own":

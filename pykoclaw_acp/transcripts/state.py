@@ -32,13 +32,18 @@ Owner = Literal["own", "other", "known"]
 
 class OpenTurn(msgspec.Struct, omit_defaults=True):
     """A turn that entries may still be added to; `after`: what follows this entry is new; `parent`:
-    the turn that it continues.
+    the turn that it continues, `aside`: from where the answer of that is not.
+
+    `answer`: id of Claude's newest message in it; `before`: recent entries that do not follow that.
     """
 
     owner: Owner
     recent: list[str] = []
     after: str | None = None
     parent: str = NO_TURN
+    answer: str = ""
+    before: list[str] = []
+    aside: bool = False
 
 
 class OpenCall(msgspec.Struct, omit_defaults=True):
@@ -125,6 +130,7 @@ class State(msgspec.Struct, omit_defaults=True):
     turns: dict[str, OpenTurn] = {}
     head: str = NO_TURN
     leaf: str = NO_TURN  # the turn with the entry that the CLI has noted last as the end
+    leaf_aside: bool = False  # which does not follow that turn's answer
     calls: dict[str, OpenCall] = {}
     answered: dict[str, int] = {}
     tasks: dict[str, PlanEntry] = {}
@@ -171,26 +177,58 @@ class State(msgspec.Struct, omit_defaults=True):
     def note_leaf(self, uuid: str | None) -> None:
         """The CLI notes the entry with which its conversation ends, as it does when it exits."""
         self.leaf = self.turn_of(uuid or "") or NO_TURN
+        self.leaf_aside = self.lacks_answer(self.leaf, uuid)
+
+    def lacks_answer(self, turn: str, uuid: str | None) -> bool:
+        """Whether what follows this entry of the turn does not have the turn's answer."""
+        return turn in self.turns and uuid in self.turns[turn].before
 
     def resumed(self) -> str:
         """The turn that a CLI which resumes goes on from: that of the newest entry, unless the leaf
         that was noted last is on another branch.
         """
-        turn, passed = self.head, set[str]()
+        turn, passed, aside = self.head, set[str](), False
         while turn not in passed and turn in self.turns:
-            if turn == self.leaf:
+            if turn == self.leaf and (self.leaf_aside or not aside):
                 return self.head
             passed.add(turn)
-            turn = self.turns[turn].parent
+            turn, aside = self.turns[turn].parent, self.turns[turn].aside
         return self.leaf if self.leaf in self.turns else self.head
 
-    def follow(self, turn: str, uuid: str) -> None:
-        """The newest entry, which belongs to this turn."""
+    def parents(self) -> dict[str, str]:
+        """The turns that lack the answer of the turn that they continue, or of one before that; and
+        after which turn they have everything.
+        """
+        return {one: whole for one in self.turns if (whole := self._whole(one)) is not None}
+
+    def _whole(self, turn: str) -> str | None:
+        found, passed = self.turns[turn], {turn}
+        while found.aside and found.parent in self.turns and found.parent not in passed:
+            passed.add(found.parent)
+            found = self.turns[found.parent]
+        return None if found is self.turns[turn] else found.parent
+
+    def follow(self, turn: str, uuid: str, parent: str | None = None) -> None:
+        """The newest entry, which belongs to this turn and follows the entry `parent`."""
         found = self.turns.pop(turn, None) or OpenTurn("own")
         found.recent.append(uuid)
         del found.recent[:-MOST_ENTRIES]
+        if parent in found.before:
+            found.before = [*found.before, uuid][-MOST_ENTRIES:]
         self.turns[turn] = found
         self.head = turn
+
+    def answer(self, turn: str, uuid: str, message_id: str) -> None:
+        """The newest entry of the turn is of this message of Claude. What is there already cannot
+        follow a new one: a transcript has an entry before those that follow it.
+        """
+        found = self.turns[turn]
+        if message_id == found.answer:
+            return
+        found.answer, found.before = message_id, [one for one in found.recent if one != uuid]
+        self.leaf_aside = self.leaf_aside or self.leaf == turn
+        for one in self.turns.values():
+            one.aside = one.aside or one.parent == turn
 
     def begin(self, uuid: str, turn: OpenTurn) -> None:
         """A turn begins with this entry."""

@@ -217,7 +217,7 @@ class ImportedTranscripts:
                 await self._store.follow_transcript(session, followed, told=True)
         elif followed is not None:
             new = followed not in known.rows
-            if await take(followed, told=new) is not None and new:
+            if await take(followed, told=False) is not None and new:
                 # A new session, or one that our user has cleared: what was before is meant to be gone.
                 await self._store.follow_transcript(session, followed, told=True)
         if target not in (followed, None) and (branching or known.followed is not None):

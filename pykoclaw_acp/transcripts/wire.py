@@ -61,7 +61,8 @@ class Piece(msgspec.Struct, tag="piece", omit_defaults=True):
     """What lies before `offset`, since the piece before this one.
 
     `events`: each with its source, unique in the transcript. `last`: newest entry of each turn of
-    others. `head`: the turn that Claude goes on from. `continued`: another program has run a
+    others. `parents`: turns that do not have all of the turn that they continue, and after which turn
+    they have everything. `head`: the turn that Claude goes on from. `continued`: another program has run a
     command, such as `/compact`, after a turn of ours. `done`: nothing follows for now.
     """
 
@@ -71,6 +72,7 @@ class Piece(msgspec.Struct, tag="piece", omit_defaults=True):
     """Turn, source, event."""
     turns: list[SeenTurn] = []
     last: dict[str, str] = {}
+    parents: dict[str, str | None] = {}
     head: str | None = None
     continued: bool = False
     done: bool = False

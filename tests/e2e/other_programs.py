@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import claude_agent_sdk
 
@@ -47,6 +49,39 @@ async def in_terminal(stack: Stack, prompt: str, *options: str) -> str:
     said, _ = await asyncio.wait_for(process.communicate(), 120)
     assert process.returncode == 0, said
     return str(json.loads(said)["session_id"])
+
+
+@asynccontextmanager
+async def open_terminal(stack: Stack, session: str) -> AsyncIterator[Callable[[str], None]]:
+    """`claude --resume` in a terminal, which has read the transcript and waits for prompts; gives
+    what sends one.
+    """
+    process = await asyncio.create_subprocess_exec(
+        BUNDLED, "-p", "--input-format", "stream-json", "--output-format", "stream-json",
+        "--verbose", "--resume", session, cwd=stack.work, env=stack.environment,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    stdin, stdout = process.stdin, process.stdout
+    assert stdin is not None
+    assert stdout is not None
+
+    def send(**line: Any) -> None:
+        stdin.write(f"{json.dumps(line)}\n".encode())
+
+    def say(prompt: str) -> None:
+        send(type="user", message={"role": "user", "content": prompt})
+
+    try:
+        send(type="control_request", request_id="1", request={"subtype": "initialize"})
+        async with asyncio.timeout(120):
+            assert b"control_response" in await stdout.readline()
+        yield say
+        stdin.close()
+        await asyncio.wait_for(process.wait(), 120)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
 
 
 def answers(stack: Stack) -> list[str]:

@@ -21,7 +21,7 @@ from tests.double import files
 from tests.double.roles import PATIENCE, Role
 from tests.e2e.commands import done
 from tests.e2e.harness import Client, RpcError, Stack, script, text
-from tests.e2e.other_programs import answers, dispatch, name_of, row, terminal
+from tests.e2e.other_programs import answers, dispatch, name_of, open_terminal, row, terminal
 from tests.waiting import eventually
 
 OLD: Final = "1a2b3c4d-aaaa-4aaa-8aaa-aaaaaaaaaaaa"
@@ -343,6 +343,28 @@ async def test_two_programs_at_once_lose_neither_side(stack: Stack) -> None:
     await client.load(session, stack.work)
     said = client.text(session)
     assert [said.count(words) for words in ("Ours.", "Theirs.")] == [1, 1]
+
+
+@pytest.mark.long
+async def test_answer_a_terminal_went_past_is_told(stack: Stack) -> None:
+    """It goes on without our answer, and our next Claude from there."""
+    client = await stack.front()
+    session = await client.new(stack.work)
+    await client.prompt(session, text("First."))
+    (transcript,) = (stack.home / ".claude/projects").glob(f"*/{session}.jsonl")
+    going = client.prompting(session, script("repeat 50x100ms x", "text Ours."))
+    await eventually(lambda: "repeat 50x100ms" in transcript.read_text())
+    async with open_terminal(stack, session) as say:
+        assert (await client.answer(going))["stopReason"] == "end_turn"
+        await eventually(lambda: transcript.read_text().count("Ours.") == 2)
+        say(text("Theirs."))
+        await shown(client, session, "Theirs.")
+    await client.prompt(session, text("Last."))
+    assert answers(stack)[-1] == "Theirs."
+    assert "Ours." in notes(stack).partition("Answered: ")[2]
+    await client.prompt(session, text("Very last."))
+    assert answers(stack)[-1] == "Last."
+    assert notes(stack).count("Answered: ") == 1
 
 
 @pytest.mark.long

@@ -123,6 +123,16 @@ async def test_turns_keep_their_order_and_their_first_place(s: Subject) -> None:
     assert await s.imports.transcript_turns(session, 2) == first[3:]
 
 
+async def test_turns_have_the_parents_named_last(s: Subject) -> None:
+    session = await s.session()
+    turns = [TranscriptTurn(f"t{n}", "claude", f"t{n - 1}" if n else None) for n in range(3)]
+    await s.imports.commit_piece(session, piece(turns=turns[:2]))
+    parents: dict[str, str | None] = {"t1": None, "t2": "t0", "unknown": "t0"}
+    await s.imports.commit_piece(session, piece(turns=turns[2:], parents=parents))
+    found = {one.uuid: one.parent for one in await s.imports.transcript_turns(session, 9)}
+    assert found == {"t0": None, "t1": None, "t2": "t0"}
+
+
 async def test_turns_that_claude_was_given_are_own(s: Subject) -> None:
     session = await s.session()
     await s.running(session, "one")
@@ -198,6 +208,8 @@ async def test_turns_are_told_unless_they_went_on(s: Subject) -> None:
     assert told == [True, False, False]
     await s.imports.commit_piece(session, piece(last={"t0": "e3"}))
     assert not (await s.imports.transcript_turns(session, 9))[0].told
+    await s.imports.follow_transcript(session, "claude", told=True)
+    assert not any(one.told for one in (await s.imports.transcript_turns(session, 9))[::2])
     await s.imports.follow_transcript(session, "other", told=True)
     assert all(one.told for one in await s.imports.transcript_turns(session, 9))
     assert (await s.imports.known_transcripts(session)).followed == "other"

@@ -486,6 +486,23 @@ async def test_branch_is_told_until_it_is_noted(p: Place) -> None:
     assert (await p.look(p.transcripts())).digest is None
 
 
+@pytest.mark.parametrize("goes_on", ["ours", "theirs"])
+async def test_first_look_at_our_claude_session_tells_branches(p: Place, goes_on: str) -> None:
+    """Another program was there at once with our first turn."""
+    await p.s.ended("one", "ours")
+    await p.store.follow_transcript("one", CLAUDE, told=False)
+    prompt = p.transcript.prompt("ours", "ours")
+    p.transcript.synthetic()
+    p.transcript.prompt("theirs", "theirs")
+    theirs = p.transcript.say("their answer")
+    ours = p.transcript.say("our answer", parentUuid=prompt)
+    p.transcript.leaf({"ours": ours, "theirs": theirs}[goes_on])
+    found = await p.look()
+    assert found.digest is not None
+    assert ("their answer" in found.digest) is (goes_on == "ours")
+    assert ("our answer" in found.digest) is (goes_on == "theirs")
+
+
 async def test_look_that_fails_forgets_nothing_it_found(p: Place) -> None:
     """What it has committed is told by the next one, which finds nothing new in the transcript."""
     await p.s.ended("one", "p0")

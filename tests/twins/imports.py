@@ -82,6 +82,11 @@ class MemoryImportStore(MemoryStore):
                 if key in tables.transcript_turns:
                     known = tables.transcript_turns[key]
                     tables.transcript_turns[key] = replace(known, last_uuid=last, told=piece.told)
+            for uuid, parent in piece.parents.items():
+                key = (session_id, uuid)
+                if key in tables.transcript_turns:
+                    known = tables.transcript_turns[key]
+                    tables.transcript_turns[key] = replace(known, parent=parent)
             if any((session_id, source) in tables.sources for source, _ in piece.events):
                 raise RowRefused("an event that was imported before")
             seqs = tables.log(session_id, None, [event for _, event in piece.events])
@@ -102,7 +107,7 @@ class MemoryImportStore(MemoryStore):
         def follow() -> None:
             self.database.followed[session_id] = claude_session_id
             for key, one in self.database.transcript_turns.items():
-                if told and key[0] == session_id:
+                if told and key[0] == session_id and one.claude_session_id != claude_session_id:
                     self.database.transcript_turns[key] = replace(one, told=True)
                     self.database.told_by.pop(key, None)
 

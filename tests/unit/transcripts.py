@@ -56,6 +56,12 @@ class Transcript:
         block = {"type": "tool_use", "id": tool, "name": name, "input": arguments}
         return self.assistant(block, None)
 
+    def synthetic(self, **more: Any) -> str:
+        """What a CLI that resumes puts in the place of an answer that is missing."""
+        said = [{"type": "text", "text": "No response requested."}]
+        message = {"id": f"none{self.count}", "model": "<synthetic>", "content": said}
+        return self.add("assistant", message=message, **more)
+
     def result(self, tool: str, content: Any = "out", **more: Any) -> str:
         """What a tool has returned."""
         block = {"type": "tool_result", "tool_use_id": tool, "content": content}
@@ -94,7 +100,10 @@ class Reading:
     @property
     def parents(self) -> dict[str, str | None]:
         """The turn before each turn of this look."""
-        return {one.uuid: one.parent for piece in self.pieces for one in piece.turns}
+        found = {one.uuid: one.parent for piece in self.pieces for one in piece.turns}
+        for piece in self.pieces:
+            found |= piece.parents
+        return found
 
 
 def words(events: Iterable[Event]) -> list[str]:

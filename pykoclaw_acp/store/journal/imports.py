@@ -78,7 +78,7 @@ class SqlImportStore(SqlStore):
         self, session_id: str, claude_session_id: str, *, told: bool
     ) -> None:
         """The session follows this Claude session."""
-        more = (imports.all_told(session_id),) if told else ()
+        more = (imports.all_told(session_id, but=claude_session_id),) if told else ()
         statements = (imports.follow(session_id, claude_session_id), *more)
         await self._commit(Unit(statements), patient=True)
 
