@@ -57,7 +57,7 @@ class TranscriptReader:
         self._parents = self._state.parents()
         self._searches = 0
         self._translation = Translation(scan.cwd, plans=scan.plans)
-        self._ids = call_ids.CallIds(self._state.answered)
+        self._ids = call_ids.CallIds()
         self._subagents = Subagents(scan.path, self._translation, self._ids)
         self._translation.tasks.tasks = bounded(self._state.tasks)
         for call, found in self._state.calls.items():

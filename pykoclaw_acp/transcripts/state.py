@@ -123,16 +123,13 @@ class Seen:
 
 
 class State(msgspec.Struct, omit_defaults=True):
-    """The newest turns, the oldest first; their running tool calls; the plan. `answered`: calls of
-    the head, as `CallIds` counts them.
-    """
+    """The newest turns, the oldest first; their running tool calls; the plan."""
 
     turns: dict[str, OpenTurn] = {}
     head: str = NO_TURN
     leaf: str = NO_TURN  # the turn with the entry that the CLI has noted last as the end
     leaf_aside: bool = False  # which does not follow that turn's answer
     calls: dict[str, OpenCall] = {}
-    answered: dict[str, int] = {}
     tasks: dict[str, PlanEntry] = {}
     message: str = ""
     blocks: int = 0
@@ -142,8 +139,6 @@ class State(msgspec.Struct, omit_defaults=True):
     def go_on(self, translation: Translation) -> None:
         """Keep what the next look has to know of the translation."""
         self.tasks = translation.tasks.tasks = bounded(translation.tasks.tasks)
-        for call in list(self.answered)[:-MOST_CALLS]:
-            del self.answered[call]
         going_on = translation.open_calls
         self.calls = {
             call: found.now(call, translation)
@@ -233,7 +228,6 @@ class State(msgspec.Struct, omit_defaults=True):
     def begin(self, uuid: str, turn: OpenTurn) -> None:
         """A turn begins with this entry."""
         self.turns[uuid] = turn
-        self.answered.clear()
         self.follow(uuid, uuid)
         while len(self.turns) > MOST_TURNS:
             del self.turns[next(iter(self.turns))]

@@ -63,7 +63,7 @@ class Subagents:
 
     def end_tools(self, results: Sequence[ToolResult], entry: Entry) -> list[Event]:
         """Events of an entry's results, with what subagents have done whose calls they end."""
-        results = [replace(one, tool_use_id=self._ids.ended(one.tool_use_id)) for one in results]
+        results = [replace(one, tool_use_id=self._ids.of(one.tool_use_id)) for one in results]
         return self._end_tools(results, entry, DEPTH)
 
     def end_task(self, call: str | None, end: TaskEnd, entry: Entry) -> list[Event]:

@@ -1,8 +1,7 @@
 """Ids of tool calls that are unique in a session, whatever service makes them.
 
 Claude's own are. Some services that stand in for it count the calls of an answer, and use an id
-again: an id of theirs is shown with the turn's, which is the same in every process that names it,
-and from the second call of the turn on with its number.
+again: an id of theirs is shown with the turn's, which is the same in every process that names it.
 """
 
 from __future__ import annotations
@@ -13,34 +12,21 @@ from typing import Final
 _CLAUDES: Final = re.compile(r"toolu_[0-9A-Za-z_]{16,}")
 # Of a UUID; enough to tell it from the session's others
 _TURN: Final = re.compile(r"([0-9a-f]{8})-")
-_NAMED: Final = re.compile(r"((.+)-[0-9a-f]{8})(?:-\d{1,5})?")
+_NAMED: Final = re.compile(r"(.+)-[0-9a-f]{8}")
 
 
 class CallIds:
-    """Ids under which one session's tool calls are shown, by the id that the service gave last.
+    """Ids under which one session's tool calls are shown, by the id that the service gave last."""
 
-    `answered`: how many calls of a turn have got their results, by the id of the first.
-    """
-
-    def __init__(self, answered: dict[str, int] | None = None) -> None:
+    def __init__(self) -> None:
         self._shown: dict[str, str] = {}
-        self.answered = {} if answered is None else answered
 
     def begun(self, call: str, turn: str) -> str:
         """The id by which a call is shown that is made in this turn."""
         found = _TURN.match(turn)
         if found is not None and not _CLAUDES.fullmatch(call):
-            first = f"{call}-{found[1]}"
-            before = self.answered.get(first, 0)
-            self._shown[call] = f"{first}-{before + 1}" if before else first
+            self._shown[call] = f"{call}-{found[1]}"
         return self.of(call)
-
-    def ended(self, call: str) -> str:
-        """The id by which the call is shown that this result is of; another one may follow."""
-        shown = self.of(call)
-        if shown != call and (found := _NAMED.fullmatch(shown)) is not None:
-            self.answered[found[1]] = self.answered.get(found[1], 0) + 1
-        return shown
 
     def of(self, call: str) -> str:
         """The id by which the newest call of this id is shown."""
@@ -54,4 +40,4 @@ class CallIds:
 def given(shown: str) -> str:
     """The id that the service gave a call."""
     found = _NAMED.fullmatch(shown)
-    return shown if found is None else found[2]
+    return shown if found is None else found[1]

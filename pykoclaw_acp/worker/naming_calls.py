@@ -26,7 +26,7 @@ class NamedCalls:
         if isinstance(message, dict) and isinstance(message.get("content"), list):
             for block in message["content"]:
                 self._begun(block)
-                self._ended(block)
+                self._replace(block, "tool_use_id")
         for name in ("tool_use_id", "parent_tool_use_id"):
             self._replace(frame, name)
         told = frame.get("tool_use_meta")
@@ -45,10 +45,6 @@ class NamedCalls:
     def _begun(self, block: object) -> None:
         if isinstance(block, dict) and block.get("type") == "tool_use":
             block["id"] = self._ids.begun(str(block.get("id")), self._turn)
-
-    def _ended(self, block: object) -> None:
-        if isinstance(block, dict) and block.get("type") == "tool_result":
-            block["tool_use_id"] = self._ids.ended(str(block.get("tool_use_id")))
 
     def _replace(self, holder: object, name: str) -> None:
         if isinstance(holder, dict) and isinstance(holder.get(name), str):

@@ -63,17 +63,6 @@ def test_reused_id_is_a_call_of_its_own() -> None:
     assert ids(events, ToolStarted) == ids(events, ToolEnded) == SHOWN
 
 
-def test_second_call_of_a_turn_is_shown() -> None:
-    session = Session()
-    events: list[Event] = []
-    for _ in range(2):
-        assert session.named.asked("call_0") not in ids(events, ToolStarted)
-        events += session.call()
-        events += session.result()
-    assert ids(events, ToolStarted) == ids(events, ToolEnded) == [SHOWN[0], f"{SHOWN[0]}-2"]
-    assert given(f"{SHOWN[0]}-2") == "call_0"
-
-
 def test_another_worker_names_no_call_like_before() -> None:
     assert [ids(Session().call(), ToolStarted)] == [SHOWN[:1]]
     later = Session()
@@ -133,16 +122,3 @@ def test_transcripts_of_other_programs_are_read_so_too(tmp_path: Path) -> None:
         transcript.result("call_0")
         events += reading.look()
     assert ids(events, ToolStarted) == ids(events, ToolEnded) == SHOWN
-
-
-def test_transcripts_looks_count_a_turns_calls(tmp_path: Path) -> None:
-    transcript = Transcript(tmp_path / "t.jsonl")
-    reading = Reading(transcript)
-    transcript.prompt("Look.", FIRST)
-    events: list[Event] = []
-    for _ in range(2):
-        transcript.call("call_0", command="ls")
-        events += reading.look()
-        transcript.result("call_0")
-        events += reading.look()
-    assert ids(events, ToolStarted) == ids(events, ToolEnded) == [SHOWN[0], f"{SHOWN[0]}-2"]
