@@ -251,7 +251,9 @@ class Translation:
     def ended_call(self, tool_id: str | None, end: TaskEnd) -> str | None:
         """The call that this is the end of: the CLI does not name one that it has named before."""
         task = self.long.known.of(end.task)
-        return tool_id if tool_id in self.background or task is None else task.call
+        if task is None or (tool_id in self.background and task.call not in self.background):
+            return tool_id
+        return task.call  # some services use the id of a call again
 
     def inner(self, tool_id: str) -> list[str]:
         """Running calls of the subagent of this call that end with it."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from pykoclaw_acp.translation.call_ids import CallIds
+from pykoclaw_acp.translation.tasks import AGENTS, MESSAGE
 
 
 class NamedCalls:
@@ -17,6 +18,7 @@ class NamedCalls:
         self._turns = turns
         self._running = running
         self._ids = CallIds()
+        self._agents: dict[str, str] = {}  # shown ids of calls with subagents, by those given
 
     def rename(self, frame: dict[str, Any]) -> None:
         """Put the ids that are shown in the place of those that the service gave."""
@@ -27,8 +29,10 @@ class NamedCalls:
             for block in message["content"]:
                 self._begun(block)
                 self._replace(block, "tool_use_id")
-        for name in ("tool_use_id", "parent_tool_use_id"):
-            self._replace(frame, name)
+        self._replace(frame, "tool_use_id")
+        if isinstance(parent := frame.get("parent_tool_use_id"), str):
+            # A call of the subagent may have the id of the one that began it
+            frame["parent_tool_use_id"] = self._agents.get(parent) or self._ids.of(parent)
         told = frame.get("tool_use_meta")
         for one in told if isinstance(told, list) else ():
             self._replace(one, "id")
@@ -44,7 +48,12 @@ class NamedCalls:
 
     def _begun(self, block: object) -> None:
         if isinstance(block, dict) and block.get("type") == "tool_use":
-            block["id"] = self._ids.begun(str(block.get("id")), self._turn)
+            call, block["id"] = (
+                str(block.get("id")),
+                self._ids.begun(str(block.get("id")), self._turn),
+            )
+            if block.get("name") in (*AGENTS, MESSAGE):
+                self._agents[call] = block["id"]
 
     def _replace(self, holder: object, name: str) -> None:
         if isinstance(holder, dict) and isinstance(holder.get(name), str):

@@ -43,9 +43,9 @@ class Session:
         block = {"type": "tool_use", "id": call, "name": "Bash", "input": {"command": "ls"}}
         return self.read(type="assistant", message={"model": "x", "content": [block]})
 
-    def result(self, call: str = "call_0") -> list[Event]:
+    def result(self, call: str = "call_0", **more: Any) -> list[Event]:
         block = {"type": "tool_result", "tool_use_id": call, "content": "out"}
-        return self.read(type="user", message={"content": [block]})
+        return self.read(type="user", message={"content": [block]}, **more)
 
 
 def ids(events: list[Event], kind: type[ToolStarted | ToolEnded]) -> list[str]:
@@ -88,6 +88,44 @@ def test_subagents_calls_are_under_their_turns_call() -> None:
     )
     assert isinstance(event, ToolStarted)
     assert (event.tool_call_id, event.parent_id) == ("call_1-11111111", SHOWN[0])
+
+
+def test_each_command_in_background_ends_by_itself() -> None:
+    session = Session()
+    for session.turn, task in ((FIRST, "job1"), (SECOND, "job2")):
+        session.call()
+        session.translator.long.known.named(
+            session.named.asked("call_0"), task, background=True, tool="Bash"
+        )
+        session.result(tool_use_result={"backgroundTaskId": task, "stdout": "", "stderr": ""})
+    for task, shown in zip(("job1", "job2"), SHOWN, strict=True):
+        ended = session.read(
+            type="system",
+            subtype="task_notification",
+            task_id=task,
+            tool_use_id="call_0",
+            status="completed",
+            summary="",
+            output_file="",
+        )
+        assert ids(ended, ToolEnded) == [shown]
+
+
+def test_subagents_call_may_have_the_id_of_its_own() -> None:
+    session = Session()
+    agent = {"type": "tool_use", "id": "call_0", "name": "Agent", "input": {"description": "Look"}}
+    session.read(type="assistant", message={"model": "x", "content": [agent]})
+    session.translator.long.known.named(SHOWN[0], "agent1", background=True, tool="Agent")
+    session.result(tool_use_result={"isAsync": True, "status": "async_launched"})
+    session.turn = SECOND
+    inner = {"type": "tool_use", "id": "call_0", "name": "Bash", "input": {"command": "ls"}}
+    begun = session.read(
+        type="assistant", message={"model": "x", "content": [inner]}, parent_tool_use_id="call_0"
+    )
+    assert [(one.tool_call_id, one.parent_id) for one in begun if isinstance(one, ToolStarted)] == [
+        (SHOWN[1], SHOWN[0])
+    ]
+    assert session.translator.end_unanswered() == []
 
 
 class Inside:
