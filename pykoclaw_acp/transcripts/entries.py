@@ -17,6 +17,7 @@ MAX_ID: Final = 64  # characters of an id
 MAX_CALL: Final = 200  # characters of the id of a tool call
 MAX_NAME: Final = 256  # characters of a tool's name
 THOUGHTS: Final = frozenset({"thinking", "redacted_thinking"})
+_BLANK: Final = ("", "(no content)", "[Empty text removed]")
 MAX_DETAILS: Final = 512 * 1024  # bytes of the CLI's own form of a result
 
 INTERRUPTED: Final = "[Request interrupted by user"
@@ -135,10 +136,19 @@ def message(entry: Entry) -> Message | None:
 
 def answer(entry: Entry) -> str | None:
     """The id of the message of Claude that the entry is of; None if it is of none, as what the CLI
-    has put in the place of one that is missing.
+    has put in the place of one that is missing, or of nothing that the CLI keeps when it resumes.
     """
     found = message(entry) if entry.type == "assistant" else None
-    return None if found is None or found.model == SYNTHETIC else found.id or entry.uuid
+    if found is None or found.model == SYNTHETIC or all(map(_is_dropped, found.blocks)):
+        return None
+    return found.id or entry.uuid
+
+
+def _is_dropped(block: dict[str, Any]) -> bool:
+    """Whether the CLI leaves the block out when it resumes a conversation that ends with it."""
+    if block.get("type") == "text":
+        return str(block.get("text")).strip() in _BLANK
+    return block.get("type") in THOUGHTS
 
 
 def queued(entry: Entry) -> tuple[str, Message] | None:

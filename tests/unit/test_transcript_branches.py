@@ -118,6 +118,24 @@ def test_turn_cut_off_by_kill_is_known(b: Branches, who: str, begun: bool) -> No
     assert b.lacks() == []
 
 
+@pytest.mark.parametrize("begun", [False, True], ids=["nothing", "a_call"])
+@pytest.mark.parametrize(
+    "block", [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "\n\n"}]
+)
+def test_what_a_resume_drops_is_no_answer(b: Branches, block: dict[str, Any], begun: bool) -> None:
+    """The CLI goes on from the entry before a thought, or blank text, without more behind it."""
+    last = b.prompt
+    if begun:
+        b.t.call("t1", command="ls")
+        last = b.t.result("t1", "out")
+    b.t.assistant(block, "m")
+    b.t.synthetic(parentUuid=last)
+    b.t.prompt("again", "again")
+    assert b.lacks() == []
+    b.t.say("our answer")
+    assert b.lacks() == []
+
+
 def test_results_beside_each_other_are_one_branch(b: Branches) -> None:
     """Each result of calls made at once follows its own call."""
     one, two = {"type": "tool_use", "id": "t1"}, {"type": "tool_use", "id": "t2"}
