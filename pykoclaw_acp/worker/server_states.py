@@ -61,7 +61,8 @@ class ServerStates:
         self._changed = changed
         self._lacking: dict[str, str] = {}  # states by name
         self._hanging: set[str] = set()  # not tried again in this worker
-        self._sign_ins = Tasks()
+        self._opened: set[str] = set()  # whose page to sign in the user has opened
+        self._tasks = Tasks()
 
     @property
     def told(self) -> str:
@@ -70,8 +71,8 @@ class ServerStates:
 
     @property
     def signs_in(self) -> bool:
-        """Whether the user is signing in to a server, or is asked to."""
-        return bool(self._sign_ins)
+        """Whether the user is signing in to a server."""
+        return bool(self._opened)
 
     async def retry(self, client: ClaudeSDKClient) -> None:
         """Connect again to what did not work: it may have been repaired, or signed in to."""
@@ -110,7 +111,7 @@ class ServerStates:
 
     def close(self) -> None:
         """Withdraw what the user was asked."""
-        self._sign_ins.cancel()
+        self._tasks.cancel()
 
     def _line(
         self, name: str, detail: Mapping[str, Any], client: ClaudeSDKClient, turn_id: str
@@ -134,9 +135,7 @@ class ServerStates:
             )
         asks = self._permissions.links and not _has_secret(self._given.get(name))
         if asks:
-            task = self._sign_ins.start(self._offer_sign_in(name, client, turn_id))
-            task.add_done_callback(lambda _: self._changed())
-            self._changed()
+            self._tasks.start(self._offer_sign_in(name, client, turn_id))
         page = "Open the page that you are asked for, or run" if asks else "Run"
         command = sign_in_command(name, detail, self.account)
         return (
@@ -156,9 +155,19 @@ class ServerStates:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SIGN_IN_WAIT):
                 form = Form(server=name, message=SIGN_IN, schema={}, url=url)
-                opened = (await self._permissions.ask(form, turn_id))["action"] == "accept"
-                while opened and not await _is_connected(client, name):  # noqa: ASYNC110  the CLI does not tell it
-                    await asyncio.sleep(LOOK)
+                if (await self._permissions.ask(form, turn_id))["action"] == "accept":
+                    await self._opened_page(name, client)
+
+    async def _opened_page(self, name: str, client: ClaudeSDKClient) -> None:
+        """Wait until the user has signed in."""
+        self._opened.add(name)
+        self._changed()
+        try:
+            while not await _is_connected(client, name):  # noqa: ASYNC110  the CLI does not tell it
+                await asyncio.sleep(LOOK)
+        finally:
+            self._opened.discard(name)
+            self._changed()
 
     def without_secrets(self, name: str, words: str) -> str:
         """An error in one line, without what the client has configured."""

@@ -155,7 +155,7 @@ async def test_user_signs_in_where_page_can_open() -> None:
 async def test_sign_in_counts_as_background_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, decision: Literal["accept", "decline"]
 ) -> None:
-    """Until the user has signed in, which is after the page was opened; so its worker stays."""
+    """From when the page was opened until the user has signed in; so its worker stays."""
     monkeypatch.setattr(server_states, "LOOK", 0.01)
     told: list[Any] = []
     cli, outbox = Cli({"a": "needs-auth"}, a={"status": "needs-auth"}), Mock(put=told.append)
@@ -169,12 +169,15 @@ async def test_sign_in_counts_as_background_work(
         return [one.running for one in told if isinstance(one, Background)]
 
     (ask_id,) = await eventually(lambda: claude.permissions.pending)
-    assert (claude.background, running()) == (1, [1])
+    assert (claude.background, running()) == (0, [])
     claude.permissions.resolve(Answer(epoch=1, ask_id=ask_id, decision=decision))
     if decision == "accept":
+        await eventually(lambda: running() == [1])
         await not_within(lambda: len(running()) > 1)
         cli.details["a"]["status"] = "connected"
-    await eventually(lambda: running() == [1, 0])
+        await eventually(lambda: running() == [1, 0])
+    else:
+        await not_within(running)
     assert claude.background == 0
 
 
