@@ -175,6 +175,7 @@ def items(updates: Iterable[dict[str, Any]]) -> Iterator[Item]:
 @dataclass(slots=True)
 class _Folding:
     _queue: deque[Item] = field(default_factory=deque)
+    _notes: list[Item] = field(default_factory=list)  # for behind the message, which may go on
     _running: dict[str, ShownCall] = field(default_factory=dict)
     _titles: dict[str, str] = field(default_factory=dict)  # of calls that had to leave the queue
     _plan: list[dict[str, Any]] = field(default_factory=list)
@@ -208,8 +209,13 @@ class _Folding:
 
     def rest(self) -> Iterator[Item]:
         self._end_plan()
+        self._queue.extend(self._notes)
         while self._queue:
             yield self._leave()
+
+    def _append(self, item: Item) -> None:
+        self._queue.extend((*self._notes, item))
+        self._notes.clear()
 
     def _leave(self) -> Item:
         item = self._queue.popleft()
@@ -222,7 +228,7 @@ class _Folding:
 
     def _end_plan(self) -> None:
         if self._plan:
-            self._queue.append(ShownPlan(self._plan))
+            self._append(ShownPlan(self._plan))
             self._plan = []
 
     def _choose(self, options: list[dict[str, Any]]) -> None:
@@ -233,13 +239,13 @@ class _Folding:
         ]
         if changed:
             note = {"type": "text", "text": " ".join(changed)}
-            self._queue.append(ShownMessage(OURS, [note], (OURS,)))
+            self._notes.append(ShownMessage(OURS, [note], (OURS,)))
 
     def _say(self, who: str, key: tuple[str, ...], content: dict[str, Any], at: int | None) -> None:
         last = self._queue[-1] if self._queue else None
         if not isinstance(last, ShownMessage) or last.key != key:
             last = ShownMessage(who, [], key, at)
-            self._queue.append(last)
+            self._append(last)
         text = content.get("text")
         before = last.blocks[-1] if last.blocks else {}
         texts = content.get("type") == "text" == before.get("type")
@@ -267,7 +273,7 @@ class _Folding:
             named = update.get("title") or self._titles.get(call) or "a tool"
             tool = ShownCall(one_line(str(named), "a tool"), "in_progress", [])
             self._running[call] = tool
-            self._queue.append(tool)
+            self._append(tool)
         self._size -= _size(tool)
         tool.take(update)
         self._size += _size(tool)

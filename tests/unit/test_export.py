@@ -389,6 +389,30 @@ def test_changes_of_options_are_notes() -> None:
     ]
 
 
+def test_changed_option_does_not_divide_message() -> None:
+    """The note follows the message, and stands before what comes next."""
+    first, rest = (said("agent_message_chunk", "a1", text) for text in ("Hello ", "world."))
+    history = [call("t"), first, options(Mode="plan"), update("t", "one"), rest]
+    ends: list[tuple[dict[str, Any], list[str]]] = [
+        (said("agent_message_chunk", "a2", "Done."), ["Done."]),
+        (call("u", "Bash: pwd"), ["Bash: pwd"]),
+        ({"sessionUpdate": "plan", "entries": [{"content": "Test"}]}, ["Test"]),
+        (options(Mode="auto"), ["Mode: Auto."]),
+        ({}, []),
+    ]
+    for end, after in ends:
+        assert [name(one) for one in items([*history, end])] == [
+            *("Bash: ls", "Hello world.", "Mode: Plan."),
+            *after,
+        ]
+
+
+def name(item: Item) -> str:
+    if isinstance(item, ShownMessage):
+        return "".join(block["text"] for block in item.blocks)
+    return item.title if isinstance(item, ShownCall) else str(item.entries[0]["content"])
+
+
 def test_links_to_web_are_links_in_page() -> None:
     shown = html('See **[the "docs"](https://x.org/?a=1&b="2")** and [it](http://y.org).')
     assert (
