@@ -37,6 +37,7 @@ _ORIGINS: Final = {
 SPEAKERS: Final = (*_SAID.values(), OURS, *_ORIGINS.values())
 RESULTS: Final = {"completed": "✓", "failed": "✗"}
 _LONG: Final = ("text", "data", "blob", "oldText", "newText")
+EDIT: Final = "edit"  # ACP's kind of tool
 SPLIT: Final = MAX_TEXT // 2  # characters; a piece of so many is a part of a longer text
 _OPENING: Final = frozenset("([{“‘«„")
 _CLOSING: Final = frozenset(".,;:!?)]}”’»…")

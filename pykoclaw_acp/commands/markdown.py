@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from pykoclaw_acp.commands import changes
 from pykoclaw_acp.commands.document import (
+    EDIT,
     OURS,
     RESULTS,
     TASKS,
@@ -74,13 +75,17 @@ def beside_title(tool: ShownCall) -> str | None:
 
 
 def short_output(tool: ShownCall) -> str | None:
-    """The output of a tool call if it is one short line, or none; None if it is more."""
+    """The output of a tool call if it is one short line, or none; None if it is more, or what an edit
+    writes.
+    """
     texts = tool.blocks
     if len(tool.content) > 1 or len(texts) != len(tool.content):
         return None
     if not texts:
         return ""
     text = output(texts[0]).strip() if texts[0].get("type") == "text" else "\n"
+    if tool.kind == EDIT and tool.status != "failed" and text != block_text(texts[0]).strip():
+        return None  # the content of the file is in a code block, and our words about it are not
     return text if len(text) <= SHORT and "\n" not in text else None
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from pykoclaw_acp.commands import changes
-from pykoclaw_acp.commands.document import ShownCall
-from pykoclaw_acp.commands.markdown import SHORT, output
+from pykoclaw_acp.commands.document import EDIT, ShownCall
+from pykoclaw_acp.commands.markdown import SHORT, output, short_output
 from pykoclaw_acp.commands.permission_request import coloured, quoted_line
 from pykoclaw_acp.terminal import Shown, shown
 
@@ -26,9 +26,11 @@ def lines(tool: ShownCall) -> Iterator[tuple[Shown, ...]]:
         if len(found) > 1 or len(found[0]) > SHORT:
             yield from map(quoted_line, _bounded(found))
     elif tool.status == "completed":
-        for part in tool.content:
-            if part.get("type") == "diff":
-                yield from _change(part)
+        changed = [part for part in tool.content if part.get("type") == "diff"]
+        for part in changed:
+            yield from _change(part)
+        if tool.kind == EDIT and not changed and short_output(tool) is None:
+            yield from map(quoted_line, _bounded(_output(tool)))
 
 
 def texts(tool: ShownCall) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from pykoclaw_acp.commands import tool_output
 from pykoclaw_acp.commands.apart import Apart
 from pykoclaw_acp.commands.document import (
+    EDIT,
     OURS,
     RESULTS,
     SPEAKERS,
@@ -209,8 +210,8 @@ def _why(tool: ShownCall) -> str:
     if it is one line.
     """
     *before, last = tool_output.texts(tool) or [""]
-    if tool.name in (PLANS, ASKS):
-        before = []  # that stands there already
+    if tool.name in (PLANS, ASKS) or tool.kind == EDIT:
+        before = []  # that stands there already, or is what was to be written
     shown_before = [line.strip() for text in before for line in text.split("\n") if line.strip()]
     first = next((line.strip() for line in last.split("\n") if line.strip()), "")
     whole = ": ".join([first.removesuffix(".") if shown_before else first, *shown_before])

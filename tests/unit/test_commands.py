@@ -357,6 +357,22 @@ def test_attached_terminal_shows_diffs_of_edits() -> None:
     ]  # fmt: skip
 
 
+def test_content_of_written_file_is_no_outcome() -> None:
+    """As long as it is not known what has changed, an edit shows what it writes."""
+    content = "```\nsecret = 1\n```"
+    write = {**begun("t", "Write a", "Write", content), "kind": "edit"}
+    why = "Stopped, as its turn was cancelled."
+    for update, line, below in (
+        (ended("t", "failed", content, why), f"✗ Write a — {why}", []),
+        (ended("t", "failed", "```\nNo space left\n```"), "✗ Write a — No space left", []),
+        (ended("t", "completed"), "✓ Write a", ["  │ secret = 1"]),
+        (ended("t", "completed", "```\na\nb\n```"), "✓ Write a", ["  │ a", "  │ b"]),
+        (ended("t", "completed", "(Unchanged.)"), "✓ Write a — (Unchanged.)", []),
+    ):
+        assert printed([write, update], live=False) == f"{line}\n"
+        assert with_outputs(write, update) == ["• Write a", line, *below]
+
+
 def test_a_call_ends_under_its_last_title() -> None:
     updates = [
         begun("t", "Compacting"),

@@ -413,6 +413,16 @@ def name(item: Item) -> str:
     return item.title if isinstance(item, ShownCall) else str(item.entries[0]["content"])
 
 
+def test_content_of_written_file_is_no_outcome() -> None:
+    """It stands below the title, not beside it; why the call has failed may."""
+    for status in ("completed", "in_progress"):
+        write = [call("t", "Write a", kind="edit"), update("t", "```\nx = 1\n```", status=status)]
+        assert "Write a`\n\n```\nx = 1\n```\n" in rendered(markdown, write)
+        assert "<pre>x = 1</pre></details>" in rendered(page, write)
+    refused = [call("t", "Write a", kind="edit"), update("t", "```\nNo.\n```", status="failed")]
+    assert rendered(markdown, refused).endswith("✗ `Write a` — `No.`\n")
+
+
 def test_links_to_web_are_links_in_page() -> None:
     shown = html('See **[the "docs"](https://x.org/?a=1&b="2")** and [it](http://y.org).')
     assert (
