@@ -17,6 +17,7 @@ from pykoclaw_acp.protocol.control.sessions import SessionSummary, TurnInfo
 from pykoclaw_acp.store import readable
 from pykoclaw_acp.store.database import Database
 from pykoclaw_acp.store.logs import LAST_SEQ
+from pykoclaw_acp.store.remembered import IMPORTED
 from pykoclaw_acp.store.sql import CONTINUED, CWD, HAS_SESSION, QUEUED, UNFINISHED, of_channels
 from pykoclaw_acp.store.turns import NEWEST_FIRST, content
 from pykoclaw_acp.tasks import Pace
@@ -63,7 +64,7 @@ class MoreOfSession:
     events: int
     turn_count: int
     other_turns: int
-    """Turns that other programs have run, as far as they were imported."""
+    """Turns of its log that other programs have run, as far as they were imported; a fork knows more."""
     turns: list[TurnInfo]
     prompts: list[list[dict[str, Any]]]
     """Content of the prompt of each of `turns`; empty for a long one."""
@@ -145,9 +146,9 @@ async def details(database: Database, session_id: str) -> MoreOfSession:
         (session_id,),
     )
     ((count, others),) = await database.read(
-        "SELECT (SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ?),"
-        " (SELECT COUNT(*) FROM acp_transcript_turns WHERE acp_session_id = ? AND own = 0)",
-        (session_id, session_id),
+        "SELECT (SELECT COUNT(*) FROM acp_turns WHERE acp_session_id = ?),"  # noqa: S608  constant
+        f" (SELECT COUNT(DISTINCT x.prompt_uuid) {IMPORTED})",
+        (session_id, session_id, session_id, events),
     )
     rows = await database.read(
         "SELECT turn_id, CASE WHEN task_id IS NULL THEN origin ELSE 'task' END, state, stop_reason, error,"  # noqa: S608  constant

@@ -13,6 +13,7 @@ from pykoclaw_acp.model.events import Event, Text, ToolEnded, UserMessage
 from pykoclaw_acp.model.imports import ImportedPiece, TranscriptRow, TranscriptTurn
 from pykoclaw_acp.sessions.rewinding import Rewinding
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store import overview
 from pykoclaw_acp.store.database import Statement, Unit
 from pykoclaw_acp.store.journal.branches import SqlBranchStore
 from tests.integration.rig import Rig, rig
@@ -87,6 +88,20 @@ async def test_unprompted_fork_remembers_what_its_source_does(tmp_path: Path, wh
         else:
             memory = (await store.point(made.record, made.last_seq, uuid)).memory
         assert memory == Memory(Branch(source.id, answer))
+
+
+async def test_fork_counts_the_turns_it_has(tmp_path: Path) -> None:
+    """Not the terminal's turns after its place, which it knows all the same."""
+    async with rig(tmp_path) as r:
+        source = await r.session()
+        first = await r.prompt(source, "say 1")
+        await source.idle()
+        await terminal(r, source)
+        counts = []
+        for message in (None, first.turn_id):
+            made, _ = await r.sessions.forks.fork(source, "/", (), (), message_id=message)
+            counts.append((await overview.details(r.database, made.id)).other_turns)
+        assert counts == [1, 0]
 
 
 async def test_terminals_turn_unknown_to_claude_is_summed_up(tmp_path: Path) -> None:
