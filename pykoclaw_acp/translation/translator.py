@@ -251,9 +251,8 @@ class Translation:
     def ended_call(self, tool_id: str | None, end: TaskEnd) -> str | None:
         """The call that this is the end of: the CLI does not name one that it has named before."""
         task = self.long.known.of(end.task)
-        if task is None or (tool_id in self.background and task.call not in self.background):
-            return tool_id
-        return task.call  # some services use the id of a call again
+        known = tool_id if task is None else task.call  # some services use the id of a call again
+        return known if known in self.background or tool_id not in self.background else tool_id
 
     def inner(self, tool_id: str) -> list[str]:
         """Running calls of the subagent of this call that end with it."""

@@ -111,7 +111,7 @@ def test_each_command_in_background_ends_by_itself() -> None:
         assert ids(ended, ToolEnded) == [shown]
 
 
-def test_subagents_call_may_have_the_id_of_its_own() -> None:
+def test_subagents_call_may_have_its_own_id() -> None:
     session = Session()
     agent = {"type": "tool_use", "id": "call_0", "name": "Agent", "input": {"description": "Look"}}
     session.read(type="assistant", message={"model": "x", "content": [agent]})
