@@ -80,6 +80,7 @@ async def let_go_at_end(session: Session, one: Subscription) -> None:
     """
     for turn in session.turns:
         await turn.over()
+    await session.background_over()
     with contextlib.suppress(ConnectionError):
         await one.reached(session.last_seq)
     if one.leaves and one in session.subscriptions:

@@ -139,6 +139,10 @@ class SessionParts:
         """Whether a turn runs that Claude began by itself."""
         return bool(self._background)
 
+    async def background_over(self) -> None:
+        """Wait until no turn runs that Claude began by itself."""
+        await self._background.over()
+
     @property
     def turns(self) -> list[Turn]:
         """Turns that run, wait, or have ended without the journal knowing it yet."""

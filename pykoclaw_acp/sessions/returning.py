@@ -11,7 +11,6 @@ import structlog
 
 from pykoclaw_acp.channel.options import McpServer
 from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
-from pykoclaw_acp.sessions import closing
 from pykoclaw_acp.sessions.registry import Sessions
 from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.subscriber import Subscriber
@@ -111,7 +110,7 @@ async def _go_on(
     if closed:
         # The daemon before may have died before it told so; the client would follow the session again
         # once another one has opened it.
-        subscriber.leaving.start(closing.let_go_at_end(session, subscription), name="let go")
+        subscriber.leave_at_end(session, subscription)
     elif place.answered:
         await subscriber.claim_prompts_again(session, session_id)
 

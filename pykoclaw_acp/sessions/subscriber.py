@@ -11,6 +11,7 @@ from pykoclaw_acp.model import client_traits
 from pykoclaw_acp.model.cursors import Reader
 from pykoclaw_acp.model.session_environment import ClientEnvironment
 from pykoclaw_acp.model.turns import Outcome, Turn
+from pykoclaw_acp.sessions import closing
 from pykoclaw_acp.sessions.live_pace import LivePace
 from pykoclaw_acp.sessions.ports import Client
 from pykoclaw_acp.sessions.registry import Sessions
@@ -29,8 +30,7 @@ class Subscriber:
         self.sessions = sessions
         self.subscriptions: dict[str, Subscription] = {}
         self.loading: dict[str, int] = {}  # request number of a running replay, by session
-        self.leaving = Tasks()
-        """Which let go of the client where sessions were closed before it came back."""
+        self._leaving = Tasks()  # which let go of it where sessions were closed before it came back
         self.client = client
         self.superseded = False
         """Whether its front speaks through a newer connection."""
@@ -64,7 +64,7 @@ class Subscriber:
     def close(self) -> int:
         """Drop the client; its turns continue. Returns the number of prompts it waited for."""
         self.sessions.fronts.leave(self._front, self)
-        self.leaving.cancel()
+        self._leaving.cancel()
         for subscription in list(self.subscriptions.values()):
             subscription.close()
         self.subscriptions.clear()
@@ -150,6 +150,13 @@ class Subscriber:
         """The client opens the session: a close that came before takes its subscription no more."""
         if (subscription := self.subscriptions.get(session_id)) is not None:
             subscription.leaves = False
+
+    def leave_at_end(self, session: Session, one: Subscription) -> None:
+        """Let go of the client once it was shown what is left in a closed session; while recovery waits,
+        the next daemon does, which knows what that is.
+        """
+        if not self.sessions.awaits_recovery:
+            self._leaving.start(closing.let_go_at_end(session, one), name="let go")
 
     def drop(self, session_id: str) -> None:
         """Drop the subscription of a closed session."""

@@ -39,7 +39,7 @@ from tests.integration.linked import (
     words,
 )
 from tests.integration.rig import Rig, rig
-from tests.waiting import eventually
+from tests.waiting import eventually, not_within
 
 
 async def finish(r: Rig, text: str = "done") -> None:
@@ -449,6 +449,40 @@ async def test_returning_client_follows_turn_left_in_closed_session(tmp_path: Pa
             await eventually(lambda: again.rests("detached"))
             assert again.seqs()[-1] == live.last_seq
             assert not live.busy
+
+
+async def test_returning_client_follows_claudes_own_turn_left(tmp_path: Path) -> None:
+    """Claude has begun it by itself, in a session that another client has closed since."""
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        await one.result(2, "session/prompt", **words(session, "say 1"))
+        live, (channel,) = r.sessions.live[session], r.launcher.live
+        channel.begin_own("own")
+        await eventually(lambda: live.background)
+        await one.leave()
+        await close_as_daemon_dies(r, session)
+        async with front(r, sessions={session: {"seq": live.last_seq, "opened": {}}}) as again:
+            await not_within(lambda: again.rests("detached"))
+            channel.say(channel.event("own", "more"), channel.ended("own"))
+            await eventually(lambda: again.rests("detached"))
+            assert again.text() == "more"
+            assert not live.subscriptions
+
+
+async def test_returning_client_stays_while_recovery_waits(tmp_path: Path) -> None:
+    """The daemon cannot take up yet what was left in the closed session: the next one lets go of it."""
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        await one.result(2, "session/prompt", **words(session, "say 1"))
+        await one.leave()
+        await close_as_daemon_dies(r, session)
+        r.sessions.awaits_recovery = True
+        places = {session: {"seq": r.sessions.live[session].last_seq, "opened": {}}}
+        async with front(r, sessions=places) as again:
+            await not_within(lambda: again.rests("detached"))
+        r.sessions.awaits_recovery = False
+        async with front(r, sessions=places) as later:
+            await eventually(lambda: later.rests("detached"))
 
 
 async def test_resent_prompt_in_closed_session_leaves_no_gap(tmp_path: Path) -> None:
