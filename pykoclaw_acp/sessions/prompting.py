@@ -70,9 +70,13 @@ async def accept(subscriber: Subscriber, prompt: ClientPrompt) -> tuple[Session,
                 return None
     turn.blobs = prompt.blobs
     subscriber.require_current()
-    known = await session.accept(turn, subscription, joins=prompt.joins)
-    if known is not turn and known.ended.done() and not known.keys.is_same(keys):
-        await _say_joined(session, subscription)
+    try:
+        known = await session.accept(turn, subscription, joins=prompt.joins)
+        if known is not turn and known.ended.done() and not known.keys.is_same(keys):
+            await _say_joined(session, subscription)
+    finally:
+        if subscription.leaves:  # made anew maybe, for this turn alone
+            subscriber.leave_at_end(session, subscription)
     known.steers = known.steers or turn.steers
     subscriber.expect_answer(prompt.number, session, known)
     return session, known

@@ -496,6 +496,24 @@ async def test_resent_prompt_in_closed_session_leaves_no_gap(tmp_path: Path) -> 
             again.call(2, "session/prompt", again=1, **words(session, "say 3"))
             await again.answer(2)
             assert again.text() == one.text() != ""
+            await eventually(lambda: not r.sessions.live[session].subscriptions)
+
+
+@pytest.mark.parametrize("known", [False, True])
+async def test_resent_prompt_follows_closed_session_no_longer(tmp_path: Path, known: bool) -> None:
+    """The client was let go of before its prompt came again, of which no daemon may have heard."""
+    async with rig(tmp_path) as r, front(r) as one:
+        session = await new(one)
+        await one.result(2, "session/prompt", **words(session, "say 3"))
+        await one.leave()
+        await close_as_daemon_dies(r, session)
+        places = {session: {"seq": r.sessions.live[session].last_seq, "opened": {}}}
+        async with front(r, sessions=places) as again:
+            await eventually(lambda: again.rests("detached"))
+            again.call(2 if known else 3, "session/prompt", again=1, **words(session, "say 3"))
+            assert ("result" in await again.answer(2 if known else 3)) == known
+            await eventually(lambda: len(again.rests("detached")) == 2)
+            assert not r.sessions.live[session].subscriptions
 
 
 async def test_plain_resume_continues_after_confirmed_updates(tmp_path: Path) -> None:
