@@ -56,8 +56,8 @@ class Capacity:
         """Wait until one more worker is allowed; stop the one that is idle longest, unless enough
         are stopping.
 
-        If none is idle, ask the sessions to park a permission request that nobody is there to
-        answer.
+        If none is idle, nor enough are stopping, ask the sessions to park a permission request that
+        nobody is there to answer.
         """
         self._waiting += 1
         try:
@@ -73,7 +73,7 @@ class Capacity:
             )
             if idle and self._lacks:
                 self._retire(idle[0])
-            elif not idle:
+            elif not idle and self._lacks:
                 log.info(
                     "All workers are busy; the turn waits", action="pool_full", session=session_id
                 )

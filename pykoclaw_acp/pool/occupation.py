@@ -48,6 +48,7 @@ class Occupation:
         self._changed()
 
     def close(self) -> None:
-        """Tell of no change any more that time makes."""
+        """Leave Claude no more time to begin a turn about work that has ended."""
         if self._settling is not None:
             self._settling.cancel()
+            self._settling = None

@@ -196,9 +196,10 @@ class WorkerPool:
             self._retire(worker)
 
     def evict(self, session_id: str) -> None:
-        """Stop the session's worker in the background if it is idle."""
+        """Stop the session's worker in the background if it has no turn, and no work goes on."""
         worker = self._workers.get(session_id)
         if worker is not None:
+            worker.occupation.close()
             self._evict(worker)
 
     async def stop(self, session_id: str) -> None:

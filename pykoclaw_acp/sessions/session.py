@@ -321,9 +321,7 @@ class Session(SessionParts):
         )
 
     async def _give_up_worker(self, turn_id: str) -> None:
-        """Stop a turn, and what was given to it, and free its worker for others before the next turn
-        begins.
-        """
+        """Stop a turn, and what was given to it, and free its worker before the next turn begins."""
         self._state.explained.add(turn_id)
         if turn_id in self._background:
             await self._background.stop(turn_id)
@@ -337,8 +335,9 @@ class Session(SessionParts):
                         self.cancel(turn)
                     for turn in given:
                         await turn.over()
-                    self._workers.release(self.id)
-                    self._workers.evict(self.id)
+                    if not self._queue.uses_worker:
+                        self._workers.release(self.id)
+                        self._workers.evict(self.id)
             finally:
                 self.gives_up_worker = False
 

@@ -113,8 +113,7 @@ class WorkerReports:
 
     def _retire_unless_used(self) -> None:
         """End the worker, unless it has another turn, or one is about to be given to it."""
-        turns = (self._queue.current, *self._queue.steered)
-        if not self._background and all(one is None or one.ended.done() for one in turns):
+        if not self._background and not self._queue.uses_worker:
             self._workers.retire(self._state.id)
 
     def _offered(self, frame: Numbered) -> Numbered:

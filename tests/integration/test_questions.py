@@ -5,6 +5,7 @@ memory.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import time
 from dataclasses import replace
@@ -22,7 +23,7 @@ from pykoclaw_acp.model.events import Text, UserMessage
 from pykoclaw_acp.model.permissions import Deadline, RequestPolicy, Settlement
 from pykoclaw_acp.model.session_environment import ClientEnvironment, StoredEnvironment
 from pykoclaw_acp.model.turns import Turn
-from pykoclaw_acp.pool import capacity
+from pykoclaw_acp.pool import capacity, occupation
 from pykoclaw_acp.sessions.permissions import decisions
 from pykoclaw_acp.sessions.permissions.parked_answers import ParkedAnswers
 from pykoclaw_acp.sessions.registry import Sessions
@@ -352,6 +353,66 @@ async def test_parked_question_frees_worker_before_next_prompt(tmp_path: Path) -
         assert not later.ended.done()
         assert r.launcher.live == [r.launcher.launched[1]]
         assert not asking.session.gives_up_worker
+
+
+@pytest.mark.parametrize("work", [(), (1, 0)])
+async def test_parked_question_frees_worker_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, work: tuple[int, ...]
+) -> None:
+    """`work`: how much runs in the background during the turn; Claude could tell of its end."""
+    monkeypatch.setattr(occupation, "SETTLED", LONG)
+    async with rig(tmp_path, "wait", max_workers=2) as r:
+        asking = await begin(r), await begin(r)
+        for one in asking:
+            for running in work:
+                one.channel.background(running)
+            one.ask(f"of {one.session.id}")
+            away = one.session.permissions.away
+            await eventually(functools.partial(getattr, away, "unattended_since"))
+        assert (await r.run(await r.session(), "say 1")).state == "done"
+        assert [one.turn.ended.done() for one in asking] == [True, False], "one is enough"
+
+
+async def test_parked_question_leaves_worker_to_another_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with rig(tmp_path, "park", LONG) as r:
+        asking, go_on = await begin(r), asyncio.Event()
+        dispatch, entered = r.journal.dispatch, asyncio.Event()
+
+        async def later(*given: Any) -> None:
+            entered.set()
+            await go_on.wait()
+            await dispatch(*given)
+
+        monkeypatch.setattr(r.journal, "dispatch", later)
+        content = [{"type": "text", "text": "Look out."}]
+        steered = Turn(str(uuid4()), asking.session.id, content, steers=True)
+        submitting = asyncio.create_task(asking.session.submit(steered), name="submit")
+        await entered.wait()
+        asking.ask("q1")
+        await asking.away("q1")
+        asking.session.permissions.away.park_oldest()
+        await asking.turn.over()
+        await eventually(lambda: not asking.session.gives_up_worker)
+        assert r.launcher.live == [asking.channel]
+        go_on.set()
+        await submitting
+        worker = asking.channel
+        worker.say(worker.started(steered.turn_id), worker.ended(steered.turn_id))
+        assert (await steered.ended)[0].state == "done"
+
+
+async def test_question_parked_by_clock_frees_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(occupation, "SETTLED", LONG)
+    async with rig(tmp_path, "park") as r:
+        asking = await begin(r)
+        asking.channel.background(1)
+        asking.channel.background(0)
+        asking.ask("q1")
+        await eventually(lambda: asking.turn.ended.done() and not r.launcher.live)
 
 
 async def test_oldest_unattended_question_makes_room(

@@ -85,6 +85,11 @@ class TurnQueue:
         given = [*([self.current] if self.current else []), *self.steered]
         return [turn for turn in dict.fromkeys(given) if turn.state in STARTED]
 
+    @property
+    def uses_worker(self) -> bool:
+        """Whether a worker has a turn that has not ended, or is about to be given one."""
+        return any(one and not one.ended.done() for one in (self.current, *self.steered))
+
     def require_room(self, turn: Turn) -> None:
         """Raises Overloaded if there is no room for this prompt now, InvalidParams if there never is."""
         require_possible(turn)
