@@ -153,7 +153,7 @@ class OtherPrograms:
         if self._outdated:
             return "The worker lacks turns of others"
         if self._state.superseded:
-            return "The worker has other options than the session"
+            return "The worker has other options than the session, or no login"
         if self._replaced and not await self.context.is_whole():
             return "Claude's transcript lacks turns that the worker has"
         return ""

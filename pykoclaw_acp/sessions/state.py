@@ -26,9 +26,9 @@ class SessionState:
 
     The parts of a session read it. Besides `apply`, these write: `options`: NextWorker; `epoch`:
     Session, EarlyLauncher, TurnRunner, Choosing, WorkerReports; `running`, `explained` and
-    `subscriptions`: Session; `superseded`: NextWorker, OtherPrograms; `unsaid`: Directories,
-    OtherPrograms, and TurnRunner and Endings, which say it. Whoever commits fields of `record` sets
-    them here as well.
+    `subscriptions`: Session; `superseded`: NextWorker, OtherPrograms, WorkerReports; `unsaid`:
+    Directories, OtherPrograms, and TurnRunner and Endings, which say it. Whoever commits fields of
+    `record` sets them here as well.
     """
 
     def __init__(self, record: SessionRecord, options: WorkerOptions, store: LogAndBlobs) -> None:
@@ -39,7 +39,7 @@ class SessionState:
         self.epoch = 0  # of the newest worker
         self.explained: set[str] = set()  # turns that end for a reason which the log has
         self.unsaid: list[Event] = []  # said once, with the next prompt that begins, or ends before
-        self.superseded = False  # its worker was launched with other options than the next one
+        self.superseded = False  # its worker has other options than the next one, or no login
         self.running: asyncio.Task[None] | None = None  # runs the turns; None: none runs or waits
         self._plan: tuple[PlanEntry, ...] | None = None  # Claude's tasks; None: not looked for yet
         self.subscriptions: list[Subscription] = []

@@ -112,8 +112,12 @@ class WorkerReports:
         return [one for one in asked if not one.withdrawn]
 
     def _retire_unless_used(self) -> None:
-        """End the worker, unless it has another turn, or one is about to be given to it."""
-        if not self._background and not self._queue.uses_worker:
+        """End the worker; if it has another turn, or one is about to be given to it, before the next
+        prompt.
+        """
+        if self._background or self._queue.uses_worker:
+            self._state.superseded = True
+        else:
             self._workers.retire(self._state.id)
 
     def _offered(self, frame: Numbered) -> Numbered:

@@ -21,7 +21,7 @@ from pykoclaw_acp.sessions.session import Session
 from pykoclaw_acp.sessions.turns import steering
 from pykoclaw_acp.trust.content import Content
 from tests.integration.rig import Rig, hanging, rig, take_up, unreadable
-from tests.waiting import eventually, within
+from tests.waiting import eventually, not_within, within
 
 
 async def steered(session: Session, text: str, *before: dict[str, Any]) -> Turn:
@@ -84,6 +84,34 @@ async def test_missing_login_costs_no_other_turn(tmp_path: Path) -> None:
         assert (await turn.ended)[0].failure == missing
         assert not r.pool.is_live(session.id)
         assert (await r.run(session, "say 1")).state == TurnState.DONE
+
+
+@pytest.mark.parametrize("goes_on", ["steered", "own"])
+async def test_worker_without_login_gets_no_prompt(tmp_path: Path, goes_on: str) -> None:
+    """What it goes on with does not fail for want of the login: a prompt that the user cancels, or
+    a turn that Claude began by itself.
+    """
+    missing = TurnFailure(ErrorKind.AUTHENTICATION_MISSING, "Log in.")
+    async with rig(tmp_path) as r:
+        session, host, worker = await hanging(r)
+        turn: Turn | None = None
+        if goes_on == "own":
+            worker.begin_own("own")
+        else:
+            turn = await steered(session, "Look out.")
+        worker.say(replace(worker.ended(host.turn_id), stop_reason=None, error=missing))
+        assert (await host.ended)[0].failure == missing
+        await eventually(lambda: worker.acked == worker.last)
+        assert r.pool.is_live(session.id)
+        later = await r.prompt(session, "say 1")
+        if turn is None:
+            await not_within(later.ended.done)
+            worker.say(worker.ended("own"))
+        else:
+            session.cancel(turn)
+            assert (await turn.ended)[0].state == TurnState.CANCELLED
+        assert (await later.ended)[0].state == TurnState.DONE
+        assert worker.prompts == ["hang"], "the next worker reads what a login has written"
 
 
 async def test_dead_worker_leaves_untaken_prompts_unknown(tmp_path: Path) -> None:
