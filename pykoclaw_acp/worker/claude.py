@@ -204,6 +204,7 @@ class ClaudeSession:
         async for message, frame in raw_frames.received(self._client, self._named.rename):
             turn_id = self.turns.running
             try:
+                self.steered.follow(frame, turn_id or self.turns.prompted)
                 if message is not None:
                     await self._take(message, frame)
             except Exception as error:  # noqa: BLE001  a message of a shape that we do not know must not end the session

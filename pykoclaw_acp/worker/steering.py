@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from pykoclaw_acp.channel.frames import EventFrame, TurnEnded, TurnStarted
 from pykoclaw_acp.channel.steering import Steer
 from pykoclaw_acp.worker import sdk_private
+from pykoclaw_acp.worker.raw_frames import RawFrame
 
 
 class Steered:
@@ -67,14 +68,22 @@ class Steered:
         """Report a prompt that, as the message says, the turn that runs has taken up; False if it says
         nothing of that.
         """
-        if not isinstance(message, UserMessage) or message.uuid not in self._waiting:
+        return isinstance(message, UserMessage) and self._take(message.uuid, running)
+
+    def follow(self, frame: RawFrame, current: str | None) -> None:
+        """Report a prompt that, as the frame says, the CLI has begun with, in this turn: it is repeated
+        in no turn if a hook blocks it, or if others run with it.
+        """
+        if frame.get("type") == "command_lifecycle" and frame.get("state") == "started":
+            self._take(frame.get("command_uuid"), current)
+
+    def _take(self, turn_id: str | None, into: str | None) -> bool:
+        if into is None or turn_id is None or turn_id not in self._waiting:
             return False
-        if running is None:
-            return False
-        steer = self._waiting.pop(message.uuid)
-        self._taken.append(steer.turn_id)
-        self._put(TurnStarted(epoch=self._epoch, turn_id=steer.turn_id, into=running))
-        self.say(steer, running)
+        steer = self._waiting.pop(turn_id)
+        self._taken.append(turn_id)
+        self._put(TurnStarted(epoch=self._epoch, turn_id=turn_id, into=into))
+        self.say(steer, into)
         return True
 
     def say(self, steer: Steer, turn_id: str) -> None:

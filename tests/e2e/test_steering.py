@@ -79,6 +79,29 @@ async def test_cancel_takes_back_what_was_not_taken_up(shared: Stack) -> None:
 
 
 @pytest.mark.long
+async def test_steered_prompt_that_hook_blocks_ends(stack: Stack) -> None:
+    command = "grep -q forbidden && { echo no >&2; exit 2; }; exit 0"
+    hooks = {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": command}]}]}
+    (stack.home / ".claude").mkdir(exist_ok=True)
+    (stack.home / ".claude/settings.json").write_text(json.dumps({"hooks": hooks}))
+    client = await stack.start()
+    session = await client.new(stack.work)
+    running = client.prompting(session, script("bash sleep 2", "bash echo second", "text Done."))
+    await client.until(lambda: bool(client.of(session, "tool_call")))
+    given = [steer(client, session, words) for words in ("Allowed.", "forbidden", "And this.")]
+    for one in (running, *given):
+        assert (await client.answer(one))["stopReason"] == "end_turn"
+    assert client.text(session).count("A hook blocked this") == 1
+    for words in ("Late.", "forbidden"):
+        running = client.prompting(session, script("repeat 60x50ms w{n} "))
+        await client.until(lambda: "w5" in client.text(session)[-40:])
+        given = [steer(client, session, one) for one in (words, "Between.", "The last.")]
+        for one in (running, *given):
+            assert (await client.answer(one))["stopReason"] == "end_turn"
+    assert client.text(session).count("A hook blocked this") == 2
+
+
+@pytest.mark.long
 async def test_steered_prompt_is_given_once_whoever_dies(stack: Stack) -> None:
     await stack.daemon()
     client = await stack.front()

@@ -39,7 +39,7 @@ class Cli:
     """
 
     def __init__(self, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.lines: asyncio.Queue[Message] = asyncio.Queue()
+        self.lines: asyncio.Queue[Message | dict[str, Any]] = asyncio.Queue()
         self.told: list[Any] = []
         self.interrupts = 0
         self.taken_up = False
@@ -59,9 +59,12 @@ class Cli:
     async def interrupt(self) -> None:
         self.interrupts += 1
 
-    async def _received(self, *_: object) -> AsyncIterator[tuple[Message, raw_frames.RawFrame]]:
+    async def _received(
+        self, *_: object
+    ) -> AsyncIterator[tuple[Message | None, raw_frames.RawFrame]]:
         while True:
-            yield await self.lines.get(), raw_frames.NO_FRAME
+            said = await self.lines.get()
+            yield (None, said) if isinstance(said, dict) else (said, raw_frames.NO_FRAME)
 
     async def _drop(self, *_: object) -> bool:
         if self.meanwhile is not None:
@@ -76,6 +79,12 @@ class Cli:
     async def end(self, turn_id: str) -> None:
         self.lines.put_nowait(result(user_message_uuids=[turn_id]))
         await eventually(lambda: (turn_id, "end_turn") in self.ends)
+
+    def begin(self, *turn_ids: str) -> None:
+        for one in turn_ids:
+            self.lines.put_nowait(
+                {"type": "command_lifecycle", "state": "started", "command_uuid": one}
+            )
 
     async def steer(self, turn_id: str) -> None:
         await self.claude.prompt(Steer(epoch=1, turn_id=turn_id, content=BLOCKS, said=[]))
@@ -192,3 +201,33 @@ async def test_cancel_meets_turn_claude_began(cli: Cli, by: str) -> None:
     cli.lines.put_nowait(result(terminal_reason="aborted_streaming", origin={"kind": "x"}))
     await stopping
     assert [end[1] for end in cli.ends] == ["end_turn", "cancelled"]
+
+
+async def test_blocked_prompt_ends_with_its_host(cli: Cli) -> None:
+    """A hook blocks it: the CLI begins with it, and repeats it never."""
+    cli.lines.put_nowait(whole(TextBlock("Hm.")))
+    await cli.steer("blocked")
+    await eventually(lambda: cli.claude.turns.running)
+    cli.begin("blocked")
+    outcome = {"prompt_submit_outcome": {"kind": "blocked_by_hook"}}
+    cli.lines.put_nowait(SystemMessage(subtype="informational", data=outcome))
+    await cli.end("host")
+    assert cli.ends == [("host", "end_turn"), ("blocked", "end_turn")]
+    assert cli.claude.turns.ids == []
+    assert not any(one.untaken for one in cli.told if isinstance(one, TurnEnded))
+
+
+async def test_prompts_that_run_together_all_end(cli: Cli) -> None:
+    """The CLI repeats those in the middle before their turn."""
+    late = ["first", "second", "third"]
+    for one in late:
+        await cli.steer(one)
+    await cli.end("host")
+    for one in late[:-1]:
+        cli.lines.put_nowait(UserMessage(content="Look.", uuid=one))
+    cli.begin(*late)
+    cli.lines.put_nowait(whole(TextBlock("I see.")))
+    cli.lines.put_nowait(result(user_message_uuids=late))
+    await eventually(lambda: len(cli.ends) == 4)
+    assert cli.ends == [(one, "end_turn") for one in ("host", *late)]
+    assert cli.claude.turns.ids == []
