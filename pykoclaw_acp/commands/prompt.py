@@ -68,8 +68,10 @@ def main(
     except KeyboardInterrupt:
         terminal.complain("The command has ended. What runs, also in the background, continues.")
         return INTERRUPTED
+    status = STATUS.get(result["state"], 0)
     # An earlier daemon does not say it.
-    status = BLOCKED if result.get("blocked") else STATUS.get(result["state"], 0)
+    if result["state"] == TurnState.DONE and result.get("blocked"):
+        status = BLOCKED
     if as_json:
         terminal.as_json(result)
         return status

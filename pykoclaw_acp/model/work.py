@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from pykoclaw_acp.error_kinds import ErrorKind
-from pykoclaw_acp.model.events import WHY, Event, Text, ToolEnded, ToolStarted, UserMessage
+from pykoclaw_acp.model.events import BLOCKED, WHY, Event, Text, ToolEnded, ToolStarted, UserMessage
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.scheduled import RULE, answer
 from pykoclaw_acp.model.turns import Outcome, TurnState
@@ -28,7 +28,7 @@ class Work:
 
     `text`: what was said in them. `calls`: tool calls that were begun in them. Claude may still tell of one
     in the background: `beside`, if it did not end in its turn, `just_over`, if it did. `failed`: how the first
-    of Claude's own turns, or a call, ended without an answer.
+    of Claude's own turns, or a call, ended without an answer. `blocked`: what `blocked` tells of that turn.
     """
 
     turns: tuple[str, ...] = ()
@@ -37,6 +37,7 @@ class Work:
     beside: bool = False
     just_over: bool = False
     failed: Outcome | None = None
+    blocked: str | None = None
 
 
 def led_to(
@@ -67,7 +68,21 @@ def led_to(
         not story.passed and story.beside,
         not story.passed and story.just_over,
         next(unanswered, lost if story.cut else None),
+        blocked(story.said[of]),
     )
+
+
+def blocked(events: Iterable[Event | None]) -> str | None:
+    """What is said of the hooks that have taken a turn's prompt away, from the turn's events; None of a
+    turn in which Claude has done something: what was blocked had come into it.
+    """
+    notes: list[str] = []
+    for event in events:
+        if isinstance(event, ToolStarted) or (isinstance(event, Text) and not event.note):
+            return None
+        if isinstance(event, Text) and event.message_id.endswith(BLOCKED):
+            notes.append(event.text.strip())
+    return "\n".join(notes) or None
 
 
 class _Story:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
-from pykoclaw_acp.model.events import BLOCKED, Text, ToolEnded, ToolStarted, UserMessage, decode
+from pykoclaw_acp.model import work
+from pykoclaw_acp.model.events import Event, Text, ToolEnded, ToolStarted, UserMessage, decode
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.model.work import Work, joined, led_to
 from pykoclaw_acp.store.database import Database
@@ -30,8 +31,8 @@ async def words(database: Database, *turn_ids: str) -> str:
 
 
 async def blocked(database: Database, turn_id: str) -> str | None:
-    """What the log says of the hooks that have taken the turn's prompt away; None: none has."""
-    return await database.read_with(partial(_blocked, turn_id))
+    """What the log says of the hooks that have taken the turn's prompt away, as `model.work` finds it."""
+    return await database.read_with(lambda rows: work.blocked(_events(turn_id, rows)))
 
 
 # These run in a reader's thread: a turn may have thousands of events with long outputs.
@@ -71,8 +72,8 @@ def _of_turn(turn_id: str, rows: Rows) -> Work:
 def _words(turn_id: str, rows: Rows) -> str:
     said: list[str] = []
     message: str | None = None
-    for event in _texts(turn_id, rows):
-        if event.text and not event.note:
+    for event in _events(turn_id, rows):
+        if isinstance(event, Text) and event.text and not event.note:
             if message not in (None, event.message_id):
                 said.append("\n\n")
             message = event.message_id
@@ -80,19 +81,12 @@ def _words(turn_id: str, rows: Rows) -> str:
     return "".join(said)
 
 
-def _blocked(turn_id: str, rows: Rows) -> str | None:
-    notes = (one for one in _texts(turn_id, rows) if one.note)
-    said = [one.text.strip() for one in notes if one.message_id.endswith(BLOCKED)]
-    return "\n".join(said) or None
-
-
-def _texts(turn_id: str, rows: Rows) -> Iterator[Text]:
+def _events(turn_id: str, rows: Rows) -> Iterator[Event | None]:
+    """Texts of the turn, and calls that were begun in it."""
     for (payload,) in rows(
         "SELECT e.payload FROM acp_turns t JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"  # noqa: S608  constants
         " JOIN acp_log e ON e.log_key = s.log_key AND e.seq >= t.first_seq AND e.turn = t.position"
-        f" WHERE t.turn_id = ? AND e.kind = {kind(Text)} ORDER BY e.seq",
+        f" WHERE t.turn_id = ? AND e.kind IN {kinds(Text, ToolStarted)} ORDER BY e.seq",
         (turn_id,),
     ):
-        event = decode(payload)
-        if isinstance(event, Text):
-            yield event
+        yield decode(payload)

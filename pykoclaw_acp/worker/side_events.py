@@ -111,7 +111,7 @@ class SideEvents:
         ]
 
     def take_blocked(self) -> bool:
-        """Whether a hook has taken the prompt away whose turn ends."""
+        """Whether a hook has taken a prompt away: the turn's that ends, or one that came into it."""
         blocked, self._blocked = self._blocked, False
         return blocked
 

@@ -65,7 +65,9 @@ class TurnEnds:
             ended = replace(ended, error=told)
         notice = self._servers.notice(turn_id) if mine else []
         events = [*early_end(turn_id, ended.stop_reason), *notice]
-        untaken = mine and self._side_events.take_blocked()
+        blocked = self._side_events.take_blocked()
+        # After requests to the model, it was a prompt that came into the turn.
+        untaken = blocked and mine and not result.num_turns
         windows = dict(self._side_events.usage.windows)
         return events, replace(ended, windows=windows, untaken=untaken)
 

@@ -143,3 +143,15 @@ async def test_prompt_says_which_hook_blocked_it(tmp_path: Path) -> None:
         assert (answer["state"], answer["text"], answer["blocked"]) == ("done", "", words)
         other = await cli.call("prompt", session=session, text="say 1")
         assert (other["text"], other["blocked"]) == ("0 ", None)
+
+
+async def test_hook_that_blocks_another_prompt_is_none(tmp_path: Path) -> None:
+    """A hook blocks a prompt that comes into the turn."""
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        _, at, worker, turn = await running(r, tmp_path, cli)
+        tell(worker, turn, AGENT, ToolEnded("call", "completed"))
+        tell(worker, turn, note_event(f"line-1{BLOCKED}", "No."), Text("a", "Done."))
+        worker.say(worker.ended(turn))
+        await eventually(lambda: at in cli.answers)
+        answer = cli.answers[at]["result"]
+        assert (answer["state"], answer["text"], answer["blocked"]) == ("done", "Done.", None)

@@ -70,6 +70,8 @@ def test_prompt_that_hook_blocked_is_no_success(
 ) -> None:
     monkeypatch.setattr(prompt, "stream", Daemon("done", blocked="A hook blocked this").stream)
     assert prompt.main(None, "Hello.", detach=False, key=None, as_json=as_json) == 6
+    monkeypatch.setattr(prompt, "stream", Daemon("failed", blocked="A hook blocked this").stream)
+    assert prompt.main(None, "Hello.", detach=False, key=None, as_json=as_json) == 1
 
 
 @pytest.mark.parametrize("text", ["-", None])
