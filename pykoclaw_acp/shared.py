@@ -88,7 +88,8 @@ class Reply:
     ends of several turns. `error`: a sentence; None for `done`.
     `session`: the id under which clients have the conversation. `joined`: the prompt had come
     before under its key, and was not run again. `goes_on`: it has left something in the background
-    that runs, and that is not waited for any longer.
+    that runs, and that is not waited for any longer. `blocked`: what is said of a hook that has taken
+    the prompt away, as Markdown; None: Claude was given it.
     """
 
     text: str
@@ -98,6 +99,7 @@ class Reply:
     turn: str
     joined: bool
     goes_on: bool = False
+    blocked: str | None = None
 
 
 def prompt(
@@ -189,7 +191,8 @@ def _reply(notifications: Notifications, on_text: Callable[[str], None] | None) 
         session=found["session"],
         turn=found["turnId"],
         joined=found["joined"],
-        goes_on=found.get("goesOn", False),  # a daemon of before does not say it
+        goes_on=found.get("goesOn", False),  # a daemon of before says neither
+        blocked=found.get("blocked"),
     )
 
 

@@ -28,7 +28,7 @@ def reason(run: TaskRun, outcome: Outcome, work: Work, *, goes_on: bool) -> str 
         if not work.turns:
             return DELETED
         if work.failed is None:
-            return (_STOPPED if run.aside else _GOES_ON) if goes_on else None
+            return work.blocked or ((_STOPPED if run.aside else _GOES_ON) if goes_on else None)
         outcome = work.failed
     return CANCELLED if outcome.failure is None else outcome.failure.message
 

@@ -96,7 +96,7 @@ def test_reply_has_what_follows_the_turn(places: Places, whole: bool) -> None:
         asked.append(json.loads(connection.line()))
         waits = {"method": "_pykoclaw.dev/waits", "params": {"session": "s"}}
         ended = {"session": "s", "turnId": "t", "state": "done", "error": None, "joined": False}
-        result = {**ended, "text": "Started.\n\nEight files.", "goesOn": True}
+        result = {**ended, "text": "Started.\n\nEight files.", "goesOn": True, "blocked": "No."}
         messages = (
             said("a", "Started."),
             waits,
@@ -114,7 +114,7 @@ def test_reply_has_what_follows_the_turn(places: Places, whole: bool) -> None:
         serving.result(WAIT)
     assert asked[0]["params"]["whole"] == whole
     assert "".join(pieces) == reply.text == "Started.\n\nEight files."
-    assert reply.goes_on
+    assert (reply.goes_on, reply.blocked) == (True, "No.")
 
 
 @pytest.mark.parametrize("create", [True, False])

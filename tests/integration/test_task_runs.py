@@ -16,6 +16,7 @@ from pykoclaw_acp.channel.processes import WorkerProcess
 from pykoclaw_acp.error_kinds import ErrorKind
 from pykoclaw_acp.errors import StoreClosed, StoreUnavailable
 from pykoclaw_acp.model.condition import DatabaseState
+from pykoclaw_acp.model.events import BLOCKED, note_event
 from pykoclaw_acp.model.failures import TurnFailure
 from pykoclaw_acp.model.scheduled import TaskRun
 from pykoclaw_acp.protocol.control.tasks import RunTaskParams, TaskParams
@@ -384,3 +385,17 @@ async def test_adopted_run_that_limit_stops_ends(
         await eventually(lambda: logs(path, one))
         assert [state for state, _, _ in logs(path, one)] == ["error"]
         assert fetch(path, "SELECT 1 FROM acp_limit_waits") == []
+
+
+async def test_run_whose_prompt_hook_blocked_has_failed(tmp_path: Path, path: Path) -> None:
+    async with rig(tmp_path) as r:
+        one = task(path, "daily", "hang", context_mode="isolated")
+        async with scheduling(r):
+            await eventually(lambda: r.launcher.launched and r.launcher.launched[-1].acked)
+            ((turn, _),) = fetch(path, TURNS)
+            worker = r.launcher.launched[-1]
+            note = note_event(f"line-1{BLOCKED}", "**A hook blocked this**: no")
+            worker.say(msgspec.structs.replace(worker.event(turn, ""), event=note))
+            worker.say(worker.ended(turn))
+            await eventually(lambda: logs(path, one))
+        assert logs(path, one) == [("error", None, "**A hook blocked this**: no")]
