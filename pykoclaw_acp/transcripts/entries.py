@@ -146,9 +146,9 @@ def answer(entry: Entry) -> str | None:
 
 def _is_dropped(block: dict[str, Any]) -> bool:
     """Whether the CLI leaves the block out when it resumes a conversation that ends with it."""
-    if block.get("type") == "text":
-        return str(block.get("text")).strip() in _BLANK
-    return block.get("type") in THOUGHTS
+    if _is_text(block):
+        return block["text"].strip() in _BLANK
+    return str(block.get("type")) in THOUGHTS
 
 
 def queued(entry: Entry) -> tuple[str, Message] | None:

@@ -260,7 +260,8 @@ def test_what_background_calls_show_is_bounded(t: Transcript) -> None:
     for name in ("command", "notes", "output"):
         assert [name in one for one in (kept[0], kept[-1])] == [False, True]
     assert len(reading.state) < MOST_COMMANDS + 2 * MOST_SHOWN
-    t.prompt(notice("killed").replace(">c<", ">c59<"), "b1", turnOrigin="task_notification")
+    said = notice("killed").replace(">b1<", ">b59<").replace(">c<", ">c59<")
+    t.prompt(said, "b1", turnOrigin="task_notification")
     t.say("It is stopped.")
     (ended,) = (one for one in reading.look() if isinstance(one, ToolEnded))
     _, output, note = ended.content
