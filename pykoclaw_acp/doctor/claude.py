@@ -129,7 +129,7 @@ def configuration(context: Context) -> tuple[str, str]:
 
 
 def _accounts(context: Context) -> list[dict[str, Any]]:
-    """As the daemon knows them, else as it would."""
+    """Accounts that the daemon knows, or else would know."""
     if context.status is not None:
         return list(context.status.get("accounts", []))
     variables = {**_of_home_file(context), **context.environment}

@@ -18,7 +18,7 @@ MOST_LINES = 350
 NOTE = "note=True"
 HANGING = re.compile(r" *[)\]}]+[,:]? +# (?!fmt|type|noqa)")
 LEANING = re.compile(
-    r'"""(?:(?:Those|That|Of|It|Its|By its|With the|In a thread|The same|So far|From now|See|This process)\b'
+    r'"""(?:(?:As|Those|That|Of|It|Its|By its|With the|In a thread|The same|So far|From now|See|This process)\b'
     r"|None:).*"
 )
 # A class, or an alias of types in a module
