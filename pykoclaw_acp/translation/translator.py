@@ -116,7 +116,7 @@ class Translation:
         self, tool_id: str, name: str, arguments: dict[str, Any], parent_id: str | None
     ) -> list[Event]:
         self.tasks.called(tool_id, name, arguments)
-        self.running[tool_id] = parent_id
+        self.running[tool_id] = None if parent_id == tool_id else parent_id
         shown = tools.content(name, arguments, self.cwd)
         if command := tools.command(shown):
             self.commands[tool_id] = command

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pykoclaw_acp.translation.call_ids import CallIds
 from pykoclaw_acp.translation.tasks import AGENTS, MESSAGE
+
+_WITH_CALLS: Final = (*AGENTS, MESSAGE, "Skill")  # tools in which subagents make calls
 
 
 class NamedCalls:
@@ -18,21 +20,21 @@ class NamedCalls:
         self._turns = turns
         self._running = running
         self._ids = CallIds()
-        self._agents: dict[str, str] = {}  # shown ids of calls with subagents, by those given
+        self._parents: dict[str, str] = {}  # shown ids of calls that contain others, by those given
 
     def rename(self, frame: dict[str, Any]) -> None:
         """Put the ids that are shown in the place of those that the service gave."""
         event, message = frame.get("event"), frame.get("message")
+        parent = frame.get("parent_tool_use_id")
         if isinstance(event, dict):
-            self._begun(event.get("content_block"))
+            self._begun(event.get("content_block"), parent)
         if isinstance(message, dict) and isinstance(message.get("content"), list):
             for block in message["content"]:
-                self._begun(block)
+                self._begun(block, parent)
                 self._replace(block, "tool_use_id")
         self._replace(frame, "tool_use_id")
-        if isinstance(parent := frame.get("parent_tool_use_id"), str):
-            # A call of the subagent may have the id of the one that began it
-            frame["parent_tool_use_id"] = self._agents.get(parent) or self._ids.of(parent)
+        if isinstance(parent, str):
+            frame["parent_tool_use_id"] = self._parents.get(parent) or self._ids.of(parent)
         told = frame.get("tool_use_meta")
         for one in told if isinstance(told, list) else ():
             self._replace(one, "id")
@@ -46,14 +48,14 @@ class NamedCalls:
     def _turn(self) -> str:
         return next(iter(reversed(self._turns())), "")
 
-    def _begun(self, block: object) -> None:
-        if isinstance(block, dict) and block.get("type") == "tool_use":
-            call, block["id"] = (
-                str(block.get("id")),
-                self._ids.begun(str(block.get("id")), self._turn),
-            )
-            if block.get("name") in (*AGENTS, MESSAGE):
-                self._agents[call] = block["id"]
+    def _begun(self, block: object, parent: object) -> None:
+        if not isinstance(block, dict) or block.get("type") != "tool_use":
+            return
+        call = str(block.get("id"))
+        block["id"] = self._ids.begun(call, self._turn)
+        # A call of a subagent may have the id of the one that has begun that
+        if block.get("name") in _WITH_CALLS and call != parent:
+            self._parents[call] = block["id"]
 
     def _replace(self, holder: object, name: str) -> None:
         if isinstance(holder, dict) and isinstance(holder.get(name), str):

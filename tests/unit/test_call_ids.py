@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from claude_agent_sdk import ClaudeSDKClient
 from claude_agent_sdk._internal.message_parser import parse_message
 
@@ -111,14 +112,15 @@ def test_each_command_in_background_ends_by_itself() -> None:
         assert ids(ended, ToolEnded) == [shown]
 
 
-def test_subagents_call_may_have_its_own_id() -> None:
+@pytest.mark.parametrize("name", ["Bash", "Agent", "SendMessage"])
+def test_subagents_call_may_have_its_own_id(name: str) -> None:
     session = Session()
     agent = {"type": "tool_use", "id": "call_0", "name": "Agent", "input": {"description": "Look"}}
     session.read(type="assistant", message={"model": "x", "content": [agent]})
     session.translator.long.known.named(SHOWN[0], "agent1", background=True, tool="Agent")
     session.result(tool_use_result={"isAsync": True, "status": "async_launched"})
     session.turn = SECOND
-    inner = {"type": "tool_use", "id": "call_0", "name": "Bash", "input": {"command": "ls"}}
+    inner = {"type": "tool_use", "id": "call_0", "name": name, "input": {"command": "ls"}}
     begun = session.read(
         type="assistant", message={"model": "x", "content": [inner]}, parent_tool_use_id="call_0"
     )
