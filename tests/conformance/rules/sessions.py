@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from uuid import uuid4
 
 from tests.conformance import scripts
 from tests.conformance.agents import WORD, Agent, Chat
@@ -214,7 +215,8 @@ def _words(told: list[tuple[str, str]]) -> str:
 
 async def _remembers(agent: Agent, peer: Peer) -> None:
     session, since = (await agent.told()).session, peer.seen()
-    await peer.prompt(session, agent.script("report"))
+    # Words of their own: an agent may take the same ones for a prompt that comes again
+    await peer.prompt(session, f"{uuid4()} {agent.script('report')}")
     report = peer.said(session, since=since)
     check(WORD in report, f"the model gets no earlier words: {report[:1000]}")
 
