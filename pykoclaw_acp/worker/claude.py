@@ -205,6 +205,7 @@ class ClaudeSession:
             turn_id = self.turns.running
             try:
                 self.steered.follow(frame, turn_id or self.turns.prompted)
+                self.turns.follow(frame)
                 if message is not None:
                     await self._take(message, frame)
             except Exception as error:  # noqa: BLE001  a message of a shape that we do not know must not end the session
@@ -275,7 +276,7 @@ class ClaudeSession:
             self._report_background()
 
     def _end_turn(self, result: ResultMessage) -> None:
-        mine = self.turns.prompted is not None and results.answers(result, self.turns.prompted)
+        mine = self.turns.is_ended_by(result)
         turn_id, self.turns.running = self.turns.running, None
         self.claude_session_id, self.fresh = result.session_id, False
         if turn_id is None and not mine:
@@ -298,7 +299,8 @@ class ClaudeSession:
 
     def _end_anyway(self, turn_id: str | None, result: ResultMessage) -> None:
         """End what the result ends, of which nothing more is understood."""
-        for ended in self._ends.make_ends_without_result(turn_id, self.turns.prompted, result):
+        prompted, mine = self.turns.prompted, self.turns.is_ended_by(result)
+        for ended in self._ends.make_ends_without_result(turn_id, prompted, result, mine=mine):
             self.turns.running = None
             self._outbox.put(ended)
             if ended.turn_id == self.turns.prompted:

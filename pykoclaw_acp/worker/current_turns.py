@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from claude_agent_sdk import ResultMessage
+
+from pykoclaw_acp.worker import results
+from pykoclaw_acp.worker.raw_frames import RawFrame
+
 
 class CurrentTurns:
     """At most one that the daemon gave, and one that runs; they may be the same."""
@@ -9,6 +14,7 @@ class CurrentTurns:
     def __init__(self) -> None:
         self.prompted: str | None = None
         """The daemon's turn, from its prompt to its result."""
+        self._done = False  # the CLI has done with that prompt, of which no result has told
         self.running: str | None = None
         """The turn whose messages come in now."""
         self.begun = False
@@ -48,5 +54,18 @@ class CurrentTurns:
 
     def expect(self, turn_id: str | None) -> None:
         """Note that the prompt of this turn is with Claude; None: no prompt is."""
-        self.prompted = turn_id
+        self.prompted, self._done = turn_id, False
         self.last_prompt = turn_id or self.last_prompt
+
+    def follow(self, frame: RawFrame) -> None:
+        """Note that the CLI, as the frame says, has done with the daemon's prompt."""
+        if frame.get("type") == "command_lifecycle" and frame.get("state") == "completed":
+            self._done = self._done or frame.get("command_uuid") == self.prompted
+
+    def is_ended_by(self, result: ResultMessage) -> bool:
+        """Whether the daemon's turn ends with this result. It names no prompt that a hook has blocked in
+        Claude's own turn.
+        """
+        if self.prompted is None:
+            return False
+        return self._done or results.answers(result, self.prompted)

@@ -43,6 +43,7 @@ class SideEvents:
 
     `answered`: the message before was the answer to the prompt, in place of Claude's. `quiet`: a
     program reads the answer, in which no line of ours may be; None: lines wait until that is known.
+    `blocked`: in what ended last, a hook had taken a prompt away, be it one that came into it.
     """
 
     def __init__(self) -> None:
@@ -50,7 +51,7 @@ class SideEvents:
         self.limits = Limits()
         self.retries = Retries()
         self.answered = False
-        self._blocked = False
+        self.blocked = self._blocked = False
         self.quiet: bool | None = False
         self._held: list[Event] = []
         self._tasks = Tasks()
@@ -104,16 +105,12 @@ class SideEvents:
         """The turn has ended: what went on has ended with it."""
         stopped = result.terminal_reason in ABORTED
         self._lines.ended()
+        self.blocked, self._blocked = self._blocked, False
         return [
             *self.retries.end(answered=not result.is_error, stopped=stopped),
             *self._compaction.end(),
             *self.usage.ended(result.model_usage, result.total_cost_usd),
         ]
-
-    def take_blocked(self) -> bool:
-        """Whether a hook has taken a prompt away: the turn's that ends, or one that came into it."""
-        blocked, self._blocked = self._blocked, False
-        return blocked
 
     def is_repeated(self, message: AssistantMessage) -> bool:
         """Whether the CLI has sent the message before, and sends it again after a compaction."""

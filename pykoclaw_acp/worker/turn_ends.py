@@ -65,19 +65,18 @@ class TurnEnds:
             ended = replace(ended, error=told)
         notice = self._servers.notice(turn_id) if mine else []
         events = [*early_end(turn_id, ended.stop_reason), *notice]
-        blocked = self._side_events.take_blocked()
-        # After requests to the model, it was a prompt that came into the turn.
-        untaken = blocked and mine and not result.num_turns
+        # After requests to the model for this prompt, it was another that came into the turn.
+        alone = not result.num_turns or not results.answers(result, turn_id)
+        untaken = mine and alone and self._side_events.blocked
         windows = dict(self._side_events.usage.windows)
         return events, replace(ended, windows=windows, untaken=untaken)
 
     def make_ends_without_result(
-        self, running: str | None, prompted: str | None, result: ResultMessage
+        self, running: str | None, prompted: str | None, result: ResultMessage, *, mine: bool
     ) -> list[TurnEnded]:
         """Make the ends of the turns that a result ends from which `make_end` could make none: of the
-        one that ran, and of the daemon's, whose prompt is `prompted`.
+        one that ran, and of the daemon's, `prompted`, if it ends, too (`mine`).
         """
-        mine = prompted is not None and results.answers(result, prompted)
         ending = (running if running != prompted else None, prompted if mine else None)
         failure, self.failure = self.failure or NOT_UNDERSTOOD, None
         return [

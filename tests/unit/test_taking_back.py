@@ -30,6 +30,7 @@ from tests.waiting import eventually
 from tests.workers import spec
 
 INIT = SystemMessage(subtype="init", data={})
+BLOCKED = {"prompt_submit_outcome": {"kind": "blocked_by_hook"}}
 BLOCKS = [{"type": "text", "text": "Look."}]
 
 
@@ -82,9 +83,15 @@ class Cli:
 
     def begin(self, *turn_ids: str) -> None:
         for one in turn_ids:
-            self.lines.put_nowait(
-                {"type": "command_lifecycle", "state": "started", "command_uuid": one}
-            )
+            self._follows(one, "started")
+
+    def complete(self, turn_id: str) -> None:
+        self._follows(turn_id, "completed")
+
+    def _follows(self, turn_id: str, state: str) -> None:
+        self.lines.put_nowait(
+            {"type": "command_lifecycle", "state": state, "command_uuid": turn_id}
+        )
 
     async def steer(self, turn_id: str) -> None:
         await self.claude.prompt(Steer(epoch=1, turn_id=turn_id, content=BLOCKS, said=[]))
@@ -209,12 +216,35 @@ async def test_blocked_prompt_ends_with_its_host(cli: Cli) -> None:
     await cli.steer("blocked")
     await eventually(lambda: cli.claude.turns.running)
     cli.begin("blocked")
-    outcome = {"prompt_submit_outcome": {"kind": "blocked_by_hook"}}
-    cli.lines.put_nowait(SystemMessage(subtype="informational", data=outcome))
+    cli.lines.put_nowait(SystemMessage(subtype="informational", data=BLOCKED))
     await cli.end("host")
     assert cli.ends == [("host", "end_turn"), ("blocked", "end_turn")]
     assert cli.claude.turns.ids == []
     assert not any(one.untaken for one in cli.told if isinstance(one, TurnEnded))
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["own", "prompt"])
+async def test_prompt_blocked_in_own_turn_ends(cli: Cli, named: bool) -> None:
+    """A hook blocks a prompt that the CLI takes up in Claude's own turn, of whose result it is no part.
+    `named`: that turn goes by the prompt's name, as it came before the first words.
+    """
+    await cli.end("host")
+    plain = Prompt(epoch=1, turn_id="plain", content=BLOCKS)
+    if named:
+        await cli.claude.prompt(plain)
+    cli.lines.put_nowait(INIT)
+    cli.lines.put_nowait(whole(TextBlock("A job has ended.")))
+    await eventually(lambda: cli.claude.turns.running)
+    if not named:
+        await cli.claude.prompt(plain)
+    cli.begin("plain")
+    cli.complete("plain")
+    cli.lines.put_nowait(SystemMessage(subtype="informational", data=BLOCKED))
+    cli.lines.put_nowait(result(origin={"kind": "task-notification"}))
+    await eventually(lambda: ("plain", "end_turn") in cli.ends)
+    assert cli.claude.turns.ids == []
+    untaken = [one.turn_id for one in cli.told if isinstance(one, TurnEnded) and one.untaken]
+    assert (untaken, len(cli.ends)) == (["plain"], 2 if named else 3)
 
 
 async def test_prompts_that_run_together_all_end(cli: Cli) -> None:
