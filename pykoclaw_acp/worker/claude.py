@@ -316,7 +316,7 @@ class ClaudeSession:
         if self.turns.running == turn_id:
             self.turns.running = None
         ended = self.steered.report_dropped(turn_id, self.claude_session_id)
-        self.turns.expect(self.steered.turn_ended(ended))
+        self.turns.expect(self.steered.pop_taken() or self.steered.turn_ended(ended))
 
     def _report_end(self, turn_id: str, result: ResultMessage) -> TurnEnded:
         mine, last = turn_id == self.turns.prompted, self._transcript.uuid

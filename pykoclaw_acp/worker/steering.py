@@ -86,6 +86,12 @@ class Steered:
         self.say(steer, into)
         return True
 
+    def pop_taken(self) -> str | None:
+        """Remove the first of the prompts that the CLI has begun with, and return it: its turn runs, since
+        that into which it seemed to come was dropped.
+        """
+        return self._taken.pop(0) if self._taken else None
+
     def say(self, steer: Steer, turn_id: str) -> None:
         """Log the prompt in this turn."""
         for event in steer.said:

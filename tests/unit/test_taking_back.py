@@ -138,6 +138,26 @@ async def test_prompt_behind_one_that_is_taken_back_runs(cli: Cli, begun: bool) 
     assert cli.claude.turns.ids == []
 
 
+async def test_next_prompt_begins_before_answer(cli: Cli) -> None:
+    """The CLI drops one and begins with the next before the worker knows that the first is dropped."""
+
+    async def meanwhile() -> None:
+        await cli.end("host")
+        cli.begin("next", "last")
+        await eventually(lambda: sum(isinstance(one, TurnStarted) for one in cli.told) == 2)
+
+    for one in ("taken back", "next", "last"):
+        await cli.steer(one)
+    cli.meanwhile = meanwhile
+    await cli.claude.interrupt("taken back")
+    assert cli.claude.turns.ids == ["next"]
+    cli.lines.put_nowait(whole(TextBlock("I see.")))
+    cli.lines.put_nowait(result(user_message_uuids=["next", "last"]))
+    await eventually(lambda: ("last", "end_turn") in cli.ends)
+    assert cli.ends[1:] == [("taken back", "cancelled"), ("next", "end_turn"), ("last", "end_turn")]
+    assert cli.claude.turns.ids == []
+
+
 @pytest.mark.parametrize("into", [True, False], ids=["host", "own"])
 async def test_prompt_taken_up_meanwhile_is_interrupted(cli: Cli, into: bool) -> None:
     """`into`: the running turn has taken it up, otherwise one of its own, once that has ended."""
