@@ -74,14 +74,19 @@ def led_to(
 
 def blocked(events: Iterable[Event | None]) -> str | None:
     """What is said of the hooks that have taken a turn's prompt away, from the turn's events; None of a
-    turn in which Claude has done something: what was blocked had come into it.
+    turn in which Claude has done something: what was blocked had come into it. A turn of Claude's own may
+    have run under its name before: the note that explains that is one of the events.
     """
     notes: list[str] = []
+    own = False
     for event in events:
-        if isinstance(event, ToolStarted) or (isinstance(event, Text) and not event.note):
+        if isinstance(event, Text) and event.note:
+            if event.message_id.endswith(BLOCKED):
+                notes.append(event.text.strip())
+                own = False
+            own = own or event.message_id.endswith(WHY)
+        elif not own and isinstance(event, Text | ToolStarted):
             return None
-        if isinstance(event, Text) and event.message_id.endswith(BLOCKED):
-            notes.append(event.text.strip())
     return "\n".join(notes) or None
 
 
@@ -122,7 +127,10 @@ class _Story:
         elif isinstance(event, ToolEnded):
             self._end(turn_id, event)
         elif isinstance(event, Text) and event.note and event.message_id.endswith(WHY):
-            self._explain(event.message_id.removesuffix(WHY), event.calls)
+            explained = event.message_id.removesuffix(WHY)
+            self._explain(explained, event.calls)
+            if explained in self.said:
+                self.said[explained].append(event)
         elif event is not None and turn_id in self.said:
             self._say(turn_id, event)
         elif event is not None and turn_id in self._others:

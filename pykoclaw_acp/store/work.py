@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from pykoclaw_acp.model import work
-from pykoclaw_acp.model.events import Event, Text, ToolEnded, ToolStarted, UserMessage, decode
+from pykoclaw_acp.model.events import WHY, Event, Text, ToolEnded, ToolStarted, UserMessage, decode
 from pykoclaw_acp.model.turns import Outcome, TurnState
 from pykoclaw_acp.model.work import Work, joined, led_to
 from pykoclaw_acp.store.database import Database
@@ -82,11 +82,12 @@ def _words(turn_id: str, rows: Rows) -> str:
 
 
 def _events(turn_id: str, rows: Rows) -> Iterator[Event | None]:
-    """Texts of the turn, and calls that were begun in it."""
+    """Texts of the turn, calls that were begun in it, and the note, which is in no turn, that explains it."""
     for (payload,) in rows(
         "SELECT e.payload FROM acp_turns t JOIN acp_sessions s ON s.acp_session_id = t.acp_session_id"  # noqa: S608  constants
-        " JOIN acp_log e ON e.log_key = s.log_key AND e.seq >= t.first_seq AND e.turn = t.position"
-        f" WHERE t.turn_id = ? AND e.kind IN {kinds(Text, ToolStarted)} ORDER BY e.seq",
+        " JOIN acp_log e ON e.log_key = s.log_key AND e.seq >= t.first_seq"
+        f" WHERE t.turn_id = ? AND e.kind IN {kinds(Text, ToolStarted)} AND (e.turn = t.position"
+        f" OR (e.turn IS NULL AND INSTR(e.payload, t.turn_id || '{WHY}\"') > 0)) ORDER BY e.seq",
         (turn_id,),
     ):
         yield decode(payload)

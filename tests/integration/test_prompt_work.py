@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from pykoclaw_acp.channel.frames import EventFrame
-from pykoclaw_acp.model.events import BLOCKED, Event, Text, ToolEnded, ToolStarted, note_event
+from pykoclaw_acp.model.events import BLOCKED, WHY, Event, Text, ToolEnded, ToolStarted, note_event
+from pykoclaw_acp.store import work
 from tests.integration.callers import Caller, caller
 from tests.integration.memory_launcher import MemoryChannel
 from tests.integration.queueing import fetch
@@ -143,6 +144,18 @@ async def test_prompt_says_which_hook_blocked_it(tmp_path: Path) -> None:
         assert (answer["state"], answer["text"], answer["blocked"]) == ("done", "", words)
         other = await cli.call("prompt", session=session, text="say 1")
         assert (other["text"], other["blocked"]) == ("0 ", None)
+
+
+async def test_hook_that_blocks_after_own_turn(tmp_path: Path) -> None:
+    """A turn of Claude's own has run under the name of the prompt's."""
+    async with rig(tmp_path) as r, caller(r, tmp_path) as cli:
+        _, at, worker, turn = await running(r, tmp_path, cli)
+        tell(worker, None, note_event(f"{turn}{WHY}", "> A command has ended.", ("before",)))
+        tell(worker, turn, Text("a", "It passed."), note_event(f"line-1{BLOCKED}", "No."))
+        worker.say(worker.ended(turn))
+        await eventually(lambda: at in cli.answers)
+        assert cli.answers[at]["result"]["blocked"] == "No."
+        assert await work.blocked(r.database, turn) == "No."
 
 
 async def test_hook_that_blocks_another_prompt_is_none(tmp_path: Path) -> None:
