@@ -36,13 +36,15 @@ def places(tmp_path: Path) -> Iterator[Places]:
     holder = lock_holder(places.data)
     Path(places.lock).unlink(missing_ok=True)
     if holder is not None:
-        eventually_sync(
-            lambda: not Path(f"/proc/{holder[0]}/cmdline").exists() or is_zombie(holder[0])
-        )
+        eventually_sync(lambda: has_ended(holder[0]))
 
 
-def is_zombie(pid: int) -> bool:
-    return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+def has_ended(pid: int) -> bool:
+    """Whether it is gone, or a zombie."""
+    try:
+        return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
 
 
 def starter(places: Places, mode: str, **variables: str) -> Client:
@@ -207,7 +209,7 @@ def database_is_moved_behind(client: Client, places: Places) -> Path:
     Path(places.lock).unlink()
     eventually_sync(lambda: len(starts(places)) == 2)
     second = Path("/proc", starts(places)[1].split()[0])
-    eventually_sync(lambda: not second.exists() or is_zombie(int(second.name)))
+    eventually_sync(lambda: has_ended(int(second.name)))
     return aside
 
 
@@ -249,7 +251,7 @@ def daemon_ends(client: Client, places: Places) -> None:
     client.request("session/new")
     pid = client.message()["result"]
     Path(places.lock).unlink()
-    eventually_sync(lambda: not Path(f"/proc/{pid}").exists() or is_zombie(pid))
+    eventually_sync(lambda: has_ended(pid))
 
 
 def test_older_front_goes_on_with_newer_daemon(places: Places, database: Path) -> None:
