@@ -72,9 +72,7 @@ async def test_tools_as_a_client_sees_them(shared: Stack) -> None:
     )
     assert bash["rawInput"]["command"] == "mkdir made && echo it is done"
     assert (write["kind"], write["title"]) == ("edit", "Write made/note.txt")
-    assert write["content"] == [
-        {"type": "diff", "path": note, "oldText": None, "newText": "one\ntwo"}
-    ]
+    assert shown(write) == "```\none\ntwo\n```"  # whether the file is new is not known yet
     assert write["locations"] == [{"path": note}]
     assert (read["kind"], read["title"]) == ("read", "Read made/note.txt")
     assert edit["content"] == [{"type": "diff", "path": note, "oldText": "two", "newText": "three"}]
@@ -85,6 +83,9 @@ async def test_tools_as_a_client_sees_them(shared: Stack) -> None:
     ]
     assert states == ["completed"] * 4 + ["failed"] * 2
     assert "it is done" in shown(ended[bash["toolCallId"]])
+    assert ended[write["toolCallId"]]["content"] == [
+        {"type": "diff", "path": note, "oldText": None, "newText": "one\ntwo"}
+    ]
     assert "two" in shown(ended[read["toolCallId"]])
     assert (shared.work / "made/note.txt").read_text() == "one\nthree"
     assert client.text(session) == "Done."
