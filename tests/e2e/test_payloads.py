@@ -60,8 +60,9 @@ async def test_large_file_is_written(shared: Stack) -> None:
     assert (shared.work / "large.txt").stat().st_size == 1_000_000
     # It is shown as pending before, if the model takes long to write it.
     calls = [one for one in client.of(session) if "toolCallId" in one]
-    shown = next(one["content"][0] for one in calls if one.get("content"))
-    assert "characters left out" in shown["newText"]
+    begun, *_, ended = (one["content"][0] for one in calls if one.get("content"))
+    assert "characters left out" in begun["content"]["text"]
+    assert "characters left out" in ended["newText"]
     assert max(len(json.dumps(one)) for one in calls) < 1_000_000
 
 
