@@ -10,6 +10,7 @@ import pytest
 from pykoclaw_acp.model.conversations import id_of
 from tests.e2e.harness import Stack
 from tests.e2e.harness.seen import seen
+from tests.e2e.hooks import block_prompts
 from tests.integration.queueing import execute
 
 LINE = '{"type":"queue-operation","operation":"enqueue","content":"x"}\n'
@@ -109,10 +110,7 @@ async def test_lost_transcript_is_only_told_if_so_set(stack: Stack) -> None:
 
 @pytest.mark.long
 async def test_summary_outlasts_a_prompt_that_hook_blocks(stack: Stack) -> None:
-    command = "grep -q forbidden && { echo no >&2; exit 2; }; exit 0"
-    hooks = {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": command}]}]}
-    (stack.home / ".claude").mkdir(exist_ok=True)
-    (stack.home / ".claude/settings.json").write_text(json.dumps({"hooks": hooks}))
+    block_prompts(stack)
     client = await stack.start()
     session = await client.new(stack.work)
     await client.prompt(session, said("The first."))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.harness import Client, Stack, script, text
+from tests.e2e.hooks import block_prompts
 
 STEER = {"pykoclaw.dev/steering": "steer"}
 
@@ -80,10 +81,7 @@ async def test_cancel_takes_back_what_was_not_taken_up(shared: Stack) -> None:
 
 @pytest.mark.long
 async def test_steered_prompt_that_hook_blocks_ends(stack: Stack) -> None:
-    command = "grep -q forbidden && { echo no >&2; exit 2; }; exit 0"
-    hooks = {"UserPromptSubmit": [{"hooks": [{"type": "command", "command": command}]}]}
-    (stack.home / ".claude").mkdir(exist_ok=True)
-    (stack.home / ".claude/settings.json").write_text(json.dumps({"hooks": hooks}))
+    block_prompts(stack)
     client = await stack.start()
     session = await client.new(stack.work)
     running = client.prompting(session, script("bash sleep 2", "bash echo second", "text Done."))

@@ -381,13 +381,19 @@ async def close_as_daemon_dies(r: Rig, session: str) -> None:
     r.sessions.live[session].record.closed = True
 
 
+async def closed_behind(r: Rig, one: Front, said: str) -> str:
+    """A session whose client has had an answer and is away, and that is closed as its daemon dies."""
+    session = await new(one)
+    await one.result(2, "session/prompt", **words(session, said))
+    await one.leave()
+    await close_as_daemon_dies(r, session)
+    return session
+
+
 async def test_resent_load_continues_in_closed_session(tmp_path: Path) -> None:
     """The daemon could not store that the load has opened it again."""
     async with rig(tmp_path) as r, front(r) as one:
-        session = await new(one)
-        await one.result(2, "session/prompt", **words(session, "say 9"))
-        await one.leave()
-        await close_as_daemon_dies(r, session)
+        session = await closed_behind(r, one, "say 9")
         async with front(r, sessions={session: {"seq": 6, "line": 7}}) as again:
             again.call(7, "session/load", again=1, sessionId=session, cwd="/", mcpServers=[])
             await again.answer(7)
@@ -423,10 +429,7 @@ async def test_returning_client_leaves_closed_session(tmp_path: Path, gone: bool
 async def test_returning_client_is_shown_end_of_closed_session(tmp_path: Path) -> None:
     """Another client has closed it; the daemon died before it had shown what was left."""
     async with rig(tmp_path) as r, front(r) as one:
-        session = await new(one)
-        await one.result(2, "session/prompt", **words(session, "say 3"))
-        await one.leave()
-        await close_as_daemon_dies(r, session)
+        session = await closed_behind(r, one, "say 3")
         async with front(r, sessions={session: {"seq": 2, "opened": {}}}) as again:
             await eventually(lambda: again.rests("detached"))
             assert again.text() == one.text() != ""
@@ -472,10 +475,7 @@ async def test_returning_client_follows_claudes_own_turn_left(tmp_path: Path) ->
 async def test_returning_client_stays_while_recovery_waits(tmp_path: Path) -> None:
     """The daemon cannot take up yet what was left in the closed session: the next one lets go of it."""
     async with rig(tmp_path) as r, front(r) as one:
-        session = await new(one)
-        await one.result(2, "session/prompt", **words(session, "say 1"))
-        await one.leave()
-        await close_as_daemon_dies(r, session)
+        session = await closed_behind(r, one, "say 1")
         r.sessions.awaits_recovery = True
         places = {session: {"seq": r.sessions.live[session].last_seq, "opened": {}}}
         async with front(r, sessions=places) as again:
@@ -488,10 +488,7 @@ async def test_returning_client_stays_while_recovery_waits(tmp_path: Path) -> No
 async def test_resent_prompt_in_closed_session_leaves_no_gap(tmp_path: Path) -> None:
     """Another client has closed the session, and the daemon died before it told so."""
     async with rig(tmp_path) as r, front(r) as one:
-        session = await new(one)
-        await one.result(2, "session/prompt", **words(session, "say 3"))
-        await one.leave()
-        await close_as_daemon_dies(r, session)
+        session = await closed_behind(r, one, "say 3")
         async with front(r, sessions={session: {"seq": 2, "opened": {}}}, taken=[2]) as again:
             again.call(2, "session/prompt", again=1, **words(session, "say 3"))
             await again.answer(2)
@@ -503,10 +500,7 @@ async def test_resent_prompt_in_closed_session_leaves_no_gap(tmp_path: Path) -> 
 async def test_resent_prompt_follows_closed_session_no_longer(tmp_path: Path, known: bool) -> None:
     """The client was let go of before its prompt came again, of which no daemon may have heard."""
     async with rig(tmp_path) as r, front(r) as one:
-        session = await new(one)
-        await one.result(2, "session/prompt", **words(session, "say 3"))
-        await one.leave()
-        await close_as_daemon_dies(r, session)
+        session = await closed_behind(r, one, "say 3")
         places = {session: {"seq": r.sessions.live[session].last_seq, "opened": {}}}
         async with front(r, sessions=places) as again:
             await eventually(lambda: again.rests("detached"))
