@@ -26,11 +26,11 @@ from tests.faults.patience import ANSWER, ask, condition, until
 from tests.waiting import eventually, not_within
 
 LONG: Final = os.environ.get("PYKOCLAW_TEST_LONG") == "1"
-HOLD: Final = 90.0 if LONG else 1.0  # s for which it lasts, after all has been tried
+# s for which it lasts, after all has been tried
+HOLD: Final = 10.0 if LONG else 1.0
+LOCKED: Final = 90.0 if LONG else 1.0  # a lock that lasts longer than anybody waits for one
 WORDS: Final = 400
 TURN: Final = script(f"repeat {WORDS}x10ms w{{n}}.")
-# one that outlasts it: a worker that is idle without a daemon ends after a minute
-LASTING: Final = script(f"repeat {WORDS}x{round(1200 * HOLD / WORDS)}ms w{{n}}.")
 WHOLE: Final = [f"w{n}" for n in range(1, WORDS + 1)]
 
 
@@ -60,6 +60,11 @@ def locked(stack: Stack) -> Iterator[Limit]:
     made = Locked(stack)
     yield made
     made.off()
+
+
+def hold(limit: Limit) -> float:
+    """How long `limit` lasts, in seconds."""
+    return LOCKED if limit.state == "locked" else HOLD
 
 
 def words(client: Client, session: str) -> list[str]:
@@ -178,7 +183,7 @@ async def test_turn_and_waiting_prompts_continue_while_unwritable(
         await a_person_is_told(stack, limit.state)
     client.notify("$/cancel_request", requestId=client.sent[-1]["id"])
     await asyncio.wait(
-        [running, waiting, unwanted], timeout=HOLD, return_when=asyncio.FIRST_COMPLETED
+        [running, waiting, unwanted], timeout=hold(limit), return_when=asyncio.FIRST_COMPLETED
     )
     assert not any(one.done() for one in (running, waiting, unwanted))
     if limit.state != "gone":
@@ -203,7 +208,10 @@ async def test_start_shows_history_and_continues_once_writable(
     stack: Stack, limit: Limit, systemd: Systemd
 ) -> None:
     client, session = await begin(stack)
-    client.prompting(session, LASTING)
+    # outlasts it: a worker that is idle without a daemon ends after a minute
+    client.prompting(
+        session, script(f"repeat {WORDS}x{round(1200 * hold(limit) / WORDS)}ms w{{n}}.")
+    )
     await client.until(lambda: len(words(client, session)) >= 20)
     client.prompting(session, text("Waited."))
     await eventually(lambda: states(stack, session) == ["done", "running", "queued"])
@@ -214,7 +222,7 @@ async def test_start_shows_history_and_continues_once_writable(
     daemon = await limited_daemon(stack, NOTIFY_SOCKET=str(stack.root / "notify"))
     await everything_is_said(stack, limit.state, session)
     await eventually(lambda: systemd.says("for reading."))
-    await not_within(lambda: daemon.returncode is not None, HOLD)
+    await not_within(lambda: daemon.returncode is not None, hold(limit))
     assert await condition(stack) == limit.state
     limit.off()
     await eventually(lambda: systemd.says("serves") and not systemd.says("for reading."), 60)

@@ -17,7 +17,7 @@ from tests.faults.real_world import RealFront, RealWorld
 from tests.promises import ENDED, check, check_at_rest, is_shown, turns
 from tests.waiting import eventually, within
 
-WALKS: Final = 8
+WALKS: Final = 4
 STEPS: Final = 50
 MOST_FRONTS: Final = 4
 MOST_SESSIONS: Final = 3

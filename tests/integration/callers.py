@@ -18,6 +18,7 @@ from pykoclaw_acp.server.peer import DirectPeer
 from pykoclaw_acp.server.rule_control import RuleControl
 from pykoclaw_acp.server.session_finder import SessionFinder
 from pykoclaw_acp.sessions.session import Session
+from pykoclaw_acp.store.conversion import Conversion
 from tests.integration.rig import Rig
 from tests.waiting import eventually
 
@@ -30,7 +31,7 @@ def rule_control(r: Rig) -> Any:
 class Caller:
     """A command of the command line: calls, and keeps the notifications that come."""
 
-    def __init__(self, r: Rig, path: Path) -> None:
+    def __init__(self, r: Rig, path: Path, conversion: Conversion | None = None) -> None:
         self.notifications: list[dict[str, Any]] = []
         self.answers: dict[int, dict[str, Any]] = {}
         self._in: asyncio.Queue[bytes] = asyncio.Queue()
@@ -40,6 +41,7 @@ class Caller:
             r.database,
             Places(path, path, path / "socket"),
             LoopLag(),
+            conversion,
             launcher=r.launcher,
         )
         prompts = CommandPrompts(r.sessions, r.database, path, own.finder.find)
@@ -101,8 +103,8 @@ class Caller:
 
 
 @asynccontextmanager
-async def caller(r: Rig, path: Path) -> AsyncIterator[Caller]:
-    made = Caller(r, path)
+async def caller(r: Rig, path: Path, conversion: Conversion | None = None) -> AsyncIterator[Caller]:
+    made = Caller(r, path, conversion)
     try:
         yield made
     finally:

@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 
 import pykoclaw_acp
 from pykoclaw_acp import crash_points
+from pykoclaw_acp.commands import status as status_command
 from pykoclaw_acp.model.condition import DatabaseState
 from pykoclaw_acp.model.events import (
     Event,
@@ -51,6 +52,7 @@ from pykoclaw_acp.store.sqlite import sqlite3
 from tests import damaged
 from tests.databases import on_writer
 from tests.folds import seen
+from tests.integration.callers import caller
 from tests.integration.rig import Rig, rig
 from tests.integration.wires import client, prompt
 from tests.waiting import eventually
@@ -344,10 +346,15 @@ async def test_conversion_runs_only_while_no_turn_runs(tmp_path: Path) -> None:
         running = asyncio.create_task(both.run())
         await r.database.probe()
         assert await old_rows(r) == 3 * len(OLD)
-        busy = False
-        await asyncio.wait_for(running, 30)
-        assert await old_rows(r) == 0
-        assert both.progress is None
+        async with caller(r, tmp_path, both) as cli:
+            shown = dict(status_command._facts(await cli.call("status")))
+            assert shown["old logs"] == (
+                f"0 of {3 * len(OLD)} events converted; it goes on while nothing runs"
+            )
+            busy = False
+            await asyncio.wait_for(running, 30)
+            assert await old_rows(r) == 0
+            assert "old logs" not in dict(status_command._facts(await cli.call("status")))
 
 
 def refuse(connection: sqlite3.Connection) -> None:
