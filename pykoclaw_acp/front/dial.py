@@ -81,10 +81,9 @@ class Dialer:
         """The pipe on which the daemon that is starting reports."""
         return None if self._starting is None else self._starting.pipe
 
-    @property
     def patience(self) -> float:
         """Seconds that a daemon which was connected to may take to answer: one that does not serve
-        yet, as systemd's socket may lead to, recovers.
+        yet, as systemd's socket may lead to, recovers. A look at /proc/locks takes some 10 ms.
         """
         return self._timeout if at.serves(self.places.data) else self._recovery
 

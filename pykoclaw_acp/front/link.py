@@ -13,6 +13,7 @@ from pykoclaw_acp.link.framing import MAX_LINE_IN, LineFramer, Oversized
 TYPE_CHECKING = False  # `typing` would cost the front half of its start-up time
 if TYPE_CHECKING:
     import _socket
+    from collections.abc import Callable
     from typing import Any, Final
 
     from pykoclaw_acp.front.ledger import Ledger
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _READ: Final = 256 * 1024  # bytes
 _HEAD: Final = 2048  # bytes that may stand before a message
+LATE: Final = 0.5  # s; most daemons have answered the hello by then
 
 
 class Link:
@@ -31,9 +33,11 @@ class Link:
         ledger: Ledger,
         client: Outflow,
         receipts: Receipts,
-        patience: float,
+        patience: Callable[[], float],
     ) -> None:
-        """`patience`: seconds that the daemon has for its answer to the hello."""
+        """`patience`: seconds that the daemon has for its answer to the hello; it is asked only of one
+        that is late.
+        """
         connection.setblocking(False)
         self._connection = connection
         self._ledger = ledger
@@ -49,8 +53,9 @@ class Link:
         self.other_settings: list[
             str
         ] = []  # of its client's environment, which the daemon does not have
-        self.answer_by = time.monotonic() + patience
-        """When the hello must have been answered; never, once it is."""
+        self._patience: Callable[[], float] | None = patience
+        self.answer_by = time.monotonic() + LATE
+        """When to look whether the answer to the hello is overdue; never, once it is there."""
         self._welcomed_at = 0.0
         self._dry = False
 
@@ -72,6 +77,12 @@ class Link:
     def uptime(self) -> float:
         """Seconds since the daemon's welcome."""
         return time.monotonic() - self._welcomed_at
+
+    def is_overdue(self) -> bool:
+        """Whether the daemon has had its time to answer the hello, once `answer_by` has come."""
+        if self._patience is not None:
+            self.answer_by, self._patience = self.answer_by - LATE + self._patience(), None
+        return time.monotonic() >= self.answer_by
 
     def drain(self) -> None:
         """Read what is left of a daemon that no longer reads."""

@@ -146,7 +146,7 @@ class Relay:
                 self._lose(self._link)
         if self._source in ready:
             self._read()
-        if time.monotonic() >= self._answer_by:
+        if (link := self._link) and time.monotonic() >= self._answer_by and link.is_overdue():
             self._drop_link()
             self._give_up(NotStarted(UNANSWERED, 1))
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import pwd
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as some
 
 from pykoclaw_acp.config import loading
 from pykoclaw_acp.errors import ConfigurationError
+from pykoclaw_acp.link import places
 from pykoclaw_acp.link.places import (
     Places,
     connect,
@@ -214,6 +216,18 @@ def test_another_users_socket_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
         listener.listen(1)
         with pytest.raises(ConfigurationError, match="is served by user 4711"):
             connect(str(directory / "s"))
+
+
+def test_ended_servers_lock_file_costs_no_look_at_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look makes a client wait for 10 ms."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    monkeypatch.setattr(places, "_holders", lambda _: pytest.fail("all locks were listed"))
+    for said in (f"{ended.pid}\n/some/socket\nserves\n", "", "one\n"):
+        (tmp_path / "pykoclaw-acp.lock").write_text(said)
+        assert lock_holder(str(tmp_path)) is None
 
 
 def test_lock_holder_is_named_and_not_disturbed(tmp_path: Path) -> None:
