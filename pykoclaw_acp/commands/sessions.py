@@ -59,7 +59,7 @@ def show_one(session: str, as_json: bool) -> None:
             ("id", summary["id"]),
             ("title", show.one_line(summary["title"], "none")),
             ("conversation", summary["conversation"]),
-            ("state", _state_and_work(details, asks)),
+            ("state", _state(summary, asks)),
             *(("waits for", _awaited(one)) for one in asks.get(summary["id"], ())),
             (
                 "directory",
@@ -233,13 +233,6 @@ def _tell_awaited(session: str) -> None:
         terminal.line(f"{WAITS} for {_awaited(one)}", err=True)
 
 
-def _state_and_work(details: dict[str, Any], asks: Container[str]) -> str:
-    """The state of a session, and whether something runs in the background of one that is open."""
-    state = _state(details["summary"], asks)
-    runs = state == "open" and details.get("running")  # an earlier daemon does not say it
-    return f"{state}; something runs in the background" if runs else state
-
-
 def _state(summary: dict[str, Any], asks: Container[str]) -> str:
     if summary["id"] in asks:
         return "asking"
@@ -253,6 +246,8 @@ def _state(summary: dict[str, Any], asks: Container[str]) -> str:
     ):
         if summary.get(name):  # an earlier daemon archives nothing
             return state
+    if summary.get("background"):  # an earlier daemon does not say it
+        return "background"
     if summary.get("elsewhere"):
         return "elsewhere"
     return "open" if summary["promptedAt"] else "unused"

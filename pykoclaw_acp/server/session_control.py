@@ -27,6 +27,7 @@ from pykoclaw_acp.protocol.control.sessions import (
     ResolveParams,
     RunningCall,
     SessionDetails,
+    SessionSummary,
     TurnInfo,
     UnarchiveResult,
 )
@@ -107,7 +108,7 @@ class SessionControl:
         async for summary in await overview.listing(
             self._database, every=params.all, limit=params.limit + 1, hidden=self._hidden
         ):
-            one = msgspec.json.encode(fitting.shortened(summary, LISTED))
+            one = msgspec.json.encode(self._completed(summary))
             more = more or count == params.limit or len(line) + len(one) > fitting.ROOM
             if not more:
                 line += b"," * (count > 0) + one
@@ -137,7 +138,7 @@ class SessionControl:
             raise SessionNotFound(session_id)
         details = await overview.details(self._database, session_id)
         found = SessionDetails(
-            summary=fitting.shortened(summary, LISTED),
+            summary=self._completed(summary),
             additional_directories=details.additional_directories,
             mode=session.options.permission_mode,
             model=details.model,
@@ -154,6 +155,12 @@ class SessionControl:
             worker=next(iter(await self._workers.live(session_id)), None),
         )
         return fitting.shortened(found, LISTED)
+
+    def _completed(self, summary: SessionSummary) -> SessionSummary:
+        """With what is known of a session in memory, and not too long for an answer."""
+        live = self._sessions.live.get(summary.id)
+        works = live is not None and not summary.busy and bool(live.log.open_tools.titles)
+        return replace(fitting.shortened(summary, LISTED), background=works)
 
     async def rename(self, call: Call, params: RenameParams) -> Empty:  # noqa: ARG002
         """Give the session a title; its clients are told."""

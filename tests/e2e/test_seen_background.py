@@ -498,6 +498,8 @@ async def test_waiting_subagent_is_stopped_with_its_command(stack: Stack, cancel
     assert {outer, inner} <= {one["id"] for one in details["running"]}
     assert [bool(one["prompt"]) for one in details["turns"]] == [False, True]
     assert details["worker"]["state"] in ("background", "working")  # Claude's turn may not be over
+    [listed] = (await client.call("_pykoclaw.dev/sessions/list"))["sessions"]
+    assert listed["busy"] != listed["background"]
     if cancels:
         client.cancel(session)
     else:
