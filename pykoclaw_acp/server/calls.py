@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -35,6 +36,7 @@ from pykoclaw_acp.server.reading import ReadMessage
 from pykoclaw_acp.server.share import Turnstile
 from pykoclaw_acp.tasks import Tasks
 
+FEW: Final = 8  # unanswered calls of a client that is not held up for them
 MAX_CALLS: Final = 500  # that are open at a time on one connection
 # Those that are being refused included; above it the client is not read
 MOST_OPEN: Final = MAX_CALLS + 100
@@ -63,11 +65,16 @@ class Calls:
         self._fewer = asyncio.Event()  # a call has ended, or was taken over
         self._order = SessionOrder()
         self._heavy = asyncio.Lock()
-        self._slow = asyncio.Lock()
+        self._slow: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)  # by method
         self._follow_ups = Tasks()
 
     def __len__(self) -> int:
         return len(self._open)
+
+    @property
+    def crowded(self) -> bool:
+        """Whether the client sends faster than it is answered."""
+        return self._unanswered > FEW
 
     async def wait_for_room(self) -> None:
         """Wait until another call may be begun."""
@@ -211,8 +218,9 @@ class Calls:
             async with self._turnstile.heavy:
                 return await _begin(call, method, params)
         if method.slow:
-            crowded = self._slow.locked()
-            async with self._slow:
+            slow = self._slow[name]
+            crowded = slow.locked()
+            async with slow:
                 if crowded:
                     await self._turnstile.pause()
                 return await _begin(call, method, params)
@@ -221,7 +229,8 @@ class Calls:
             result = await _begin(call, method, params)
         else:
             self._client.subscriber.note_life(session_id)
-            async with self._order.turn(call.sessions.owner(session_id)):
+            place = self._turnstile.place() if method.opens else contextlib.nullcontext()
+            async with self._order.turn(call.sessions.owner(session_id)), place:
                 result = await _begin(call, method, params)
         if not isinstance(result, Later):
             return result

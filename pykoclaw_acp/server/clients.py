@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import structlog
 
+from pykoclaw_acp import on_behalf
 from pykoclaw_acp.config import session_environment
 from pykoclaw_acp.errors import AcpError, InvalidRequest, Overloaded
 from pykoclaw_acp.link.lines import GREETING
 from pykoclaw_acp.link.places import Places
-from pykoclaw_acp.logging import share as log_share
 from pykoclaw_acp.protocol import jsonrpc
 from pykoclaw_acp.server import client_processes, nested, returning
 from pykoclaw_acp.server.admission import (
@@ -145,7 +145,7 @@ class Clients:
             self._tasks.start(self._serve(accepted, admitted), name="client")
 
     async def _serve(self, accepted: socket.socket, admitted: AdmittedConnection) -> None:
-        log_share.current.set(share := log_share.LogShare())
+        share = on_behalf.of(admitted.process or admitted)
         transport = await SocketTransport.of(
             accepted, self._app.settings.client_stall, self._unread
         )

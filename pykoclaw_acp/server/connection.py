@@ -74,7 +74,8 @@ class ClientConnection:
                     before = len(self.calls)
                     if line is not None:
                         await self._take(line)
-                    await self.share.step(begun=len(self.calls) > before)
+                    begun = len(self.calls) > before
+                    await self.share.step(begun=begun, crowded=self.calls.crowded)
                     await self.calls.wait_for_room()
         finally:
             self._peer.stop_reading()

@@ -33,17 +33,20 @@ METHODS: Final[dict[str, Method[Call, Any]]] = {
     "logout": Method(Params, authenticating.logout, slow=True),
     "auth/status": Method(Params, login_status.status),
     "session/new": Method(messages.NewSessionParams, lifecycle.new, slow=True, meta=_OPENING),
-    "session/load": Method(messages.LoadSessionParams, lifecycle.load, meta=_OPENING | {REPLAY}),
+    "session/load": Method(
+        messages.LoadSessionParams, lifecycle.load, opens=True, meta=_OPENING | {REPLAY}
+    ),
     "session/resume": Method(
-        messages.ResumeSessionParams, lifecycle.resume, meta=_OPENING | {opening.AFTER}
+        messages.ResumeSessionParams, lifecycle.resume, opens=True, meta=_OPENING | {opening.AFTER}
     ),
     "session/fork": Method(
         messages.ForkSessionParams,
         forks.fork,
+        opens=True,
         meta=frozenset({lifecycle.AWAY_POLICY, steering.STEERING, forks.MESSAGE}),
     ),
     "session/close": Method(messages.SessionParams, lifecycle.close, changes=True),
-    "session/list": Method(messages.ListSessionsParams, listing.list_sessions),
+    "session/list": Method(messages.ListSessionsParams, listing.list_sessions, slow=True),
     "session/delete": Method(messages.SessionParams, listing.delete, changes=True),
     "session/archive": Method(messages.SessionParams, listing.archive, changes=True),
     "session/unarchive": Method(messages.SessionParams, listing.unarchive, changes=True),

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import AsyncIterator
 from typing import Final
+from weakref import WeakValueDictionary
+
+from pykoclaw_acp import on_behalf
 
 SLICE: Final = 0.0005  # s of the thread's CPU time that one piece of work may take
 CALLS: Final = 16  # that may be begun in it
 # s after a slice that belong to the others, and to the threads that read for them
 REST: Final = 0.001
-# s between two slow calls that clients have sent at once; one takes some 4 ms of CPU time
+# s between two calls that are slow, or open sessions, of clients that have sent many at once; one
+# takes some 2 to 4 ms of CPU time
 PAUSE: Final = 0.01
+PLACES: Final = 16  # of one process, for calls that open sessions
 
 
 class Turnstile:
@@ -26,6 +33,7 @@ class Turnstile:
         self.slices = 0  # for tests and for people who look
         self.heavy = asyncio.Lock()  # of calls that cost much one runs at a time
         self._pausing = asyncio.Lock()
+        self._places: WeakValueDictionary[object, asyncio.Semaphore] = WeakValueDictionary()
 
     async def next(self) -> None:
         """Wait for another slice."""
@@ -34,9 +42,22 @@ class Turnstile:
             await asyncio.sleep(REST)
 
     async def pause(self) -> None:
-        """Wait before a slow call of a client that sends them faster than they are answered."""
+        """Wait before a call of a client that sends such calls faster than they are answered."""
         async with self._pausing:
             await asyncio.sleep(PAUSE)
+
+    @contextlib.asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """Hold one of the places that the client's process has for calls that open sessions."""
+        process = on_behalf.client.get()
+        places = self._places.get(process)
+        if places is None:
+            places = self._places[process] = asyncio.Semaphore(PLACES)
+        crowded = places.locked()
+        async with places:
+            if crowded:
+                await self.pause()
+            yield
 
     async def pass_on(self) -> None:
         """Yield to waiting clients, after less than a slice."""
@@ -58,10 +79,14 @@ class Share:
         self._began = time.thread_time()
         self._calls = 0
 
-    async def step(self, *, begun: bool) -> None:
-        """Account for a processed line; `begun`: it started a call."""
+    async def step(self, *, begun: bool, crowded: bool = False) -> None:
+        """Account for a processed line; `begun`: it started a call. `crowded`: others wait for answers,
+        so that all such clients together begin one in each round of the loop.
+        """
         self._calls += begun
         if self._calls >= CALLS or time.thread_time() - self._began >= SLICE:
             self.waited += 1
             await self._turnstile.next()
             self.begin()
+        elif begun and crowded:
+            await self._turnstile.pass_on()

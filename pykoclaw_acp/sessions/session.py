@@ -13,9 +13,8 @@ from typing import Final
 
 import structlog
 
-from pykoclaw_acp import crash_points
+from pykoclaw_acp import crash_points, on_behalf
 from pykoclaw_acp.channel.frames import Numbered
-from pykoclaw_acp.logging import share
 from pykoclaw_acp.model.deliveries import Delivery
 from pykoclaw_acp.model.events import OpenTools
 from pykoclaw_acp.model.permissions import StoredRequest
@@ -146,7 +145,7 @@ class Session(SessionParts):
 
     async def _run_turns(self) -> None:
         """Run one turn after the other, behind the one that another daemon's worker has, and rest."""
-        share.current.set(None)  # what a turn says is not its client's share of the log
+        on_behalf.of_nobody()
         try:
             if (adopted := self._queue.current) is not None:
                 await adopted.over()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
+from pykoclaw_acp import on_behalf
 from pykoclaw_acp.store.connection import Connection
 from pykoclaw_acp.store.sqlite import sqlite3
 from pykoclaw_acp.store.undecodable import emptied, tolerant
@@ -17,13 +19,14 @@ Rows = Callable[[str, tuple[Any, ...]], list[tuple[Any, ...]]]
 
 
 class ReaderPool:
-    """Runs each query on an idle reader; waits for one if all are busy."""
+    """Runs each query on an idle reader. If all are busy, clients that wait take turns, however many
+    queries each of them has.
+    """
 
     def __init__(self, readers: list[Connection]) -> None:
         self._readers = readers
-        self._idle: asyncio.Queue[Connection] = asyncio.Queue()
-        for reader in readers:
-            self._idle.put_nowait(reader)
+        self._idle = list(readers)
+        self._waiting: dict[object, deque[asyncio.Future[Connection]]] = {}  # by client
         self._queries = Tasks()
 
     async def read(
@@ -44,11 +47,33 @@ class ReaderPool:
             await reader.close()
 
     async def _work(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        reader = await self._idle.get()
+        reader = self._idle.pop() if self._idle else await self._turn()
         try:
             return await reader.run(work)
         finally:
-            self._idle.put_nowait(reader)
+            self._pass_on(reader)
+
+    async def _turn(self) -> Connection:
+        turn: asyncio.Future[Connection] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(on_behalf.client.get(), deque()).append(turn)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._pass_on(turn.result())
+            raise
+
+    def _pass_on(self, reader: Connection) -> None:
+        while self._waiting:
+            whose = next(iter(self._waiting))
+            queue = self._waiting.pop(whose)
+            turn = queue.popleft()
+            if queue:
+                self._waiting[whose] = queue  # behind the others
+            if not turn.done():
+                turn.set_result(reader)
+                return
+        self._idle.append(reader)
 
 
 def rows_of(connection: sqlite3.Connection) -> Rows:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import structlog
 
+from pykoclaw_acp import on_behalf
 from pykoclaw_acp.logging import setup
 from pykoclaw_acp.logging import share as log_share
 from pykoclaw_acp.logging.share import BURST, LogShare
@@ -28,7 +29,7 @@ from pykoclaw_acp.server.admission import (
     reserve,
 )
 from pykoclaw_acp.server.peer import DirectPeer
-from pykoclaw_acp.server.share import CALLS, REST, Share, Turnstile
+from pykoclaw_acp.server.share import CALLS, PLACES, REST, Share, Turnstile
 from pykoclaw_acp.server.sockets import SocketTransport, Unread
 
 ME = 1000
@@ -169,6 +170,41 @@ async def test_busy_client_waits_only_for_other_busy_clients() -> None:
     assert order.index("quiet") <= 2 * CALLS
     slices = "".join(order[at] for at in range(len(order)) if order[at] != "quiet")
     assert "a" * (2 * CALLS + 1) not in slices
+
+
+async def test_clients_that_wait_for_answers_take_turns() -> None:
+    """Of all that send on without waiting, one begins a call in a round of the loop."""
+    turnstile, order = Turnstile(), []
+
+    async def flood(name: str) -> None:
+        share = Share(turnstile)
+        share.begin()
+        for _ in range(CALLS - 1):
+            order.append(name)
+            await share.step(begun=True, crowded=True)
+
+    await asyncio.gather(flood("a"), flood("b"))
+    assert "".join(order) == "ab" * (CALLS - 1)
+
+
+async def test_process_has_few_places_for_opening_sessions() -> None:
+    turnstile, order, inside, most = Turnstile(), [], 0, 0
+
+    async def opens(process: int) -> None:
+        nonlocal inside, most
+        on_behalf.client.set(process)
+        async with turnstile.place():
+            order.append(process)
+            inside += process == 1
+            most = max(most, inside)
+            await asyncio.sleep(0.001)
+            inside -= process == 1
+
+    async with asyncio.TaskGroup() as group:
+        for process in [1] * 3 * PLACES + [2]:
+            group.create_task(opens(process))
+    assert most == PLACES
+    assert order.index(2) == PLACES, "it waited for the other's"
 
 
 async def test_loop_rests_after_each_slice_for_reader_threads(

@@ -239,6 +239,7 @@ def test_documented_session_states_match_those_shown(monkeypatch: pytest.MonkeyP
     helper: dict[str, object] = {"auxiliary": True}
     kinds: list[dict[str, object]] = [
         {"busy": True},
+        {"background": True},
         {},
         {"closedAt": 2},
         {"closedAt": 2, "archivedAt": 3},

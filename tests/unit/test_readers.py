@@ -1,0 +1,49 @@
+"""Queries of many clients on two readers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pykoclaw_acp import on_behalf
+from pykoclaw_acp.store.readers import ReaderPool
+
+
+class Reader:
+    """Takes a round of the loop for each query."""
+
+    async def run(self, work: Any) -> Any:
+        await asyncio.sleep(0)
+        return work(None)
+
+    async def close(self) -> None: ...
+
+
+async def test_client_waits_for_no_other_clients_queue() -> None:
+    readers: list[Any] = [Reader(), Reader()]
+    pool, order = ReaderPool(readers), []
+
+    async def reading(client: str, times: int) -> None:
+        on_behalf.client.set(client)
+        await asyncio.gather(
+            *(pool.read_with(lambda _: order.append(client)) for _ in range(times))
+        )
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(reading("flood", 500))
+        await asyncio.sleep(0)
+        group.create_task(reading("quiet", 2))
+    assert len(order) == 502
+    assert [at for at, client in enumerate(order) if client == "quiet"][-1] < 10
+    await pool.close()
+
+
+async def test_query_given_up_by_its_caller_blocks_no_reader() -> None:
+    readers: list[Any] = [Reader()]
+    pool = ReaderPool(readers)
+    queries = [asyncio.ensure_future(pool.read_with(lambda _: None)) for _ in range(5)]
+    await asyncio.sleep(0)
+    for query in queries:
+        query.cancel()
+    assert await asyncio.wait_for(pool.read_with(lambda _: "read"), 10) == "read"
+    await pool.close()
