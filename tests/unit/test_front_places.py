@@ -218,7 +218,7 @@ def test_another_users_socket_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
             connect(str(directory / "s"))
 
 
-def test_ended_servers_lock_file_costs_no_look_at_locks(
+def test_ended_servers_lock_costs_no_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each look makes a client wait for 10 ms."""

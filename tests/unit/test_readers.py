@@ -38,7 +38,7 @@ async def test_client_waits_for_no_other_clients_queue() -> None:
     await pool.close()
 
 
-async def test_query_given_up_by_its_caller_blocks_no_reader() -> None:
+async def test_query_that_was_cancelled_blocks_no_reader() -> None:
     readers: list[Any] = [Reader()]
     pool = ReaderPool(readers)
     queries = [asyncio.ensure_future(pool.read_with(lambda _: None)) for _ in range(5)]
