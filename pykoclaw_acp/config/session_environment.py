@@ -58,7 +58,8 @@ def others(settings: Settings, given: Mapping[str, str]) -> list[str]:
 def _value(name: str, text: str) -> Any:
     """What this text means as the setting; a text that is refused is no value of a setting."""
     field = Settings.model_fields[name]
-    kind = Annotated[field.annotation, *field.metadata]  # type: ignore[name-defined]
+    # With the name, since some settings have no metadata, and Annotated wants one
+    kind = Annotated[field.annotation, name, *field.metadata]  # type: ignore[name-defined]
     try:
         return TypeAdapter(kind).validate_python(text)
     except (ValidationError, ValueError):

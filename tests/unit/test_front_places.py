@@ -218,9 +218,7 @@ def test_another_users_socket_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
             connect(str(directory / "s"))
 
 
-def test_ended_servers_lock_costs_no_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ended_servers_lock_costs_no_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look makes a client wait for 10 ms."""
     ended = subprocess.Popen(["true"])
     ended.wait()

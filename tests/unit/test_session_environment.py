@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pykoclaw_acp.config import sources
 from pykoclaw_acp.config.session_environment import others, own_variables
 from pykoclaw_acp.config.settings import Settings
 from pykoclaw_acp.model import session_environment as rules
@@ -185,6 +186,13 @@ def test_clients_settings_are_compared_by_meaning(
     assert others(settings, other) == [
         "CLAUDE_CONFIG_DIR", "PYKOCLAW_MAX_WORKERS", "PYKOCLAW_SCHEDULER",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted({*Settings.model_fields} - {"data", "state", "socket"}))
+def test_clients_value_of_any_setting_is_understood(tmp_path: Path, name: str) -> None:
+    variable = sources.variable(Settings, name)
+    for value in ("", "x", "é" * 10_000, "1,2", "-1"):
+        assert set(others(Settings(data=tmp_path), {variable: value})) <= {variable}
 
 
 def test_the_daemons_own_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
