@@ -50,6 +50,7 @@ def others(settings: Settings, given: Mapping[str, str]) -> list[str]:
         variable
         for variable, value in given.items()
         if variable in fields
+        and value  # an empty one is unset
         and variable not in environment.SETTINGS
         and _value(fields[variable], value) != getattr(settings, fields[variable])
     )

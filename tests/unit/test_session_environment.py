@@ -174,6 +174,7 @@ def test_clients_settings_are_compared_by_meaning(
         "PYKOCLAW_IDLE_TIMEOUT": "1800.0",
         "PYKOCLAW_PERMISSION_TIMEOUT": "none",
         "PYKOCLAW_UNKNOWN": "x",
+        "PYKOCLAW_GROUP": "",
         "CLAUDE_CONFIG_DIR": "/claude",
         "PYKOCLAW_MODEL": "opus",
     }
