@@ -35,7 +35,7 @@ TURN: Final = script(
 )
 WHOLE: Final = [f"{part}{n}" for part in "ab" for n in range(1, HALF + 1)]
 # words that were seen
-MOMENTS: Final = random.Random(20261120).sample(range(1, 3 * HALF // 2), 8)
+MOMENTS: Final = random.Random(20261120).sample(range(1, 3 * HALF // 2), 5)
 PAUSE: Final = 3.0  # s that a daemon is stopped
 
 moments = pytest.mark.parametrize(
