@@ -166,7 +166,7 @@ class Calls:
             answer = self._failure(
                 call, method, InternalError("The answer is longer than a line may be.")
             )
-        with contextlib.suppress(ConnectionError):
+        try:
             if answer is not None:
                 await self._client.peer.answer(call.line.number, answer)
                 for follow_up in call.follow_ups:
@@ -175,7 +175,20 @@ class Calls:
                     ).add_done_callback(_log_failure)
             else:
                 await self._client.peer.acknowledge(call.line.number)
+        except ConnectionError:
+            self._give_up_queries()
         crash_points.reached("response_sent")
+
+    def _give_up_queries(self) -> None:
+        """Nobody reads answers any more: begin nothing that only the client itself could use."""
+        for call in self._open:
+            method = call.method
+            if (
+                method is not None
+                and not call.begun
+                and (method.heavy or method.slow or method.opens)
+            ):
+                call.give_up()
 
     def _failure(self, call: Call, method: str, error: AcpError) -> bytes | None:
         log.info("A call was refused", action="call_refused", method=method[:100], code=error.code)
@@ -229,8 +242,10 @@ class Calls:
             result = await _begin(call, method, params)
         else:
             self._client.subscriber.note_life(session_id)
-            place = self._turnstile.place() if method.opens else contextlib.nullcontext()
-            async with self._order.turn(call.sessions.owner(session_id)), place:
+            owner = call.sessions.owner(session_id)
+            opens = method.opens or owner not in call.sessions.live
+            place = self._turnstile.place() if opens else contextlib.nullcontext()
+            async with self._order.turn(owner), place:
                 result = await _begin(call, method, params)
         if not isinstance(result, Later):
             return result

@@ -30,9 +30,9 @@ class Method(Generic[C, P]):
     memory: once begun, it goes on to its end and answers, whoever cancels it or leaves. `heavy`: its
     answer may be large, or cost much: a client has one such call at a time, until it has taken the
     answer. `slow`: it waits for commits: a client has one such call at a time, so that those of
-    others do not queue behind all of its own. `opens`: it reads files and the database for a session: a
-    client process has a few such calls at a time. `meta`: keys of ours that its `_meta` may have; with
-    another one the call is refused.
+    others do not queue behind all of its own. `opens`: it reads files and the database for a
+    session, as does each call whose session is not in memory: a client process has a few such calls
+    at a time. `meta`: keys of ours that its `_meta` may have; with another one the call is refused.
     """
 
     params: type[P]

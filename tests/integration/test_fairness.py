@@ -145,6 +145,30 @@ async def test_client_runs_one_large_call_at_a_time(
         assert made == 303
 
 
+async def test_listings_that_nobody_awaits_are_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = 0
+    listing = overview.listing
+
+    async def counting(*arguments: Any, **options: Any) -> Any:
+        nonlocal made
+        made += 1
+        return await listing(*arguments, **options)
+
+    monkeypatch.setattr(overview, "listing", counting)
+    async with rig(tmp_path) as r, caller(r, tmp_path) as gone:
+
+        async def write(line: bytes) -> None:
+            raise ConnectionError
+
+        monkeypatch.setattr(gone, "write", write)
+        for _ in range(300):
+            gone.begin("sessions/list")
+        await eventually(lambda: made and not gone.connection.calls)
+    assert made < 30, "those that were read later"
+
+
 async def test_a_listing_is_made_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tasks, "SLICE", 0)
     rounds = 0
